@@ -1,0 +1,61 @@
+"""Low-rank variational Bayesian neural networks for Keras 3.
+
+>>> import keras, singularbayes as sb
+>>> from singularbayes import layers, LowRank
+>>> model = keras.Sequential([layers.Dense(128, "relu", posterior=LowRank(15)), layers.Dense(1, posterior=LowRank(1))])
+"""
+
+import os
+import sys
+
+if "keras" not in sys.modules:  # else its backend is chosen already
+    os.environ.setdefault("KERAS_BACKEND", "jax")
+
+from singularbayes import layers
+from singularbayes.inference import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    GaussianNLL,
+    KLSchedule,
+    Predictive,
+    find_posteriors,
+    kl,
+    load,
+    mean_weights,
+    predict,
+    set_kl,
+)
+from singularbayes.posteriors import (
+    Deterministic,
+    FullRank,
+    Laplace,
+    LowRank,
+    Normal,
+    RankOne,
+    ScaleMixture,
+)
+
+__version__ = "0.1.0"
+__all__ = [
+    "Bernoulli",
+    "Categorical",
+    "Deterministic",
+    "FullRank",
+    "Gaussian",
+    "GaussianNLL",
+    "KLSchedule",
+    "Laplace",
+    "LowRank",
+    "Normal",
+    "Predictive",
+    "RankOne",
+    "ScaleMixture",
+    "find_posteriors",
+    "kl",
+    "layers",
+    "load",
+    "mean_weights",
+    "predict",
+    "set_kl",
+]

@@ -1,0 +1,132 @@
+"""The objective: mean negative log-likelihood per example + β · KL(q ‖ p) / num_data.
+
+The first term is the compiled loss, the second comes from the posteriors through `model.losses`, so plain `fit` and any
+loop that adds `model.losses` maximise the ELBO. Here the KL's weight is said, and the two terms are logged apart.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from singularbayes.inference.engine import compiled
+from singularbayes.inference.find import find_posteriors
+
+_KL_METHODS = ("training", "bound", "exact")
+
+
+def kl(model: keras.layers.Layer, method: str = "training"):
+    """Returns KL(q ‖ p) summed over all the weights of `model`, in nats.
+
+    Args:
+        method: "training" (what the loss adds: exact, or an unbiased estimate), "bound" (closed-form upper bound) or
+            "exact" (float64, by closed form or quadrature; a plain float).
+    """
+    if method not in _KL_METHODS:
+        raise ValueError(f"kl needs method to be one of {_KL_METHODS}; got method={method!r}.")
+    name = {"training": "kl", "bound": "kl_bound", "exact": "kl_exact"}[method]
+    return sum(getattr(posterior, name)() for posterior in find_posteriors(model))
+
+
+def _require_schedule(num_data, beta) -> None:
+    if isinstance(num_data, bool) or not isinstance(num_data, (int, float)) or not 0 < num_data < math.inf:
+        raise ValueError(f"The KL weight needs num_data > 0, the size of the training set; got num_data={num_data!r}.")
+    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 <= beta < math.inf:
+        raise ValueError(f"The KL weight needs beta >= 0 and finite; got beta={beta!r}.")
+
+
+def set_kl(model: keras.layers.Layer, num_data: int, beta: float = 1.0) -> None:
+    """Says the KL weight β / num_data for every posterior of `model`, for custom loops and `train_on_batch`.
+
+    β = 1 is the ELBO. With β < 1 the loss is no longer a bound of the evidence.
+    """
+    _require_schedule(num_data, beta)
+    for posterior in find_posteriors(model):
+        posterior.set_kl_weight(beta / num_data)
+
+
+class KLSchedule(keras.callbacks.Callback):
+    """Says the KL weight β / num_data to `fit`, annealed if wanted, and logs `nll`, `kl`, `kl_weight` and `val_nll`.
+
+    The weight is 0 for `zero_epochs`, rises linearly over the `warmup` epochs after them, and is full from epoch
+    `zero_epochs + warmup` on (epochs count from 0): linear over 20 epochs is `warmup=20`; two zero epochs and full by
+    epoch 4 is `zero_epochs=2, warmup=2`.
+
+    `loss` is what is minimised; `nll` and `val_nll` are the compiled loss alone. Under annealing watch `val_nll` for
+    early stopping, and start watching only when the weight is full (`start_from_epoch=zero_epochs + warmup`).
+
+    Args:
+        num_data: number of training examples.
+        beta: 1 is the ELBO; the paper tempers with β < 1 on some tasks.
+
+    >>> [KLSchedule(100, warmup=2, zero_epochs=1).weight(epoch) for epoch in range(4)]
+    [0.0, 0.0, 0.005, 0.01]
+    """
+
+    def __init__(self, num_data: int, beta: float = 1.0, zero_epochs: int = 0, warmup: int = 0):
+        super().__init__()
+        _require_schedule(num_data, beta)
+        for name, value in {"zero_epochs": zero_epochs, "warmup": warmup}.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"KLSchedule needs {name} to be a whole number >= 0; got {name}={value!r}.")
+        self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
+
+    def weight(self, epoch: int) -> float:
+        """Returns the KL weight of an epoch."""
+        risen = 1.0 if epoch >= self.zero_epochs + self.warmup else max(0, epoch - self.zero_epochs) / self.warmup
+        return self.beta * risen / self.num_data
+
+    def set_model(self, model):
+        super().set_model(model)
+        log_nll(model)
+
+    def on_train_begin(self, logs=None):
+        if not find_posteriors(self.model):
+            raise ValueError(
+                f"KLSchedule needs a model with a posterior, for example layers.Dense(..., posterior=LowRank(8)); got "
+                f"{self.model.name!r} with none."
+            )
+        self._say(0)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._say(epoch)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is not None:
+            logs["kl"] = float(ops.convert_to_numpy(compiled(self.model, kl)))
+            logs["kl_weight"] = self.weight(epoch)
+
+    def _say(self, epoch):
+        for posterior in find_posteriors(self.model):
+            posterior.set_kl_weight(self.weight(epoch))
+
+
+def log_nll(model: keras.Model) -> None:
+    """Makes `fit` and `evaluate` of a compiled model log the compiled loss alone as `nll`."""
+    # Keras logs only the sum of the compiled loss and `model.losses`; only its loss object sees the first alone.
+    if model._compile_loss is not None and not isinstance(model._compile_loss, _LoggedLoss):
+        model._compile_loss = _LoggedLoss(model._compile_loss)
+
+
+class _LoggedLoss:
+    """A compiled loss that also keeps its own running mean; in all else the loss it wraps."""
+
+    def __init__(self, loss):
+        self.loss = loss
+        self.nll = keras.metrics.Mean(name="nll")
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        value = self.loss(y_true, y_pred, sample_weight)
+        self.nll.update_state(value, sample_weight=ops.shape(keras.tree.flatten(y_pred)[0])[0])
+        return value
+
+    @property
+    def metrics(self):
+        return [*self.loss.metrics, self.nll]
+
+    @property
+    def variables(self):
+        return [*self.loss.variables, *self.nll.variables]
+
+    def __getattr__(self, name):
+        return getattr(self.loss, name)

@@ -1,0 +1,133 @@
+"""Running a model under given draws: vectorised over draws on JAX, a loop over draws elsewhere.
+
+Draw s of a seed is a key hashed from (seed, s), split into one key a posterior: it depends on nothing else, so it is
+the same function for every batch of the data and however draws are chunked.
+"""
+
+import contextlib
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.inference.find import find_posteriors
+from singularbayes.posteriors import noise, scope
+
+
+def draw_keys(seed: int, draws: int) -> np.ndarray:
+    """Returns one key a draw, (draws, 2)."""
+    # A hash of (seed, position); keys of 31 bits suit every backend's generator.
+    return (np.random.SeedSequence(seed).generate_state(2 * draws) >> 1).reshape(draws, 2)
+
+
+def _draw(posteriors, key) -> list[tuple]:
+    keys = noise.split(key, len(posteriors))
+    return [posterior.draw(key) for posterior, key in zip(posteriors, keys, strict=True)]
+
+
+def _forward(model, posteriors, draw, x):
+    with scope.fix({id(posterior): arrays for posterior, arrays in zip(posteriors, draw, strict=True)}):
+        return model(x, training=False)
+
+
+class LoopEngine:
+    """One draw after another, for torch and TensorFlow."""
+
+    def __init__(self, model):
+        self.model: Callable[[], Any] = weakref.ref(model)
+
+    def draw(self, keys: np.ndarray):
+        posteriors = find_posteriors(self.model())
+        with _no_gradient():
+            return [_draw(posteriors, noise.as_keys(key)) for key in keys]
+
+    def run(self, draws, x) -> list[np.ndarray]:
+        """Returns the model's outputs, flattened, each (draws, examples, …)."""
+        model = self.model()
+        posteriors = find_posteriors(model)
+        x = keras.tree.map_structure(ops.convert_to_tensor, x)
+        with _no_gradient():
+            outputs = [keras.tree.flatten(_forward(model, posteriors, draw, x)) for draw in draws]
+        return [np.stack([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
+
+    def evaluate(self, function):
+        """Returns function(model)."""
+        with _no_gradient():
+            return function(self.model())
+
+
+class JaxEngine:
+    """All draws of a chunk as one compiled program; the data streams past them."""
+
+    def __init__(self, model):
+        import jax
+
+        self.model: Callable[[], Any] = weakref.ref(model)
+        self._draw = jax.jit(jax.vmap(self._draw_one, in_axes=(None, 0)))
+        self._run = jax.jit(jax.vmap(self._run_one, in_axes=(None, 0, None)))
+        self._programs: dict = {}
+
+    def _state(self, values):
+        return keras.StatelessScope(state_mapping=list(zip(self.model().variables, values, strict=True)))
+
+    def _draw_one(self, values, key):
+        with self._state(values):
+            return _draw(find_posteriors(self.model()), key)
+
+    def _run_one(self, values, draw, x):
+        with self._state(values):
+            return keras.tree.flatten(_forward(self.model(), find_posteriors(self.model()), draw, x))
+
+    def evaluate(self, function):
+        """Returns function(model), compiled once for each function."""
+        import jax
+
+        if function not in self._programs:
+
+            def program(values):
+                with self._state(values):
+                    return function(self.model())
+
+            self._programs[function] = jax.jit(program)
+        return self._programs[function](self._values())
+
+    def _values(self):
+        return [variable.value for variable in self.model().variables]
+
+    def draw(self, keys: np.ndarray):
+        return self._draw(self._values(), noise.as_keys(keys))
+
+    def run(self, draws, x) -> list[np.ndarray]:
+        return [np.asarray(output) for output in self._run(self._values(), draws, x)]
+
+
+def _no_gradient():
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.no_grad()
+    return contextlib.nullcontext()
+
+
+_ENGINES: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def engine(model: keras.Model) -> LoopEngine | JaxEngine:
+    """Returns the model's engine; it is kept with its compiled programs as long as the model lives."""
+    if model not in _ENGINES:
+        _ENGINES[model] = (JaxEngine if keras.backend.backend() == "jax" else LoopEngine)(model)
+    return _ENGINES[model]
+
+
+def compiled(model: keras.Model, function):
+    """Returns function(model); on JAX as one compiled program instead of operation by operation."""
+    return engine(model).evaluate(function)
+
+
+def draw_bytes(model: keras.Model) -> int:
+    """Returns an upper bound of the memory that one draw of the weights takes."""
+    sizes = [int(np.prod(factor.shape)) for posterior in find_posteriors(model) for factor in posterior.factors]
+    return 4 * sum(sizes)

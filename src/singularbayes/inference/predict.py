@@ -1,0 +1,189 @@
+"""Monte Carlo prediction with coherent draws: draw s is one function for all the data."""
+
+import math
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+from scipy import special
+
+from singularbayes.inference import likelihood as likelihoods
+from singularbayes.inference.engine import draw_bytes, draw_keys, engine
+from singularbayes.inference.find import find_posteriors
+from singularbayes.inference.predictive import ClassPredictive, Predictive, RunningMoments, ValuePredictive
+from singularbayes.inference.progress import track
+
+_WEIGHT_BYTES = 256 << 20  # drawn weights held at a time
+_MOST_DRAWS = 64  # a program over more at a time gains nothing
+
+
+def predict(
+    model: keras.Model,
+    x,
+    draws: int = 100,
+    seed: int = 0,
+    *,
+    likelihood=None,
+    batch_size: int = 256,
+    keep_draws: bool = False,
+    output=None,
+) -> Predictive:
+    """Returns what `draws` functions from the posterior predict for `x`.
+
+    Draw s depends on the seed alone: it is the same weights for every batch, whatever the batch size and whichever
+    estimator trained the model. Class probabilities, not logits, are averaged.
+
+    Args:
+        x: array, or a list or dict of arrays for several inputs.
+        likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
+            "gaussian", or an object such as `Gaussian(scale=0.1)`. None reads it from the compiled loss
+            (`from_logits=True` there declares logits).
+        keep_draws: keep every draw in `Predictive.draws`, which quantiles need; memory then grows with `draws`.
+        output: which output of a model with several, by name or position.
+
+    >>> import keras, numpy as np, singularbayes as sb
+    >>> keras.utils.set_random_seed(0)
+    >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
+    >>> p = predict(model, np.ones((5, 4)), draws=20, likelihood="categorical_logits")
+    >>> p.mean.shape, p.mutual_information.shape
+    ((5, 3), (5,))
+    """
+    _require_whole("draws", draws)
+    _require_whole("batch_size", batch_size)
+    x = keras.tree.map_structure(np.asarray, x)
+    examples = _require_inputs(model, x)
+    chosen = _output_index(model, output)
+    meaning = likelihoods.get(likelihood, model, output)
+    if not any(posterior.random for posterior in find_posteriors(model)):
+        draws = 1  # nothing is random: every draw is the same function
+    reduce = _reducer(meaning, examples)
+    kept: list[tuple[int, slice, np.ndarray]] = []
+    for first, where, outputs in _stream(model, x, examples, draws, seed, batch_size):
+        if len(outputs) > 1 and chosen is None:
+            raise ValueError(f"predict needs output= for a model with {len(outputs)} outputs; got output=None.")
+        values = reduce.values(outputs[chosen or 0])
+        _require_numbers(model, x, where, values)
+        reduce.update(where, values)
+        if keep_draws:
+            kept.append((first, where, values))
+    return reduce.result(draws, _join(kept, draws, examples) if keep_draws else None)
+
+
+def _stream(model, x, examples, draws, seed, batch_size) -> Iterator[tuple[int, slice, list[np.ndarray]]]:
+    """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
+    run = engine(model)
+    fit = max(1, min(_MOST_DRAWS, _WEIGHT_BYTES // max(1, draw_bytes(model))))
+    chunk = math.ceil(draws / math.ceil(draws / fit))
+    batch = min(batch_size, examples)
+    keys = draw_keys(seed, draws)
+    steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
+    weights = None
+    for d, e in track(steps, len(steps), "posterior draws"):
+        if e == 0:
+            weights = run.draw(_padded(keys[d : d + chunk], chunk))
+        where = slice(e, min(e + batch, examples))
+        part = keras.tree.map_structure(lambda array: _padded(array[where], batch), x)  # noqa: B023
+        outputs = run.run(weights, part)
+        yield d, where, [o[: draws - d, : where.stop - e] for o in outputs]
+
+
+def _padded(array: np.ndarray, length: int) -> np.ndarray:
+    # One shape throughout, so that compiled programs are compiled once; the padding is cut off again.
+    missing = length - len(array)
+    return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
+
+
+class _Classes:
+    def __init__(self, meaning, examples):
+        self.meaning = meaning
+        self.moments, self.entropies = RunningMoments(examples), RunningMoments(examples)
+
+    def values(self, outputs):
+        return self.meaning.probabilities(outputs)
+
+    def update(self, where, values):
+        self.moments.update(where, values)
+        self.entropies.update(where, special.entr(values).sum(axis=-1))
+
+    def result(self, draws, kept):
+        std = np.sqrt(self.moments.variance)
+        return ClassPredictive(self.moments.mean, std, draws, kept, self.entropies.mean)
+
+
+class _Values:
+    def __init__(self, meaning, examples):
+        self.noise = meaning.scale
+        self.moments = RunningMoments(examples)
+
+    def values(self, outputs):
+        return np.asarray(outputs, "float64")
+
+    def update(self, where, values):
+        self.moments.update(where, values)
+
+    def result(self, draws, kept):
+        return ValuePredictive(self.moments.mean, np.sqrt(self.moments.variance), draws, kept, self.noise)
+
+
+def _reducer(meaning, examples):
+    return (_Values if isinstance(meaning, likelihoods.Gaussian) else _Classes)(meaning, examples)
+
+
+def _join(kept, draws, examples) -> np.ndarray:
+    result = np.empty((draws, examples, *kept[0][2].shape[2:]))
+    for first, where, values in kept:
+        result[first : first + len(values), where] = values
+    return result
+
+
+def _require_whole(name: str, value) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"predict needs {name} to be a whole number >= 1; got {name}={value!r}.")
+
+
+def _require_inputs(model, x) -> int:
+    """Returns the number of examples of inputs that the model can take."""
+    arrays = keras.tree.flatten(x)
+    lengths = {len(array) if array.ndim else None for array in arrays}
+    if len(lengths) != 1 or None in lengths or 0 in lengths:
+        shapes = [array.shape for array in arrays]
+        raise ValueError(f"predict needs inputs with one and the same number of examples >= 1; got shapes {shapes}.")
+    for array in arrays:
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
+            raise ValueError(f"predict needs inputs without NaN; got NaN at index {where} of an array {array.shape}.")
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"predict needs inputs of numbers; got an array of dtype {array.dtype}.")
+    if getattr(model, "inputs", None):
+        needed = [(None, *tensor.shape[1:]) for tensor in model.inputs]
+        fits = len(needed) == len(arrays) and all(
+            len(n) == a.ndim and all(i is None or i == j for i, j in zip(n, a.shape, strict=True))
+            for n, a in zip(needed, arrays, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"predict needs inputs of shape {', '.join(map(str, needed))} for model {model.name!r}; got "
+                f"{', '.join(str(a.shape) for a in arrays)}."
+            )
+    return lengths.pop()  # type: ignore[return-value]
+
+
+def _output_index(model, output) -> int | None:
+    if output is None or isinstance(output, int):
+        return output
+    names = list(getattr(model, "output_names", None) or [])
+    if output not in names:
+        raise ValueError(f"predict needs output= to be one of {names} or a position; got output={output!r}.")
+    return names.index(output)
+
+
+def _require_numbers(model, x, where: slice, values: np.ndarray) -> None:
+    if not np.isnan(values).any():
+        return
+    example = where.start + int(np.argwhere(np.isnan(values))[0][1])
+    # An eager pass over that example says more when a layer knows the cause (a token id out of range).
+    model(keras.tree.map_structure(lambda array: array[example : example + 1], x), training=False)
+    raise ValueError(
+        f"predict got NaN from the model for example {example}. The weights may have become NaN in training: lower the "
+        "learning rate, or look at the loss."
+    )

@@ -1,0 +1,119 @@
+"""What a set of posterior draws says about each example.
+
+Results are reduced as the draws stream past, so their memory does not grow with the number of draws. Entropies are in
+nats; `std` is over draws (population form). Quantiles need the draws themselves (`keep_draws=True`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special, stats
+
+
+class RunningMoments:
+    """Mean and variance of arrays that arrive in chunks (Chan et al. 1979), in float64."""
+
+    def __init__(self, examples: int):
+        self.count = np.zeros(examples)
+        self.mean = self.squares = np.zeros(0)  # shaped by the first values
+
+    def update(self, where: slice, values: np.ndarray) -> None:
+        """Adds `values` (draws, examples, …) to the examples `where`."""
+        if not self.mean.size:
+            self.mean, self.squares = (np.zeros((len(self.count), *values.shape[2:])) for _ in range(2))
+        new = len(values)
+        old = self.count[where][(..., *[None] * (self.mean.ndim - 1))]
+        mean = values.mean(axis=0)
+        shift = mean - self.mean[where]
+        self.squares[where] += ((values - mean) ** 2).sum(axis=0) + shift**2 * old * new / (old + new)
+        self.mean[where] += shift * new / (old + new)
+        self.count[where] += new
+
+    @property
+    def variance(self) -> np.ndarray:
+        return self.squares / self.count[(..., *[None] * (self.mean.ndim - 1))]
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Mean and spread over draws. Examples are the first axis.
+
+    Attributes:
+        mean: average over draws of the class probabilities, or of the predicted value.
+        std: standard deviation over draws of the same: the epistemic part alone.
+        num_draws: how many draws were taken.
+        draws: the draws themselves, (num_draws, examples, …), with `keep_draws=True`.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+    num_draws: int
+    draws: np.ndarray | None = None
+
+    def quantile(self, q) -> np.ndarray:
+        """Returns exact quantiles over the draws: `(*shape of q, examples, …)`."""
+        if self.draws is None:
+            raise ValueError("quantile needs the draws, and they were not kept; call predict(..., keep_draws=True).")
+        return np.quantile(self.draws, q, axis=0)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+
+@dataclass(frozen=True)
+class ClassPredictive(Predictive):
+    """Predictions of classes: `mean` and `std` are of probabilities, (examples, classes)."""
+
+    expected_entropy: np.ndarray | None = None
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The most probable class."""
+        return self.mean.argmax(axis=-1)
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """Entropy of the averaged probabilities: all uncertainty about the label."""
+        return special.entr(self.mean).sum(axis=-1)
+
+    @property
+    def mutual_information(self) -> np.ndarray:
+        """Entropy of the average less the average entropy: how far the draws disagree."""
+        return np.maximum(self.entropy - self.expected_entropy, 0.0)
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the central interval over draws of each probability; needs `keep_draws=True`."""
+        _require_level(level)
+        lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return lower, upper
+
+
+@dataclass(frozen=True)
+class ValuePredictive(Predictive):
+    """Predictions of numbers, with the noise around them where the likelihood says it."""
+
+    noise: float | None = None
+
+    def variance(self, kind: str) -> np.ndarray:
+        """Returns the "epistemic" variance (of the draws) or the "total" one (with the noise)."""
+        if kind == "epistemic":
+            return self.std**2
+        if kind != "total":
+            raise ValueError(f"variance needs to be 'epistemic' or 'total'; got variance={kind!r}.")
+        if self.noise is None:
+            raise ValueError(
+                "The total variance needs the noise, and the likelihood does not say it; compile with "
+                "singularbayes.GaussianNLL(scale) or pass likelihood=singularbayes.Gaussian(scale) to predict."
+            )
+        return self.std**2 + self.noise**2
+
+    def interval(self, level: float = 0.95, variance: str = "epistemic") -> tuple[np.ndarray, np.ndarray]:
+        """Returns mean ∓ z · sd, of the variance that is named."""
+        _require_level(level)
+        half = stats.norm.ppf((1 + level) / 2) * np.sqrt(self.variance(variance))
+        return self.mean - half, self.mean + half
+
+
+def _require_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise ValueError(f"interval needs 0 < level < 1; got level={level!r}.")

@@ -1,0 +1,29 @@
+"""A progress bar for work that turns out long."""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+PATIENCE_S = 2.0  # nobody needs a bar for less
+
+
+def track(items: Iterable[T], total: int, label: str) -> Iterator[T]:
+    """Yields the items; shows a bar on a terminal when they take longer than two seconds."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    start = time.monotonic()
+    bar = task = None
+    try:
+        for done, item in enumerate(items):
+            if bar is None and time.monotonic() - start > PATIENCE_S:
+                bar = Progress(console=Console(stderr=True), transient=True)
+                bar.start()
+                task = bar.add_task(label, total=total, completed=done)
+            yield item
+            if bar is not None and task is not None:
+                bar.advance(task)
+    finally:
+        if bar is not None:
+            bar.stop()

@@ -1,0 +1,116 @@
+"""A table of vectors, one a token: y = W[ids]."""
+
+import keras
+import numpy as np
+from keras import initializers, ops
+
+from singularbayes.layers.base import BayesianLayer
+from singularbayes.layers.values import concrete
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class Embedding(BayesianLayer):
+    """`keras.layers.Embedding` with a posterior over its table.
+
+    A forward pass draws only the rows that the batch needs; the noise of a row belongs to the row, so a token has one
+    vector throughout a draw. The KL covers all rows; for a large vocabulary `LowRank(16, kl_rows=4096)` estimates it
+    from random rows without bias.
+
+    An id outside 0 … input_dim − 1 is an error where values can be seen (eager calls, `predict`); inside a compiled
+    function its vector is NaN.
+
+    Args:
+        posterior: see `BayesianLayer`; `estimator="local"` is refused, a sequence uses the table more than once.
+
+    >>> import numpy as np
+    >>> from singularbayes import LowRank
+    >>> layer = Embedding(1000, 64, posterior=LowRank(4))
+    >>> layer(np.array([[1, 5, 1]])).shape == (1, 3, 64)
+    True
+    """
+
+    def __init__(
+        self,
+        input_dim,
+        output_dim,
+        embeddings_initializer="uniform",
+        embeddings_regularizer=None,
+        embeddings_constraint=None,
+        mask_zero=False,
+        weights=None,
+        lora_rank=None,
+        lora_alpha=None,
+        quantization_config=None,
+        *,
+        posterior,
+        estimator="shared",
+        **kwargs,
+    ):
+        super().__init__(
+            posterior=posterior,
+            estimator=estimator,
+            refused={
+                "embeddings_regularizer": embeddings_regularizer,
+                "embeddings_constraint": embeddings_constraint,
+                "lora_rank": lora_rank,
+                "lora_alpha": lora_alpha,
+                "quantization_config": quantization_config,
+            },
+            **kwargs,
+        )
+        for name, value in {"input_dim": input_dim, "output_dim": output_dim}.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+                raise ValueError(f"Embedding needs {name} to be a whole number >= 1; got {name}={value!r}.")
+        if estimator == "local":
+            raise ValueError(
+                'Embedding needs estimator="shared": a sequence uses the table more than once. Got estimator="local".'
+            )
+        self.input_dim = input_dim
+        self.output_dim = output_dim
+        self.embeddings_initializer = initializers.get(embeddings_initializer)
+        self.mask_zero = mask_zero
+        self.supports_masking = mask_zero
+        self.autocast = False
+        self.posterior.by_rows = True
+        if weights is not None:
+            self.build()
+            self.posterior.center(
+                np.asarray(weights[0] if isinstance(weights, list) and len(weights) == 1 else weights)
+            )
+
+    def build(self, input_shape=None):
+        if not self.built:
+            self._build_kernel((self.input_dim, self.output_dim), self.embeddings_initializer)
+
+    def call(self, inputs, training=None):
+        ids = ops.cast(inputs, "int32")
+        self._require_in_range(ids)
+        known = ops.logical_and(ids >= 0, ids < self.input_dim)
+        rows = self._kernel(training).rows(ops.where(known, ids, 0))
+        rows = ops.where(ops.expand_dims(known, -1), rows, float("nan"))
+        return ops.cast(rows, self.compute_dtype)
+
+    def _require_in_range(self, ids):
+        values = concrete(ids)
+        if values is not None and values.size and (values.min() < 0 or values.max() >= self.input_dim):
+            wrong = values[(values < 0) | (values >= self.input_dim)][0]
+            raise ValueError(
+                f"Embedding layer {self.name!r} needs ids from 0 to {self.input_dim - 1}; got the id {int(wrong)}."
+            )
+
+    def compute_mask(self, inputs, mask=None):
+        return ops.not_equal(inputs, 0) if self.mask_zero else None
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape, self.output_dim)
+
+    def get_config(self):
+        config = {
+            **super().get_config(),
+            "input_dim": self.input_dim,
+            "output_dim": self.output_dim,
+            "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
+            "mask_zero": self.mask_zero,
+        }
+        del config["bias_posterior"]
+        return config

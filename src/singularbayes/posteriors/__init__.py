@@ -1,0 +1,52 @@
+"""How a weight is distributed."""
+
+import keras
+
+from singularbayes.posteriors import starts
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.deterministic import Deterministic
+from singularbayes.posteriors.full_rank import FullRank
+from singularbayes.posteriors.low_rank import LowRank
+from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture
+from singularbayes.posteriors.rank_one import RankOne
+
+__all__ = [
+    "Deterministic",
+    "FullRank",
+    "Laplace",
+    "LowRank",
+    "Normal",
+    "Posterior",
+    "Prior",
+    "RankOne",
+    "ScaleMixture",
+    "get",
+    "serialize",
+    "starts",
+]
+
+# LowRank has no name here: it needs a rank.
+POSTERIORS = {"full_rank": FullRank, "rank_one": RankOne, "deterministic": Deterministic}
+
+
+def get(identifier) -> Posterior:
+    """Returns a fresh posterior from a posterior, its name or its serialised form.
+
+    It is always a copy, so one object given to two layers makes two independent posteriors.
+    """
+    if isinstance(identifier, Posterior):
+        return type(identifier).from_config({**identifier.get_config(), "name": "posterior"})
+    if isinstance(identifier, dict):
+        return keras.saving.deserialize_keras_object(identifier)
+    if isinstance(identifier, str) and identifier in POSTERIORS:
+        return POSTERIORS[identifier](name="posterior")
+    raise ValueError(
+        f"posterior needs a Posterior such as LowRank(16), or one of {sorted(POSTERIORS)}; got {identifier!r}."
+    )
+
+
+def serialize(posterior: Posterior) -> dict:
+    """Returns the posterior's class and arguments; it is built anew with the layer that holds it."""
+    config = keras.saving.serialize_keras_object(posterior)
+    config.pop("build_config", None)
+    return config

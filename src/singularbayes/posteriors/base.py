@@ -1,0 +1,222 @@
+"""What a posterior is: a distribution over one weight matrix that gives draws, its mean, its KL and its moments."""
+
+from abc import abstractmethod
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.posteriors import families, priors, scope
+from singularbayes.posteriors.factor import Factor
+from singularbayes.posteriors.moments import Entry
+
+_NEVER_SAID = -1.0
+
+
+class _Guard(keras.metrics.Metric):
+    """Refuses a loss without its KL before any step: `fit`, `evaluate` and `train_on_batch` reset the metrics first.
+
+    The check in `sample` alone would come too late on JAX, where an error inside a step loses the model's weights.
+    """
+
+    def __init__(self, check):
+        super().__init__(name="kl_guard")
+        self.check = check
+
+    def reset_state(self):
+        self.check()
+
+    def update_state(self, *args, **kwargs):
+        """Nothing to count."""
+
+    def result(self):
+        return {}
+
+
+class Posterior(keras.layers.Layer):
+    """A distribution over one weight matrix W (rows × columns). It never sees an input.
+
+    A layer holds its own copy, builds it with the matrix's shape and asks it for `sample()`. The arguments below are
+    those of every posterior with random weights.
+
+    Args:
+        prior: a prior or its name: "scale_mixture" (the paper's, default), "normal", "laplace".
+        family: "gaussian" or "laplace".
+        eta: posterior scales start at η times the scale of the means.
+        damping: multiplies the scale that the means start with.
+        initializer: the start of the mean of W; a layer fills in its `kernel_initializer`, or He for rectified
+            activations and Glorot else. An initializer with a variance is variance-matched, any other is taken as W
+            itself and split by SVD.
+        rho_initializer: the start of ρ instead of η, for example `keras.initializers.RandomUniform(-5, -4)`.
+        rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam and its kin.
+        kl_weight: weight of this posterior's KL in the loss, where it is not said by `KLSchedule` or `set_kl`.
+        kl_rows: estimate the KL from this many random rows a step (unbiased), for very tall matrices.
+    """
+
+    def __init__(
+        self,
+        prior="scale_mixture",
+        family="gaussian",
+        eta=0.1,
+        damping=1.0,
+        initializer=None,
+        rho_initializer=None,
+        rho_lr=1.0,
+        kl_weight=None,
+        kl_rows=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        kind = type(self).__name__
+        priors.require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
+        if kl_weight is not None and not 0 <= kl_weight < float("inf"):
+            raise ValueError(f"{kind} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
+        if kl_rows is not None and (isinstance(kl_rows, bool) or not isinstance(kl_rows, int) or kl_rows < 1):
+            raise ValueError(f"{kind} needs kl_rows to be a whole number >= 1 or None; got kl_rows={kl_rows!r}.")
+        self.prior = priors.get(prior)
+        self.family = families.get(family).name
+        self.eta, self.damping, self.rho_lr = eta, damping, rho_lr
+        self.initializer = keras.initializers.get(initializer)
+        self.rho_initializer = keras.initializers.get(rho_initializer)
+        self.kl_weight, self.kl_rows = kl_weight, kl_rows
+        self.default_initializer = None  # set by the layer; the posterior's own goes first
+        self.by_rows = False  # set by layers that only ask for rows: then only those rows are drawn
+        self.seed_generator = keras.random.SeedGenerator()
+        self._kl_said = kl_weight is not None
+        self._guard = _Guard(self._require_kl_weight)
+
+    random = True  # whether draws differ
+
+    # -- what each posterior says ------------------------------------------------------------------------------------
+
+    @property
+    def factors(self) -> list[Factor]:
+        """The arrays of random weights."""
+        return []
+
+    @abstractmethod
+    def draw(self, key) -> tuple:
+        """Returns the arrays of one draw of W."""
+
+    @abstractmethod
+    def weight(self, draw: tuple):
+        """Returns the matrix that the arrays of a draw stand for."""
+
+    @abstractmethod
+    def mean(self):
+        """Returns E[W] as a matrix."""
+
+    @abstractmethod
+    def local(self, key):
+        """Returns the matrix whose `apply` draws outputs per example instead of weights."""
+
+    @abstractmethod
+    def variance(self) -> np.ndarray:
+        """Returns Var W_ij for every entry, in closed form and float64."""
+
+    @abstractmethod
+    def covariance(self, entry: Entry, other: Entry) -> float:
+        """Returns Cov(W_ij, W_kl) for `entry` (i, j) and `other` (k, l), in closed form."""
+
+    @abstractmethod
+    def center(self, matrix: np.ndarray) -> None:
+        """Moves E[W] to `matrix`, or to its best approximation of this posterior's rank; scales stay."""
+
+    # -- what all share ----------------------------------------------------------------------------------------------
+
+    def sample(self, training=False, estimator="shared"):
+        """Returns the weight that a forward pass uses now: a fresh draw, unless a scope fixed a draw or the mean."""
+        choice = scope.fixed(self)
+        if choice is scope.MEAN:
+            return self.mean()
+        if choice is not None:
+            return self.weight(choice)
+        if training:
+            self._require_kl_weight()
+            if estimator == "local":
+                return self.local(self.seed_generator.next())
+        return self.weight(self.draw(self.seed_generator.next()))
+
+    def kl(self):
+        """Returns KL(q ‖ p) summed over the weights, in nats, as training uses it."""
+        return sum((factor.kl() for factor in self.factors), ops.zeros(()))
+
+    def kl_bound(self):
+        """Returns a closed-form upper bound of the KL, in nats; the KL itself where that is closed form."""
+        return sum((factor.kl_bound() for factor in self.factors), ops.zeros(()))
+
+    def kl_exact(self) -> float:
+        """Returns the KL in nats in float64 without random numbers: closed form or quadrature."""
+        return sum(factor.kl_exact() for factor in self.factors)
+
+    def set_kl_weight(self, value: float) -> None:
+        """Says the weight of this posterior's KL in the loss."""
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"The KL weight needs to be >= 0 and finite; got {value!r} for {self.path or self.name}.")
+        self._kl_said = True
+        if self.built:
+            self.kl_scale.assign(value)
+        else:
+            self.kl_weight = float(value)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "prior": keras.saving.serialize_keras_object(self.prior),
+            "family": self.family,
+            "eta": self.eta,
+            "damping": self.damping,
+            "initializer": keras.initializers.serialize(self.initializer) if self.initializer else None,
+            "rho_initializer": keras.initializers.serialize(self.rho_initializer) if self.rho_initializer else None,
+            "rho_lr": self.rho_lr,
+            "kl_weight": self.kl_weight,
+            "kl_rows": self.kl_rows,
+        }
+
+    def load_own_variables(self, store):
+        super().load_own_variables(store)
+        self._kl_said = float(ops.convert_to_numpy(self.kl_scale)) >= 0
+
+    @property
+    def _initializer(self):
+        return self.initializer or self.default_initializer
+
+    def _build_kl_scale(self):
+        self.kl_scale = self.add_weight(
+            name="kl_scale",
+            shape=(),
+            initializer=keras.initializers.Constant(_NEVER_SAID if self.kl_weight is None else self.kl_weight),
+            trainable=False,
+            dtype="float32",
+            autocast=False,
+        )
+
+    def _factor(self, name, shape, loc, scale) -> Factor:
+        if self.rho_initializer is not None:
+            # A copy, because a reused initializer repeats itself.
+            scale = type(self.rho_initializer).from_config(self.rho_initializer.get_config())
+        return Factor(
+            self,
+            name,
+            shape,
+            loc=loc,
+            scale=scale,
+            family=self.family,
+            prior=self.prior,
+            rho_lr=self.rho_lr,
+            weigh=self._weigh,
+            kl_rows=self.kl_rows,
+        )
+
+    def _weigh(self, kl):
+        # Below 0 the weight was never said. Keras asks for the loss once before any callback could say it.
+        return ops.maximum(self.kl_scale, 0.0) * kl
+
+    def _require_kl_weight(self):
+        if self._kl_said or not self.random or not self.trainable:
+            return
+        raise ValueError(
+            "The loss needs the weight of the KL, and it was never said: without it the prior would be ignored. Got "
+            f"none for {self.path}. Pass callbacks=[singularbayes.KLSchedule(num_data=len(x))] "
+            "to fit, or call singularbayes.set_kl(model, num_data=len(x)) before `evaluate` or a loop of your own."
+        )

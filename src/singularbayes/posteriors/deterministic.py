@@ -1,0 +1,54 @@
+"""A point weight behind the same door, so that the point network is one more posterior."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.matrices import DenseMatrix
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class Deterministic(Posterior):
+    """W itself is the parameter: no noise, no KL. Takes `initializer` alone."""
+
+    random = False
+
+    def __init__(self, initializer=None, **kwargs):
+        super().__init__(initializer=initializer, **kwargs)
+
+    def build(self, input_shape):
+        self.w = self.add_weight(
+            name="w", shape=tuple(input_shape), initializer=self._initializer, dtype="float32", autocast=False
+        )
+
+    def draw(self, key):
+        return ()
+
+    def weight(self, draw):
+        return self.mean()
+
+    def mean(self):
+        return DenseMatrix(ops.convert_to_tensor(self.w))
+
+    def local(self, key):
+        return self.mean()
+
+    def variance(self):
+        return np.zeros(self.w.shape)
+
+    def covariance(self, entry, other):
+        return 0.0
+
+    def center(self, matrix):
+        self.w.assign(matrix)
+
+    def set_kl_weight(self, value):
+        """Does nothing: there is no KL."""
+
+    def load_own_variables(self, store):
+        keras.layers.Layer.load_own_variables(self, store)
+
+    def get_config(self):
+        config = super().get_config()
+        return {key: config[key] for key in ("name", "trainable", "dtype", "initializer")}

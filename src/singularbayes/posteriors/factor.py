@@ -1,0 +1,84 @@
+"""One array of independent variational weights."""
+
+import keras
+from keras import ops
+
+from singularbayes.posteriors import families, noise, priors, starts
+
+
+class Factor:
+    """Scalars w ~ family(loc, softplus(ρ)) in one trainable variable that stacks loc and u, with ρ = rho_lr · u.
+
+    Adam's step does not depend on the gradient's scale, so storing u trains ρ at `rho_lr` times the optimizer's rate.
+    The KL is a regularizer of that one variable: Keras adds it to the loss once, however often the layer is called.
+
+    Args:
+        layer: the Keras layer that owns the variable.
+        loc: initializer of the means; scale: where the scales start (a number, or an initializer of ρ).
+        weigh: gives the KL's part of the loss from the KL.
+        kl_rows: estimate the KL from this many random rows; None takes all rows.
+    """
+
+    def __init__(self, layer, name, shape, *, loc, scale, family, prior, rho_lr, weigh, kl_rows=None):
+        self.shape, self.rho_lr, self.kl_rows = tuple(shape), rho_lr, kl_rows
+        self.family, self.prior = families.get(family), priors.get(prior)
+        if not callable(scale):
+            scale = keras.initializers.Constant(starts.inverse_softplus(scale))
+        self._seeds = layer.seed_generator
+        self.values = layer.add_weight(
+            name=name,
+            shape=(2, *self.shape),
+            initializer=lambda _, dtype=None: ops.stack([loc(self.shape, dtype), scale(self.shape, dtype) / rho_lr]),
+            regularizer=lambda _: weigh(self.kl()),
+            dtype="float32",
+            autocast=False,
+        )
+
+    @property
+    def loc(self):
+        return self.values[0]
+
+    @property
+    def rho(self):
+        return self.rho_lr * self.values[1]
+
+    @property
+    def scale(self):
+        return ops.softplus(self.rho)
+
+    @property
+    def variance(self):
+        return self.family.variance(self.scale)
+
+    def at(self, eps):
+        """Returns the weights that standard noise `eps` stands for; leading axes of `eps` are separate draws."""
+        return self.loc + self.scale * eps
+
+    def sample_rows(self, key, ids):
+        """Returns the rows `ids` of the draw that `key` names, without making the others."""
+        chosen = ops.take(self.values, ids, axis=1)
+        eps = self.family.quantile(noise.uniform_rows(key, ids, self.shape[-1]))
+        return chosen[0] + ops.softplus(self.rho_lr * chosen[1]) * eps
+
+    def kl(self):
+        """Returns KL(q ‖ p) over all scalars as training uses it: exact, bounded or estimated without bias."""
+        if self.kl_rows is None or self.kl_rows >= self.shape[0]:
+            return self.prior.kl(self.family, self.loc, self.scale, self._seeds.next)
+        # Rows drawn with replacement, each weighed by rows / kl_rows: unbiased.
+        ids = noise.integers((self.kl_rows,), self.shape[0], self._seeds.next())
+        chosen = ops.take(self.values, ids, axis=1)
+        scale = ops.softplus(self.rho_lr * chosen[1])
+        return self.shape[0] / self.kl_rows * self.prior.kl(self.family, chosen[0], scale, self._seeds.next)
+
+    def kl_bound(self):
+        """Returns the closed-form upper bound of the KL (the KL itself where the prior has one)."""
+        return self.prior.kl_bound(self.family, self.loc, self.scale)
+
+    def kl_exact(self) -> float:
+        """Returns the KL in float64 without random numbers: closed form or quadrature."""
+        loc, scale = (ops.convert_to_numpy(v) for v in (self.loc, self.scale))
+        return float(self.prior.kl_exact(self.family, loc, scale).sum())
+
+    def set_loc(self, loc) -> None:
+        """Moves the means to `loc` and leaves the scales."""
+        self.values.assign(ops.stack([ops.convert_to_tensor(loc, "float32"), self.values[1]]))

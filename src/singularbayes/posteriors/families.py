@@ -1,0 +1,84 @@
+"""Location-scale families for one scalar weight: w = loc + scale · noise.
+
+A family gives its noise and the few expectations that priors need; a prior never asks which family it meets. The
+formulas take the functions they use from `xp`: `keras.ops` in training, `float64` (NumPy) where a number must be exact.
+"""
+
+import math
+
+from keras import ops
+
+from singularbayes.posteriors import noise
+
+
+class Gaussian:
+    """w = loc + scale · ε with ε ~ N(0, 1)."""
+
+    name = "gaussian"
+    # Where quadrature cuts the integral, in scales around the mean.
+    cuts = tuple(range(-10, 11))
+
+    def noise(self, shape, key):
+        return noise.normal(shape, key)
+
+    def quantile(self, u):
+        return math.sqrt(2.0) * ops.erfinv(2.0 * u - 1.0)
+
+    def variance(self, scale):
+        return scale * scale
+
+    def entropy(self, scale, xp=ops):
+        return xp.log(scale) + 0.5 * math.log(2 * math.pi * math.e)
+
+    def mean_square(self, loc, scale):
+        return loc * loc + scale * scale
+
+    def mean_abs(self, loc, scale, xp=ops):
+        # The folded normal: σ √(2/π) exp(−μ²/2σ²) + μ erf(μ/σ√2).
+        ratio = loc / scale
+        return scale * math.sqrt(2 / math.pi) * xp.exp(-0.5 * ratio * ratio) + loc * xp.erf(ratio / math.sqrt(2))
+
+    def log_density(self, w, loc, scale, xp=ops):
+        ratio = (w - loc) / scale
+        return -0.5 * ratio * ratio - xp.log(scale) - 0.5 * math.log(2 * math.pi)
+
+
+class Laplace:
+    """w = loc + scale · ε with density exp(−|ε|)/2 of ε; its variance is 2 scale²."""
+
+    name = "laplace"
+    cuts = (-40, -25, -16, -10, -6, -4, -2, -1, 0, 1, 2, 4, 6, 10, 16, 25, 40)
+
+    def noise(self, shape, key):
+        return self.quantile(noise.uniform(shape, key))
+
+    def quantile(self, u):
+        # −sgn(v) log(1 − 2|v|) with v = u − ½.
+        v = u - 0.5
+        return -ops.sign(v) * ops.log1p(-2.0 * ops.abs(v))
+
+    def variance(self, scale):
+        return 2.0 * scale * scale
+
+    def entropy(self, scale, xp=ops):
+        return xp.log(scale) + math.log(2 * math.e)
+
+    def mean_square(self, loc, scale):
+        return loc * loc + 2.0 * scale * scale
+
+    def mean_abs(self, loc, scale, xp=ops):
+        magnitude = xp.abs(loc)
+        return magnitude + scale * xp.exp(-magnitude / scale)
+
+    def log_density(self, w, loc, scale, xp=ops):
+        return -xp.abs(w - loc) / scale - xp.log(2.0 * scale)
+
+
+FAMILIES = {family.name: family for family in (Gaussian(), Laplace())}
+
+
+def get(name: str):
+    """Returns the family of that name."""
+    if name not in FAMILIES:
+        raise ValueError(f"family needs to be one of {sorted(FAMILIES)}; got family={name!r}.")
+    return FAMILIES[name]

@@ -1,0 +1,56 @@
+"""Independent posteriors on the entries of W: mean-field variational inference (Blundell et al. 2015)."""
+
+import keras
+import numpy as np
+
+from singularbayes.posteriors import starts
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.local import LocalDense
+from singularbayes.posteriors.matrices import DenseMatrix, DenseRows
+from singularbayes.posteriors.moments import moments
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class FullRank(Posterior):
+    """Every entry of W random and independent: 2 · rows · columns parameters.
+
+    >>> import math
+    >>> from singularbayes import layers
+    >>> dense = layers.Dense(128, posterior=FullRank())
+    >>> dense.build((None, 44))
+    >>> sum(math.prod(w.shape) for w in dense.posterior.trainable_weights)
+    11264
+    """
+
+    def build(self, input_shape):
+        start = starts.variance_matched(self._initializer, tuple(input_shape))
+        std = (start or starts.glorot(tuple(input_shape))).std
+        loc = start.initializer(self.damping * std) if start else self._initializer
+        self._build_kl_scale()
+        self.w = self._factor("w", input_shape, loc, self.eta * std)
+
+    @property
+    def factors(self):
+        return [self.w] if self.built else []
+
+    def draw(self, key):
+        return (key if self.by_rows else self.w.at(self.w.family.noise(self.w.shape, key)),)
+
+    def weight(self, draw):
+        (w,) = draw
+        return DenseRows(self.w, w) if self.by_rows else DenseMatrix(w)
+
+    def mean(self):
+        return DenseMatrix(self.w.loc)
+
+    def local(self, key):
+        return LocalDense(self.w, key)
+
+    def variance(self):
+        return moments(self.w)[1]
+
+    def covariance(self, entry, other):
+        return float(self.variance()[entry]) if tuple(entry) == tuple(other) else 0.0
+
+    def center(self, matrix):
+        self.w.set_loc(np.asarray(matrix))

@@ -1,0 +1,100 @@
+"""A deterministic W₀ scaled by random input and output factors (Dusenberry et al. 2020)."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.posteriors import starts
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.matrices import ScaledMatrix
+from singularbayes.posteriors.moments import moments, product_covariance, product_variance
+
+# W = W₀ ∘ (keep + (s + shift)(r + shift)ᵀ)
+_FORMS = {"product": (False, 1.0), "outer": (True, 0.0), "scale": (False, 0.0)}
+
+
+class _Local:
+    """Draws s and r anew for every example, which is exact: an example uses them once."""
+
+    def __init__(self, posterior, key):
+        self.posterior, self.key = posterior, key
+
+    def apply(self, x):
+        return self.posterior.weight(self.posterior.draw(self.key, ops.shape(x)[0])).apply(x)
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class RankOne(Posterior):
+    """W₀ deterministic, s and r random: rows · columns + 2 (rows + columns) parameters.
+
+    Args:
+        form: "product": W = W₀ ∘ (1 + s)(1 + r)ᵀ, so x W = ((x ∘ (1 + s)) W₀) ∘ (1 + r). The paper's two other forms:
+            "outer": W₀ ∘ (1 + s rᵀ), and "scale": W₀ ∘ s rᵀ, whose means start at 1.
+        **kwargs: arguments of every posterior, see `Posterior`; scales start at η.
+    """
+
+    def __init__(self, form="product", **kwargs):
+        super().__init__(**kwargs)
+        if form not in _FORMS:
+            raise ValueError(f"RankOne needs form to be one of {sorted(_FORMS)}; got form={form!r}.")
+        self.form = form
+        self.keep, self.shift = _FORMS[form]
+
+    def build(self, input_shape):
+        rows, columns = input_shape
+        start = starts.variance_matched(self._initializer, (rows, columns))
+        self.w0 = self.add_weight(
+            name="w0",
+            shape=(rows, columns),
+            initializer=start.initializer(self.damping * start.std) if start else self._initializer,
+            dtype="float32",
+            autocast=False,
+        )
+        centre = keras.initializers.Constant(self._centre)
+        self._build_kl_scale()
+        self.s = self._factor("s", (rows,), centre, self.eta)
+        self.r = self._factor("r", (columns,), centre, self.eta)
+
+    @property
+    def _centre(self) -> float:
+        return 1.0 if self.form == "scale" else 0.0
+
+    @property
+    def factors(self):
+        return [self.s, self.r] if self.built else []
+
+    def draw(self, key, *examples):
+        rows, columns = self.s.shape[0], self.r.shape[0]
+        eps = self.s.family.noise((*examples, rows + columns), key)
+        return self.s.at(eps[..., :rows]), self.r.at(eps[..., rows:])
+
+    def weight(self, draw):
+        s, r = draw
+        return ScaledMatrix(ops.convert_to_tensor(self.w0), s + self.shift, r + self.shift, self.keep)
+
+    def mean(self):
+        return self.weight((self.s.loc, self.r.loc))
+
+    def local(self, key):
+        return _Local(self, key)
+
+    def _columns(self):
+        # s + shift and r + shift as the two factors of a rank-one product.
+        return [(mean[:, None] + self.shift, variance[:, None]) for mean, variance in map(moments, (self.s, self.r))]
+
+    def variance(self):
+        return ops.convert_to_numpy(self.w0).astype("float64") ** 2 * product_variance(*self._columns())
+
+    def covariance(self, entry, other):
+        w0 = ops.convert_to_numpy(self.w0)
+        a, b = self._columns()
+        return float(w0[entry] * w0[other]) * product_covariance(a, b, entry, other)
+
+    def center(self, matrix):
+        # At its centre every form scales W₀ by exactly 1.
+        self.w0.assign(matrix)
+        for factor in self.factors:
+            factor.set_loc(np.full(factor.shape, self._centre))
+
+    def get_config(self):
+        return {**super().get_config(), "form": self.form}

@@ -1,0 +1,92 @@
+"""Where training starts: variance-matched means and scales.
+
+A Keras initializer says the variance σ_W² that the weight W = A Bᵀ should start with (He 2/fan_in, Glorot
+2/(fan_in + fan_out)). Independent factors with variance v each give Var(W_ij) = r v², so v = σ_W/√r and each factor
+entry starts with standard deviation s = (σ_W²/r)^¼, normal or uniform on ±√3 s, and posterior scale η s.
+"""
+
+import functools
+import math
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+
+_RECTIFIED = ("relu", "leaky_relu", "relu6", "elu", "selu", "gelu", "silu", "swish")
+
+
+@dataclass(frozen=True)
+class Start:
+    """The standard deviation σ_W that W starts with, and the shape of the noise."""
+
+    std: float
+    uniform: bool = False
+
+    def factor_std(self, rank: int) -> float:
+        """Returns s = (σ_W²/r)^¼.
+
+        >>> round(Start(math.sqrt(2 / 784)).factor_std(25), 6)
+        0.100506
+        """
+        return (self.std**2 / rank) ** 0.25
+
+    def initializer(self, std: float):
+        """Returns a fresh initializer with that standard deviation; one a factor: a reused one repeats itself."""
+        if self.uniform:
+            limit = math.sqrt(3.0) * std
+            return keras.initializers.RandomUniform(-limit, limit)
+        return keras.initializers.RandomNormal(stddev=std)
+
+
+def default(activation) -> keras.initializers.Initializer:
+    """Returns He for rectified activations, else Glorot; both normal."""
+    if getattr(activation, "__name__", "") in _RECTIFIED:
+        return keras.initializers.HeNormal()
+    return keras.initializers.GlorotNormal()
+
+
+def variance_matched(initializer, shape: tuple[int, int]) -> Start | None:
+    """Returns the start that `initializer` asks for (Glorot if it is None), or None when it gives particular values."""
+    fan_in, fan_out = shape
+    if initializer is None:
+        return glorot(shape)
+    if isinstance(initializer, keras.initializers.VarianceScaling):
+        fan = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[initializer.mode]
+        return Start(math.sqrt(initializer.scale / max(1.0, fan)), initializer.distribution == "uniform")
+    if type(initializer) is keras.initializers.RandomUniform and initializer.maxval == -initializer.minval:
+        return Start(initializer.maxval / math.sqrt(3.0), uniform=True)
+    if type(initializer) is keras.initializers.RandomNormal and initializer.mean == 0:
+        return Start(initializer.stddev)
+    return None
+
+
+def glorot(shape: tuple[int, int]) -> Start:
+    return Start(math.sqrt(2.0 / sum(shape)))
+
+
+def svd_split(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns A = U_r √S_r and B = V_r √S_r, so that A Bᵀ is the best rank-r approximation of `matrix`.
+
+    A rank above min(m, n) is filled with zero columns.
+    """
+    u, s, vt = np.linalg.svd(np.asarray(matrix, "float64"), full_matrices=False)
+    root = np.sqrt(s[:rank])
+    a, b = u[:, :rank] * root, vt[:rank].T * root
+    missing = ((0, 0), (0, rank - a.shape[1]))
+    return np.pad(a, missing).astype("float32"), np.pad(b, missing).astype("float32")
+
+
+def split_initializers(initializer, shape: tuple[int, int], rank: int):
+    """Returns initializers of A and B that start A Bᵀ at the matrix that `initializer` gives, truncated to `rank`."""
+    # One matrix for both; made when the first of the two is asked for, because Keras may defer initial values.
+    split = functools.cache(lambda: svd_split(keras.ops.convert_to_numpy(initializer(shape, "float32")), rank))
+    return tuple(lambda _, dtype=None, i=i: keras.ops.convert_to_tensor(split()[i], dtype) for i in (0, 1))
+
+
+def inverse_softplus(scale: float) -> float:
+    """Returns ρ with softplus(ρ) = scale.
+
+    >>> round(inverse_softplus(0.6931471805599453), 9)
+    0.0
+    """
+    return scale + math.log(-math.expm1(-scale))

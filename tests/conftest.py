@@ -1,0 +1,31 @@
+"""Every test starts from the same seed; every law can ask for every posterior."""
+
+import json
+from pathlib import Path
+
+import keras
+import pytest
+from table import POSTERIORS, RANDOM, stirred
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    keras.utils.set_random_seed(20250)
+
+
+@pytest.fixture(params=POSTERIORS)
+def posterior(request):
+    """Every posterior, built for a 5 × 4 weight, with means and scales that differ in every entry."""
+    return stirred(POSTERIORS[request.param]())
+
+
+@pytest.fixture(params=RANDOM)
+def random_posterior(request):
+    """Every posterior that has noise, built as `posterior`."""
+    return stirred(RANDOM[request.param]())
+
+
+@pytest.fixture(scope="session")
+def vectors():
+    """The paper's numbers: name → formula, inputs, expected."""
+    return json.loads((Path(__file__).parent / "vectors.json").read_text())

@@ -1,0 +1,136 @@
+"""Random numbers as pure functions of a key: right distributions, no two alike, and rows that keep their noise."""
+
+import numpy as np
+import pytest
+from keras import ops
+from scipy import stats
+from table import assert_unbiased, assert_uncorrelated, map_keys, over_keys
+
+from singularbayes.posteriors import families, noise
+
+pytestmark = pytest.mark.backend
+
+FAMILIES = {"gaussian": stats.norm, "laplace": stats.laplace}
+
+
+def _key(first=123456789, second=987654321):
+    return noise.as_keys(np.array([first, second]))
+
+
+def _rows(ids, columns, key=None):
+    return ops.convert_to_numpy(noise.uniform_rows(_key() if key is None else key, ops.convert_to_tensor(ids), columns))
+
+
+def _lowbias32(x):
+    x = np.asarray(x, "uint32")
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
+    x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
+    return x ^ (x >> np.uint32(16))
+
+
+def test_the_hash_is_lowbias32_on_every_backend():
+    words = np.random.default_rng(0).integers(0, 2**31, 200)
+    mixed = ops.convert_to_numpy(noise._mix(noise.as_keys(words)))
+    np.testing.assert_array_equal(mixed.astype("uint32"), _lowbias32(words))
+
+
+def test_words_become_numbers_strictly_between_0_and_1():
+    words = np.array([0, 2**31 - 1, 2**31, 2**32 - 512, 2**32 - 1])
+    unit = ops.convert_to_numpy(noise._unit(noise.as_keys(words))).astype("float64")
+    np.testing.assert_allclose(unit, ((words >> 9) + 0.5) / 2**23, rtol=0, atol=0)
+    assert unit.min() > 0 and unit.max() < 1
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_noise_has_the_family_s_distribution(name):
+    eps = ops.convert_to_numpy(families.get(name).noise((20_000,), _key()))
+    assert stats.kstest(eps, FAMILIES[name].cdf).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_row_noise_has_the_family_s_distribution(name):
+    eps = families.get(name).quantile(noise.uniform_rows(_key(), ops.arange(2500), 8))
+    eps = ops.convert_to_numpy(eps).astype("float64").ravel()
+    truth = FAMILIES[name]
+    assert stats.kstest(eps, truth.cdf).pvalue > 1e-3
+    assert_unbiased(np.stack([eps, eps**2, eps**4], axis=1), [0.0, truth.var(), truth.moment(4)])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_quantiles_are_those_of_the_family_far_into_both_tails(name):
+    u = np.array([2.0**-24, 2.0**-23, 1e-3, 0.25, 0.5, 0.9, 1 - 2.0**-23, 1 - 2.0**-24])
+    eps = ops.convert_to_numpy(families.get(name).quantile(ops.convert_to_tensor(u.astype("float32"))))
+    np.testing.assert_allclose(eps, FAMILIES[name].ppf(u.astype("float32").astype("float64")), rtol=2e-5, atol=1e-6)
+
+
+def test_a_row_has_the_same_noise_in_every_batch_order_and_shape():
+    table = _rows(np.arange(50), 6)
+    ids = np.array([[7, 3, 49], [3, 0, 7]])
+    np.testing.assert_array_equal(_rows(ids, 6), table[ids])
+    np.testing.assert_array_equal(_rows(np.array([3]), 6), table[[3]])
+    np.testing.assert_array_equal(_rows(np.arange(50), 4), table[:, :4])
+
+
+def test_no_two_rows_or_columns_share_noise():
+    table = _rows(np.arange(4000), 16)
+    assert len(np.unique(table)) > 0.99 * table.size
+    assert_uncorrelated(table[:-1], table[1:])
+    columns = np.corrcoef(table, rowvar=False) - np.eye(16)
+    assert np.abs(columns).max() < 4.5 / np.sqrt(len(table))
+
+
+@pytest.mark.parametrize("words", [[[5, 0], [5, 1]], [[5, 6], [5, 7]], [[4, 9], [5, 9]], [[8, 3], [3, 8]]])
+def test_keys_that_count_up_give_unrelated_rows(words):
+    # A SeedGenerator counts its second word up by one: a training step must not see the last step's noise rearranged.
+    first, second = (_rows(np.arange(3000), 8, noise.as_keys(np.array(word))) for word in words)
+    assert_uncorrelated(first, second)
+    assert_uncorrelated(first[::2], second[1::2])
+    assert_uncorrelated(first[1::2], second[::2])
+    assert np.isin(first, second).mean() < 0.01
+
+
+def test_split_keys_give_unrelated_noise():
+    eps = over_keys(lambda key: ops.stack([noise.normal((3,), k) for k in noise.split(key, 3)]), 2000)
+    assert_unbiased(eps, np.zeros((3, 3)))
+    for i, j in [(0, 1), (0, 2), (1, 2)]:
+        assert_uncorrelated(eps[:, i], eps[:, j])
+
+
+def test_uniform_numbers_exclude_the_ends():
+    u = ops.convert_to_numpy(noise.uniform((50_000,), _key()))
+    assert u.min() > 0 and u.max() < 1
+    assert stats.kstest(u, "uniform").pvalue > 1e-3
+
+
+def test_integers_are_uniform_below_their_limit():
+    drawn = ops.convert_to_numpy(noise.integers((30_000,), 7, _key()))
+    assert stats.chisquare(np.bincount(drawn, minlength=7)).pvalue > 1e-3
+    assert drawn.min() == 0 and drawn.max() == 6
+
+
+class TestSpread:
+    def test_every_number_is_uniform_over_keys(self):
+        points = over_keys(lambda key: noise.spread((4, 3), key), 3000)
+        for number in points.reshape(3000, -1).T:
+            assert stats.kstest(number, "uniform").pvalue > 1e-4
+
+    def test_every_number_is_uniform_over_keys_that_count_up(self):
+        points = map_keys(lambda key: noise.spread((2, 2), key), [[77, i] for i in range(3000)])
+        for number in points.reshape(3000, -1).T:
+            assert stats.kstest(number, "uniform").pvalue > 1e-4
+        assert_uncorrelated(points[:-1], points[1:])
+
+    def test_the_numbers_of_one_key_fill_the_interval_evenly(self):
+        points = ops.convert_to_numpy(noise.spread((40, 25), _key())).ravel()
+        # The largest gap of n golden-ratio points is below 2.62 / n; that of n independent ones is about log(n) / n.
+        gaps = np.diff(np.sort(points))
+        assert gaps.max() < 2.62 / points.size
+
+    def test_a_mean_over_them_is_unbiased_and_varies_less_than_over_independent_numbers(self):
+        def means(uniform):
+            return lambda key: ops.mean(families.get("gaussian").quantile(uniform((50,), key)) ** 2)
+
+        spread, independent = over_keys(means(noise.spread), 1000), over_keys(means(noise.uniform), 1000)
+        assert_unbiased(spread, 1.0)
+        assert_unbiased(independent, 1.0)
+        assert spread.var() < 0.1 * independent.var()
