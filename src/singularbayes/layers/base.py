@@ -4,75 +4,66 @@ import math
 import weakref
 
 import keras
-from keras import ops
+from keras import activations, constraints, initializers, ops, regularizers
 
 from singularbayes import posteriors
 from singularbayes.layers.forward import forward_pass, once
 
 ESTIMATORS = ("shared", "local")
+_REFUSED = {
+    "regularizer": "the KL to the prior is the regularizer; choose the posterior's prior instead",
+    "constraint": "a constraint on one draw says nothing about the posterior",
+    "lora_rank": "LoRA is a point adapter of a point kernel",
+    "lora_alpha": "LoRA is a point adapter of a point kernel",
+    "quantization_config": "a posterior cannot be quantised; collapse it to its mean first",
+}
 
 
 class BayesianLayer(keras.layers.Layer):
-    """A layer whose kernel is drawn from a posterior.
+    """A layer whose weight is drawn from a posterior.
 
     Args:
-        posterior: how the kernel is distributed, for example `LowRank(16)`.
-        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
+        posterior: how the weight is distributed, for example `LowRank(16)`.
         estimator: "shared" draws the weights once for the batch (the paper's). "local" draws the outputs of every
             example in training: less gradient noise, exact for the Gaussian family and one use of the weight per
             example.
     """
 
-    def __init__(self, *, posterior, bias_posterior=None, estimator="shared", refused=None, **kwargs):
+    many_uses: str | None = None  # why an example uses the weight more than once, where it always does
+
+    def __init__(self, *, posterior, estimator="shared", refused=None, **kwargs):
         super().__init__(**kwargs)
         self._refuse(refused or {})
         if estimator not in ESTIMATORS:
             raise ValueError(
                 f"{type(self).__name__} needs estimator to be one of {ESTIMATORS}; got estimator={estimator!r}."
             )
+        if estimator == "local" and self.many_uses:
+            raise ValueError(f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".')
         self.estimator = estimator
-        self.posterior = posteriors.get(posterior)
-        self.bias_posterior = None if bias_posterior is None else posteriors.get(bias_posterior)
+        self.posterior = self._posterior(posterior)
         self._last_pass = lambda: None
-        if estimator == "local":
-            self._require_gaussian()
 
     def _refuse(self, arguments: dict) -> None:
-        reasons = {
-            "regularizer": "the KL to the prior is the regularizer; choose the posterior's prior instead",
-            "constraint": "a constraint on one draw says nothing about the posterior",
-            "lora_rank": "LoRA is a point adapter of a point kernel",
-            "lora_alpha": "LoRA is a point adapter of a point kernel",
-            "quantization_config": "a posterior cannot be quantised; collapse it to its mean first",
-        }
         for name, value in arguments.items():
             if value is not None:
-                reason = next(text for key, text in reasons.items() if name.endswith(key))
+                reason = next(text for key, text in _REFUSED.items() if name.endswith(key))
                 raise ValueError(f"{type(self).__name__} needs {name}=None: {reason}. Got {name}={value!r}.")
 
-    def _require_gaussian(self):
-        for posterior in filter(None, (self.posterior, self.bias_posterior)):
-            if getattr(posterior, "family", "gaussian") != "gaussian":
-                raise ValueError(
-                    f'estimator="local" needs the Gaussian family: sums of other noise have no closed form. Got '
-                    f'family={posterior.family!r} in {type(self).__name__}; use estimator="shared".'
-                )
-
-    def _build_kernel(self, shape, initializer, activation=None) -> None:
-        """Builds the posterior over a kernel of that shape; its own initializer goes before the layer's."""
-        self.posterior.default_initializer = initializer or posteriors.starts.default(activation)
-        self.posterior.build(shape)
-
-    def _build_bias(self, shape, initializer, regularizer=None, constraint=None) -> None:
-        """Builds the bias: a plain weight, or a posterior over it as one row."""
-        self.bias, self._bias_shape = None, tuple(shape)
-        if self.bias_posterior is None:
-            self.bias = self.add_weight(
-                name="bias", shape=shape, initializer=initializer, regularizer=regularizer, constraint=constraint
+    def _posterior(self, identifier):
+        """Returns a posterior of this layer's own that its estimator can use."""
+        posterior = posteriors.get(identifier)
+        if self.estimator == "local" and posterior.random and posterior.family != "gaussian":
+            raise ValueError(
+                'estimator="local" needs the Gaussian family: sums of other noise have no closed form. Got '
+                f'family={posterior.family!r} in {type(self).__name__}; use estimator="shared".'
             )
-        else:
-            self.bias_posterior.default_initializer = initializer
-            self.bias_posterior.build((1, math.prod(shape)))
+        return posterior
+
+    def _build_posterior(self, posterior, shape, initializer) -> None:
+        """Builds a posterior over a matrix of that shape; its own initializer goes before the layer's."""
+        posterior.default_initializer = initializer
+        posterior.build(shape)
 
     def _kernel(self, training, local_inputs=None):
         """Returns the kernel to use now. `local_inputs` are given where local reparameterisation can be exact."""
@@ -99,21 +90,95 @@ class BayesianLayer(keras.layers.Layer):
             )
         self._last_pass = weakref.ref(current) if current is not None else self._last_pass
 
-    def _add_bias(self, outputs, training):
-        """Returns outputs + bias, broadcast over the leading axes."""
-        if self.bias is not None:
-            return outputs + ops.cast(self.bias, outputs.dtype)
-        bias = self._draw(self.bias_posterior, training)
-        # The bias is a kernel of one row applied to ones: one example's for all, or, if local, each example's own.
-        examples = ops.shape(outputs)[0] if self.estimator == "local" else 1
-        values = bias.apply(ops.ones((examples, 1), dtype=outputs.dtype))
-        between = [1] * (len(outputs.shape) - 1 - len(self._bias_shape))
-        return outputs + ops.reshape(values, (-1, *between, *self._bias_shape))
-
     def get_config(self):
         return {
             **super().get_config(),
             "posterior": posteriors.serialize(self.posterior),
-            "bias_posterior": None if self.bias_posterior is None else posteriors.serialize(self.bias_posterior),
             "estimator": self.estimator,
+        }
+
+
+class KernelLayer(BayesianLayer):
+    """A layer with a kernel, a bias and an activation, and Keras's arguments for them.
+
+    Args:
+        posterior, estimator: see `BayesianLayer`.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
+        kernel_initializer: where the mean of the kernel starts; None is He for rectified activations and Glorot else.
+    """
+
+    def __init__(
+        self,
+        *,
+        bias_posterior,
+        activation,
+        use_bias,
+        kernel_initializer,
+        bias_initializer,
+        kernel_regularizer,
+        bias_regularizer,
+        kernel_constraint,
+        bias_constraint,
+        refused=None,
+        **kwargs,
+    ):
+        refused = {"kernel_regularizer": kernel_regularizer, "kernel_constraint": kernel_constraint, **(refused or {})}
+        super().__init__(refused=refused, **kwargs)
+        self.bias_posterior = None if bias_posterior is None else self._posterior(bias_posterior)
+        self.activation = activations.get(activation)
+        self.use_bias = use_bias
+        self.kernel_initializer = initializers.get(kernel_initializer)
+        self.bias_initializer = initializers.get(bias_initializer)
+        self.bias_regularizer = regularizers.get(bias_regularizer)
+        self.bias_constraint = constraints.get(bias_constraint)
+
+    def _build_kernel(self, shape, kernel_shape=None) -> None:
+        """Builds the posterior over a matrix; `kernel_shape` is the Keras kernel's, where it is another."""
+        initializer = self.kernel_initializer or posteriors.starts.default(self.activation)
+        self._build_posterior(self.posterior, shape, posteriors.starts.reshaped(initializer, shape, kernel_shape))
+
+    def _build_bias(self, shape, initializer=None) -> None:
+        """Builds the bias: none, a plain weight, or a posterior over it as one row."""
+        self.bias, self._bias_shape = None, tuple(shape)
+        initializer = initializer or self.bias_initializer
+        if not self.use_bias:
+            return
+        if self.bias_posterior is None:
+            self.bias = self.add_weight(
+                name="bias",
+                shape=shape,
+                initializer=initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+        else:
+            self._build_posterior(self.bias_posterior, (1, math.prod(shape)), initializer)
+
+    def _drawn_bias(self, training, examples=1):
+        """Returns the bias of this pass, (examples, *bias shape)."""
+        if self.bias is not None:
+            return ops.expand_dims(ops.cast(self.bias, self.compute_dtype), 0)
+        # The bias is a kernel of one row applied to ones: one example's for all, or, if local, each example's own.
+        ones = ops.ones((examples, 1), dtype=self.compute_dtype)
+        return ops.reshape(self._draw(self.bias_posterior, training).apply(ones), (-1, *self._bias_shape))
+
+    def _add_bias(self, outputs, training):
+        """Returns outputs + bias, broadcast over the leading axes, or the outputs where there is no bias."""
+        if not self.use_bias:
+            return outputs
+        bias = self._drawn_bias(training, ops.shape(outputs)[0] if self.estimator == "local" else 1)
+        between = [1] * (len(outputs.shape) - 1 - len(self._bias_shape))
+        return outputs + ops.reshape(bias, (-1, *between, *self._bias_shape))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "bias_posterior": None if self.bias_posterior is None else posteriors.serialize(self.bias_posterior),
+            "activation": activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "kernel_initializer": initializers.serialize(self.kernel_initializer) if self.kernel_initializer else None,
+            "bias_initializer": initializers.serialize(self.bias_initializer),
+            "bias_regularizer": regularizers.serialize(self.bias_regularizer),
+            "bias_constraint": constraints.serialize(self.bias_constraint),
+            "activity_regularizer": regularizers.serialize(self.activity_regularizer),
         }

@@ -29,6 +29,8 @@ class Embedding(BayesianLayer):
     True
     """
 
+    many_uses = "a sequence uses the table more than once"
+
     def __init__(
         self,
         input_dim,
@@ -61,10 +63,6 @@ class Embedding(BayesianLayer):
         for name, value in {"input_dim": input_dim, "output_dim": output_dim}.items():
             if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
                 raise ValueError(f"Embedding needs {name} to be a whole number >= 1; got {name}={value!r}.")
-        if estimator == "local":
-            raise ValueError(
-                'Embedding needs estimator="shared": a sequence uses the table more than once. Got estimator="local".'
-            )
         self.input_dim = input_dim
         self.output_dim = output_dim
         self.embeddings_initializer = initializers.get(embeddings_initializer)
@@ -80,7 +78,7 @@ class Embedding(BayesianLayer):
 
     def build(self, input_shape=None):
         if not self.built:
-            self._build_kernel((self.input_dim, self.output_dim), self.embeddings_initializer)
+            self._build_posterior(self.posterior, (self.input_dim, self.output_dim), self.embeddings_initializer)
 
     def call(self, inputs, training=None):
         ids = ops.cast(inputs, "int32")
@@ -105,12 +103,10 @@ class Embedding(BayesianLayer):
         return (*input_shape, self.output_dim)
 
     def get_config(self):
-        config = {
+        return {
             **super().get_config(),
             "input_dim": self.input_dim,
             "output_dim": self.output_dim,
             "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
             "mask_zero": self.mask_zero,
         }
-        del config["bias_posterior"]
-        return config
