@@ -67,7 +67,7 @@ class JaxEngine:
 
         self.model: Callable[[], Any] = weakref.ref(model)
         self._draw = jax.jit(jax.vmap(self._draw_one, in_axes=(None, 0)))
-        self._run = jax.jit(jax.vmap(self._run_one, in_axes=(None, 0, None)))
+        self._run = jax.jit(self._run_all)
         self._programs: dict = {}
 
     def _state(self, values):
@@ -80,6 +80,13 @@ class JaxEngine:
     def _run_one(self, values, draw, x):
         with self._state(values):
             return keras.tree.flatten(_forward(self.model(), find_posteriors(self.model()), draw, x))
+
+    def _run_all(self, values, draws, x):
+        import jax
+
+        # Where nothing is random a draw has no arrays that say how many draws there are: it is one.
+        size = None if keras.tree.flatten(draws) else 1
+        return jax.vmap(self._run_one, in_axes=(None, 0, None), axis_size=size)(values, draws, x)
 
     def evaluate(self, function):
         """Returns function(model), compiled once for each function."""

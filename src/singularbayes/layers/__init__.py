@@ -1,7 +1,26 @@
 """Where a weight is used: Keras's layers with a posterior over their weights."""
 
+from singularbayes.layers.attention import MultiHeadAttention
 from singularbayes.layers.base import BayesianLayer
+from singularbayes.layers.convolution import Conv1D, Conv2D
 from singularbayes.layers.dense import Dense
+from singularbayes.layers.einsum_dense import EinsumDense
 from singularbayes.layers.embedding import Embedding
+from singularbayes.layers.gru import GRU
+from singularbayes.layers.lstm import LSTM
+from singularbayes.layers.reversible_embedding import ReversibleEmbedding
+from singularbayes.layers.transformer import TransformerEncoder
 
-__all__ = ["BayesianLayer", "Dense", "Embedding"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "BayesianLayer",
+    "Conv1D",
+    "Conv2D",
+    "Dense",
+    "EinsumDense",
+    "Embedding",
+    "MultiHeadAttention",
+    "ReversibleEmbedding",
+    "TransformerEncoder",
+]

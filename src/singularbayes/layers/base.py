@@ -16,7 +16,16 @@ _REFUSED = {
     "lora_rank": "LoRA is a point adapter of a point kernel",
     "lora_alpha": "LoRA is a point adapter of a point kernel",
     "quantization_config": "a posterior cannot be quantised; collapse it to its mean first",
+    "gptq_unpacked_column_size": "a posterior cannot be quantised; collapse it to its mean first",
 }
+
+
+def refuse(layer: str, **arguments) -> None:
+    """Raises for the Keras arguments that make no sense with a posterior, unless they are None."""
+    for name, value in arguments.items():
+        if value is not None:
+            reason = next(text for key, text in _REFUSED.items() if name.endswith(key))
+            raise ValueError(f"{layer} needs {name}=None: {reason}. Got {name}={value!r}.")
 
 
 class BayesianLayer(keras.layers.Layer):
@@ -33,22 +42,18 @@ class BayesianLayer(keras.layers.Layer):
 
     def __init__(self, *, posterior, estimator="shared", refused=None, **kwargs):
         super().__init__(**kwargs)
-        self._refuse(refused or {})
+        refuse(type(self).__name__, **(refused or {}))
         if estimator not in ESTIMATORS:
             raise ValueError(
                 f"{type(self).__name__} needs estimator to be one of {ESTIMATORS}; got estimator={estimator!r}."
             )
         if estimator == "local" and self.many_uses:
-            raise ValueError(f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".')
+            raise ValueError(
+                f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".'
+            )
         self.estimator = estimator
         self.posterior = self._posterior(posterior)
         self._last_pass = lambda: None
-
-    def _refuse(self, arguments: dict) -> None:
-        for name, value in arguments.items():
-            if value is not None:
-                reason = next(text for key, text in _REFUSED.items() if name.endswith(key))
-                raise ValueError(f"{type(self).__name__} needs {name}=None: {reason}. Got {name}={value!r}.")
 
     def _posterior(self, identifier):
         """Returns a posterior of this layer's own that its estimator can use."""

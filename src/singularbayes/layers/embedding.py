@@ -81,7 +81,8 @@ class Embedding(BayesianLayer):
             self._build_posterior(self.posterior, (self.input_dim, self.output_dim), self.embeddings_initializer)
 
     def call(self, inputs, training=None):
-        ids = ops.cast(inputs, "int32")
+        # 64-bit ids stay: cut to 32 bits, one out of range could become another row.
+        ids = inputs if keras.backend.standardize_dtype(inputs.dtype) == "int64" else ops.cast(inputs, "int32")
         self._require_in_range(ids)
         known = ops.logical_and(ids >= 0, ids < self.input_dim)
         rows = self._kernel(training).rows(ops.where(known, ids, 0))

@@ -21,6 +21,7 @@ __all__ = [
     "RankOne",
     "ScaleMixture",
     "get",
+    "recipe",
     "serialize",
     "starts",
 ]
@@ -50,3 +51,11 @@ def serialize(posterior: Posterior) -> dict:
     config = keras.saving.serialize_keras_object(posterior)
     config.pop("build_config", None)
     return config
+
+
+def recipe(posterior, bias_posterior=None) -> dict:
+    """Returns the arguments `posterior` and `bias_posterior` serialised; layers make their copies from it."""
+    return {
+        "posterior": serialize(get(posterior)),
+        "bias_posterior": None if bias_posterior is None else serialize(get(bias_posterior)),
+    }

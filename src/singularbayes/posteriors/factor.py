@@ -60,6 +60,11 @@ class Factor:
         eps = self.family.quantile(noise.uniform_rows(key, ids, self.shape[-1]))
         return chosen[0] + ops.softplus(self.rho_lr * chosen[1]) * eps
 
+    def sample_all(self, key):
+        """Returns every row of the draw that `key` names."""
+        rows, columns = self.shape
+        return self.at(self.family.quantile(noise.uniform_rows(key, ops.arange(rows), columns)))
+
     def kl(self):
         """Returns KL(q ‖ p) over all scalars as training uses it: exact, bounded or estimated without bias."""
         if self.kl_rows is None or self.kl_rows >= self.shape[0]:

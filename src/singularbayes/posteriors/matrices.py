@@ -1,6 +1,8 @@
 """Weights as layers see them: one drawn or mean matrix W (rows × columns) that can be applied, and nothing more.
 
-`apply(x)` is x W and `rows(ids)` is W[ids]; neither forms W where a factored form is cheaper. `dense()` forms it.
+`apply(x)` is x W, `rows(ids)` is W[ids], `columns(start, stop)` and `transposed()` are again such matrices, and
+`convolve(x, by)` convolves x with the columns as filters, where `by(x, filters)` is the layer's convolution. None
+forms W where a factored form is cheaper. `dense()` forms it.
 """
 
 from dataclasses import dataclass
@@ -22,8 +24,17 @@ class DenseMatrix:
     def apply(self, x):
         return ops.matmul(x, _as(self.w, x))
 
+    def convolve(self, x, by, groups=1):
+        return by(x, _as(self.w, x))
+
     def rows(self, ids):
         return ops.take(self.w, ids, axis=0)
+
+    def columns(self, start: int, stop: int):
+        return DenseMatrix(self.w[:, start:stop])
+
+    def transposed(self):
+        return DenseMatrix(ops.transpose(self.w))
 
     def dense(self):
         return self.w
@@ -39,8 +50,25 @@ class LowRankMatrix:
     def apply(self, x):
         return ops.matmul(ops.matmul(x, _as(self.a, x)), ops.transpose(_as(self.b, x)))
 
+    def convolve(self, x, by, groups=1):
+        # `rank` filters on every group of channels, then a 1 × 1 convolution of each group's outputs.
+        a, b = _as(self.a, x), _as(self.b, x)
+        if groups == 1:
+            return ops.matmul(by(x, a), ops.transpose(b))
+        columns, rank = self.b.shape
+        z = by(x, ops.tile(a, (1, groups)))
+        z = ops.reshape(z, (*ops.shape(z)[:-1], groups, rank))
+        y = ops.einsum("...gr,gcr->...gc", z, ops.reshape(b, (groups, columns // groups, rank)))
+        return ops.reshape(y, (*ops.shape(y)[:-2], columns))
+
     def rows(self, ids):
         return ops.matmul(ops.take(self.a, ids, axis=0), ops.transpose(self.b))
+
+    def columns(self, start: int, stop: int):
+        return LowRankMatrix(self.a, self.b[start:stop])
+
+    def transposed(self):
+        return LowRankMatrix(self.b, self.a)
 
     def dense(self):
         return ops.matmul(self.a, ops.transpose(self.b))
@@ -60,8 +88,18 @@ class ScaledMatrix:
         scaled = ops.matmul(x * _as(self.u, x), w0) * _as(self.v, x)
         return ops.matmul(x, w0) + scaled if self.keep else scaled
 
+    def convolve(self, x, by, groups=1):
+        # W₀ is dense already, and u scales positions of the filter, which no scaling of x can do.
+        return by(x, _as(self.dense(), x))
+
     def rows(self, ids):
         return ops.take(self.w0, ids, axis=0) * (self.keep + ops.expand_dims(ops.take(self.u, ids), -1) * self.v)
+
+    def columns(self, start: int, stop: int):
+        return ScaledMatrix(self.w0[:, start:stop], self.u, self.v[start:stop], self.keep)
+
+    def transposed(self):
+        return ScaledMatrix(ops.transpose(self.w0), self.v, self.u, self.keep)
 
     def dense(self):
         return self.w0 * (self.keep + ops.outer(self.u, self.v))
@@ -77,6 +115,12 @@ class DenseRows:
     def rows(self, ids):
         return self.factor.sample_rows(self.key, ids)
 
+    def transposed(self):
+        return DenseMatrix(self.dense()).transposed()
+
+    def dense(self):
+        return self.factor.sample_all(self.key)
+
 
 @dataclass(frozen=True)
 class LowRankRows:
@@ -88,3 +132,9 @@ class LowRankRows:
 
     def rows(self, ids):
         return ops.matmul(self.factor.sample_rows(self.key, ids), ops.transpose(self.b))
+
+    def transposed(self):
+        return LowRankMatrix(self.b, self.factor.sample_all(self.key))
+
+    def dense(self):
+        return LowRankMatrix(self.factor.sample_all(self.key), self.b).dense()

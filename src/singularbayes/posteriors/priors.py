@@ -156,8 +156,9 @@ class ScaleMixture(Prior):
         return -ops.sum(ops.logaddexp(wide, narrow))
 
     def kl_exact(self, family, loc, scale):
-        spike = self._narrow.scale * np.array([0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 32])
-        bends = np.concatenate([-spike, spike, self.sigma1 * np.array([-2, -1, 1, 2])])
+        narrow, wide = sorted((self._narrow.scale, self._wide.scale))  # the spike may be either component
+        spike = narrow * np.array([0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 32])
+        bends = np.concatenate([-spike, spike, wide * np.array([-2, -1, 1, 2])])
         expected = quadrature.expectation(lambda w: self.log_density(w, float64), family, loc, scale, bends)
         return -expected - family.entropy(scale.astype("float64"), float64)
 

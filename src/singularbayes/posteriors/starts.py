@@ -63,7 +63,8 @@ def variance_matched(initializer, shape: tuple[int, int]) -> Start | None:
 def reshaped(initializer, shape: tuple[int, int], kernel_shape: tuple[int, ...] | None):
     """Returns an initializer of the matrix from one of a Keras kernel of `kernel_shape`, which flattens to it.
 
-    An initializer with a variance takes its fans from the matrix; one that gives particular values is asked for the kernel.
+    An initializer with a variance takes its fans from the matrix; one that gives particular values is asked for
+    the kernel.
     """
     if kernel_shape is None or variance_matched(initializer, shape) is not None:
         return initializer

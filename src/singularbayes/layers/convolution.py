@@ -1,0 +1,155 @@
+"""Convolutions whose kernel, flattened to (positions · channels) × filters, is drawn from a posterior.
+
+A low-rank kernel A Bᵀ is never formed: its `rank` filters A are convolved with the input, and a 1 × 1 convolution by Bᵀ
+mixes their outputs.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from singularbayes.layers.base import KernelLayer
+
+
+class _Convolution(KernelLayer):
+    """What convolutions of any dimension share. `twin` is the Keras layer that they replace."""
+
+    twin: type[keras.layers.Layer]
+    dimensions: int
+    many_uses = "every position of the input uses the kernel"
+
+    def __init__(
+        self,
+        filters,
+        kernel_size,
+        strides=1,
+        padding="valid",
+        data_format=None,
+        dilation_rate=1,
+        groups=1,
+        activation=None,
+        use_bias=True,
+        kernel_initializer=None,
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        *,
+        posterior,
+        bias_posterior=None,
+        estimator="shared",
+        **kwargs,
+    ):
+        super().__init__(
+            posterior=posterior,
+            bias_posterior=bias_posterior,
+            estimator=estimator,
+            activation=activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+            **kwargs,
+        )
+        self._shape_arguments = {
+            "filters": filters,
+            "kernel_size": kernel_size,
+            "strides": strides,
+            "padding": padding,
+            "data_format": data_format,
+            "dilation_rate": dilation_rate,
+            "groups": groups,
+        }
+        twin = self._twin()  # Keras reads and refuses the arguments
+        for name in self._shape_arguments:
+            setattr(self, name, getattr(twin, name))
+        self.input_spec = keras.layers.InputSpec(ndim=self.dimensions + 2)
+
+    def _twin(self):
+        return self.twin(**self._shape_arguments)
+
+    def build(self, input_shape):
+        self.compute_output_shape(input_shape)  # Keras refuses shapes that do not fit
+        axis = -1 if self.data_format == "channels_last" else 1
+        channels = input_shape[axis]
+        if channels is None or channels % self.groups:
+            raise ValueError(
+                f"{type(self).__name__} needs a number of input channels that groups={self.groups} divides; got inputs "
+                f"of shape {tuple(input_shape)} in {self.path or self.name}."
+            )
+        kernel_shape = (*self.kernel_size, channels // self.groups, self.filters)
+        self._build_kernel((math.prod(kernel_shape[:-1]), self.filters), kernel_shape)
+        self._build_bias((self.filters,))
+        self.input_spec = keras.layers.InputSpec(ndim=self.dimensions + 2, axes={axis: channels})
+
+    def call(self, inputs, training=None):
+        channels_first = self.data_format == "channels_first"
+        outputs = ops.moveaxis(inputs, 1, -1) if channels_first else inputs
+        outputs = self._kernel(training).convolve(self._padded(outputs), self._convolution, self.groups)
+        outputs = self._add_bias(outputs, training)
+        return self.activation(ops.moveaxis(outputs, -1, 1) if channels_first else outputs)
+
+    def _padded(self, inputs):
+        if self.padding != "causal":
+            return inputs
+        return ops.pad(inputs, ((0, 0), (self.dilation_rate[0] * (self.kernel_size[0] - 1), 0), (0, 0)))
+
+    def _convolution(self, inputs, filters):
+        """Convolves channels-last inputs with the columns of `filters`, (positions · channels) × any number."""
+        positions = math.prod(self.kernel_size)
+        kernel = ops.reshape(filters, (*self.kernel_size, filters.shape[0] // positions, filters.shape[1]))
+        return ops.conv(
+            inputs,
+            kernel,
+            strides=list(self.strides),
+            padding="valid" if self.padding == "causal" else self.padding,
+            data_format="channels_last",
+            dilation_rate=self.dilation_rate,
+        )
+
+    def compute_output_shape(self, input_shape):
+        return self._twin().compute_output_shape(input_shape)
+
+    def get_config(self):
+        return {**super().get_config(), **{name: getattr(self, name) for name in self._shape_arguments}}
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class Conv1D(_Convolution):
+    """`keras.layers.Conv1D` with a posterior over its kernel as a (size · channels) × filters matrix.
+
+    Args:
+        posterior, bias_posterior: see `KernelLayer`; `estimator="local"` is refused.
+
+    >>> import numpy as np
+    >>> from singularbayes import LowRank
+    >>> Conv1D(8, 3, padding="causal", posterior=LowRank(2))(np.ones((1, 10, 4))).shape == (1, 10, 8)
+    True
+    """
+
+    twin = keras.layers.Conv1D
+    dimensions = 1
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class Conv2D(_Convolution):
+    """`keras.layers.Conv2D` with a posterior over its kernel as a (height · width · channels) × filters matrix.
+
+    Args:
+        posterior, bias_posterior: see `KernelLayer`; `estimator="local"` is refused.
+
+    >>> import numpy as np
+    >>> from singularbayes import LowRank
+    >>> Conv2D(8, 3, strides=2, padding="same", posterior=LowRank(2))(np.ones((1, 10, 10, 3))).shape == (1, 5, 5, 8)
+    True
+    """
+
+    twin = keras.layers.Conv2D
+    dimensions = 2

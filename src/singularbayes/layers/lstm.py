@@ -1,0 +1,118 @@
+"""Long short-term memory (Hochreiter and Schmidhuber 1997)."""
+
+import keras
+from keras import ops
+
+from singularbayes.layers.recurrent import Recurrent
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class LSTM(Recurrent):
+    """`keras.layers.LSTM` with posteriors over its input and recurrent kernels.
+
+    Same arguments as Keras's layer. The gates are packed: input, forget, cell, output. One draw of the weights reads a
+    sequence from its first step to its last.
+
+    Args:
+        posterior, bias_posterior: see `KernelLayer`.
+        recurrent_posterior: how the recurrent kernel is distributed; None is the same as `posterior`.
+
+    >>> import numpy as np
+    >>> from singularbayes import LowRank
+    >>> layer = LSTM(8, posterior=LowRank(3), recurrent_posterior=LowRank(4))
+    >>> layer(np.ones((2, 24, 5))).shape == (2, 8)
+    True
+    """
+
+    gates, num_states = 4, 2
+
+    def __init__(
+        self,
+        units,
+        activation="tanh",
+        recurrent_activation="sigmoid",
+        use_bias=True,
+        kernel_initializer=None,
+        recurrent_initializer="orthogonal",
+        bias_initializer="zeros",
+        unit_forget_bias=True,
+        kernel_regularizer=None,
+        recurrent_regularizer=None,
+        bias_regularizer=None,
+        activity_regularizer=None,
+        kernel_constraint=None,
+        recurrent_constraint=None,
+        bias_constraint=None,
+        dropout=0.0,
+        recurrent_dropout=0.0,
+        seed=None,
+        return_sequences=False,
+        return_state=False,
+        go_backwards=False,
+        stateful=False,
+        unroll=False,
+        use_cudnn="auto",
+        *,
+        posterior,
+        recurrent_posterior=None,
+        bias_posterior=None,
+        estimator="shared",
+        implementation=2,
+        **kwargs,
+    ):
+        super().__init__(
+            units,
+            posterior=posterior,
+            recurrent_posterior=recurrent_posterior,
+            bias_posterior=bias_posterior,
+            estimator=estimator,
+            activation=activation,
+            recurrent_activation=recurrent_activation,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            recurrent_initializer=recurrent_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            recurrent_regularizer=recurrent_regularizer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            kernel_constraint=kernel_constraint,
+            recurrent_constraint=recurrent_constraint,
+            bias_constraint=bias_constraint,
+            dropout=dropout,
+            recurrent_dropout=recurrent_dropout,
+            seed=seed,
+            return_sequences=return_sequences,
+            return_state=return_state,
+            go_backwards=go_backwards,
+            stateful=stateful,
+            unroll=unroll,
+            use_cudnn=use_cudnn,
+            implementation=implementation,
+            **kwargs,
+        )
+        self.unit_forget_bias = unit_forget_bias
+
+    @property
+    def _full_bias_initializer(self):
+        if not self.unit_forget_bias:
+            return self.bias_initializer
+
+        def with_open_forget_gate(shape, dtype=None):
+            start = ops.reshape(self.bias_initializer(shape, dtype), (4, self.units))
+            return ops.reshape(ops.concatenate([start[:1], ops.ones_like(start[:1]), start[2:]]), shape)
+
+        return with_open_forget_gate
+
+    def _biases(self, training):
+        return (self._drawn_bias(training) if self.use_bias else None), None
+
+    def _step(self, x, states, recur, recurrent_bias):
+        h, c = states
+        i, f, g, o = ops.split(x + recur(h, 0, 4), 4, axis=-1)
+        c = self.recurrent_activation(f) * c + self.recurrent_activation(i) * self.activation(g)
+        h = self.recurrent_activation(o) * self.activation(c)
+        return h, [h, c]
+
+    def get_config(self):
+        return {**super().get_config(), "unit_forget_bias": self.unit_forget_bias}

@@ -1,0 +1,177 @@
+"""Recurrent layers: both kernels are drawn once for a batch of sequences, before the first step.
+
+All inputs are projected in one product before the loop, so that a step is the recurrent product and the gates. Masks,
+states, directions and unrolling are those of `keras.layers.RNN`.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+from keras import activations, backend, initializers, ops
+from keras.src.backend import rnn as loop  # the scan of every backend, with masks; there is no public door to it
+
+from singularbayes import posteriors
+from singularbayes.layers.base import KernelLayer
+
+
+@dataclass(frozen=True)
+class _Product:
+    """x ↦ x W for packed gates; dropout may give every gate its own mask of x."""
+
+    kernel: Any
+    units: int
+    masks: list | None  # none, one for all gates, or one a gate
+
+    def __call__(self, x, first: int, last: int):
+        """Returns the products for the gates `first` … `last` − 1 side by side."""
+        kernel = self.kernel.columns(first * self.units, last * self.units)
+        if not self.masks:
+            return kernel.apply(x)
+        if len(self.masks) == 1:
+            return kernel.apply(x * self.masks[0])
+        parts = [
+            self.kernel.columns(gate * self.units, (gate + 1) * self.units).apply(x * self.masks[gate])
+            for gate in range(first, last)
+        ]
+        return ops.concatenate(parts, axis=-1)
+
+
+class _States(keras.layers.Layer):
+    """What `keras.layers.RNN` asks a cell: the sizes of its states. The weights and the step are the layer's."""
+
+    def __init__(self, units: int, number: int, **kwargs):
+        super().__init__(**kwargs)
+        self.state_size, self.output_size = [units] * number, units
+
+    def build(self, input_shape):
+        """Nothing to build."""
+
+    def call(self, inputs, states):
+        return inputs, states
+
+
+class Recurrent(KernelLayer, keras.layers.RNN):
+    """What the LSTM and the GRU share.
+
+    Args:
+        posterior, bias_posterior: see `KernelLayer`.
+        recurrent_posterior: how the recurrent kernel is distributed; None is the same as `posterior`.
+    """
+
+    gates: int
+    num_states: int
+    many_uses = "every step of a sequence uses the kernels"
+
+    def __init__(
+        self,
+        units,
+        *,
+        recurrent_posterior,
+        recurrent_activation,
+        recurrent_initializer,
+        recurrent_regularizer,
+        recurrent_constraint,
+        dropout,
+        recurrent_dropout,
+        seed,
+        use_cudnn,
+        implementation,
+        posterior,
+        **kwargs,
+    ):
+        kind = type(self).__name__
+        if isinstance(units, bool) or not isinstance(units, int) or units <= 0:
+            raise ValueError(f"{kind} needs units to be a whole number >= 1; got units={units!r}.")
+        if use_cudnn is True:
+            raise ValueError(f'{kind} needs use_cudnn="auto" or False: cuDNN cannot apply a factored kernel. Got True.')
+        dtype = kwargs.get("dtype")
+        super().__init__(
+            cell=_States(units, self.num_states, dtype=dtype, name="states"),
+            posterior=posterior,
+            refused={"recurrent_regularizer": recurrent_regularizer, "recurrent_constraint": recurrent_constraint},
+            **kwargs,
+        )
+        self.recurrent_posterior = self._posterior(posterior if recurrent_posterior is None else recurrent_posterior)
+        self.units = units
+        self.recurrent_activation = activations.get(recurrent_activation)
+        self.recurrent_initializer = initializers.get(recurrent_initializer)
+        self.dropout = min(1.0, max(0.0, dropout))
+        self.recurrent_dropout = min(1.0, max(0.0, recurrent_dropout))
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)  # of dropout alone
+        self.implementation = 1 if self.recurrent_dropout else implementation
+        self.input_spec = keras.layers.InputSpec(ndim=3)
+
+    def build(self, sequences_shape, initial_state_shape=None):
+        keras.layers.RNN.build(self, sequences_shape, initial_state_shape)
+        width = self.gates * self.units
+        self._build_kernel((sequences_shape[-1], width))
+        self._build_posterior(self.recurrent_posterior, (self.units, width), self.recurrent_initializer)
+        self._build_bias(self._full_bias_shape, self._full_bias_initializer)
+
+    @property
+    def _full_bias_shape(self) -> tuple[int, ...]:
+        return (self.gates * self.units,)
+
+    @property
+    def _full_bias_initializer(self):
+        return self.bias_initializer
+
+    @abstractmethod
+    def _step(self, x, states, recur, recurrent_bias):
+        """Returns the output and the new states from projected inputs, (batch, gates · units), and the old states."""
+
+    @abstractmethod
+    def _biases(self, training) -> tuple:
+        """Returns the biases of the input and of the recurrent product; each may be None."""
+
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        project = self._product(self.posterior, sequences[:, 0], self.dropout, training, over_time=True)
+        recur = self._product(self.recurrent_posterior, initial_state[0], self.recurrent_dropout, training)
+        bias, recurrent_bias = self._biases(training)
+        x = project(sequences, 0, self.gates)
+        return loop(
+            lambda x, states: self._step(x, states, recur, recurrent_bias),
+            x if bias is None else x + bias,
+            self._fresh(initial_state),
+            go_backwards=self.go_backwards,
+            mask=mask[0] if isinstance(mask, (list, tuple)) else mask,
+            unroll=self.unroll,
+            input_length=sequences.shape[1],
+            zero_output_for_mask=self.zero_output_for_mask,
+            return_all_outputs=self.return_sequences,
+        )
+
+    def _product(self, posterior, step_inputs, rate, training, over_time=False) -> _Product:
+        masks = None
+        if training and 0.0 < rate < 1.0:
+            # One mask for all steps, as in Keras; its slower implementation has one a gate.
+            count = self.gates if self.implementation == 1 else 1
+            ones = ops.ones_like(step_inputs)
+            masks = [keras.random.dropout(ones, rate, seed=self.seed_generator) for _ in range(count)]
+            masks = [ops.expand_dims(mask, 1) for mask in masks] if over_time else masks
+        return _Product(self._draw(posterior, training), self.units, masks)
+
+    def _fresh(self, states):
+        # A stateful layer writes its states in place on torch, where the gradient still needs the old ones.
+        return [ops.copy(state) for state in states] if self.stateful and backend.backend() == "torch" else states
+
+    def get_config(self):
+        config = {
+            **super().get_config(),
+            "units": self.units,
+            "recurrent_posterior": posteriors.serialize(self.recurrent_posterior),
+            "recurrent_activation": activations.serialize(self.recurrent_activation),
+            "recurrent_initializer": initializers.serialize(self.recurrent_initializer),
+            "dropout": self.dropout,
+            "recurrent_dropout": self.recurrent_dropout,
+            "seed": self.seed,
+        }
+        del config["cell"]
+        return config
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
