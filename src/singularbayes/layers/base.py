@@ -55,9 +55,10 @@ class BayesianLayer(keras.layers.Layer):
         self.posterior = self._posterior(posterior)
         self._last_pass = lambda: None
 
-    def _posterior(self, identifier):
+    def _posterior(self, identifier, name="posterior"):
         """Returns a posterior of this layer's own that its estimator can use."""
-        posterior = posteriors.get(identifier)
+        # Names differ within a layer: Keras on torch keeps parameters by their path.
+        posterior = posteriors.get(identifier, name)
         if self.estimator == "local" and posterior.random and posterior.family != "gaussian":
             raise ValueError(
                 'estimator="local" needs the Gaussian family: sums of other noise have no closed form. Got '
@@ -129,7 +130,8 @@ class KernelLayer(BayesianLayer):
     ):
         refused = {"kernel_regularizer": kernel_regularizer, "kernel_constraint": kernel_constraint, **(refused or {})}
         super().__init__(refused=refused, **kwargs)
-        self.bias_posterior = None if bias_posterior is None else self._posterior(bias_posterior)
+        has_posterior = use_bias and bias_posterior is not None
+        self.bias_posterior = self._posterior(bias_posterior, "bias_posterior") if has_posterior else None
         self.activation = activations.get(activation)
         self.use_bias = use_bias
         self.kernel_initializer = initializers.get(kernel_initializer)

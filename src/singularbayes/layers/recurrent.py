@@ -93,7 +93,9 @@ class Recurrent(KernelLayer, keras.layers.RNN):
             refused={"recurrent_regularizer": recurrent_regularizer, "recurrent_constraint": recurrent_constraint},
             **kwargs,
         )
-        self.recurrent_posterior = self._posterior(posterior if recurrent_posterior is None else recurrent_posterior)
+        self.recurrent_posterior = self._posterior(
+            posterior if recurrent_posterior is None else recurrent_posterior, "recurrent_posterior"
+        )
         self.units = units
         self.recurrent_activation = activations.get(recurrent_activation)
         self.recurrent_initializer = initializers.get(recurrent_initializer)

@@ -30,17 +30,17 @@ __all__ = [
 POSTERIORS = {"full_rank": FullRank, "rank_one": RankOne, "deterministic": Deterministic}
 
 
-def get(identifier) -> Posterior:
-    """Returns a fresh posterior from a posterior, its name or its serialised form.
+def get(identifier, name: str = "posterior") -> Posterior:
+    """Returns a fresh posterior, called `name`, from a posterior, its name or its serialised form.
 
     It is always a copy, so one object given to two layers makes two independent posteriors.
     """
     if isinstance(identifier, Posterior):
-        return type(identifier).from_config({**identifier.get_config(), "name": "posterior"})
+        return type(identifier).from_config({**identifier.get_config(), "name": name})
     if isinstance(identifier, dict):
-        return keras.saving.deserialize_keras_object(identifier)
+        return keras.saving.deserialize_keras_object({**identifier, "config": {**identifier["config"], "name": name}})
     if isinstance(identifier, str) and identifier in POSTERIORS:
-        return POSTERIORS[identifier](name="posterior")
+        return POSTERIORS[identifier](name=name)
     raise ValueError(
         f"posterior needs a Posterior such as LowRank(16), or one of {sorted(POSTERIORS)}; got {identifier!r}."
     )
