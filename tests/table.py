@@ -1,12 +1,14 @@
-"""The one table of posteriors, and the few helpers that laws are stated with."""
+"""The one table of posteriors, the one of layers, and the few helpers that laws are stated with."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import keras
 import numpy as np
 from keras import ops
 
-from singularbayes import Deterministic, FullRank, LowRank, RankOne
+from singularbayes import Deterministic, FullRank, LowRank, RankOne, find_posteriors, layers
 from singularbayes.posteriors import noise
 
 SHAPE = (5, 4)
@@ -24,6 +26,78 @@ POSTERIORS = {
 }
 RANDOM = {name: make for name, make in POSTERIORS.items() if name != "deterministic"}
 GAUSSIAN = {name: make for name, make in RANDOM.items() if not name.endswith("laplace")}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer as the laws meet it. Its kernel has the shape SHAPE, so every posterior of the table fits."""
+
+    make: Callable  # (posterior, **arguments) -> our layer
+    keras: Callable  # (**arguments) -> the Keras layer of the same name
+    inputs: Callable  # (rng) -> an array of inputs
+    weights: Callable  # (layer, dense) -> the Keras layer's weights, where dense(posterior) is a matrix of a draw
+
+
+def _bias(layer, dense):
+    return ops.convert_to_numpy(layer.bias) if layer.bias is not None else dense(layer.bias_posterior)[0]
+
+
+LAYERS = {
+    "dense": Case(
+        make=lambda posterior, **k: layers.Dense(4, "tanh", posterior=posterior, **k),
+        keras=lambda **k: keras.layers.Dense(4, "tanh", **k),
+        inputs=lambda rng: rng.normal(size=(6, 5)).astype("float32"),
+        weights=lambda layer, dense: [dense(layer.posterior), _bias(layer, dense)],
+    ),
+    "embedding": Case(
+        make=lambda posterior, **k: layers.Embedding(5, 4, posterior=posterior, **k),
+        keras=lambda **k: keras.layers.Embedding(5, 4, **k),
+        inputs=lambda rng: rng.integers(0, 5, (6, 3)).astype("int32"),
+        weights=lambda layer, dense: [dense(layer.posterior)],
+    ),
+}
+
+
+def stirred_layer(layer, inputs, seed=0):
+    """Returns the layer or model, built on the inputs, with weights of order one that differ in every entry."""
+    layer(inputs)
+    return stir(layer, seed)
+
+
+def stir(layer, seed=0):
+    """Returns a built layer or model with weights of order one that differ in every entry."""
+    rng = np.random.default_rng(seed)
+    for posterior in find_posteriors(layer):
+        for factor in posterior.factors:
+            set_factor(factor, rng.normal(0.3, 0.7, factor.shape), rng.uniform(0.2, 0.7, factor.shape))
+    stacked = {id(factor.values) for posterior in find_posteriors(layer) for factor in posterior.factors}
+    for variable in layer.trainable_variables:
+        if id(variable) not in stacked:
+            variable.assign(rng.normal(0.3, 0.7, variable.shape))
+    return layer
+
+
+def draw_of(layer, seed=0):
+    """Returns the arrays of one draw of every posterior of a layer or model: what `scope.fix` takes."""
+    words = np.random.default_rng(seed).integers(0, 2**31 - 1, (len(find_posteriors(layer)), 2))
+    pairs = zip(find_posteriors(layer), noise.as_keys(words), strict=True)
+    return {id(posterior): posterior.draw(key) for posterior, key in pairs}
+
+
+def dense_of(posterior, arrays):
+    """Returns the matrix that the arrays of a draw stand for, as NumPy."""
+    weight = posterior.weight(arrays)
+    shape = [factor.shape[0] for factor in posterior.factors][:1]
+    dense = weight.rows(ops.arange(*shape)) if posterior.by_rows and shape else weight.dense()
+    return ops.convert_to_numpy(dense)
+
+
+def twin_of(case, layer, inputs, draw, **arguments):
+    """Returns the Keras layer of the same name, loaded with the matrices of the draw."""
+    twin = case.keras(**arguments)
+    twin(inputs)
+    twin.set_weights(case.weights(layer, lambda posterior: dense_of(posterior, draw[id(posterior)])))
+    return twin
 
 
 def built(posterior, shape=SHAPE):
@@ -73,6 +147,17 @@ def map_keys(function, words):
         return _numpy(keras.tree.map_structure(lambda *v: ops.stack(v), *[function(key) for key in keys]))
 
 
+def over_seeds(posterior, function, num, seed=0):
+    """Returns function() for `num` independent states of the posterior's seed generator, on the first axis."""
+
+    def at(key):
+        state = posterior.seed_generator.state
+        with keras.StatelessScope(state_mapping=[(state, ops.cast(key, state.dtype))]):
+            return function()
+
+    return over_keys(at, num, seed)
+
+
 def dense_draws(posterior, num, seed=0):
     """Returns `num` independent draws of W, (num, rows, columns)."""
     return over_keys(lambda key: posterior.weight(posterior.draw(key)).dense(), num, seed)
@@ -102,6 +187,11 @@ def assert_uncorrelated(x, y, z=4.5):
 
 def gradient(function, variable):
     """Returns d function() / d variable as NumPy; `variable` is a Keras variable."""
+    return _numpy(slope(function, variable))
+
+
+def slope(function, variable):
+    """Returns d function() / d variable as a tensor, so that it can run inside `over_keys`."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
@@ -110,13 +200,56 @@ def gradient(function, variable):
             with keras.StatelessScope(state_mapping=[(variable, value)]):
                 return function()
 
-        return _numpy(jax.grad(at)(variable.value))
+        return jax.grad(at)(variable.value)
     if backend == "tensorflow":
         import tensorflow as tf
 
         with tf.GradientTape() as tape:
             value = function()
-        return _numpy(tape.gradient(value, variable.value))
-    variable.value.grad = None
-    function().backward()
-    return _numpy(variable.value.grad)
+        return tape.gradient(value, variable.value)
+    import torch
+
+    with torch.enable_grad():
+        return torch.autograd.grad(function(), variable.value)[0]
+
+
+def input_gradient(function, x):
+    """Returns d sum(function(x)²) / dx as NumPy."""
+    backend = keras.backend.backend()
+    x = ops.convert_to_tensor(x)
+    if backend == "jax":
+        import jax
+
+        return _numpy(jax.grad(lambda x: ops.sum(ops.square(function(x))))(x))
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = ops.sum(ops.square(function(x)))
+        return _numpy(tape.gradient(value, x))
+    x = x.detach().requires_grad_()
+    ops.sum(ops.square(function(x))).backward()
+    return _numpy(x.grad)
+
+
+def repeated(layer, x, num=400):
+    """Returns the outputs of `num` forward passes of a built layer or model, each with fresh draws, as NumPy."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        step = jax.jit(layer.stateless_call)
+        trainable, state = ([v.value for v in vs] for vs in (layer.trainable_variables, layer.non_trainable_variables))
+        outputs = []
+        for _ in range(num):
+            output, state = step(trainable, state, x)
+            outputs.append(output)
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        step = tf.function(layer)
+        outputs = [step(x) for _ in range(num)]
+    else:
+        outputs = [layer(x) for _ in range(num)]
+    return [_numpy(output) for output in outputs]

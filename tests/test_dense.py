@@ -1,0 +1,214 @@
+"""Dense: Keras's layer of the same name, with one draw of the posterior for its kernel."""
+
+import inspect
+import json
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import (
+    GAUSSIAN,
+    LAYERS,
+    POSTERIORS,
+    RANDOM,
+    assert_unbiased,
+    assert_uncorrelated,
+    draw_of,
+    input_gradient,
+    repeated,
+    stirred_layer,
+    twin_of,
+)
+
+from singularbayes import FullRank, LowRank, find_posteriors, layers
+from singularbayes.posteriors import scope
+
+pytestmark = pytest.mark.backend
+CASE = LAYERS["dense"]
+X = np.random.default_rng(1).normal(size=(6, 5)).astype("float32")
+
+
+def _posterior(name):
+    return POSTERIORS[name](kl_weight=0.1) if name in RANDOM else POSTERIORS[name]()
+
+
+def _numpy(x):
+    return ops.convert_to_numpy(ops.cast(x, "float32"))
+
+
+@pytest.mark.parametrize(("x", "bias"), [(X, None), (X.reshape(2, 3, 5), FullRank())], ids=["plain", "sequence"])
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_a_draw_is_the_keras_layer_with_that_kernel_and_bias(name, x, bias):
+    layer = stirred_layer(CASE.make(_posterior(name), bias_posterior=bias), x)
+    draw = draw_of(layer)
+    twin = twin_of(CASE, layer, x, draw)
+    with scope.fix(draw):
+        np.testing.assert_allclose(_numpy(layer(x)), _numpy(twin(x)), rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(input_gradient(layer, x), input_gradient(twin, x), rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_without_bias_a_draw_is_x_times_w(name):
+    layer = layers.Dense(4, use_bias=False, posterior=_posterior(name), bias_posterior=FullRank())
+    stirred_layer(layer, X)
+    assert find_posteriors(layer) == [layer.posterior]
+    draw = draw_of(layer)
+    w = _numpy(layer.posterior.weight(draw[id(layer.posterior)]).dense())
+    with scope.fix(draw):
+        np.testing.assert_allclose(_numpy(layer(X)), X @ w, rtol=2e-5, atol=2e-6)
+
+
+# Eight and eleven bits of mantissa; products and sums of numbers up to five lose a few units of the last.
+@pytest.mark.parametrize(("policy", "precision"), [("mixed_bfloat16", 2**-8), ("mixed_float16", 2**-11)])
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_mixed_precision_computes_in_half_and_keeps_its_weights_in_float32(name, policy, precision):
+    layer = stirred_layer(CASE.make(_posterior(name), bias_posterior=FullRank(), dtype=policy), X)
+    draw = draw_of(layer)
+    twin = twin_of(CASE, layer, X, draw)
+    with scope.fix(draw):
+        outputs = layer(X)
+    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
+    np.testing.assert_allclose(_numpy(outputs), _numpy(twin(X)), atol=16 * precision)
+    assert {keras.backend.standardize_dtype(w.dtype) for w in layer.trainable_weights} == {"float32"}
+
+
+def test_positional_arguments_are_those_of_keras_in_order():
+    ours, theirs = (list(inspect.signature(c.__init__).parameters.values()) for c in (layers.Dense, keras.layers.Dense))
+    positional = [p.name for p in ours if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert positional == [p.name for p in theirs if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+
+def test_shapes_and_masks_are_those_of_keras():
+    ours, theirs = CASE.make(LowRank(2)), CASE.keras()
+    for shape in [(None, 5), (7, 5), (None, None, 5), (2, 3, 9, 5)]:
+        assert ours.compute_output_shape(shape) == theirs.compute_output_shape(shape)
+    assert ours.supports_masking
+    ids = keras.Input((3,), dtype="int32")
+    masked = keras.layers.Embedding(5, 5, mask_zero=True)(ids)
+    assert ours(masked)._keras_mask is masked._keras_mask
+    with pytest.raises(ValueError, match=r"expected axis -1 .* to have value 5"):
+        ours(np.ones((2, 6)))
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_a_layer_is_rebuilt_from_its_config(name):
+    arguments = {
+        "bias_posterior": LowRank(1, prior="normal", eta=0.3),
+        "bias_regularizer": "l2",
+        "activity_regularizer": "l1",
+        "bias_constraint": "non_neg",
+        "kernel_initializer": "he_uniform",
+        "estimator": "local" if name in GAUSSIAN else "shared",
+    }
+    layer = CASE.make(_posterior(name), name="head", **arguments)
+    config = json.loads(json.dumps(layer.get_config()))
+    again = layers.Dense.from_config(config)
+    assert again.get_config() == layer.get_config()
+    assert type(again.posterior) is type(layer.posterior)
+    again(X)
+    assert [w.shape for w in again.weights] == [w.shape for w in stirred_layer(layer, X).weights]
+
+
+def test_the_mean_starts_where_the_initializer_says():
+    start = keras.initializers.Constant(np.outer(np.arange(5), np.ones(4)))
+    for posterior in (LowRank(1), FullRank(), "rank_one", "deterministic"):
+        layer = layers.Dense(4, kernel_initializer=start, posterior=posterior)
+        layer.build((None, 5))
+        mean = _numpy(layer.posterior.mean().dense())
+        np.testing.assert_allclose(mean, np.outer(np.arange(5), np.ones(4)), atol=1e-5)
+
+
+@pytest.mark.parametrize(("activation", "variance"), [("relu", 2 / 300), ("tanh", 2 / 500), (None, 2 / 500)])
+@pytest.mark.parametrize("posterior", [LowRank(20), FullRank(), "rank_one"], ids=["low_rank", "full_rank", "rank_one"])
+def test_the_mean_starts_with_the_variance_of_he_for_rectified_activations_and_glorot_else(
+    posterior, activation, variance
+):
+    layer = layers.Dense(200, activation, posterior=posterior)
+    layer.build((None, 300))
+    assert _numpy(layer.posterior.mean().dense()).var() == pytest.approx(variance, rel=0.1)
+
+
+def test_bias_and_activity_regularizers_are_added_as_keras_adds_them():
+    arguments = {"bias_regularizer": "l2", "activity_regularizer": "l1"}
+    layer = stirred_layer(CASE.make(LowRank(2, prior="normal", kl_weight=0.0), **arguments), X)
+    draw = draw_of(layer)
+    twin = twin_of(CASE, layer, X, draw, **arguments)
+    with scope.fix(draw):
+        layer(X), twin(X)
+        np.testing.assert_allclose(sum(map(_numpy, layer.losses)), sum(map(_numpy, twin.losses)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_each_call_is_a_fresh_draw(name):
+    layer = stirred_layer(CASE.make(_posterior(name)), X)
+    assert not np.allclose(_numpy(layer(X)), _numpy(layer(X)))
+
+
+def test_every_use_of_a_layer_in_one_forward_pass_is_the_same_draw():
+    layer = CASE.make(LowRank(2), bias_posterior=FullRank())
+    x = keras.Input((5,))
+    inner = keras.Model(x, layer(x))
+    model = keras.Model(x, [layer(x), inner(x), layer(x)])
+    stirred_layer(model, X)
+    first, second, third = map(_numpy, model(X))
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(first, third)
+    assert not np.allclose(first, _numpy(model(X)[0]))
+    assert not np.allclose(first, _numpy(layer(X)))
+
+
+def test_time_steps_of_time_distributed_share_the_draw():
+    layer = keras.layers.TimeDistributed(CASE.make(LowRank(2), bias_posterior=FullRank()))
+    outputs = _numpy(stirred_layer(layer, np.repeat(X[:, None], 3, axis=1))(np.repeat(X[:, None], 3, axis=1)))
+    np.testing.assert_allclose(outputs[:, 0], outputs[:, 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [None, LowRank(1)], ids=["plain", "bayesian"])
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one"])
+def test_forward_passes_average_to_the_mean_weight(name, bias):
+    layer = stirred_layer(layers.Dense(4, posterior=_posterior(name), bias_posterior=bias), X)
+    truth = X @ _numpy(layer.posterior.mean().dense())
+    truth = truth + (_numpy(layer.bias) if bias is None else _numpy(layer.bias_posterior.mean().dense()))
+    assert_unbiased(repeated(layer, X), truth)
+
+
+def test_layers_given_one_posterior_object_draw_independently():
+    posterior = LowRank(2)
+    x = keras.Input((5,))
+    model = keras.Model(x, [layers.Dense(4, use_bias=False, posterior=posterior)(x) for _ in "ab"])
+    stirred_layer(model, X)
+    first, second = find_posteriors(model)
+    assert first is not second
+    for factor, other in zip(first.factors, second.factors, strict=True):
+        other.values.assign(factor.values)
+    draws = repeated(model, X)
+    assert_uncorrelated([a for a, _ in draws], [b for _, b in draws])
+
+
+class TestLocal:
+    @pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one"])
+    def test_outputs_have_the_mean_and_variance_of_x_w(self, name):
+        layer = layers.Dense(3, posterior=GAUSSIAN[name](kl_weight=0.1), bias_posterior=FullRank(kl_weight=0.1))
+        layer.estimator = "local"
+        stirred_layer(layer, X)
+        x = np.repeat(X[:1], 20_000, axis=0)
+        outputs = _numpy(layer(x, training=True)).astype("float64")
+        w = layer.posterior
+        mean = X[0] @ _numpy(w.mean().dense()) + _numpy(layer.bias_posterior.mean().dense())[0]
+        covariance = [[[w.covariance((i, j), (k, j)) for k in range(5)] for i in range(5)] for j in range(3)]
+        variance = np.einsum("i,jik,k->j", X[0], np.array(covariance), X[0]) + layer.bias_posterior.variance()[0]
+        assert_unbiased(outputs, mean)
+        assert_unbiased((outputs - mean) ** 2, variance)
+
+    def test_examples_have_their_own_noise_in_training_and_share_a_draw_elsewhere(self):
+        layer = CASE.make(LowRank(2, kl_weight=0.1), bias_posterior=FullRank(kl_weight=0.1), estimator="local")
+        stirred_layer(layer, X)
+        training, plain = (_numpy(layer(np.repeat(X[:1], 4, axis=0), training=t)) for t in (True, False))
+        assert len(np.unique(training[:, 0])) == 4
+        np.testing.assert_allclose(plain, np.repeat(plain[:1], 4, axis=0), rtol=1e-6)
+
+    def test_inputs_of_zeros_give_a_finite_gradient(self):
+        layer = CASE.make(LowRank(2, kl_weight=0.1), estimator="local")
+        stirred_layer(layer, X)
+        assert np.isfinite(input_gradient(lambda x: layer(x, training=True), np.zeros((3, 5), "float32"))).all()

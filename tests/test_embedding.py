@@ -1,0 +1,180 @@
+"""Embedding: Keras's layer of the same name; a row's noise belongs to the row, and only the rows asked for are made."""
+
+import inspect
+import json
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import (
+    LAYERS,
+    POSTERIORS,
+    RANDOM,
+    assert_unbiased,
+    assert_uncorrelated,
+    draw_of,
+    gradient,
+    over_keys,
+    repeated,
+    stirred_layer,
+    twin_of,
+)
+
+from singularbayes import FullRank, LowRank, layers
+from singularbayes.posteriors import noise, scope
+
+pytestmark = pytest.mark.backend
+CASE = LAYERS["embedding"]
+IDS = np.array([[0, 4, 2], [4, 4, 1]], "int32")
+
+
+def _numpy(x):
+    return ops.convert_to_numpy(ops.cast(x, "float32"))
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_a_draw_is_the_keras_layer_with_that_table(name):
+    layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
+    draw = draw_of(layer)
+    twin = twin_of(CASE, layer, IDS, draw)
+    with scope.fix(draw):
+        np.testing.assert_allclose(_numpy(layer(IDS)), _numpy(twin(IDS)), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("ids", [IDS[:, 0], IDS[None], IDS.astype("uint8"), IDS.astype("int64"), IDS.astype("float32")])
+def test_ids_come_in_any_shape_and_type_that_keras_takes(ids):
+    layer = stirred_layer(CASE.make(LowRank(2)), IDS)
+    draw = draw_of(layer)
+    with scope.fix(draw):
+        twin = twin_of(CASE, layer, IDS, draw)
+        np.testing.assert_allclose(_numpy(layer(ids)), _numpy(twin(ids)), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["low_rank", "low_rank_laplace", "full_rank", "full_rank_laplace"])
+def test_the_gradient_of_the_means_is_that_of_the_keras_table(name):
+    layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
+    draw = draw_of(layer)
+    twin = twin_of(CASE, layer, IDS, draw)
+    posterior, factor = layer.posterior, layer.posterior.factors[0]
+    of_table = gradient(lambda: ops.sum(ops.square(twin(IDS) - 1)), twin.trainable_weights[0])
+    with scope.fix(draw):
+        of_factor = gradient(lambda: ops.sum(ops.square(layer(IDS) - 1)), factor.values)[0]
+    # W = A Bᵀ: dL/dA = dL/dW B.
+    chain = _numpy(posterior.weight(draw[id(posterior)]).b) if name.startswith("low_rank") else np.eye(4)
+    np.testing.assert_allclose(of_factor, of_table @ chain, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_gives_half_vectors_of_float32_weights(policy):
+    layer = stirred_layer(CASE.make(LowRank(2), dtype=policy), IDS)
+    draw = draw_of(layer)
+    with scope.fix(draw):
+        outputs = layer(IDS)
+    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
+    np.testing.assert_allclose(_numpy(outputs), _numpy(twin_of(CASE, layer, IDS, draw)(IDS)), atol=2**-6)
+    assert {keras.backend.standardize_dtype(w.dtype) for w in layer.trainable_weights} == {"float32"}
+
+
+def test_positional_arguments_shapes_and_masks_are_those_of_keras():
+    ours, theirs = (
+        [p.name for p in inspect.signature(c.__init__).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        for c in (layers.Embedding, keras.layers.Embedding)
+    )
+    assert ours == theirs
+    for mask_zero in (False, True):
+        ours, theirs = CASE.make(LowRank(2), mask_zero=mask_zero), CASE.keras(mask_zero=mask_zero)
+        assert ours.compute_output_shape((None, 3)) == theirs.compute_output_shape((None, 3))
+        assert ours.supports_masking == theirs.supports_masking
+        masks = ours.compute_mask(IDS), theirs.compute_mask(IDS)
+        np.testing.assert_array_equal(*([np.array(0)] * 2 if masks[0] is masks[1] is None else map(_numpy, masks)))
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_a_layer_is_rebuilt_from_its_config(name):
+    layer = CASE.make(POSTERIORS[name](), mask_zero=True, name="words", embeddings_initializer="glorot_normal")
+    again = layers.Embedding.from_config(json.loads(json.dumps(layer.get_config())))
+    assert again.get_config() == layer.get_config()
+    assert type(again.posterior) is type(layer.posterior)
+    assert again(IDS).shape == layer(IDS).shape
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+@pytest.mark.parametrize("wrap", [list, lambda w: w[0]], ids=["list", "array"])
+def test_given_weights_are_the_mean(name, wrap):
+    table = np.outer([1, 2, 3, 4, 5], [1, -1, 2, 0.5]).astype("float32")
+    layer = CASE.make(POSTERIORS[name](), weights=wrap([table]))
+    with scope.fix({id(layer.posterior): scope.MEAN}):
+        np.testing.assert_allclose(_numpy(layer(np.arange(5))), table, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_token_has_one_vector_throughout_a_forward_pass_and_another_in_the_next(name):
+    layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
+    first, second = _numpy(layer(IDS)), _numpy(layer(IDS))
+    np.testing.assert_array_equal(first[0, 1], first[1, 0])
+    np.testing.assert_array_equal(first[1, 0], first[1, 1])
+    assert not np.allclose(first, second)
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_row_of_a_draw_does_not_depend_on_the_batch_it_is_asked_in(name):
+    layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
+    with scope.fix(draw_of(layer)):
+        whole = _numpy(layer(np.arange(5)))
+        np.testing.assert_allclose(_numpy(layer(IDS)), whole[IDS], rtol=1e-6)
+        np.testing.assert_allclose(_numpy(layer(np.array([3]))), whole[[3]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace", "rank_one"])
+def test_rows_average_to_the_mean_with_the_posterior_s_variance(name):
+    layer = stirred_layer(CASE.make(RANDOM[name]()), IDS)
+    draws = np.stack(repeated(layer, np.arange(5), 500))
+    mean = _numpy(layer.posterior.mean().dense())
+    assert_unbiased(draws, mean)
+    assert_unbiased((draws - mean) ** 2, layer.posterior.variance())
+    if name.startswith("full_rank"):
+        assert_uncorrelated(draws[:, 0], draws[:, 1])
+
+
+@pytest.mark.parametrize("make", [lambda k: LowRank(2, kl_rows=k), lambda k: FullRank(kl_rows=k)], ids=["low", "full"])
+def test_the_kl_covers_all_rows_and_over_random_rows_it_is_unbiased(make):
+    def estimates(rows):
+        factor = stirred_layer(CASE.make(make(rows)), IDS).posterior.factors[0]
+
+        def kl(key):
+            factor._seeds = SimpleNamespace(next=iter(noise.split(key, 2)).__next__)
+            return factor.kl()
+
+        return factor.kl_exact(), over_keys(kl, 300)
+
+    for rows in (None, 2):
+        exact, found = estimates(rows)
+        assert found.std() > 0
+        assert_unbiased(found, exact)
+
+
+class TestOutOfRange:
+    @pytest.mark.parametrize("wrong", [-1, 5, 2**31 - 1])
+    def test_an_eager_call_names_the_id_and_the_range(self, wrong):
+        layer = CASE.make(LowRank(2), name="words")
+        layer(IDS)
+        with pytest.raises(ValueError, match=rf"'words' needs ids from 0 to 4; got the id {wrong}\."):
+            layer(np.array([[0, wrong]]))
+
+    @pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one", "deterministic"])
+    def test_inside_a_compiled_function_the_row_is_nan_and_no_neighbour(self, name):
+        if keras.backend.backend() == "torch":
+            pytest.skip("Keras on torch runs eagerly, where the id is an error")
+        layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
+        model = keras.Sequential([keras.Input((3,), dtype="int32"), layer])
+        out = model.predict(np.array([[-1, 5, 2], [-5, 0, 7]], "int32"), verbose=0)
+        wrong = np.array([[True, True, False], [True, False, True]])
+        np.testing.assert_array_equal(np.isnan(out), np.repeat(wrong[..., None], 4, axis=-1))
+
+    def test_an_id_that_does_not_fit_32_bits_is_not_wrapped_to_a_neighbour(self):
+        if keras.backend.backend() == "jax":
+            pytest.skip("JAX cuts arrays to 32 bits before a layer sees them; predict says so")
+        with pytest.raises(ValueError, match=f"got the id {2**32 + 1}"):
+            CASE.make(LowRank(2))(np.array([2**32 + 1]))
