@@ -1,6 +1,7 @@
 """What a posterior is: a distribution over one weight matrix that gives draws, its mean, its KL and its moments."""
 
 from abc import abstractmethod
+from numbers import Integral
 
 import keras
 import numpy as np
@@ -71,14 +72,15 @@ class Posterior(keras.layers.Layer):
         priors.require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
         if kl_weight is not None and not 0 <= kl_weight < float("inf"):
             raise ValueError(f"{kind} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
-        if kl_rows is not None and (isinstance(kl_rows, bool) or not isinstance(kl_rows, int) or kl_rows < 1):
+        if kl_rows is not None and (isinstance(kl_rows, bool) or not isinstance(kl_rows, Integral) or kl_rows < 1):
             raise ValueError(f"{kind} needs kl_rows to be a whole number >= 1 or None; got kl_rows={kl_rows!r}.")
         self.prior = priors.get(prior)
         self.family = families.get(family).name
-        self.eta, self.damping, self.rho_lr = eta, damping, rho_lr
+        self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
         self.initializer = keras.initializers.get(initializer)
         self.rho_initializer = keras.initializers.get(rho_initializer)
-        self.kl_weight, self.kl_rows = kl_weight, kl_rows
+        self.kl_weight = None if kl_weight is None else float(kl_weight)
+        self.kl_rows = None if kl_rows is None else int(kl_rows)
         self.default_initializer = None  # set by the layer; the posterior's own goes first
         self.by_rows = False  # set by layers that only ask for rows: then only those rows are drawn
         self.seed_generator = keras.random.SeedGenerator()

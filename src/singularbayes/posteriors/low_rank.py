@@ -1,5 +1,7 @@
 """W = A Bᵀ with independent posteriors on the entries of both factors: the paper's posterior."""
 
+from numbers import Integral
+
 import keras
 
 from singularbayes.posteriors import starts
@@ -30,9 +32,9 @@ class LowRank(Posterior):
 
     def __init__(self, rank, overcomplete=False, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        if isinstance(rank, bool) or not isinstance(rank, Integral) or rank < 1:
             raise ValueError(f"LowRank needs rank to be a whole number >= 1; got rank={rank!r}.")
-        self.rank, self.overcomplete = rank, overcomplete
+        self.rank, self.overcomplete = int(rank), overcomplete
 
     def build(self, input_shape):
         rows, columns = input_shape

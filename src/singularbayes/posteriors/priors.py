@@ -5,6 +5,7 @@ KL(q ‖ p) = −H(q) − E_q[log p(w)]: the entropy and, where there is one, th
 
 import math
 from abc import ABC, abstractmethod
+from numbers import Real
 
 import keras
 import numpy as np
@@ -18,7 +19,7 @@ _register = keras.saving.register_keras_serializable(package="singularbayes")
 def require_positive(name: str, **values: float) -> None:
     """Raises unless every value is a finite number above 0."""
     for key, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
             raise ValueError(f"{name} needs {key} > 0 and finite; got {key}={value!r}.")
 
 
@@ -65,7 +66,7 @@ class Normal(Prior):
 
     def __init__(self, scale: float = 1.0):
         require_positive("Normal", scale=scale)
-        self.scale = scale
+        self.scale = float(scale)
 
     def log_density(self, w, xp=ops):
         return -0.5 * (w / self.scale) ** 2 - math.log(self.scale) - 0.5 * math.log(2 * math.pi)
@@ -90,7 +91,7 @@ class Laplace(Prior):
 
     def __init__(self, scale: float = 1.0):
         require_positive("Laplace", scale=scale)
-        self.scale = scale
+        self.scale = float(scale)
 
     def log_density(self, w, xp=ops):
         return -xp.abs(w) / self.scale - math.log(2 * self.scale)
@@ -135,7 +136,7 @@ class ScaleMixture(Prior):
             raise ValueError(f"ScaleMixture needs 0 < pi < 1; got pi={pi!r}.")
         if estimate not in ("sampled", "bound"):
             raise ValueError(f"ScaleMixture needs estimate 'sampled' or 'bound'; got estimate={estimate!r}.")
-        self.pi, self.sigma1, self.sigma2, self.estimate = pi, sigma1, sigma2, estimate
+        self.pi, self.sigma1, self.sigma2, self.estimate = float(pi), float(sigma1), float(sigma2), estimate
         self.sigma2_is_variance = sigma2_is_variance
         self._wide, self._narrow = Normal(sigma1), Normal(math.sqrt(sigma2) if sigma2_is_variance else sigma2)
 

@@ -86,7 +86,7 @@ class RankOne(Posterior):
         return ops.convert_to_numpy(self.w0).astype("float64") ** 2 * product_variance(*self._columns())
 
     def covariance(self, entry, other):
-        w0 = ops.convert_to_numpy(self.w0)
+        w0 = ops.convert_to_numpy(self.w0).astype("float64")
         a, b = self._columns()
         return float(w0[entry] * w0[other]) * product_covariance(a, b, entry, other)
 
