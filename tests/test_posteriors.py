@@ -1,0 +1,318 @@
+"""Posteriors: draws have the closed-form moments, matrices equal their dense twins, and no two things share noise."""
+
+from functools import cache
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import (
+    POSTERIORS,
+    RANDOM,
+    SHAPE,
+    assert_unbiased,
+    assert_uncorrelated,
+    built,
+    dense_draws,
+    map_keys,
+    set_factor,
+    stirred,
+)
+
+from singularbayes import Deterministic, FullRank, LowRank, Normal, RankOne, layers, posteriors
+from singularbayes.posteriors import noise
+
+pytestmark = pytest.mark.backend
+
+NUM_DRAWS = 6000 if keras.backend.backend() == "jax" else 1500
+# Every random posterior, and again by rows where it then draws in another way.
+DRAWN = [*((name, False) for name in RANDOM), *((name, True) for name in RANDOM if "rank_one" not in name)]
+ENTRIES = [(i, j) for i in range(SHAPE[0]) for j in range(SHAPE[1])]
+
+
+def _key(first=11, second=12):
+    return noise.as_keys(np.array([first, second]))
+
+
+def _dense(posterior, key):
+    """Returns the draw that the key names as a full matrix."""
+    matrix = posterior.weight(posterior.draw(key))
+    return matrix.rows(ops.arange(SHAPE[0])) if posterior.by_rows else matrix.dense()
+
+
+@cache
+def _drawn(name, by_rows):
+    posterior = stirred(RANDOM[name]())
+    posterior.by_rows = by_rows
+    arrays = (lambda key: ()) if by_rows else posterior.draw
+    draws, values = map_keys(lambda key: (_dense(posterior, key), arrays(key)), _next_keys(posterior, NUM_DRAWS))
+    return posterior, draws, values
+
+
+def _next_keys(posterior, num):
+    """Returns the keys of the next samples: a seed generator counts its second word up."""
+    first, second = (int(word) for word in ops.convert_to_numpy(posterior.seed_generator.state))
+    return np.stack([np.full(num, first), second + np.arange(num)], axis=1)
+
+
+@pytest.fixture(params=DRAWN, ids=lambda case: case[0] + "_by_rows" * case[1])
+def drawn(request):
+    """A posterior and its next draws, (draws, rows, columns)."""
+    return _drawn(*request.param)[:2]
+
+
+def _mean(posterior):
+    return ops.convert_to_numpy(posterior.mean().dense()).astype("float64")
+
+
+def _covariances(posterior, entries=ENTRIES):
+    return np.array([[posterior.covariance(entry, other) for other in entries] for entry in entries])
+
+
+# -- the distribution of draws ---------------------------------------------------------------------------------------
+
+
+def test_draws_average_to_the_mean(drawn):
+    posterior, draws = drawn
+    assert_unbiased(draws, _mean(posterior))
+
+
+def test_entries_have_the_closed_form_variances_and_covariances(drawn):
+    posterior, draws = drawn
+    away = (draws - _mean(posterior)).reshape(NUM_DRAWS, -1)
+    assert_unbiased(away[:, :, None] * away[:, None, :], _covariances(posterior))
+
+
+def test_the_variance_is_the_covariance_of_an_entry_with_itself(posterior):
+    covariances = _covariances(posterior)
+    np.testing.assert_allclose(posterior.variance().ravel(), np.diag(covariances), rtol=1e-12)
+    np.testing.assert_allclose(covariances, covariances.T, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["low_rank", "rank_one"])
+def test_entries_covary_exactly_when_they_share_a_row_or_a_column(name):
+    covariances = _covariances(stirred(RANDOM[name]()))
+    shares = np.array([[i == s or j == t for s, t in ENTRIES] for i, j in ENTRIES])
+    np.testing.assert_array_equal(covariances != 0, shares)
+
+
+@pytest.mark.parametrize("name", ["w_entry_moments", "zero_mean_factors_are_uncorrelated"])
+def test_moments_of_a_product_are_the_paper_s(vectors, name):
+    inputs, expected = vectors[name]["inputs"], vectors[name]["expected"]
+    posterior = built(LowRank(2), (2, 3))
+    set_factor(posterior.a, inputs["muA"], inputs["sigmaA"])
+    set_factor(posterior.b, inputs["muB"], inputs["sigmaB"])
+    covariances = _covariances(posterior, [(i, j) for i in range(2) for j in range(3)])
+    np.testing.assert_allclose(posterior.variance(), expected["var_W"], rtol=1e-5)
+    if name == "w_entry_moments":
+        np.testing.assert_allclose(_mean(posterior), expected["mean_W"], atol=1e-6)
+        np.testing.assert_allclose(covariances, expected["cov_rowmajor"], rtol=1e-5, atol=1e-7)
+    else:
+        assert np.abs(covariances - np.diag(np.diag(covariances))).max() == expected["cov_offdiag_max"]
+
+
+def test_every_low_rank_draw_has_at_most_that_rank():
+    for by_rows in (False, True):
+        draws = _drawn("low_rank", by_rows)[1]
+        values = np.linalg.svd(draws, compute_uv=False)
+        assert np.all(values[:, 2:] < 1e-5 * values[:, :1]) and np.all(values[:, 1] > 0)
+    assert np.all(np.linalg.matrix_rank(_drawn("full_rank", False)[1]) == min(SHAPE))
+
+
+def test_a_deterministic_weight_is_its_mean_and_has_no_kl():
+    posterior = built(Deterministic())
+    np.testing.assert_array_equal(ops.convert_to_numpy(_dense(posterior, _key())), _mean(posterior))
+    assert posterior.variance().max() == posterior.covariance((0, 0), (0, 0)) == posterior.kl_exact() == 0
+    assert not np.any([ops.convert_to_numpy(v) for v in (posterior.kl(), posterior.kl_bound())])
+
+
+@pytest.mark.parametrize(
+    ("form", "weight"),
+    [
+        ("product", lambda w0, s, r: w0 * np.outer(1 + s, 1 + r)),
+        ("outer", lambda w0, s, r: w0 * (1 + np.outer(s, r))),
+        ("scale", lambda w0, s, r: w0 * np.outer(s, r)),
+    ],
+)
+def test_each_form_of_rank_one_is_the_one_it_names(form, weight):
+    posterior = stirred(RankOne(form))
+    s, r = posterior.draw(_key())
+    expected = weight(*(ops.convert_to_numpy(v) for v in (posterior.w0, s, r)))
+    np.testing.assert_allclose(ops.convert_to_numpy(posterior.weight((s, r)).dense()), expected, rtol=1e-5, atol=1e-6)
+
+
+# -- matrices and their dense twins ----------------------------------------------------------------------------------
+
+
+def test_a_matrix_applies_and_gives_rows_as_its_dense_twin(posterior):
+    for matrix in (posterior.mean(), posterior.weight(posterior.draw(_key()))):
+        dense = ops.convert_to_numpy(matrix.dense())
+        x = np.random.default_rng(1).normal(size=(2, 3, SHAPE[0])).astype("float32")
+        ids = np.array([[4, 0, 2], [2, 1, 1]])
+        for inputs in (x, x[0]):
+            found = ops.convert_to_numpy(matrix.apply(ops.convert_to_tensor(inputs)))
+            np.testing.assert_allclose(found, inputs @ dense, rtol=1e-4, atol=1e-5)
+        for rows in (ids, ids[0]):
+            found = ops.convert_to_numpy(matrix.rows(ops.convert_to_tensor(rows)))
+            np.testing.assert_allclose(found, dense[rows], rtol=1e-5, atol=1e-6)
+
+
+def test_a_matrix_answers_in_the_precision_of_its_inputs(posterior):
+    x = ops.ones((2, SHAPE[0]), dtype="float16")
+    for matrix in (posterior.mean(), posterior.weight(posterior.draw(_key()))):
+        assert keras.backend.standardize_dtype(matrix.apply(x).dtype) == "float16"
+
+
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace"])
+def test_rows_of_one_draw_agree_in_every_batch(name):
+    posterior = stirred(RANDOM[name]())
+    posterior.by_rows = True
+    table = ops.convert_to_numpy(_dense(posterior, _key()))
+    for ids in ([4, 3, 0, 3, 1], [[2, 0, 2], [1, 1, 4]]):
+        rows = posterior.weight(posterior.draw(_key())).rows(ops.convert_to_tensor(np.array(ids)))
+        np.testing.assert_allclose(ops.convert_to_numpy(rows), table[ids], rtol=1e-5, atol=1e-6)
+
+
+# -- nothing shares noise --------------------------------------------------------------------------------------------
+
+
+def test_consecutive_draws_are_independent(drawn):
+    _, draws = drawn
+    for lag in (1, 2):
+        assert_uncorrelated(draws[:-lag], draws[lag:])
+
+
+@pytest.mark.parametrize("name", [name for name in RANDOM if "full_rank" not in name])
+def test_the_two_factors_of_a_draw_have_independent_noise(name):
+    _, _, (first, second) = _drawn(name, False)
+    assert_uncorrelated(first, second)
+
+
+def test_a_sample_is_the_draw_of_the_next_key(random_posterior):
+    for key in noise.as_keys(_next_keys(random_posterior, 2)):
+        found, expected = random_posterior.sample().dense(), _dense(random_posterior, key)
+        np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), rtol=1e-5, atol=1e-6)
+
+
+def test_one_posterior_given_to_two_layers_makes_two_independent_ones():
+    given = LowRank(2)
+    first, second = (layers.Dense(SHAPE[1], posterior=given) for _ in range(2))
+    for layer in (first, second):
+        layer.build((None, SHAPE[0]))
+    assert not given.built and first.posterior is not second.posterior
+    assert not np.array_equal(_mean(first.posterior), _mean(second.posterior))
+    keys = np.concatenate([_next_keys(layer.posterior, 1000) for layer in (first, second)], axis=1)
+    draws = map_keys(lambda key: (_dense(first.posterior, key[:2]), _dense(second.posterior, key[2:])), keys)
+    assert_uncorrelated(*draws)
+
+
+def test_posteriors_of_one_kind_start_independent_in_both_factors():
+    first, second = (built(LowRank(3), (800, 800)) for _ in range(2))
+    locs = [ops.convert_to_numpy(factor.loc) for factor in (*first.factors, *second.factors)]
+    for i, loc in enumerate(locs):
+        for other in locs[:i]:
+            assert_uncorrelated(loc, other)
+
+
+# -- size, config, errors --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (lambda: LowRank(15), 2 * 15 * (44 + 128)),
+        (FullRank, 2 * 44 * 128),
+        (RankOne, 44 * 128 + 2 * (44 + 128)),
+        (Deterministic, 44 * 128),
+    ],
+)
+def test_a_posterior_has_as_many_parameters_as_its_formula_says(make, count):
+    posterior = built(make(), (44, 128))
+    assert sum(np.prod(weight.shape) for weight in posterior.trainable_weights) == count
+
+
+ARGUMENTS = {
+    "prior": Normal(0.3),
+    "eta": 0.05,
+    "damping": 0.55,
+    "initializer": "he_uniform",
+    "rho_initializer": keras.initializers.RandomUniform(-5, -4, seed=1),
+    "rho_lr": 50.0,
+    "kl_weight": 1e-3,
+    "kl_rows": 2,
+}
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_a_posterior_comes_back_equal_from_its_config(name):
+    arguments = ARGUMENTS if name in RANDOM else {"initializer": "he_uniform"}
+    posterior = POSTERIORS[name](**arguments, name="mine")
+    config = posterior.get_config()
+    assert type(posterior).from_config(config).get_config() == config
+    for twin in (posteriors.get(posterior), posteriors.get(posteriors.serialize(posterior))):
+        assert twin.get_config() == {**config, "name": "posterior"}
+
+
+@pytest.mark.parametrize("name", posteriors.POSTERIORS)
+def test_a_posterior_can_be_named(name):
+    assert type(posteriors.get(name)) is type(POSTERIORS[name]())
+
+
+@pytest.mark.parametrize("bad", ["low_rank", "mean_field", None, LowRank, 16])
+def test_an_unknown_posterior_is_refused_with_the_known_ones(bad):
+    with pytest.raises(ValueError, match=r"LowRank\(16\), or one of \['deterministic', 'full_rank', 'rank_one'\]; got"):
+        posteriors.get(bad)
+
+
+@pytest.mark.parametrize("rank", [0, -1, 1.5, 2.0, True, "2", None])
+def test_a_rank_that_is_not_a_whole_number_above_0_is_refused(rank):
+    with pytest.raises(ValueError, match=rf"LowRank needs rank to be a whole number >= 1; got rank={rank!r}"):
+        LowRank(rank)
+
+
+def test_a_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_layer():
+    with pytest.raises(
+        ValueError, match=r"1 <= rank <= 2; got rank=3 .* shape \(8, 2\) in head/posterior.*overcomplete"
+    ):
+        layers.Dense(2, posterior=LowRank(3), name="head").build((None, 8))
+
+
+def test_a_rank_above_both_sides_can_be_asked_for():
+    posterior = stirred(LowRank(6, overcomplete=True))
+    assert posterior.a.shape == (5, 6) and posterior.b.shape == (4, 6)
+    draws = dense_draws(posterior, 500)
+    assert_unbiased(draws, _mean(posterior))
+    assert_unbiased((draws - _mean(posterior)) ** 2, posterior.variance())
+
+
+@pytest.mark.parametrize("make", [FullRank, RankOne, lambda **k: LowRank(2, **k)], ids=["full", "one", "low"])
+@pytest.mark.parametrize("name", ["eta", "damping", "rho_lr"])
+@pytest.mark.parametrize("bad", [0, -0.1, float("nan"), float("inf"), "1", None, True])
+def test_a_multiple_that_is_not_a_positive_number_is_refused(make, name, bad):
+    with pytest.raises(ValueError, match=rf"needs {name} > 0 and finite; got {name}={bad!r}"):
+        make(**{name: bad})
+
+
+@pytest.mark.parametrize("bad", [-1e-3, float("nan"), float("inf")])
+def test_a_negative_or_infinite_kl_weight_is_refused(bad):
+    with pytest.raises(ValueError, match=rf"FullRank needs kl_weight >= 0 and finite; got kl_weight={bad!r}"):
+        FullRank(kl_weight=bad)
+    with pytest.raises(ValueError, match=rf"KL weight needs to be >= 0 and finite; got {bad!r} for mine"):
+        FullRank(name="mine").set_kl_weight(bad)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "4"])
+def test_a_number_of_kl_rows_that_is_not_whole_and_above_0_is_refused(bad):
+    with pytest.raises(ValueError, match=rf"needs kl_rows to be a whole number >= 1 or None; got kl_rows={bad!r}"):
+        FullRank(kl_rows=bad)
+
+
+def test_an_unknown_form_of_rank_one_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"one of \['outer', 'product', 'scale'\]; got form='sum'"):
+        RankOne("sum")
+
+
+@pytest.mark.parametrize("whole", [np.int64(2), np.int32(2)])
+def test_numbers_may_come_from_numpy(whole):
+    posterior = LowRank(whole, eta=np.float32(0.25), kl_rows=whole)
+    assert posterior.get_config() == LowRank(2, eta=0.25, kl_rows=2, name=posterior.name).get_config()
