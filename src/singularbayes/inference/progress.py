@@ -13,12 +13,12 @@ def track(items: Iterable[T], total: int, label: str) -> Iterator[T]:
     from rich.console import Console
     from rich.progress import Progress
 
-    start = time.monotonic()
+    start, console = time.monotonic(), Console(stderr=True)
     bar = task = None
     try:
         for done, item in enumerate(items):
-            if bar is None and time.monotonic() - start > PATIENCE_S:
-                bar = Progress(console=Console(stderr=True), transient=True)
+            if bar is None and console.is_terminal and time.monotonic() - start > PATIENCE_S:
+                bar = Progress(console=console, transient=True)
                 bar.start()
                 task = bar.add_task(label, total=total, completed=done)
             yield item
