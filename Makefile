@@ -21,7 +21,7 @@ help:
 	@echo "make lint             ruff, mypy and import-linter only"
 	@echo "make test-torch       the backend tests on PyTorch"
 	@echo "make test-tensorflow  the backend tests on TensorFlow"
-	@echo "make bench            every script in benchmarks/"
+	@echo "make bench            every benchmark in benchmarks/"
 	@echo "make clean            remove .venv, caches and build outputs (runs/ stays)"
 	@echo "PYTHON=python3.12 make ... chooses the Python that makes .venv"
 
@@ -44,7 +44,7 @@ test-tensorflow: $(STAMPS)/tensorflow
 	KERAS_BACKEND=tensorflow $(PYTEST) -m backend
 
 bench: $(STAMPS)/dev
-	@set -e; for script in benchmarks/*.py; do echo "$$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in benchmarks/bench_*.py; do echo "$$script"; $(BIN)/python "$$script"; done
 
 clean:
 	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,186 @@
+"""The table of layers × options for the dense-twin law: ours, Keras's, the inputs and how the twin gets its weights."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from keras import ops
+from table import dense_of
+
+RNG = np.random.default_rng(3)
+SEQUENCE = RNG.normal(size=(3, 5, 4)).astype("float32")
+SHORT = RNG.normal(size=(3, 2, 6)).astype("float32")
+IMAGE = RNG.normal(size=(2, 6, 7, 4)).astype("float32")
+IDS = RNG.integers(0, 5, (3, 4)).astype("int32")
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 0, 1, 1]], "bool")
+STATE = RNG.normal(size=(3, 3)).astype("float32")
+
+
+@dataclass(frozen=True)
+class Option:
+    """One layer with one set of arguments, called in one way."""
+
+    layer: str  # its name in both libraries
+    arguments: dict
+    inputs: tuple = (SEQUENCE,)
+    call: dict = field(default_factory=dict)
+
+    @property
+    def weights(self) -> Callable:
+        return WEIGHTS[self.layer]
+
+
+def _bias(layer, dense):
+    if not layer.use_bias:
+        return []
+    if layer.bias is not None:
+        return [ops.convert_to_numpy(layer.bias)]
+    return [dense(layer.bias_posterior).reshape(layer._bias_shape)]
+
+
+def _recurrent(layer, dense):
+    return [dense(layer.posterior), dense(layer.recurrent_posterior), *_bias(layer, dense)]
+
+
+def _convolution(layer, dense):
+    kernel = dense(layer.posterior)
+    return [kernel.reshape(*layer.kernel_size, -1, layer.filters), *_bias(layer, dense)]
+
+
+def _einsum(layer, dense):
+    left, _ = layer.equation.split("->")
+    letters = left.split(",")[1]
+    order = layer.row_letters + layer.column_letters
+    kernel = dense(layer.posterior)
+    sizes = (*_row_sizes(layer, kernel.shape[0]), *layer.column_sizes)
+    return [kernel.reshape(sizes).transpose([order.index(letter) for letter in letters]), *_bias(layer, dense)]
+
+
+def _row_sizes(layer, rows):
+    return (rows,) if len(layer.row_letters) == 1 else ROW_SIZES[layer.equation]
+
+
+def _attention(layer, dense):
+    gate = [layer._gate_dense] if layer._use_gate else []
+    inner = [layer._query_dense, layer._key_dense, *gate, layer._value_dense]
+    weights = [w for projection in inner for w in _heads(projection, dense)]
+    return [*weights, *_output(layer, dense)]
+
+
+def _heads(projection, dense):
+    if hasattr(projection, "heads"):
+        parts = [[dense(head.posterior), *_bias(head, dense)] for head in projection.heads]
+        kernel = np.stack([part[0] for part in parts], axis=1)
+        return [kernel, *([np.stack([part[1] for part in parts])] if len(parts[0]) == 2 else [])]
+    kernel = dense(projection.posterior)
+    return [kernel.reshape(kernel.shape[0], *projection.column_sizes), *_bias(projection, dense)]
+
+
+def _output(layer, dense):
+    kernel = dense(layer._output_dense.posterior)
+    shape = (layer.num_heads, layer.value_dim, *layer._output_dense.column_sizes)
+    return [kernel.reshape(shape), *_bias(layer._output_dense, dense)]
+
+
+def _reversible(layer, dense):
+    return [dense(layer.posterior), *([] if layer.tie_weights else [dense(layer.reverse_posterior)])]
+
+
+ROW_SIZES = {"abcd,cde->abe": (7, 4), "abcd,dce->abe": (4, 7), "acbd,bde->ace": (7, 4)}
+WEIGHTS = {
+    "LSTM": _recurrent,
+    "GRU": _recurrent,
+    "Conv1D": _convolution,
+    "Conv2D": _convolution,
+    "EinsumDense": _einsum,
+    "MultiHeadAttention": _attention,
+    "ReversibleEmbedding": _reversible,
+}
+
+_RNN = {
+    "plain": ({}, {}),
+    "sequences": ({"return_sequences": True}, {}),
+    "states": ({"return_sequences": True, "return_state": True}, {}),
+    "no_bias": ({"use_bias": False}, {}),
+    "backwards": ({"go_backwards": True, "return_sequences": True, "return_state": True}, {}),
+    "mask": ({"return_sequences": True}, {"mask": MASK}),
+    "zero_masked": ({"return_sequences": True, "zero_output_for_mask": True}, {"mask": MASK}),
+    "unrolled": ({"unroll": True, "return_sequences": True}, {"mask": MASK}),
+    "other_activations": ({"activation": "relu", "recurrent_activation": "hard_sigmoid"}, {}),
+}
+OPTIONS = {
+    **{f"lstm_{name}": Option("LSTM", {"units": 3, **a}, call=c) for name, (a, c) in _RNN.items()},
+    "lstm_initial_state": Option("LSTM", {"units": 3}, call={"initial_state": [STATE, 2 * STATE]}),
+    "lstm_closed_forget_gate": Option("LSTM", {"units": 3, "unit_forget_bias": False}),
+    **{f"gru_{name}": Option("GRU", {"units": 3, **a}, call=c) for name, (a, c) in _RNN.items()},
+    "gru_reset_before": Option("GRU", {"units": 3, "reset_after": False, "return_sequences": True}),
+    "gru_initial_state": Option("GRU", {"units": 3}, call={"initial_state": [STATE]}),
+    **{
+        f"conv1d_{name}": Option("Conv1D", {"filters": 4, "kernel_size": 2, **a})
+        for name, a in {
+            "plain": {"activation": "relu"},
+            "strides": {"strides": 2, "use_bias": False},
+            "same": {"padding": "same"},
+            "causal_dilated": {"padding": "causal", "dilation_rate": 2},
+            "groups": {"groups": 2},
+        }.items()
+    },
+    "conv1d_channels_first": Option("Conv1D", {"filters": 3, "kernel_size": 2, "data_format": "channels_first"}),
+    **{
+        f"conv2d_{name}": Option("Conv2D", {"filters": 4, "kernel_size": (3, 2), **a}, (IMAGE,))
+        for name, a in {
+            "plain": {"activation": "tanh"},
+            "strides": {"strides": (2, 1), "padding": "same"},
+            "dilated": {"dilation_rate": 2, "use_bias": False},
+            "groups": {"groups": 2, "padding": "same"},
+        }.items()
+    },
+    "conv2d_channels_first": Option(
+        "Conv2D", {"filters": 3, "kernel_size": 2, "data_format": "channels_first", "strides": 2}, (IMAGE,)
+    ),
+    **{
+        f"einsum_{equation}": Option("EinsumDense", {"equation": equation, "output_shape": shape, **a}, inputs)
+        for equation, shape, a, inputs in [
+            ("abc,cd->abd", (None, 3), {"bias_axes": "d", "activation": "tanh"}, (SEQUENCE,)),
+            ("abc,cde->abde", (None, 3, 2), {"bias_axes": "de"}, (SEQUENCE,)),
+            ("abc,dec->abde", (None, 3, 2), {"bias_axes": "e"}, (SEQUENCE,)),
+            ("abc,bd->adc", (3, 4), {"bias_axes": "d"}, (SEQUENCE,)),
+            ("...c,cd->...d", (3,), {"bias_axes": "d"}, (IMAGE,)),
+            ("ab...,bc->ac...", (3,), {}, (SEQUENCE,)),
+            ("abcd,cde->abe", (None, 3), {}, (IMAGE,)),
+            ("abcd,dce->abe", (None, 3), {"bias_axes": "e"}, (IMAGE,)),
+            ("acbd,bde->ace", (6, 3), {"bias_axes": "ce"}, (IMAGE,)),
+            ("abc,cd->ad", (3,), {"bias_axes": "d"}, (SEQUENCE,)),
+        ]
+    },
+    **{
+        f"attention_{name}": Option("MultiHeadAttention", {"num_heads": 2, "key_dim": 3, **a}, inputs, c)
+        for name, a, inputs, c in [
+            ("self", {}, (SEQUENCE, SEQUENCE), {}),
+            ("no_bias", {"use_bias": False}, (SEQUENCE, SEQUENCE), {}),
+            ("causal", {}, (SEQUENCE, SEQUENCE), {"use_causal_mask": True}),
+            ("masked", {}, (SEQUENCE, SEQUENCE), {"query_mask": MASK, "value_mask": MASK}),
+            ("scores", {"value_dim": 4}, (SEQUENCE, SEQUENCE), {"return_attention_scores": True}),
+            ("cross", {}, (SEQUENCE, SHORT, SHORT[..., :3]), {}),
+            ("wide_output", {"output_shape": (2, 3)}, (SEQUENCE, SEQUENCE), {}),
+            ("gated", {"use_gate": True}, (SEQUENCE, SEQUENCE), {}),
+            ("over_rows", {"attention_axes": 2}, (IMAGE, IMAGE), {}),
+            ("window", {"sliding_window": 2}, (SEQUENCE, SEQUENCE), {}),
+        ]
+    },
+    "embedding_forth": Option("ReversibleEmbedding", {"input_dim": 5, "output_dim": 4}, (IDS,)),
+    "embedding_back": Option("ReversibleEmbedding", {"input_dim": 5, "output_dim": 4}, call={"reverse": True}),
+    "embedding_back_capped": Option(
+        "ReversibleEmbedding",
+        {"input_dim": 5, "output_dim": 4, "logit_soft_cap": 0.5, "reverse_dtype": "float32"},
+        call={"reverse": True},
+    ),
+    "embedding_back_untied": Option(
+        "ReversibleEmbedding", {"input_dim": 5, "output_dim": 4, "tie_weights": False}, call={"reverse": True}
+    ),
+}
+
+
+def load(option: Option, layer, twin, draw) -> None:
+    """Gives the Keras layer the matrices of the draw."""
+    twin.set_weights(option.weights(layer, lambda posterior: dense_of(posterior, draw[id(posterior)])))

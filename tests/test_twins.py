@@ -1,0 +1,210 @@
+"""Every layer under every option is the Keras layer of its name, loaded with the dense matrices of a draw."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from options import IDS, MASK, OPTIONS, SEQUENCE, load
+from table import POSTERIORS, draw_of, gradient, input_gradient, stir
+
+from singularbayes import FullRank, LowRank, find_posteriors, layers
+from singularbayes.posteriors import scope
+
+pytestmark = pytest.mark.backend
+BACKEND = keras.backend.backend()
+SHAPES = ("low_rank", "full_rank", "rank_one_outer", "deterministic")
+
+
+def _numpy(values):
+    return [ops.convert_to_numpy(ops.cast(v, "float32")) for v in keras.tree.flatten(values)]
+
+
+def _skip_on_this_backend(name):
+    if BACKEND == "tensorflow" and name.endswith("channels_first"):
+        pytest.skip("TensorFlow has no channels-first convolution on a CPU, so Keras's layer cannot run")
+
+
+def _pair(option, posterior, **arguments):
+    """Returns our layer with stirred weights, one draw of it, and the Keras layer loaded with that draw."""
+    bias = {} if option.layer == "ReversibleEmbedding" else {"bias_posterior": FullRank()}
+    ours = getattr(layers, option.layer)(**option.arguments, posterior=posterior, **bias, **arguments)
+    twin = getattr(keras.layers, option.layer)(**option.arguments)
+    for layer in (ours, twin):
+        layer(*option.inputs, **option.call)
+    stir(ours)
+    draw = draw_of(ours)
+    load(option, ours, twin, draw)
+    return ours, twin, draw
+
+
+def _assert_equal(ours, twin, rtol=2e-4, atol=2e-5):
+    for a, b in zip(_numpy(ours), _numpy(twin), strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_draw_is_the_keras_layer_with_the_dense_kernels(name):
+    _skip_on_this_backend(name)
+    option = OPTIONS[name]
+    ours, twin, draw = _pair(option, LowRank(2))
+    with scope.fix(draw):
+        _assert_equal(ours(*option.inputs, **option.call), twin(*option.inputs, **option.call))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", [n for n in OPTIONS if n.endswith(("_plain", "_self", "groups", "before", "back"))])
+def test_so_it_is_with_every_posterior_and_for_the_gradient_of_the_inputs(name, shape):
+    option = OPTIONS[name]
+    ours, twin, draw = _pair(option, POSTERIORS[shape]())
+    first, *rest = option.inputs
+    with scope.fix(draw):
+        _assert_equal(ours(*option.inputs, **option.call), twin(*option.inputs, **option.call))
+        if first.dtype.kind == "f":
+            ours, twin = (lambda x, layer=layer: layer(x, *rest, **option.call) for layer in (ours, twin))
+            _assert_equal(input_gradient(ours, first), input_gradient(twin, first), 2e-3, 2e-4)
+
+
+PAIRS = {
+    "lstm_sequences": lambda ours, twin: [
+        (ours.posterior, twin.cell.kernel),
+        (ours.recurrent_posterior, twin.cell.recurrent_kernel),
+    ],
+    "gru_sequences": lambda ours, twin: [
+        (ours.posterior, twin.cell.kernel),
+        (ours.recurrent_posterior, twin.cell.recurrent_kernel),
+    ],
+    "conv1d_same": lambda ours, twin: [(ours.posterior, twin._kernel)],
+    "conv2d_groups": lambda ours, twin: [(ours.posterior, twin._kernel)],
+    "einsum_abc,cde->abde": lambda ours, twin: [(ours.posterior, twin._kernel)],
+    "attention_causal": lambda ours, twin: [
+        (ours._query_dense.posterior, twin._query_dense._kernel),
+        (ours._output_dense.posterior, twin._output_dense._kernel),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradients_of_the_factors_follow_from_the_gradient_of_the_kernel(name):
+    # With W = A Bᵀ at the mean and G = dL/dW: dL/dA = G B and dL/dB = Gᵀ A.
+    option = OPTIONS[name]
+    ours, twin, _ = _pair(option, LowRank(2))
+    posteriors = find_posteriors(ours)
+    mean = {id(p): tuple(factor.loc for factor in p.factors) for p in posteriors}
+    load(option, ours, twin, mean)
+
+    def loss(layer):
+        return lambda: ops.sum(ops.tanh(layer(*option.inputs, **option.call)) ** 2)
+
+    with scope.fix({id(p): scope.MEAN for p in posteriors}):
+        for posterior, kernel in PAIRS[name](ours, twin):
+            a, b = (np.asarray(ops.convert_to_numpy(factor.loc), "float64") for factor in posterior.factors)
+            g = gradient(loss(twin), kernel).reshape(len(a), len(b))
+            for factor, expected in ((posterior.a, g @ b), (posterior.b, g.T @ a)):
+                got = gradient(loss(ours), factor.values)[0]
+                np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("rates", [(0.4, 0.0), (0.4, 0.3)], ids=["inputs", "inputs_and_states"])
+def test_dropout_is_keras_s_to_the_last_mask(kind, rates):
+    arguments = {"units": 3, "dropout": rates[0], "recurrent_dropout": rates[1], "seed": 7, "return_sequences": True}
+    option = OPTIONS[f"{kind.lower()}_plain"]
+    ours = getattr(layers, kind)(**arguments, posterior=LowRank(2, kl_weight=0.0), bias_posterior=None)
+    twin = getattr(keras.layers, kind)(**arguments, use_cudnn=False)
+    ours.build(SEQUENCE.shape)
+    twin.build(SEQUENCE.shape)
+    stir(ours)
+    draw = draw_of(ours)
+    load(option, ours, twin, draw)
+    with scope.fix(draw):
+        masked, plain = ours(SEQUENCE, training=True), ours(SEQUENCE, training=False)
+    _assert_equal(masked, twin(SEQUENCE, training=True))
+    assert np.abs(_numpy(masked)[0] - _numpy(plain)[0]).max() > 0.01
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_a_stateful_layer_goes_on_where_it_stopped(kind):
+    option = OPTIONS[f"{kind.lower()}_plain"]
+    ours = getattr(layers, kind)(3, stateful=True, posterior=LowRank(2))
+    twin = getattr(keras.layers, kind)(3, stateful=True)
+    for layer in (ours, twin):
+        layer(SEQUENCE)
+        layer.reset_state()
+    draw = draw_of(ours)
+    load(option, ours, twin, draw)
+    with scope.fix(draw):
+        for _ in range(2):
+            _assert_equal(ours(SEQUENCE), twin(SEQUENCE))
+
+
+def test_bidirectional_reads_both_ways_with_a_posterior_each():
+    ours = keras.layers.Bidirectional(layers.LSTM(3, return_sequences=True, posterior=LowRank(2)))
+    twin = keras.layers.Bidirectional(keras.layers.LSTM(3, return_sequences=True))
+    for layer in (ours, twin):
+        layer(SEQUENCE)
+    stir(ours)
+    draw = draw_of(ours)
+    for mine, theirs in ((ours.forward_layer, twin.forward_layer), (ours.backward_layer, twin.backward_layer)):
+        load(OPTIONS["lstm_plain"], mine, theirs, draw)
+    with scope.fix(draw):
+        _assert_equal(ours(SEQUENCE, mask=MASK), twin(SEQUENCE, mask=MASK))
+    assert len({id(p) for p in find_posteriors(ours)}) == 4
+
+
+def test_per_head_factors_make_blocks_of_the_projection():
+    option = OPTIONS["attention_causal"]
+    ours, twin, draw = _pair(option, LowRank(2), per_head=True)
+    with scope.fix(draw):
+        _assert_equal(ours(*option.inputs, **option.call), twin(*option.inputs, **option.call))
+    # query, key and value have two heads each, the output one matrix; every bias is Bayesian.
+    assert len(find_posteriors(ours)) == 2 * (3 * 2 + 1)
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["pre_norm", "post_norm"])
+def test_a_transformer_block_is_attention_and_a_dense_network_with_residuals(first):
+    block = layers.TransformerEncoder(6, 2, normalize_first=first, posterior=LowRank(2), bias_posterior=FullRank())
+    block(SEQUENCE)
+    stir(block)
+    with scope.fix(draw_of(block)):
+        h = ops.convert_to_tensor(SEQUENCE)
+        if first:
+            n = block.attention_norm(h)
+            h = h + block.attention(n, n, query_mask=MASK, value_mask=MASK)
+            h = h + block.outer(block.inner(block.dense_norm(h)))
+        else:
+            h = block.attention_norm(h + block.attention(h, h, query_mask=MASK, value_mask=MASK))
+            h = block.dense_norm(h + block.outer(block.inner(h)))
+        _assert_equal(block(SEQUENCE, mask=MASK), h)
+
+
+def test_the_mask_of_an_embedding_reaches_every_layer():
+    def network(embedding, lstm):
+        ids = keras.Input((4,), dtype="int32")
+        return keras.Model(ids, lstm(embedding(ids)))
+
+    ours = network(
+        layers.ReversibleEmbedding(5, 4, mask_zero=True, posterior=FullRank()), layers.LSTM(3, posterior=FullRank())
+    )
+    stir(ours)
+    draw = draw_of(ours)
+    padded = np.concatenate([np.maximum(IDS[:, :2], 1), 0 * IDS[:, 2:]], axis=1)
+    with scope.fix(draw):
+        whole = ours(padded)
+        embedding, lstm = ours.layers[1:]
+        _assert_equal(whole, lstm(embedding(padded[:, :2])))
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "name", ["lstm_sequences", "gru_sequences", "conv1d_same", "conv2d_plain", "attention_self", "embedding_back"]
+)
+def test_mixed_precision_computes_in_half_and_keeps_weights_in_float32(name, policy):
+    option = OPTIONS[name]
+    ours, twin, draw = _pair(option, LowRank(2), dtype=policy)
+    with scope.fix(draw):
+        outputs = ours(*option.inputs, **option.call)
+    assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
+    precision = {"mixed_float16": 2**-11, "mixed_bfloat16": 2**-8}[policy]
+    expected = _numpy(twin(*option.inputs, **option.call))[0]
+    np.testing.assert_allclose(_numpy(outputs)[0], expected, atol=24 * precision * np.abs(expected).max())
+    assert {keras.backend.standardize_dtype(w.dtype) for w in ours.trainable_weights} == {"float32"}
