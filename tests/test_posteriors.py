@@ -13,7 +13,6 @@ from table import (
     assert_unbiased,
     assert_uncorrelated,
     built,
-    dense_draws,
     map_keys,
     set_factor,
     stirred,
@@ -220,15 +219,14 @@ def test_posteriors_of_one_kind_start_independent_in_both_factors():
 @pytest.mark.parametrize(
     ("make", "count"),
     [
-        (lambda: LowRank(15), 2 * 15 * (44 + 128)),
-        (FullRank, 2 * 44 * 128),
-        (RankOne, 44 * 128 + 2 * (44 + 128)),
-        (Deterministic, 44 * 128),
+        (lambda: LowRank(2), 2 * 2 * (5 + 4)),
+        (FullRank, 2 * 5 * 4),
+        (RankOne, 5 * 4 + 2 * (5 + 4)),
+        (Deterministic, 5 * 4),
     ],
 )
 def test_a_posterior_has_as_many_parameters_as_its_formula_says(make, count):
-    posterior = built(make(), (44, 128))
-    assert sum(np.prod(weight.shape) for weight in posterior.trainable_weights) == count
+    assert sum(np.prod(weight.shape) for weight in built(make()).trainable_weights) == count
 
 
 ARGUMENTS = {
@@ -280,9 +278,8 @@ def test_a_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_lay
 def test_a_rank_above_both_sides_can_be_asked_for():
     posterior = stirred(LowRank(6, overcomplete=True))
     assert posterior.a.shape == (5, 6) and posterior.b.shape == (4, 6)
-    draws = dense_draws(posterior, 500)
-    assert_unbiased(draws, _mean(posterior))
-    assert_unbiased((draws - _mean(posterior)) ** 2, posterior.variance())
+    a, b = (ops.convert_to_numpy(factor.loc) for factor in posterior.factors)
+    np.testing.assert_allclose(_mean(posterior), a @ b.T, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("make", [FullRank, RankOne, lambda **k: LowRank(2, **k)], ids=["full", "one", "low"])

@@ -248,7 +248,7 @@ def test_the_bound_is_never_below_the_kl(loc, log_scale, shrink, family, name):
 # -- posteriors add them up ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["low_rank", "low_rank_laplace", "full_rank", "full_rank_laplace", "rank_one"])
+@pytest.mark.parametrize("name", ["low_rank", "full_rank_laplace", "rank_one"])
 def test_the_kl_of_a_posterior_is_unbiased(name):
     posterior = stirred(RANDOM[name]())
     assert_unbiased(over_seeds(posterior, posterior.kl, NUM_DRAWS), posterior.kl_exact())
@@ -270,7 +270,7 @@ def test_as_many_rows_as_there_are_give_the_whole_kl():
 
 
 @pytest.mark.parametrize("how", ["kl", "kl_bound", "kl_exact"])
-@pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.parametrize("name", [*CLOSED, "scale_mixture"])
 def test_the_kl_is_a_sum_over_weights(name, how):
     small, large = (built(FullRank(prior=PRIORS[name]), shape) for shape in [(10, 10), (20, 20)])
     for posterior in (small, large):
