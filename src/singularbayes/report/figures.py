@@ -1,0 +1,149 @@
+"""Panels as SVG and small images as PNG, drawn from the arrays of records. Colours: Okabe and Ito's."""
+
+import base64
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import imsave
+
+from singularbayes.experiments.record import Record
+from singularbayes.report.sentences import NAMES, score
+
+BLUE, SKY, ORANGE, INK, PALE = "#0072B2", "#56B4E9", "#D55E00", "#222222", "#EDEDED"
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#888888",
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.hashsalt": "singularbayes",  # the same records give the same page
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A picture and the words for those who cannot see it."""
+
+    svg: str
+    alt: str
+
+
+def _panel(name: str, draw, alt: str, size: tuple[float, float]) -> Panel:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.add_subplot())
+        page = io.StringIO()
+        figure.savefig(page, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    svg = page.getvalue()
+    # Several pictures share a page, and an id may stand there once.
+    return Panel(re.sub(r'(\sid="|href="#|url\(#)', rf"\1{name}-", svg[svg.index("<svg") :]), alt)
+
+
+def toy(records: Sequence[Record]) -> list[Panel]:
+    """Returns one panel a method, all on the same axes: data, mean, epistemic and total 95 % bands."""
+    edges = np.concatenate([r.arrays["total"].ravel() for r in records] + [records[0].arrays["y"]])
+    room = 0.05 * float(np.ptp(edges))
+    limits = float(edges.min()) - room, float(edges.max()) + room
+    return [_panel(r.name, lambda axes, r=r: _draw_toy(axes, r, limits), _toy_alt(r), (5.2, 4.0)) for r in records]
+
+
+def _draw_toy(axes: Axes, record: Record, limits: tuple[float, float]) -> None:
+    a = record.arrays
+    low, high = record.settings["train_range"]
+    axes.axvspan(low, high, color=PALE, lw=0)
+    axes.scatter(a["x"], a["y"], s=5, color="#555555", alpha=0.5, lw=0, rasterized=True, zorder=2)
+    axes.fill_between(a["grid"], *a["total"], color=SKY, alpha=0.45, lw=0, zorder=3)
+    axes.fill_between(a["grid"], *a["epistemic"], color=BLUE, alpha=0.45, lw=0, zorder=4)
+    axes.plot(a["grid"], a["mean"], color=INK, lw=1.6, zorder=5)
+    axes.set_title(f"{NAMES[record.method].capitalize()}, {record.parameters:,} parameters", loc="left", fontsize=12)
+    axes.set(xlabel="x", ylabel="y", xlim=(a["grid"][0], a["grid"][-1]), ylim=limits)
+
+
+def _toy_alt(record: Record) -> str:
+    m = record.metrics
+    return (
+        f"{NAMES[record.method].capitalize()} regression: data, mean and 95 % bands. The interquartile range of the "
+        f"functions is {m['iqr_inside']:.3f} inside the training range and {m['iqr_outside']:.3f} outside."
+    )
+
+
+def digits(records: Sequence[Record]) -> list[Panel]:
+    """Returns one panel a method: how uncertain it is about test images and about held-out digits."""
+    return [
+        _panel(r.name, lambda axes, r=r: _draw_digits(axes, r, _bins(records, r)), _digits_alt(r), (4.0, 3.1))
+        for r in records
+    ]
+
+
+def _bins(records: Sequence[Record], record: Record) -> np.ndarray:
+    """Returns the edges of the bars: one axis for all methods judged by the same kind of uncertainty."""
+    alike = [r for r in records if score(r)[0] == score(record)[0]]
+    most = max(float(np.max(_uncertainty(r, kind))) for r in alike for kind in ("test", "foreign"))
+    return np.linspace(0.0, max(most, 1e-3), 25)
+
+
+def _uncertainty(record: Record, kind: str) -> np.ndarray:
+    prefix = {"mutual information": "mi", "entropy": "entropy"}[score(record)[0]]
+    return record.arrays[f"{prefix}_{kind}"]
+
+
+def _shares(values: np.ndarray, bins: np.ndarray) -> np.ndarray:
+    return 100 * np.histogram(values, bins)[0] / len(values)
+
+
+def _draw_digits(axes: Axes, record: Record, bins: np.ndarray) -> None:
+    for kind, colour, hatch in (("test", BLUE, None), ("foreign", ORANGE, "///")):
+        shares = _shares(_uncertainty(record, kind), bins)
+        axes.stairs(shares, bins, fill=True, color=colour, alpha=0.25, lw=0)
+        axes.stairs(shares, bins, color=colour, lw=1.6, hatch=hatch)
+    name, auroc = score(record)
+    axes.set_title(f"{NAMES[record.method].capitalize()}: AUROC {auroc:.3f}", loc="left", fontsize=12)
+    axes.set(xlabel=f"{name} (nats)", ylabel="% of images", xlim=(0, bins[-1]), ylim=(0, 100))
+
+
+def _digits_alt(record: Record) -> str:
+    name, auroc = score(record)
+    known, foreign = (float(np.median(_uncertainty(record, kind))) for kind in ("test", "foreign"))
+    return (
+        f"{NAMES[record.method].capitalize()}: histograms of the {name}. The median is {known:.3f} nats for test "
+        f"images and {foreign:.3f} for held-out digits; AUROC {auroc:.3f}."
+    )
+
+
+@dataclass(frozen=True)
+class Thumbnail:
+    """A digit with what the network took it for and how unsure it was."""
+
+    png: str  # base64
+    digit: int
+    guess: int
+    uncertainty: float
+
+
+def thumbnails(record: Record, number: int = 8) -> tuple[list[Thumbnail], list[Thumbnail]]:
+    """Returns the held-out images that a method is most unsure about, and those it is least unsure about."""
+    a, uncertainty = record.arrays, _uncertainty(record, "foreign")
+
+    def thumbnail(i: int) -> Thumbnail:
+        digit, guess = int(a["digits_foreign"][i]), int(a["guesses_foreign"][i])
+        return Thumbnail(_png(a["images_foreign"][i]), digit, guess, float(uncertainty[i]))
+
+    order = np.argsort(uncertainty, kind="stable")
+    return [thumbnail(i) for i in order[: -number - 1 : -1]], [thumbnail(i) for i in order[:number]]
+
+
+def _png(image: np.ndarray) -> str:
+    packed = io.BytesIO()
+    imsave(packed, image, cmap="gray_r", vmin=0, vmax=1, format="png")
+    return base64.b64encode(packed.getvalue()).decode()
