@@ -309,6 +309,11 @@ def test_an_unknown_form_of_rank_one_is_refused_with_the_known_ones():
         RankOne("sum")
 
 
+def test_a_deterministic_weight_refuses_the_arguments_of_random_ones():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'prior'"):
+        Deterministic(prior="normal")
+
+
 @pytest.mark.parametrize("whole", [np.int64(2), np.int32(2)])
 def test_numbers_may_come_from_numpy(whole):
     posterior = LowRank(whole, eta=np.float32(0.25), kl_rows=whole)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from scipy import stats
 from table import POSTERIORS, RANDOM, SHAPE, assert_unbiased, assert_uncorrelated, built, gradient, stirred
 
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
@@ -89,9 +90,10 @@ def test_damping_multiplies_the_scale_of_the_means_alone(vectors, damping):
         ("lecun_uniform", 1 / 60),
         (keras.initializers.VarianceScaling(3.0, "fan_out"), 3 / 40),
         (keras.initializers.RandomNormal(stddev=0.3), 0.09),
+        (keras.initializers.TruncatedNormal(stddev=0.3), 0.09 * stats.truncnorm(-2, 2).var()),
         (keras.initializers.RandomUniform(-0.2, 0.2), 0.04 / 3),
     ],
-    ids=["none", "he", "lecun", "fan_out", "normal", "uniform"],
+    ids=["none", "he", "lecun", "fan_out", "normal", "truncated", "uniform"],
 )
 def test_the_mean_starts_with_the_variance_of_its_initializer(make, initializer, variance):
     squares = [(_mean(built(make(initializer=initializer), (60, 40))) ** 2).mean() for _ in range(8)]

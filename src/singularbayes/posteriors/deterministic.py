@@ -14,8 +14,8 @@ class Deterministic(Posterior):
 
     random = False
 
-    def __init__(self, initializer=None, **kwargs):
-        super().__init__(initializer=initializer, **kwargs)
+    def __init__(self, initializer=None, *, name=None, trainable=True, dtype=None):
+        super().__init__(initializer=initializer, name=name, trainable=trainable, dtype=dtype)
 
     def build(self, input_shape):
         self.w = self.add_weight(

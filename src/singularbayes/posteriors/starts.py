@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
+# The standard deviation of a standard normal number cut at ±2.
+_TRUNCATED = 0.8796256610342398
 _RECTIFIED = ("relu", "leaky_relu", "relu6", "elu", "selu", "gelu", "silu", "swish")
 
 
@@ -57,6 +59,8 @@ def variance_matched(initializer, shape: tuple[int, int]) -> Start | None:
         return Start(initializer.maxval / math.sqrt(3.0), uniform=True)
     if type(initializer) is keras.initializers.RandomNormal and initializer.mean == 0:
         return Start(initializer.stddev)
+    if type(initializer) is keras.initializers.TruncatedNormal and initializer.mean == 0:
+        return Start(_TRUNCATED * initializer.stddev)
     return None
 
 
