@@ -106,6 +106,8 @@ def _progress(console: Console, label: str, epochs: int) -> Iterator[Callable[[i
         nonlocal state
         state = f"loss {logs['loss']:.3f}"
         bar.update(task, completed=epoch + 1, state=state)
+        if epoch + 1 == epochs and bar.live.is_started:
+            bar.stop()  # the draws that follow have a bar of their own
 
     with bar if console.is_terminal else nullcontext():
         yield watch
