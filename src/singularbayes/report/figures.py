@@ -42,7 +42,7 @@ class Panel:
 def _panel(name: str, draw, alt: str, size: tuple[float, float]) -> Panel:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
-        draw(figure.add_subplot())
+        draw(figure)
         page = io.StringIO()
         figure.savefig(page, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     svg = page.getvalue()
@@ -51,37 +51,44 @@ def _panel(name: str, draw, alt: str, size: tuple[float, float]) -> Panel:
 
 
 def toy(records: Sequence[Record]) -> list[Panel]:
-    """Returns one panel a method, all on the same axes: data, mean, epistemic and total 95 % bands."""
+    """Returns one panel a method, all on the same axes: data, mean and 95 % bands; below, half the bands' widths."""
     edges = np.concatenate([r.arrays["total"].ravel() for r in records] + [records[0].arrays["y"]])
     room = 0.05 * float(np.ptp(edges))
     limits = float(edges.min()) - room, float(edges.max()) + room
-    return [_panel(r.name, lambda axes, r=r: _draw_toy(axes, r, limits), _toy_alt(r), (5.2, 4.0)) for r in records]
+    widest = 1.1 * max(float(np.ptp(r.arrays["total"], axis=0).max()) for r in records) / 2
+    return [_panel(r.name, lambda f, r=r: _draw_toy(f, r, limits, widest), _toy_alt(r), (5.2, 5.0)) for r in records]
 
 
-def _draw_toy(axes: Axes, record: Record, limits: tuple[float, float]) -> None:
+def _draw_toy(figure: Figure, record: Record, limits: tuple[float, float], widest: float) -> None:
     a = record.arrays
-    low, high = record.settings["train_range"]
-    axes.axvspan(low, high, color=PALE, lw=0)
-    axes.scatter(a["x"], a["y"], s=5, color="#555555", alpha=0.5, lw=0, rasterized=True, zorder=2)
-    axes.fill_between(a["grid"], *a["total"], color=SKY, alpha=0.45, lw=0, zorder=3)
-    axes.fill_between(a["grid"], *a["epistemic"], color=BLUE, alpha=0.45, lw=0, zorder=4)
-    axes.plot(a["grid"], a["mean"], color=INK, lw=1.6, zorder=5)
-    axes.set_title(f"{NAMES[record.method].capitalize()}, {record.parameters:,} parameters", loc="left", fontsize=12)
-    axes.set(xlabel="x", ylabel="y", xlim=(a["grid"][0], a["grid"][-1]), ylim=limits)
+    above, below = figure.subplots(2, sharex=True, height_ratios=(3, 1))
+    for axes in (above, below):
+        axes.axvspan(*record.settings["train_range"], color=PALE, lw=0)
+    above.scatter(a["x"], a["y"], s=5, color="#555555", alpha=0.5, lw=0, rasterized=True, zorder=2)
+    above.fill_between(a["grid"], *a["total"], color=SKY, alpha=0.45, lw=0, zorder=3)
+    above.fill_between(a["grid"], *a["epistemic"], color=BLUE, alpha=0.45, lw=0, zorder=4)
+    above.plot(a["grid"], a["mean"], color=INK, lw=1.6, zorder=5)
+    below.fill_between(a["grid"], np.ptp(a["total"], axis=0) / 2, color=SKY, alpha=0.45, lw=0, zorder=3)
+    below.fill_between(a["grid"], np.ptp(a["epistemic"], axis=0) / 2, color=BLUE, alpha=0.45, lw=0, zorder=4)
+    above.set_title(f"{NAMES[record.method].capitalize()}, {record.parameters:,} parameters", loc="left", fontsize=12)
+    above.set(ylabel="y", xlim=(a["grid"][0], a["grid"][-1]), ylim=limits)
+    below.set(xlabel="x", ylabel="half width", ylim=(0, widest))
+    figure.align_ylabels()
 
 
 def _toy_alt(record: Record) -> str:
     m = record.metrics
     return (
-        f"{NAMES[record.method].capitalize()} regression: data, mean and 95 % bands. The interquartile range of the "
-        f"functions is {m['iqr_inside']:.3f} inside the training range and {m['iqr_outside']:.3f} outside."
+        f"{NAMES[record.method].capitalize()} regression: data, mean and 95 % bands; below, half the widths of the bands. "
+        f"The interquartile range of the functions is {m['iqr_inside']:.3f} inside the training range and "
+        f"{m['iqr_outside']:.3f} outside."
     )
 
 
 def digits(records: Sequence[Record]) -> list[Panel]:
     """Returns one panel a method: how uncertain it is about test images and about held-out digits."""
     return [
-        _panel(r.name, lambda axes, r=r: _draw_digits(axes, r, _bins(records, r)), _digits_alt(r), (4.0, 3.1))
+        _panel(r.name, lambda f, r=r: _draw_digits(f.add_subplot(), r, _bins(records, r)), _digits_alt(r), (4.0, 3.1))
         for r in records
     ]
 
