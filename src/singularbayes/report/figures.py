@@ -79,7 +79,7 @@ def _draw_toy(figure: Figure, record: Record, limits: tuple[float, float], wides
 def _toy_alt(record: Record) -> str:
     m = record.metrics
     return (
-        f"{NAMES[record.method].capitalize()} regression: data, mean and 95 % bands; below, half the widths of the bands. "
+        f"{NAMES[record.method].capitalize()} regression: data, mean and 95 % bands; below, half their widths. "
         f"The interquartile range of the functions is {m['iqr_inside']:.3f} inside the training range and "
         f"{m['iqr_outside']:.3f} outside."
     )
