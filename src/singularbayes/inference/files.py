@@ -42,8 +42,11 @@ def load(path: str | Path, **kwargs) -> keras.Model:
 
 def _config(archive: zipfile.ZipFile, path: Path) -> dict:
     try:
-        return json.loads(archive.read("config.json"))
+        config = json.loads(archive.read("config.json"))
     except ValueError as error:
         raise ValueError(
             f"load needs a whole .keras file; got {str(path)!r}, whose config.json is not JSON."
         ) from error
+    if not isinstance(config, dict):
+        raise ValueError(f"load needs a .keras file of a model; got {str(path)!r}, whose config.json describes none.")
+    return config

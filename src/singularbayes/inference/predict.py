@@ -50,17 +50,20 @@ def predict(
     """
     _require_whole("draws", draws)
     _require_whole("batch_size", batch_size)
+    _require_whole("seed", seed, least=0)
     x = keras.tree.map_structure(np.asarray, x)
     examples = _require_inputs(model, x)
     chosen = _output_index(model, output)
     meaning = likelihoods.get(likelihood, model, output)
+    if not model.built:
+        model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
     if not any(posterior.random for posterior in find_posteriors(model)):
         draws = 1  # nothing is random: every draw is the same function
     reduce = _reducer(meaning, examples)
     kept: list[tuple[int, slice, np.ndarray]] = []
     for first, where, outputs in _stream(model, x, examples, draws, seed, batch_size):
-        if len(outputs) > 1 and chosen is None:
-            raise ValueError(f"predict needs output= for a model with {len(outputs)} outputs; got output=None.")
+        if not (0 <= chosen < len(outputs) if isinstance(chosen, int) else len(outputs) == 1):
+            raise ValueError(f"predict needs output= for a model with {len(outputs)} outputs; got output={output!r}.")
         values = reduce.values(outputs[chosen or 0])
         _require_numbers(model, x, where, values)
         reduce.update(where, values)
@@ -136,9 +139,9 @@ def _join(kept, draws, examples) -> np.ndarray:
     return result
 
 
-def _require_whole(name: str, value) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"predict needs {name} to be a whole number >= 1; got {name}={value!r}.")
+def _require_whole(name: str, value, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"predict needs {name} to be a whole number >= {least}; got {name}={value!r}.")
 
 
 def _require_inputs(model, x) -> int:
@@ -154,6 +157,10 @@ def _require_inputs(model, x) -> int:
             raise ValueError(f"predict needs inputs without NaN; got NaN at index {where} of an array {array.shape}.")
         if array.dtype.kind not in "fiub":
             raise ValueError(f"predict needs inputs of numbers; got an array of dtype {array.dtype}.")
+        if array.dtype.kind in "iu" and array.itemsize > 4 and (array.max() >= 2**31 or array.min() < -(2**31)):
+            # JAX would cut them to 32 bits, and an id out of range could become another row.
+            largest = max(int(array.max()), int(array.min()), key=abs)
+            raise ValueError(f"predict needs whole numbers that fit 32 bits; got {largest}.")
     if getattr(model, "inputs", None):
         needed = [(None, *tensor.shape[1:]) for tensor in model.inputs]
         fits = len(needed) == len(arrays) and all(

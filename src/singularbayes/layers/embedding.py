@@ -71,10 +71,11 @@ class Embedding(BayesianLayer):
         self.autocast = False
         self.posterior.by_rows = True
         if weights is not None:
+            table = np.asarray(weights[0] if isinstance(weights, list) and len(weights) == 1 else weights)
+            if table.shape != (input_dim, output_dim):
+                raise ValueError(f"Embedding needs weights of shape {input_dim, output_dim}; got shape {table.shape}.")
             self.build()
-            self.posterior.center(
-                np.asarray(weights[0] if isinstance(weights, list) and len(weights) == 1 else weights)
-            )
+            self.posterior.center(table)
 
     def build(self, input_shape=None):
         if not self.built:
