@@ -1,0 +1,251 @@
+"""Draw s of `predict` is one function: the same weights for every batch, whatever the batch size and the chunks."""
+
+import importlib
+import tracemalloc
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy import special
+from table import LAYERS, POSTERIORS, RANDOM, stirred_layer
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, Normal, layers
+from singularbayes.inference import engine
+from singularbayes.posteriors import scope
+
+pytestmark = pytest.mark.backend
+RNG = np.random.default_rng(4)
+MODULE = importlib.import_module("singularbayes.inference.predict")  # the package shows the function of that name
+IDS = RNG.integers(0, 5, (11, 3)).astype("int32")
+X = RNG.normal(size=(11, 5)).astype("float32")
+
+
+def _network(posterior, estimator="shared"):
+    """A net of tokens, with every kind of layer between: three classes."""
+    return keras.Sequential(
+        [
+            keras.Input((3,), dtype="int32"),
+            layers.Embedding(5, 4, posterior=posterior),
+            keras.layers.Flatten(),
+            keras.layers.Dropout(0.5),
+            layers.Dense(4, "tanh", posterior=posterior, bias_posterior=FullRank(), estimator=estimator),
+            layers.Dense(3, posterior=posterior),
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(1)
+    return stirred_layer(_network(LowRank(2)), IDS)
+
+
+def _predict(model, x=IDS, draws=10, seed=0, **arguments):
+    arguments = {"likelihood": "categorical_logits", "keep_draws": True, **arguments}
+    return sb.predict(model, x, draws, seed, **arguments)
+
+
+def _function(model, seed, s, x):
+    """Returns what draw s of `predict` says for x, by an eager pass with its weights fixed."""
+    posteriors = sb.find_posteriors(model)
+    draw = engine._draw(posteriors, engine.noise.as_keys(engine.draw_keys(seed, s + 1)[s]))
+    with scope.fix({id(p): arrays for p, arrays in zip(posteriors, draw, strict=True)}):
+        return special.softmax(ops.convert_to_numpy(model(x)).astype("float64"), axis=-1)
+
+
+def test_draw_s_is_the_model_with_weights_that_depend_on_the_seed_and_s_alone(model):
+    draws = _predict(model, draws=4, seed=7).draws
+    for s in (0, 3):
+        np.testing.assert_allclose(draws[s], _function(model, 7, s, IDS), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 11, 500])
+def test_draws_do_not_depend_on_the_batch_size(model, batch_size):
+    ours = _predict(model, batch_size=batch_size)
+    np.testing.assert_allclose(ours.draws, _predict(model).draws, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours.mutual_information, _predict(model).mutual_information, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(("most_draws", "weight_bytes"), [(1, 1 << 20), (3, 1 << 20), (64, 0), (64, 900)])
+def test_draws_do_not_depend_on_how_they_are_chunked(model, monkeypatch, most_draws, weight_bytes):
+    whole = _predict(model)
+    monkeypatch.setattr(MODULE, "_MOST_DRAWS", most_draws)
+    monkeypatch.setattr(MODULE, "_WEIGHT_BYTES", weight_bytes)
+    chunked = _predict(model, batch_size=4)
+    np.testing.assert_allclose(chunked.draws, whole.draws, rtol=1e-5, atol=1e-6)
+    for name in ("mean", "std", "entropy", "mutual_information"):
+        np.testing.assert_allclose(getattr(chunked, name), getattr(whole, name), rtol=1e-4, atol=1e-6)
+
+
+def test_examples_do_not_depend_on_their_company(model):
+    # A network with an embedding: the same tokens have the same vectors in every batch.
+    whole = _predict(model).draws
+    np.testing.assert_allclose(_predict(model, IDS[::-1]).draws, whole[:, ::-1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(_predict(model, IDS[5:6]).draws, whole[:, 5:6], rtol=1e-5, atol=1e-6)
+
+
+def test_a_seed_says_the_draws_and_another_seed_says_others(model):
+    first, again, other = (_predict(model, seed=seed).draws for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first[:, None] - other[None]).max(axis=(-1, -2)).min() > 1e-4
+
+
+def test_more_draws_begin_with_the_same_draws(model):
+    np.testing.assert_allclose(_predict(model, draws=20).draws[:10], _predict(model).draws, rtol=1e-5, atol=1e-6)
+    assert len(np.unique(_predict(model, draws=20).draws[:, 0, 0].round(6))) == 20
+
+
+def test_predict_leaves_the_model_s_own_randomness_alone(model):
+    before = [ops.convert_to_numpy(v) for v in model.variables]
+    _predict(model)
+    for ours, theirs in zip(before, model.variables, strict=True):
+        np.testing.assert_array_equal(ours, ops.convert_to_numpy(theirs))
+
+
+def test_the_estimator_that_trained_the_model_does_not_matter(model):
+    local = stirred_layer(_network(LowRank(2), estimator="local"), IDS)
+    local.set_weights(model.get_weights())
+    np.testing.assert_allclose(_predict(local).draws, _predict(model).draws, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("name", RANDOM)
+def test_coherent_for_every_layer_and_posterior(layer, name):
+    case = LAYERS[layer]
+    x = case.inputs(np.random.default_rng(0))
+    model = stirred_layer(keras.Sequential([case.make(RANDOM[name]())]), x)
+    whole = sb.predict(model, x, 3, likelihood="gaussian", keep_draws=True).draws
+    parts = sb.predict(model, x, 3, likelihood="gaussian", keep_draws=True, batch_size=2).draws
+    np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
+    assert np.abs(whole[0] - whole[1]).max() > 1e-3
+
+
+def test_moments_of_predictions_are_those_of_the_posterior():
+    layer = layers.Dense(2, use_bias=False, posterior=LowRank(2))
+    model = stirred_layer(keras.Sequential([keras.Input((5,)), layer]), X)
+    truth = X @ ops.convert_to_numpy(layer.posterior.mean().dense())
+    num = 1000
+    predicted = sb.predict(model, X[:2], draws=num, likelihood="gaussian", keep_draws=True)
+    assert np.abs((predicted.mean - truth[:2]) / (predicted.std / np.sqrt(num))).max() < 4.5
+    w = layer.posterior
+    covariance = [[[w.covariance((i, j), (k, j)) for k in range(5)] for i in range(5)] for j in range(2)]
+    variance = np.einsum("ni,jik,nk->nj", X[:2], np.array(covariance), X[:2])
+    squares = (predicted.draws - truth[:2]) ** 2
+    assert np.abs((squares.mean(0) - variance) / (squares.std(0) / np.sqrt(num))).max() < 4.5
+
+
+def test_probabilities_are_averaged_not_logits(model):
+    predicted = _predict(model, draws=30)
+    np.testing.assert_allclose(predicted.draws.sum(-1), 1, rtol=1e-6)
+    np.testing.assert_allclose(predicted.mean, predicted.draws.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(predicted.std, predicted.draws.std(0), rtol=1e-5, atol=1e-9)
+    logits = sb.predict(model, IDS, 30, likelihood="gaussian").mean
+    assert np.abs(special.softmax(logits, axis=-1) - predicted.mean).max() > 0.01
+
+
+def test_mutual_information_is_entropy_of_the_mean_less_mean_entropy(model):
+    predicted = _predict(model, draws=30)
+    entropy = special.entr(predicted.draws.mean(0)).sum(-1)
+    expected = special.entr(predicted.draws).sum(-1).mean(0)
+    np.testing.assert_allclose(predicted.entropy, entropy, rtol=1e-6)
+    np.testing.assert_allclose(predicted.mutual_information, entropy - expected, rtol=1e-5, atol=1e-9)
+    assert predicted.mutual_information.min() > 1e-4
+
+
+def test_probabilities_of_0_and_1_give_numbers():
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(3, posterior=FullRank())])
+    predicted = sb.predict(model, 1e4 * X, draws=8, likelihood="categorical_logits")
+    assert predicted.mean.min() == 0.0
+    for name in ("mean", "std", "entropy", "mutual_information"):
+        assert np.isfinite(getattr(predicted, name)).all()
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["keras", "deterministic_posterior"])
+def test_a_deterministic_model_has_no_mutual_information_at_all(plain):
+    posterior = POSTERIORS["deterministic"]()
+    dense = keras.layers.Dense(3) if plain else layers.Dense(3, posterior=posterior, bias_posterior=posterior)
+    model = keras.Sequential([keras.Input((5,)), dense])
+    predicted = sb.predict(model, X, draws=50, likelihood="categorical_logits")
+    assert (predicted.mutual_information == 0).all() and (predicted.std == 0).all()
+    expected = special.softmax(ops.convert_to_numpy(model(X)).astype("float64"), axis=-1)
+    np.testing.assert_allclose(predicted.mean, expected, rtol=1e-5)
+
+
+def test_frozen_posteriors_are_still_random_in_prediction(model):
+    model.trainable = False
+    try:
+        assert _predict(model).std.max() > 1e-3
+    finally:
+        model.trainable = True
+
+
+class TestInputsAndOutputs:
+    def _model(self, inputs):
+        a, b = keras.Input((5,), name="a"), keras.Input((2,), name="b")
+        hidden = layers.Dense(4, posterior=LowRank(1))(keras.layers.Concatenate()([a, b]))
+        outputs = {
+            "label": layers.Dense(3, posterior=LowRank(1), name="label")(hidden),
+            "value": layers.Dense(1, posterior=LowRank(1), name="value")(hidden),
+        }
+        return keras.Model({"a": a, "b": b} if inputs is dict else [a, b], list(outputs.values()))
+
+    @pytest.mark.parametrize("inputs", [list, dict])
+    def test_several_of_both(self, inputs):
+        model = self._model(inputs)
+        b = X[:, :2]
+        x = {"a": X, "b": b} if inputs is dict else [X, b]
+        arguments = {"draws": 6, "keep_draws": True, "batch_size": 4}
+        label = sb.predict(model, x, output=0, likelihood="categorical_logits", **arguments)
+        value = sb.predict(model, x, output=1, likelihood="gaussian", **arguments)
+        assert label.draws.shape == (6, 11, 3) and value.draws.shape == (6, 11, 1)
+        named = sb.predict(model, x, output=model.output_names[1], likelihood="gaussian", **arguments)
+        np.testing.assert_array_equal(named.draws, value.draws)
+
+    def test_which_output_must_be_said(self):
+        model = self._model(list)
+        with pytest.raises(ValueError, match=r"needs output= for a model with 2 outputs; got output=None"):
+            sb.predict(model, [X, X[:, :2]], likelihood="gaussian")
+        with pytest.raises(ValueError, match=r"one of \[.*\] or a position; got output='score'"):
+            sb.predict(model, [X, X[:, :2]], output="score", likelihood="gaussian")
+        with pytest.raises(ValueError, match=r"output= .* got output=2"):
+            sb.predict(model, [X, X[:, :2]], output=2, likelihood="gaussian")
+
+    def test_the_loss_of_the_output_says_its_likelihood(self):
+        model = self._model(list)
+        model.compile(loss=[keras.losses.SparseCategoricalCrossentropy(from_logits=True), sb.GaussianNLL(0.5)])
+        assert np.allclose(sb.predict(model, [X, X[:, :2]], 3, output=0).mean.sum(-1), 1)
+        value = sb.predict(model, [X, X[:, :2]], 3, output=1)
+        np.testing.assert_allclose(value.variance("total") - value.variance("epistemic"), 0.25)
+
+    def test_a_subclassed_model_and_one_that_is_not_built(self):
+        class Net(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense = layers.Dense(2, posterior=LowRank(1, prior=Normal()))
+
+            def call(self, x):
+                return self.dense(x)
+
+        assert sb.predict(Net(), X, draws=3, likelihood="gaussian").mean.shape == (11, 2)
+
+
+def test_memory_does_not_grow_with_the_number_of_draws():
+    if keras.backend.backend() != "jax":
+        pytest.skip("the same stream of chunks; slow under tracemalloc")
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(3, posterior=LowRank(2))])
+    x = np.repeat(X, 100, axis=0)
+
+    def peak(draws):
+        tracemalloc.start()
+        try:
+            sb.predict(model, x, draws, likelihood="categorical_logits", batch_size=len(x))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(128)  # compiles
+    few, many = peak(128), peak(640)
+    # 640 draws of 1,100 × 3 probabilities alone would be 17 MB.
+    assert many < few + 1e6

@@ -1,0 +1,320 @@
+"""Plain Keras training maximises the ELBO: mean negative log-likelihood + β KL / num_data, the KL counted once."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import LAYERS, RANDOM, gradient, set_factor, stirred_layer
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, Normal, RankOne, layers
+
+pytestmark = pytest.mark.backend
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(32, 3)).astype("float32")
+Y = (X[:, :1] > 0).astype("float32")
+
+
+def _posterior(**arguments):
+    return LowRank(1, prior=Normal(0.5), **arguments)
+
+
+def _sequential(posterior):
+    return keras.Sequential(
+        [keras.Input((3,)), layers.Dense(2, "tanh", posterior=posterior), layers.Dense(1, posterior=posterior)]
+    )
+
+
+def _functional(posterior):
+    x = keras.Input((3,))
+    hidden = layers.Dense(2, "tanh", posterior=posterior)(x)
+    return keras.Model(x, layers.Dense(1, posterior=posterior, bias_posterior=FullRank(prior=Normal(2.0)))(hidden))
+
+
+def _nested(posterior):
+    x = keras.Input((3,))
+    return keras.Model(x, layers.Dense(1, posterior=posterior)(_functional(posterior)(x)))
+
+
+class Subclassed(keras.Model):
+    def __init__(self, posterior):
+        super().__init__()
+        self.hidden = [layers.Dense(2, "tanh", posterior=posterior)]
+        self.head = layers.Dense(1, posterior=posterior)
+
+    def call(self, x):
+        return self.head(self.hidden[0](x))
+
+
+MODELS = {"sequential": _sequential, "functional": _functional, "nested": _nested, "subclassed": Subclassed}
+
+
+def _compiled(model, optimizer="sgd", loss="mse", **arguments):
+    # XLA takes seconds a model on TensorFlow; Keras's battery trains every layer with it.
+    model.compile(optimizer, loss, jit_compile=keras.backend.backend() == "jax", **arguments)
+    return model
+
+
+def _standing(model, **arguments):
+    """Returns the model compiled so that training moves nothing, and what it logs can be checked exactly."""
+    return _compiled(stirred_layer(model, X), keras.optimizers.SGD(0.0), **arguments)
+
+
+def _sum(losses):
+    return sum(float(ops.convert_to_numpy(loss)) for loss in losses)
+
+
+def _exact(model):
+    return sb.kl(model, "exact")
+
+
+class TestKLIsCountedOnce:
+    def _twice(self, layer, x):
+        return keras.Model(x, layer(layer(x)))
+
+    def _branches(self, layer, x):
+        return keras.Model(x, keras.layers.Add()([layer(x), keras.layers.ReLU()(layer(x))]))
+
+    def _nested(self, layer, x):
+        inner = keras.Model(x, layer(x))
+        return keras.Model(x, keras.Sequential([keras.Input((3,)), inner, inner])(inner(x)))
+
+    def _time_distributed(self, layer, x):
+        return keras.Model(x, keras.layers.TimeDistributed(layer)(keras.layers.RepeatVector(4)(x)))
+
+    @pytest.mark.parametrize("uses", ["_twice", "_branches", "_nested", "_time_distributed"])
+    def test_however_often_and_wherever_the_layer_is_called(self, uses):
+        layer = layers.Dense(3, posterior=_posterior(), bias_posterior=FullRank(prior=Normal()))
+        model = stirred_layer(getattr(self, uses)(layer, keras.Input((3,))), X)
+        sb.set_kl(model, num_data=50, beta=0.5)
+        exact = layer.posterior.kl_exact() + layer.bias_posterior.kl_exact()
+        for batch in (1, 32):
+            model(X[:batch], training=True)
+            assert _sum(model.losses) == pytest.approx(0.5 / 50 * exact, rel=1e-5)
+        assert float(ops.convert_to_numpy(sb.kl(model))) == pytest.approx(exact, rel=1e-5)
+
+    @pytest.mark.parametrize("layer", LAYERS)
+    @pytest.mark.parametrize("name", RANDOM)
+    def test_for_every_layer_and_posterior(self, layer, name):
+        x = LAYERS[layer].inputs(RNG)
+        ours = stirred_layer(LAYERS[layer].make(RANDOM[name](prior=Normal(0.5), kl_weight=0.1)), x)
+        ours(x), ours(x)
+        assert _sum(ours.losses) == pytest.approx(0.1 * _exact(ours), rel=1e-5)
+
+    def test_it_is_a_sum_over_weights(self):
+        small, large = (layers.Dense(n, posterior=FullRank(prior=Normal(2.0), kl_weight=1.0)) for n in (3, 30))
+        for layer, n in ((small, 3), (large, 30)):
+            layer.build((None, n))
+            set_factor(layer.posterior.w, 0.3, 0.2)
+        # KL(N(0.3, 0.2²) ‖ N(0, 2²)) of one weight.
+        one = np.log(2 / 0.2) + (0.2**2 + 0.3**2) / (2 * 2**2) - 0.5
+        assert _sum(small.losses) == pytest.approx(9 * one, rel=1e-5)
+        assert _sum(large.losses) == pytest.approx(900 * one, rel=1e-5)
+
+
+class TestFit:
+    @pytest.mark.parametrize("kind", MODELS)
+    def test_the_loss_is_nll_plus_weighted_kl_and_all_are_logged_apart(self, kind):
+        model = _standing(MODELS[kind](_posterior()))
+        schedule = sb.KLSchedule(num_data=32, beta=0.5, warmup=2)
+        history = model.fit(X, Y, 10, 3, 0, callbacks=[schedule], validation_data=(X[:5], Y[:5])).history
+        assert set(history) == {"loss", "nll", "kl", "kl_weight", "val_loss", "val_nll"}
+        np.testing.assert_allclose(history["kl"], _exact(model), rtol=1e-5)
+        np.testing.assert_allclose(history["kl_weight"], [0, 0.25 / 32, 0.5 / 32], rtol=1e-6)
+        added = np.multiply(history["kl_weight"], history["kl"])
+        np.testing.assert_allclose(history["loss"], history["nll"] + added, rtol=1e-5)
+        np.testing.assert_allclose(history["val_loss"], history["val_nll"] + added, rtol=1e-5)
+
+    @pytest.mark.parametrize("kind", MODELS)
+    def test_without_a_kl_weight_it_says_the_fix_and_harms_nothing(self, kind):
+        model = _compiled(stirred_layer(MODELS[kind](_posterior()), X))
+        before = model.get_weights()
+        for train in (model.fit, model.evaluate):
+            with pytest.raises(ValueError, match=r"KLSchedule\(num_data=len\(x\)\)"):
+                train(X, Y, verbose=0)
+        for train in (model.train_on_batch, model.test_on_batch):
+            with pytest.raises(ValueError, match=r"set_kl\(model, num_data=len\(x\)\)"):
+                train(X, Y)
+        with pytest.raises(ValueError, match="never said"):
+            model(X, training=True)
+        for ours, theirs in zip(before, model.get_weights(), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history
+        assert np.isfinite(history["loss"]).all()
+
+    def test_one_posterior_without_a_weight_is_enough_for_the_error(self):
+        x = keras.Input((3,))
+        said, unsaid = layers.Dense(2, posterior=_posterior(kl_weight=0.1)), layers.Dense(1, posterior=_posterior())
+        with pytest.raises(ValueError, match=unsaid.name):
+            _compiled(keras.Model(x, unsaid(said(x)))).fit(X, Y, verbose=0)
+
+    def test_a_weight_said_in_the_posterior_is_enough(self):
+        model = _standing(_sequential(_posterior(kl_weight=0.25)))
+        history = model.fit(X, Y, verbose=0, callbacks=[keras.callbacks.LambdaCallback()]).history
+        with sb.mean_weights(model):
+            loss = model.evaluate(X, Y, verbose=0)
+            mse = float(np.mean((ops.convert_to_numpy(model(X)) - Y) ** 2))
+        assert loss == pytest.approx(mse + 0.25 * _exact(model), rel=1e-5)
+        assert np.isfinite(history["loss"]).all()
+
+    def test_a_frozen_posterior_needs_no_kl(self):
+        model = _sequential(_posterior())
+        model.layers[0].trainable = False
+        model.layers[1].posterior.trainable = False
+        model = _standing(model)
+        history = model.fit(X, Y, verbose=0).history
+        assert _sum(model.losses) == 0.0
+        assert np.isfinite(history["loss"]).all()
+
+    def test_early_stopping_watches_val_nll(self):
+        model = _standing(_sequential(_posterior()))
+        stop = keras.callbacks.EarlyStopping(monitor="val_nll", mode="min", min_delta=1e9, patience=1)
+        history = model.fit(X, Y, 32, 9, 0, callbacks=[sb.KLSchedule(32), stop], validation_split=0.25)
+        assert history.epoch == [0, 1]
+
+    def test_steps_per_execution_logs_the_same(self):
+        if keras.backend.backend() == "torch":
+            pytest.skip("Keras on torch refuses steps_per_execution")
+        model = _standing(_sequential(_posterior()), steps_per_execution=2)
+        history = model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(32)]).history
+        np.testing.assert_allclose(history["loss"], np.add(history["nll"], np.divide(history["kl"], 32)), rtol=1e-5)
+
+    def test_a_second_fit_and_a_second_compile_log_the_same_names(self):
+        model = _standing(_sequential(_posterior()))
+        names = {"loss", "nll", "kl", "kl_weight"}
+        for _ in range(2):
+            for _ in range(2):
+                assert set(model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history) == names
+            _compiled(model)
+
+    def test_the_same_seed_gives_the_same_weights(self):
+        def fitted(seed):
+            keras.utils.set_random_seed(seed)
+            model = _compiled(_sequential(LowRank(1)), "adam")
+            model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(32)])
+            return np.concatenate([w.ravel() for w in model.get_weights()])
+
+        first, second, third = fitted(1), fitted(1), fitted(2)
+        np.testing.assert_array_equal(first, second)
+        assert not np.allclose(first, third)
+
+
+class TestWeightsOfExamples:
+    """Class and sample weights scale the likelihood only."""
+
+    @pytest.mark.parametrize("weights", [{"sample_weight": np.zeros(32)}, {"class_weight": {0: 0.0, 1: 0.0}}])
+    def test_at_weight_0_a_step_descends_the_kl_alone(self, weights):
+        model = keras.Sequential([keras.Input((3,)), layers.Dense(1, posterior=FullRank(prior=Normal(0.5)))])
+        _compiled(stirred_layer(model, X), keras.optimizers.SGD(0.1), "binary_crossentropy")
+        w = model.layers[0].posterior.w
+        before = ops.convert_to_numpy(w.values).copy()
+        slope = gradient(model.layers[0].posterior.kl, w.values)
+        loc, scale = before[0], np.log1p(np.exp(before[1]))
+        np.testing.assert_allclose(slope[0], loc / 0.5**2, rtol=1e-5)
+        np.testing.assert_allclose(slope[1], (scale / 0.5**2 - 1 / scale) / (1 + np.exp(-before[1])), rtol=1e-4)
+        bias = ops.convert_to_numpy(model.layers[0].bias).copy()
+        model.fit(X, Y, 32, 1, 0, callbacks=[sb.KLSchedule(20)], **weights)
+        np.testing.assert_allclose(ops.convert_to_numpy(w.values), before - 0.1 * slope / 20, rtol=1e-5, atol=1e-7)
+        np.testing.assert_array_equal(ops.convert_to_numpy(model.layers[0].bias), bias)
+
+    def test_twice_the_weights_log_twice_the_nll_and_the_same_kl(self):
+        model = _standing(_sequential(_posterior()))
+        with sb.mean_weights(model):
+            once, twice = (
+                model.fit(X, Y, 32, 1, 0, callbacks=[sb.KLSchedule(32)], sample_weight=np.full(32, weight)).history
+                for weight in (1.0, 2.0)
+            )
+        assert twice["nll"][0] == pytest.approx(2 * once["nll"][0], rel=1e-5)
+        assert twice["loss"][0] - twice["nll"][0] == pytest.approx(once["loss"][0] - once["nll"][0], rel=1e-4)
+
+
+class TestSchedule:
+    """The paper's three schemes."""
+
+    def test_linear_over_20_epochs(self):
+        weights = [sb.KLSchedule(1000, beta=0.5, warmup=20).weight(epoch) for epoch in (0, 5, 10, 20, 255)]
+        np.testing.assert_allclose(weights, np.array([0, 0.25, 0.5, 1, 1]) * 0.5 / 1000)
+
+    def test_two_zero_epochs_then_full_by_epoch_4(self):
+        weights = [sb.KLSchedule(1, zero_epochs=2, warmup=2).weight(epoch) for epoch in range(6)]
+        np.testing.assert_allclose(weights, [0, 0, 0, 0.5, 1, 1])
+
+    def test_ramp_over_760_epochs(self):
+        weights = [sb.KLSchedule(1024, beta=1e-4, warmup=760).weight(epoch) for epoch in (0, 76, 380, 760, 1500)]
+        np.testing.assert_allclose(weights, np.array([0, 0.1, 0.5, 1, 1]) * 1e-4 / 1024)
+
+    def test_without_annealing_the_weight_is_full_at_once(self):
+        assert sb.KLSchedule(10, beta=2).weight(0) == 0.2
+
+    @pytest.mark.parametrize("task", ["mnist", "toy"])
+    def test_the_paper_s_weights_are_beta_over_num_data(self, vectors, task):
+        row = vectors["kl_weight_conversions"]["expected"][task]
+        assert sb.KLSchedule(row["N"], row["beta_eff_mean"]).weight(0) == pytest.approx(row["lam"])
+
+    def test_a_fit_that_goes_on_goes_on_with_the_schedule(self):
+        model = _standing(_sequential(_posterior()))
+        schedule = sb.KLSchedule(10, warmup=4)
+        weights = model.fit(X, Y, epochs=2, verbose=0, callbacks=[schedule]).history["kl_weight"]
+        weights += model.fit(X, Y, initial_epoch=2, epochs=5, verbose=0, callbacks=[schedule]).history["kl_weight"]
+        np.testing.assert_allclose(weights, [0, 0.025, 0.05, 0.075, 0.1])
+
+
+def _hand_step(model, rate):
+    """Takes one step of gradient descent on mse + model.losses, in the backend's own words."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        def objective(trainable, state):
+            out, state, losses = model.stateless_call(trainable, state, X, training=True, return_losses=True)
+            return ops.mean(ops.square(Y - out)) + sum(losses), state
+
+        trainable, state = ([v.value for v in vs] for vs in (model.trainable_variables, model.non_trainable_variables))
+        gradients, _ = jax.jit(jax.grad(objective, has_aux=True))(trainable, state)
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            loss = ops.mean(ops.square(Y - model(X, training=True))) + sum(model.losses)
+        gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
+    else:
+        model.zero_grad()
+        loss = ops.mean(ops.square(ops.convert_to_tensor(Y) - model(X, training=True))) + sum(model.losses)
+        loss.backward()
+        gradients = [v.value.grad for v in model.trainable_variables]
+    for variable, slope in zip(model.trainable_variables, gradients, strict=True):
+        variable.assign(variable - rate * ops.convert_to_tensor(ops.convert_to_numpy(slope)))
+
+
+def test_a_loop_by_hand_through_model_losses_takes_the_step_of_train_on_batch():
+    def model():
+        keras.utils.set_random_seed(5)
+        made = stirred_layer(_functional(_posterior()), X)
+        sb.set_kl(made, num_data=8)
+        return made
+
+    by_keras, by_hand = _compiled(model(), keras.optimizers.SGD(0.1)), model()
+    by_keras.train_on_batch(X, Y)
+    _hand_step(by_hand, 0.1)
+    for ours, theirs in zip(by_hand.trainable_variables, by_keras.trainable_variables, strict=True):
+        ours, theirs = map(ops.convert_to_numpy, (ours, theirs))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("rho_lr", [1.0, 10.0])
+def test_rho_moves_rho_lr_times_as_fast_as_the_means_under_adam(rho_lr):
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(1, posterior=FullRank(rho_lr=rho_lr, kl_weight=0.1))])
+    _compiled(stirred_layer(model, X), keras.optimizers.Adam(1e-3, epsilon=1e-12))
+    w = model.layers[0].posterior.w
+    loc, rho = (ops.convert_to_numpy(v).copy() for v in (w.loc, w.rho))
+    model.train_on_batch(X, Y)
+    # Adam's first step is the learning rate, whatever the gradient.
+    np.testing.assert_allclose(np.abs(ops.convert_to_numpy(w.loc) - loc), 1e-3, rtol=1e-3)
+    np.testing.assert_allclose(np.abs(ops.convert_to_numpy(w.rho) - rho), rho_lr * 1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("posterior", [LowRank(1, prior=Normal()), FullRank(prior=Normal()), RankOne(prior=Normal())])
+def test_the_local_estimator_trains_with_plain_fit(posterior):
+    model = _standing(keras.Sequential([keras.Input((3,)), layers.Dense(1, posterior=posterior, estimator="local")]))
+    history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history
+    np.testing.assert_allclose(history["loss"], np.add(history["nll"], np.divide(history["kl"], 32)), rtol=1e-5)
