@@ -254,11 +254,9 @@ def test_the_kl_of_a_posterior_is_unbiased(name):
     assert_unbiased(over_seeds(posterior, posterior.kl, NUM_DRAWS), posterior.kl_exact())
 
 
-@pytest.mark.parametrize(
-    ("name", "prior"), [("low_rank", "scale_mixture"), ("full_rank", "normal"), ("rank_one", "laplace")]
-)
-def test_the_kl_from_a_few_random_rows_is_unbiased(name, prior):
-    posterior = stirred(RANDOM[name](prior=prior, kl_rows=2))
+@pytest.mark.parametrize("name", ["low_rank", "rank_one"])
+def test_the_kl_from_a_few_random_rows_is_unbiased(name):
+    posterior = stirred(RANDOM[name](kl_rows=2))
     estimates = over_seeds(posterior, posterior.kl, NUM_DRAWS)
     assert_unbiased(estimates, posterior.kl_exact())
     assert estimates.std() > 0.1
