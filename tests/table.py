@@ -86,10 +86,7 @@ def draw_of(layer, seed=0):
 
 def dense_of(posterior, arrays):
     """Returns the matrix that the arrays of a draw stand for, as NumPy."""
-    weight = posterior.weight(arrays)
-    shape = [factor.shape[0] for factor in posterior.factors][:1]
-    dense = weight.rows(ops.arange(*shape)) if posterior.by_rows and shape else weight.dense()
-    return ops.convert_to_numpy(dense)
+    return ops.convert_to_numpy(posterior.weight(arrays).dense())
 
 
 def twin_of(case, layer, inputs, draw, **arguments):

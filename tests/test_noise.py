@@ -89,6 +89,17 @@ def test_keys_that_count_up_give_unrelated_rows(words):
     assert np.isin(first, second).mean() < 0.01
 
 
+@pytest.mark.parametrize("words", [[0, 0], [0, 1], [5, 5], [123, 456]])
+def test_rows_and_columns_share_no_structure(words):
+    # A matrix of independent normals is nowhere symmetric, and the corners of its rectangles multiply to 0 on average.
+    u = noise.uniform_rows(noise.as_keys(np.array(words)), ops.arange(600), 600)
+    eps = ops.convert_to_numpy(families.get("gaussian").quantile(u)).astype("float64")
+    assert abs(np.mean(eps * eps.T) - np.mean(np.diag(eps) ** 2) / 600) * 600 / np.sqrt(2) < 4.5
+    corners = eps[:300, :300] * eps[300:, :300] * eps[:300, 300:] * eps[300:, 300:]
+    assert abs(corners.mean()) * 300 < 4.5
+    assert np.linalg.norm(eps, 2) == pytest.approx(2 * np.sqrt(600), rel=0.03)
+
+
 def test_split_keys_give_unrelated_noise():
     eps = over_keys(lambda key: ops.stack([noise.normal((3,), k) for k in noise.split(key, 3)]), 2000)
     assert_unbiased(eps, np.zeros((3, 3)))
@@ -134,3 +145,26 @@ class TestSpread:
         assert_unbiased(spread, 1.0)
         assert_unbiased(independent, 1.0)
         assert spread.var() < 0.1 * independent.var()
+
+
+class TestSpreadNormal:
+    @pytest.mark.parametrize("shape", [(6,), (5, 3), (3, 5), (1, 4)])
+    def test_every_number_is_standard_normal_over_keys(self, shape):
+        eps = over_keys(lambda key: noise.spread_normal(shape, key), 3000)
+        assert eps.shape == (3000, *shape)
+        for number in eps.reshape(3000, -1).T:
+            assert stats.kstest(number, "norm").pvalue > 1e-4
+
+    def test_every_number_is_standard_normal_over_keys_that_count_up(self):
+        eps = map_keys(lambda key: noise.spread_normal((3, 2), key), [[0, i] for i in range(3000)])
+        for number in eps.reshape(3000, -1).T:
+            assert stats.kstest(number, "norm").pvalue > 1e-4
+        assert_uncorrelated(eps[:-1], eps[1:])
+
+    def test_a_mean_over_them_varies_less_than_over_independent_numbers(self):
+        def means(normal):
+            return lambda key: ops.mean(ops.abs(normal((40, 5), key) - 0.3))
+
+        spread, independent = over_keys(means(noise.spread_normal), 1000), over_keys(means(noise.normal), 1000)
+        assert_unbiased(spread, independent.mean(), z=6)
+        assert spread.var() < 0.6 * independent.var()

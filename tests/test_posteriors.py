@@ -79,7 +79,8 @@ def test_draws_average_to_the_mean(drawn):
 def test_entries_have_the_closed_form_variances_and_covariances(drawn):
     posterior, draws = drawn
     away = (draws - _mean(posterior)).reshape(NUM_DRAWS, -1)
-    assert_unbiased(away[:, :, None] * away[:, None, :], _covariances(posterior))
+    # 400 products at once, of numbers with heavy tails: some are far out in 1,500 draws.
+    assert_unbiased(away[:, :, None] * away[:, None, :], _covariances(posterior), z=6)
 
 
 def test_the_variance_is_the_covariance_of_an_entry_with_itself(posterior):
@@ -99,8 +100,7 @@ def test_entries_covary_exactly_when_they_share_a_row_or_a_column(name):
 def test_moments_of_a_product_are_the_paper_s(vectors, name):
     inputs, expected = vectors[name]["inputs"], vectors[name]["expected"]
     posterior = built(LowRank(2), (2, 3))
-    set_factor(posterior.a, inputs["muA"], inputs["sigmaA"])
-    set_factor(posterior.b, inputs["muB"], inputs["sigmaB"])
+    set_factor(posterior.ab, *(np.concatenate([inputs[f"{name}A"], inputs[f"{name}B"]]) for name in ("mu", "sigma")))
     covariances = _covariances(posterior, [(i, j) for i in range(2) for j in range(3)])
     np.testing.assert_allclose(posterior.variance(), expected["var_W"], rtol=1e-5)
     if name == "w_entry_moments":
@@ -207,7 +207,7 @@ def test_one_posterior_given_to_two_layers_makes_two_independent_ones():
 
 def test_posteriors_of_one_kind_start_independent_in_both_factors():
     first, second = (built(LowRank(3), (800, 800)) for _ in range(2))
-    locs = [ops.convert_to_numpy(factor.loc) for factor in (*first.factors, *second.factors)]
+    locs = [loc for p in (first, second) for loc in np.split(ops.convert_to_numpy(p.ab.loc), 2)]
     for i, loc in enumerate(locs):
         for other in locs[:i]:
             assert_uncorrelated(loc, other)
@@ -277,8 +277,8 @@ def test_a_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_lay
 
 def test_a_rank_above_both_sides_can_be_asked_for():
     posterior = stirred(LowRank(6, overcomplete=True))
-    assert posterior.a.shape == (5, 6) and posterior.b.shape == (4, 6)
-    a, b = (ops.convert_to_numpy(factor.loc) for factor in posterior.factors)
+    assert posterior.ab.shape == (5 + 4, 6)
+    a, b = np.split(ops.convert_to_numpy(posterior.ab.loc), [5])
     np.testing.assert_allclose(_mean(posterior), a @ b.T, rtol=1e-5, atol=1e-6)
 
 

@@ -148,7 +148,7 @@ def test_rho_can_have_an_initializer_of_its_own_and_each_factor_its_own_numbers(
     uniform = keras.initializers.RandomUniform(-5, -4)
     for rho_lr in (1.0, 50.0):
         posterior = built(LowRank(3, rho_initializer=uniform, rho_lr=rho_lr), (800, 800))
-        a, b = (_array(factor.rho) for factor in posterior.factors)
+        a, b = np.split(_array(posterior.ab.rho), 2)
         assert -5 <= min(a.min(), b.min()) < -4.98 and -4.02 < max(a.max(), b.max()) <= -4
         assert_uncorrelated(a, b)
 

@@ -34,6 +34,12 @@ class Factor:
             autocast=False,
         )
 
+    def parameters(self, values=None):
+        """Returns loc and scale, of all rows or of the stacked `values` of some."""
+        # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
+        loc, u = ops.split(ops.convert_to_tensor(self.values) if values is None else values, 2, axis=0)
+        return ops.squeeze(loc, 0), ops.softplus(self.rho_lr * ops.squeeze(u, 0))
+
     @property
     def loc(self):
         return self.values[0]
@@ -52,28 +58,31 @@ class Factor:
 
     def at(self, eps):
         """Returns the weights that standard noise `eps` stands for; leading axes of `eps` are separate draws."""
-        return self.loc + self.scale * eps
+        loc, scale = self.parameters()
+        return loc + scale * eps
 
     def sample_rows(self, key, ids):
         """Returns the rows `ids` of the draw that `key` names, without making the others."""
-        chosen = ops.take(self.values, ids, axis=1)
-        eps = self.family.quantile(noise.uniform_rows(key, ids, self.shape[-1]))
-        return chosen[0] + ops.softplus(self.rho_lr * chosen[1]) * eps
+        loc, scale = self.parameters(ops.take(self.values, ids, axis=1))
+        return loc + scale * self._row_noise(key, ids)
 
-    def sample_all(self, key):
-        """Returns every row of the draw that `key` names."""
-        rows, columns = self.shape
-        return self.at(self.family.quantile(noise.uniform_rows(key, ops.arange(rows), columns)))
+    def sample_range(self, key, start: int, stop: int):
+        """Returns the rows `start` … `stop` − 1 of the same draw."""
+        loc, scale = self.parameters(self.values[:, start:stop])
+        return loc + scale * self._row_noise(key, ops.arange(start, stop))
+
+    def _row_noise(self, key, ids):
+        return self.family.quantile(noise.uniform_rows(key, ids, self.shape[-1]))
 
     def kl(self):
         """Returns KL(q ‖ p) over all scalars as training uses it: exact, bounded or estimated without bias."""
         if self.kl_rows is None or self.kl_rows >= self.shape[0]:
-            return self.prior.kl(self.family, self.loc, self.scale, self._seeds.next)
+            loc, scale = self.parameters()
+            return self.prior.kl(self.family, loc, scale, self._seeds.next)
         # Rows drawn with replacement, each weighed by rows / kl_rows: unbiased.
         ids = noise.integers((self.kl_rows,), self.shape[0], self._seeds.next())
-        chosen = ops.take(self.values, ids, axis=1)
-        scale = ops.softplus(self.rho_lr * chosen[1])
-        return self.shape[0] / self.kl_rows * self.prior.kl(self.family, chosen[0], scale, self._seeds.next)
+        loc, scale = self.parameters(ops.take(self.values, ids, axis=1))
+        return self.shape[0] / self.kl_rows * self.prior.kl(self.family, loc, scale, self._seeds.next)
 
     def kl_bound(self):
         """Returns the closed-form upper bound of the KL (the KL itself where the prior has one)."""

@@ -21,8 +21,11 @@ class Gaussian:
     def noise(self, shape, key):
         return noise.normal(shape, key)
 
+    def spread(self, shape, key):
+        return noise.spread_normal(shape, key)
+
     def quantile(self, u):
-        return math.sqrt(2.0) * ops.erfinv(2.0 * u - 1.0)
+        return noise.normal_quantile(u)
 
     def variance(self, scale):
         return scale * scale
@@ -51,6 +54,9 @@ class Laplace:
 
     def noise(self, shape, key):
         return self.quantile(noise.uniform(shape, key))
+
+    def spread(self, shape, key):
+        return self.quantile(noise.spread(shape, key))
 
     def quantile(self, u):
         # −sgn(v) log(1 − 2|v|) with v = u − ½.

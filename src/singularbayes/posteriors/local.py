@@ -38,13 +38,15 @@ class LocalDense:
 class LocalLowRank:
     """z ~ N(x μ_A, x² σ_A²), then y ~ N(z μ_Bᵀ, z² σ_B²ᵀ)."""
 
-    a: Any  # factors
-    b: Any
+    loc_a: Any  # (rows, rank)
+    var_a: Any
+    loc_b: Any  # (columns, rank)
+    var_b: Any
     key: Any
 
     def apply(self, x):
-        columns, rank = self.b.shape
+        columns, rank = self.loc_b.shape
         eps = noise.normal((ops.shape(x)[0], rank + columns), self.key)
-        z = _outputs(ops.cast(x, "float32"), self.a.loc, self.a.variance, eps[:, :rank])
-        y = _outputs(z, ops.transpose(self.b.loc), ops.transpose(self.b.variance), eps[:, rank:])
+        z = _outputs(ops.cast(x, "float32"), self.loc_a, self.var_a, eps[:, :rank])
+        y = _outputs(z, ops.transpose(self.loc_b), ops.transpose(self.var_b), eps[:, rank:])
         return ops.cast(y, x.dtype)

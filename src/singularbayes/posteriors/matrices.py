@@ -119,14 +119,15 @@ class DenseRows:
         return DenseMatrix(self.dense()).transposed()
 
     def dense(self):
-        return self.factor.sample_all(self.key)
+        return self.factor.sample_range(self.key, 0, self.factor.shape[0])
 
 
 @dataclass(frozen=True)
 class LowRankRows:
     """Rows of a drawn W = A Bᵀ; a row of A is made when it is asked for."""
 
-    factor: Any  # of A
+    factor: Any  # A above B
+    num_rows: int  # of A
     key: Any
     b: Any  # (columns, rank)
 
@@ -134,7 +135,10 @@ class LowRankRows:
         return ops.matmul(self.factor.sample_rows(self.key, ids), ops.transpose(self.b))
 
     def transposed(self):
-        return LowRankMatrix(self.b, self.factor.sample_all(self.key))
+        return LowRankMatrix(self.b, self._a())
 
     def dense(self):
-        return LowRankMatrix(self.factor.sample_all(self.key), self.b).dense()
+        return LowRankMatrix(self._a(), self.b).dense()
+
+    def _a(self):
+        return self.factor.sample_range(self.key, 0, self.num_rows)

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import float64, noise, quadrature
+from singularbayes.posteriors import float64, quadrature
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
 
@@ -139,16 +139,20 @@ class ScaleMixture(Prior):
         self.pi, self.sigma1, self.sigma2, self.estimate = float(pi), float(sigma1), float(sigma2), estimate
         self.sigma2_is_variance = sigma2_is_variance
         self._wide, self._narrow = Normal(sigma1), Normal(math.sqrt(sigma2) if sigma2_is_variance else sigma2)
+        parts = [(math.log(pi), self._wide), (math.log1p(-pi), self._narrow)]
+        self._by_width = sorted(parts, key=lambda part: -part[1].scale)
 
     def log_density(self, w, xp=ops):
-        wide = math.log(self.pi) + self._wide.log_density(w, xp)
-        narrow = math.log1p(-self.pi) + self._narrow.log_density(w, xp)
-        return xp.logaddexp(wide, narrow)
+        # log(p + q) = log p + log(1 + q/p), and q/p of the narrow to the wide component only falls from 0 outwards.
+        (log_pi, wide), (log_rest, narrow) = self._by_width
+        peak = log_rest - log_pi + math.log(wide.scale / narrow.scale)
+        ratio = peak - 0.5 * (narrow.scale**-2 - wide.scale**-2) * w * w
+        return log_pi + wide.log_density(w, xp) + xp.log1p(xp.exp(ratio))
 
     def kl(self, family, loc, scale, keys=None):
         if self.estimate == "bound":
             return self.kl_bound(family, loc, scale)
-        w = loc + scale * family.quantile(noise.spread(loc.shape, keys()))
+        w = loc + scale * family.spread(tuple(loc.shape), keys())
         return -ops.sum(family.entropy(scale) + self.log_density(w))
 
     def kl_bound(self, family, loc, scale):

@@ -52,8 +52,8 @@ class RankOne(Posterior):
         )
         centre = keras.initializers.Constant(self._centre)
         self._build_kl_scale()
-        self.s = self._factor("s", (rows,), centre, self.eta)
-        self.r = self._factor("r", (columns,), centre, self.eta)
+        self.rows = rows
+        self.sr = self._factor("sr", (rows + columns,), centre, self.eta)  # s, then r
 
     @property
     def _centre(self) -> float:
@@ -61,26 +61,26 @@ class RankOne(Posterior):
 
     @property
     def factors(self):
-        return [self.s, self.r] if self.built else []
+        return [self.sr] if self.built else []
 
     def draw(self, key, *examples):
-        rows, columns = self.s.shape[0], self.r.shape[0]
-        eps = self.s.family.noise((*examples, rows + columns), key)
-        return self.s.at(eps[..., :rows]), self.r.at(eps[..., rows:])
+        drawn = self.sr.at(self.sr.family.noise((*examples, *self.sr.shape), key))
+        return tuple(ops.split(drawn, [self.rows], axis=-1))
 
     def weight(self, draw):
         s, r = draw
         return ScaledMatrix(ops.convert_to_tensor(self.w0), s + self.shift, r + self.shift, self.keep)
 
     def mean(self):
-        return self.weight((self.s.loc, self.r.loc))
+        return self.weight(ops.split(self.sr.loc, [self.rows]))
 
     def local(self, key):
         return _Local(self, key)
 
     def _columns(self):
         # s + shift and r + shift as the two factors of a rank-one product.
-        return [(mean[:, None] + self.shift, variance[:, None]) for mean, variance in map(moments, (self.s, self.r))]
+        mean, variance = (v[:, None] for v in moments(self.sr))
+        return [(mean[part] + self.shift, variance[part]) for part in (slice(self.rows), slice(self.rows, None))]
 
     def variance(self):
         return ops.convert_to_numpy(self.w0).astype("float64") ** 2 * product_variance(*self._columns())
@@ -93,8 +93,7 @@ class RankOne(Posterior):
     def center(self, matrix):
         # At its centre every form scales W₀ by exactly 1.
         self.w0.assign(matrix)
-        for factor in self.factors:
-            factor.set_loc(np.full(factor.shape, self._centre))
+        self.sr.set_loc(np.full(self.sr.shape, self._centre))
 
     def get_config(self):
         return {**super().get_config(), "form": self.form}

@@ -5,7 +5,6 @@ A Keras initializer says the variance σ_W² that the weight W = A Bᵀ should s
 entry starts with standard deviation s = (σ_W²/r)^¼, normal or uniform on ±√3 s, and posterior scale η s.
 """
 
-import functools
 import math
 from dataclasses import dataclass
 
@@ -91,11 +90,10 @@ def svd_split(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     return np.pad(a, missing).astype("float32"), np.pad(b, missing).astype("float32")
 
 
-def split_initializers(initializer, shape: tuple[int, int], rank: int):
-    """Returns initializers of A and B that start A Bᵀ at the matrix that `initializer` gives, truncated to `rank`."""
-    # One matrix for both; made when the first of the two is asked for, because Keras may defer initial values.
-    split = functools.cache(lambda: svd_split(keras.ops.convert_to_numpy(initializer(shape, "float32")), rank))
-    return tuple(lambda _, dtype=None, i=i: keras.ops.convert_to_tensor(split()[i], dtype) for i in (0, 1))
+def split_initializer(initializer, shape: tuple[int, int], rank: int):
+    """Returns an initializer of A above B that starts A Bᵀ at the matrix that `initializer` gives, truncated."""
+    matrix = lambda: keras.ops.convert_to_numpy(initializer(shape, "float32"))  # noqa: E731
+    return lambda _, dtype=None: keras.ops.convert_to_tensor(np.concatenate(svd_split(matrix(), rank)), dtype)
 
 
 def inverse_softplus(scale: float) -> float:
