@@ -46,7 +46,7 @@ def ratio(times: dict[str, list[float]], rival: str, base: str) -> float:
 def report(name: str, results: dict[str, dict]) -> None:
     """Prints a table for people and keeps a record for machines.
 
-    `results` maps a network to its `steps` (see `summary`) and its `ratios`, for example "low_rank / keras": (0.3, 0.45).
+    `results` maps a network to its `steps` (see `summary`) and `ratios`, for example "low_rank / keras": (0.3, 0.45).
     """
     table = Table("network", "rival", "ms a step (median)", "quartiles", title=name)
     goals = Table("network", "ratio", "measured", "goal")

@@ -145,26 +145,3 @@ class TestSpread:
         assert_unbiased(spread, 1.0)
         assert_unbiased(independent, 1.0)
         assert spread.var() < 0.1 * independent.var()
-
-
-class TestSpreadNormal:
-    @pytest.mark.parametrize("shape", [(6,), (5, 3), (3, 5), (1, 4)])
-    def test_every_number_is_standard_normal_over_keys(self, shape):
-        eps = over_keys(lambda key: noise.spread_normal(shape, key), 3000)
-        assert eps.shape == (3000, *shape)
-        for number in eps.reshape(3000, -1).T:
-            assert stats.kstest(number, "norm").pvalue > 1e-4
-
-    def test_every_number_is_standard_normal_over_keys_that_count_up(self):
-        eps = map_keys(lambda key: noise.spread_normal((3, 2), key), [[0, i] for i in range(3000)])
-        for number in eps.reshape(3000, -1).T:
-            assert stats.kstest(number, "norm").pvalue > 1e-4
-        assert_uncorrelated(eps[:-1], eps[1:])
-
-    def test_a_mean_over_them_varies_less_than_over_independent_numbers(self):
-        def means(normal):
-            return lambda key: ops.mean(ops.abs(normal((40, 5), key) - 0.3))
-
-        spread, independent = over_keys(means(noise.spread_normal), 1000), over_keys(means(noise.normal), 1000)
-        assert_unbiased(spread, independent.mean(), z=6)
-        assert spread.var() < 0.6 * independent.var()

@@ -108,9 +108,9 @@ def test_probabilities_are_averaged_not_logits():
 
 def test_a_non_square_kernel_keeps_its_orientation():
     layer = stirred_layer(layers.Dense(7, use_bias=False, posterior=LowRank(2)), X)
-    assert layer.posterior.a.shape == (4, 2) and layer.posterior.b.shape == (7, 2)
+    a, b = np.split(ops.convert_to_numpy(layer.posterior.ab.loc), [4])
+    assert a.shape == (4, 2) and b.shape == (7, 2)
     with sb.mean_weights(layer):
-        a, b = (ops.convert_to_numpy(f.loc) for f in layer.posterior.factors)
         np.testing.assert_allclose(ops.convert_to_numpy(layer(X)), X @ a @ b.T, rtol=1e-4, atol=1e-5)
 
 

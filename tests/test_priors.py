@@ -197,7 +197,7 @@ def test_the_single_sample_estimate_is_the_paper_s_with_the_entropy_for_its_expe
     inputs, expected = vector["inputs"], vector["expected"]
     factor = built(FullRank(), (1, 1)).w
     factor.values.assign(np.array([[[inputs["mu"]]], [[inputs["rho"]]]], "float32"))
-    w = factor.at(*_tensors([[inputs["eps"]]]))
+    w = factor.loc + factor.scale * inputs["eps"]
     family, prior = factor.family, ScaleMixture(inputs["pi"], inputs["sigma1"], inputs["sigma2"])
     log_q, log_p = family.log_density(w, factor.loc, factor.scale), prior.log_density(w)
     found = [ops.convert_to_numpy(v).item() for v in (factor.scale, w, log_q, log_p, log_q - log_p)]

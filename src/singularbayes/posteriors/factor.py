@@ -1,9 +1,19 @@
 """One array of independent variational weights."""
 
+import math
+
 import keras
 from keras import ops
 
-from singularbayes.posteriors import families, noise, priors, starts
+from singularbayes.posteriors import families, noise, priors
+from singularbayes.posteriors.softplus import inverse_softplus, softplus
+
+
+def halves(x, at: int, axis: int = 0):
+    """Returns the entries before `at` along an axis, and the others."""
+    if keras.backend.backend() == "torch":
+        return x.tensor_split([at], dim=axis)  # Keras's split needs data, which torch has not while shapes are sought
+    return ops.split(x, [at], axis=axis)
 
 
 class Factor:
@@ -23,7 +33,8 @@ class Factor:
         self.shape, self.rho_lr, self.kl_rows = tuple(shape), rho_lr, kl_rows
         self.family, self.prior = families.get(family), priors.get(prior)
         if not callable(scale):
-            scale = keras.initializers.Constant(starts.inverse_softplus(scale))
+            scale = keras.initializers.Constant(inverse_softplus(scale))
+        self.size = math.prod(self.shape)
         self._seeds = layer.seed_generator
         self.values = layer.add_weight(
             name=name,
@@ -34,11 +45,15 @@ class Factor:
             autocast=False,
         )
 
-    def parameters(self, values=None):
-        """Returns loc and scale, of all rows or of the stacked `values` of some."""
+    def _parameters(self, values):
+        """Returns loc and scale from stacked values: all of them, or those of some rows."""
         # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
-        loc, u = ops.split(ops.convert_to_tensor(self.values) if values is None else values, 2, axis=0)
-        return ops.squeeze(loc, 0), ops.softplus(self.rho_lr * ops.squeeze(u, 0))
+        loc, u = ops.split(values, 2, axis=0)
+        return ops.squeeze(loc, 0), softplus(self.rho_lr * ops.squeeze(u, 0))
+
+    def _flat(self):
+        """Returns loc and scale of all scalars, (size,): loops over one long axis vectorise, over short rows not."""
+        return self._parameters(ops.reshape(self.values, (2, self.size)))
 
     @property
     def loc(self):
@@ -50,25 +65,26 @@ class Factor:
 
     @property
     def scale(self):
-        return ops.softplus(self.rho)
+        return softplus(self.rho)
 
     @property
     def variance(self):
         return self.family.variance(self.scale)
 
-    def at(self, eps):
-        """Returns the weights that standard noise `eps` stands for; leading axes of `eps` are separate draws."""
-        loc, scale = self.parameters()
-        return loc + scale * eps
+    def sample(self, key, *examples):
+        """Returns the draw that `key` names, or as many independent ones as `examples` says, on leading axes."""
+        loc, scale = self._flat()
+        w = loc + scale * self.family.noise((*examples, self.size), key)
+        return ops.reshape(w, (*examples, *self.shape))
 
     def sample_rows(self, key, ids):
         """Returns the rows `ids` of the draw that `key` names, without making the others."""
-        loc, scale = self.parameters(ops.take(self.values, ids, axis=1))
+        loc, scale = self._parameters(ops.take(self.values, ids, axis=1))
         return loc + scale * self._row_noise(key, ids)
 
     def sample_range(self, key, start: int, stop: int):
         """Returns the rows `start` … `stop` − 1 of the same draw."""
-        loc, scale = self.parameters(self.values[:, start:stop])
+        loc, scale = self._parameters(self.values[:, start:stop])
         return loc + scale * self._row_noise(key, ops.arange(start, stop))
 
     def _row_noise(self, key, ids):
@@ -77,11 +93,11 @@ class Factor:
     def kl(self):
         """Returns KL(q ‖ p) over all scalars as training uses it: exact, bounded or estimated without bias."""
         if self.kl_rows is None or self.kl_rows >= self.shape[0]:
-            loc, scale = self.parameters()
+            loc, scale = self._flat()
             return self.prior.kl(self.family, loc, scale, self._seeds.next)
         # Rows drawn with replacement, each weighed by rows / kl_rows: unbiased.
         ids = noise.integers((self.kl_rows,), self.shape[0], self._seeds.next())
-        loc, scale = self.parameters(ops.take(self.values, ids, axis=1))
+        loc, scale = self._parameters(ops.take(self.values, ids, axis=1))
         return self.shape[0] / self.kl_rows * self.prior.kl(self.family, loc, scale, self._seeds.next)
 
     def kl_bound(self):

@@ -21,9 +21,6 @@ class Gaussian:
     def noise(self, shape, key):
         return noise.normal(shape, key)
 
-    def spread(self, shape, key):
-        return noise.spread_normal(shape, key)
-
     def quantile(self, u):
         return noise.normal_quantile(u)
 
@@ -54,9 +51,6 @@ class Laplace:
 
     def noise(self, shape, key):
         return self.quantile(noise.uniform(shape, key))
-
-    def spread(self, shape, key):
-        return self.quantile(noise.spread(shape, key))
 
     def quantile(self, u):
         # −sgn(v) log(1 − 2|v|) with v = u − ½.

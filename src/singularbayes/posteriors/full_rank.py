@@ -34,7 +34,7 @@ class FullRank(Posterior):
         return [self.w] if self.built else []
 
     def draw(self, key):
-        return (key if self.by_rows else self.w.at(self.w.family.noise(self.w.shape, key)),)
+        return (key if self.by_rows else self.w.sample(key),)
 
     def weight(self, draw):
         (w,) = draw

@@ -4,10 +4,10 @@ from numbers import Integral
 
 import keras
 import numpy as np
-from keras import ops
 
 from singularbayes.posteriors import starts
 from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.factor import halves
 from singularbayes.posteriors.local import LocalLowRank
 from singularbayes.posteriors.matrices import LowRankMatrix, LowRankRows
 from singularbayes.posteriors.moments import moments, product_covariance, product_variance
@@ -65,18 +65,17 @@ class LowRank(Posterior):
         if self.by_rows:
             # Rows of A are made from the key when they are asked for.
             return key, self.ab.sample_range(key, self.rows, self.ab.shape[0])
-        return tuple(ops.split(self.ab.at(self.ab.family.noise(self.ab.shape, key)), [self.rows]))
+        return tuple(halves(self.ab.sample(key), self.rows))
 
     def weight(self, draw):
         a, b = draw
         return LowRankRows(self.ab, self.rows, a, b) if self.by_rows else LowRankMatrix(a, b)
 
     def mean(self):
-        return LowRankMatrix(*ops.split(self.ab.loc, [self.rows]))
+        return LowRankMatrix(*halves(self.ab.loc, self.rows))
 
     def local(self, key):
-        loc, scale = self.ab.parameters()
-        (loc_a, loc_b), (var_a, var_b) = (ops.split(v, [self.rows]) for v in (loc, self.ab.family.variance(scale)))
+        (loc_a, loc_b), (var_a, var_b) = (halves(v, self.rows) for v in (self.ab.loc, self.ab.variance))
         return LocalLowRank(loc_a, var_a, loc_b, var_b, key)
 
     def _moments(self):

@@ -11,7 +11,29 @@ import numpy as np
 from keras import ops
 
 _GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: i · _GOLDEN mod 2^32 is equidistributed
-_ROOT = 0x6A09E667  # the fraction of √2, times 2^32
+# Giles's polynomials of erfinv(x) / x, highest power first: near the middle, and in the tails.
+_INNER = (
+    2.81022636e-08,
+    3.43273939e-07,
+    -3.5233877e-06,
+    -4.39150654e-06,
+    2.1858087e-04,
+    -1.25372503e-03,
+    -4.17768164e-03,
+    2.46640727e-01,
+    1.50140941,
+)
+_OUTER = (
+    -2.00214257e-04,
+    1.00950558e-04,
+    1.34934322e-03,
+    -3.67342844e-03,
+    5.73950773e-03,
+    -7.6224613e-03,
+    9.43887047e-03,
+    1.00167406,
+    2.83297682,
+)
 _MASK = 0xFFFFFFFF
 # Unsigned words wrap by themselves on JAX; elsewhere they live in int64 and are masked.
 _WORD = "uint32" if keras.backend.backend() == "jax" else "int64"
@@ -26,7 +48,9 @@ class _Key(keras.random.SeedGenerator):
         self.key = key
 
     def next(self, ordered=True):
-        return self.key
+        # Keras on torch looks for shapes with tensors without data first; where that fails, it leaves such a key.
+        without_data = getattr(getattr(self.key, "device", None), "type", "") == "meta"
+        return np.zeros(2, "int64") if without_data else self.key
 
 
 def normal(shape, key):
@@ -45,8 +69,21 @@ def uniform(shape, key):
 
 
 def normal_quantile(u):
-    """Returns the standard normal numbers below which lie the shares u."""
-    return math.sqrt(2.0) * ops.erfinv(2.0 * u - 1.0)
+    """Returns the standard normal numbers below which lie the shares u.
+
+    Giles (2010), in single precision: one logarithm, one root, two polynomials. `erfinv` computes the same, but XLA
+    does not vectorise it on a CPU.
+    """
+    w = -ops.log(4.0 * u * (1.0 - u))
+    inner, outer = _polynomial(_INNER, w - 2.5), _polynomial(_OUTER, ops.sqrt(w) - 3.0)
+    return math.sqrt(2.0) * (2.0 * u - 1.0) * ops.where(w < 5.0, inner, outer)
+
+
+def _polynomial(coefficients, x):
+    value = coefficients[0]
+    for coefficient in coefficients[1:]:
+        value = value * x + coefficient
+    return value
 
 
 def integers(shape, limit: int, key):
@@ -82,27 +119,6 @@ def spread(shape, key):
     shift, _ = _scramble(key)
     points = _wrap(_words(int(np.prod(shape))) * _constant(_GOLDEN) + shift)
     return ops.reshape(_unit(points), shape)
-
-
-def spread_normal(shape, key):
-    """Returns standard normal numbers that fill the line evenly, as `spread` does; not for drawing weights either.
-
-    R cos(φ + θ) is normal for R² exponential and φ uniform (Box and Muller 1958), whatever θ is. Every position along
-    the longest axis has its R and φ, every other position its θ: few logarithms, and none a weight.
-    """
-    axis = int(np.argmax(shape))
-    steps = _words(shape[axis])
-    first, second = _scramble(key)
-    # Multiples of the golden ratio and of √2 are equidistributed in the square.
-    u, v = (_unit(_wrap(steps * _constant(step) + shift)) for step, shift in ((_GOLDEN, first), (_ROOT, second)))
-    radius, phi = ops.sqrt(-2.0 * ops.log(u)), 2 * np.pi * v
-    others = shape[:axis] + shape[axis + 1 :]
-    theta = (2 * np.pi * np.arange(np.prod(others)) / np.prod(others)).reshape(others)
-    theta = np.expand_dims(theta, axis).astype("float32")
-    along = [-1 if i == axis else 1 for i in range(len(shape))]
-    x, y = (ops.reshape(radius * function(phi), along) for function in (ops.cos, ops.sin))
-    cosine, sine = (ops.convert_to_tensor(function(theta)) for function in (np.cos, np.sin))
-    return x * cosine - y * sine
 
 
 def _constant(value: int):

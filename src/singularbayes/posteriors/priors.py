@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import float64, quadrature
+from singularbayes.posteriors import float64, noise, quadrature
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
 
@@ -147,18 +147,19 @@ class ScaleMixture(Prior):
         (log_pi, wide), (log_rest, narrow) = self._by_width
         peak = log_rest - log_pi + math.log(wide.scale / narrow.scale)
         ratio = peak - 0.5 * (narrow.scale**-2 - wide.scale**-2) * w * w
-        return log_pi + wide.log_density(w, xp) + xp.log1p(xp.exp(ratio))
+        return log_pi + wide.log_density(w, xp) + xp.log(1.0 + xp.exp(ratio))
 
     def kl(self, family, loc, scale, keys=None):
         if self.estimate == "bound":
             return self.kl_bound(family, loc, scale)
-        w = loc + scale * family.spread(tuple(loc.shape), keys())
+        w = loc + scale * family.quantile(noise.spread(loc.shape, keys()))
         return -ops.sum(family.entropy(scale) + self.log_density(w))
 
     def kl_bound(self, family, loc, scale):
         wide = math.log(self.pi) - self._wide._kl(family, loc, scale, ops)
         narrow = math.log1p(-self.pi) - self._narrow._kl(family, loc, scale, ops)
-        return -ops.sum(ops.logaddexp(wide, narrow))
+        # log(e^wide + e^narrow) in a form that XLA vectorises.
+        return -ops.sum(ops.maximum(wide, narrow) + ops.log1p(ops.exp(-ops.abs(wide - narrow))))
 
     def kl_exact(self, family, loc, scale):
         narrow, wide = sorted((self._narrow.scale, self._wide.scale))  # the spike may be either component

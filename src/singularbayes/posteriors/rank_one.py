@@ -6,6 +6,7 @@ from keras import ops
 
 from singularbayes.posteriors import starts
 from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.factor import halves
 from singularbayes.posteriors.matrices import ScaledMatrix
 from singularbayes.posteriors.moments import moments, product_covariance, product_variance
 
@@ -64,15 +65,14 @@ class RankOne(Posterior):
         return [self.sr] if self.built else []
 
     def draw(self, key, *examples):
-        drawn = self.sr.at(self.sr.family.noise((*examples, *self.sr.shape), key))
-        return tuple(ops.split(drawn, [self.rows], axis=-1))
+        return tuple(halves(self.sr.sample(key, *examples), self.rows, axis=-1))
 
     def weight(self, draw):
         s, r = draw
         return ScaledMatrix(ops.convert_to_tensor(self.w0), s + self.shift, r + self.shift, self.keep)
 
     def mean(self):
-        return self.weight(ops.split(self.sr.loc, [self.rows]))
+        return self.weight(halves(self.sr.loc, self.rows))
 
     def local(self, key):
         return _Local(self, key)

@@ -94,12 +94,3 @@ def split_initializer(initializer, shape: tuple[int, int], rank: int):
     """Returns an initializer of A above B that starts A Bᵀ at the matrix that `initializer` gives, truncated."""
     matrix = lambda: keras.ops.convert_to_numpy(initializer(shape, "float32"))  # noqa: E731
     return lambda _, dtype=None: keras.ops.convert_to_tensor(np.concatenate(svd_split(matrix(), rank)), dtype)
-
-
-def inverse_softplus(scale: float) -> float:
-    """Returns ρ with softplus(ρ) = scale.
-
-    >>> round(inverse_softplus(0.6931471805599453), 9)
-    0.0
-    """
-    return scale + math.log(-math.expm1(-scale))
