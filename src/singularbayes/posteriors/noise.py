@@ -37,7 +37,7 @@ _OUTER = (
 _MASK = 0xFFFFFFFF
 # Unsigned words wrap by themselves on JAX; elsewhere they live in int64 and are masked.
 _WORD = "uint32" if keras.backend.backend() == "jax" else "int64"
-# Compiled, a hash costs a third of JAX's generator; operation by operation, many times torch's.
+# Compiled into one loop a hash is cheaper than JAX's generator; operation by operation it is dearer than torch's.
 _HASHED = keras.backend.backend() == "jax"
 
 
