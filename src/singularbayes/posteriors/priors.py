@@ -60,54 +60,49 @@ class Prior(ABC):
         return hash(repr(self))
 
 
-@_register
-class Normal(Prior):
-    """w ~ N(0, scale²)."""
+class ScalePrior(Prior):
+    """A prior with a scale alone and a KL in closed form."""
 
     def __init__(self, scale: float = 1.0):
-        require_positive("Normal", scale=scale)
+        require_positive(type(self).__name__, scale=scale)
         self.scale = float(scale)
+
+    @abstractmethod
+    def each_kl(self, family, loc, scale, xp):
+        """Returns KL(q ‖ p) of every scalar."""
+
+    def kl(self, family, loc, scale, keys=None):
+        return ops.sum(self.each_kl(family, loc, scale, ops))
+
+    def kl_exact(self, family, loc, scale):
+        return self.each_kl(family, loc.astype("float64"), scale.astype("float64"), float64)
+
+    def get_config(self):
+        return {"scale": self.scale}
+
+
+@_register
+class Normal(ScalePrior):
+    """w ~ N(0, scale²)."""
 
     def log_density(self, w, xp=ops):
         return -0.5 * (w / self.scale) ** 2 - math.log(self.scale) - 0.5 * math.log(2 * math.pi)
 
-    def _kl(self, family, loc, scale, xp):
+    def each_kl(self, family, loc, scale, xp):
         expected = -0.5 * family.mean_square(loc, scale) / self.scale**2
         return math.log(self.scale) + 0.5 * math.log(2 * math.pi) - expected - family.entropy(scale, xp)
 
-    def kl(self, family, loc, scale, keys=None):
-        return ops.sum(self._kl(family, loc, scale, ops))
-
-    def kl_exact(self, family, loc, scale):
-        return self._kl(family, loc.astype("float64"), scale.astype("float64"), float64)
-
-    def get_config(self):
-        return {"scale": self.scale}
-
 
 @_register
-class Laplace(Prior):
+class Laplace(ScalePrior):
     """w ~ Laplace(0, scale): density exp(−|w|/scale) / (2 scale)."""
-
-    def __init__(self, scale: float = 1.0):
-        require_positive("Laplace", scale=scale)
-        self.scale = float(scale)
 
     def log_density(self, w, xp=ops):
         return -xp.abs(w) / self.scale - math.log(2 * self.scale)
 
-    def _kl(self, family, loc, scale, xp):
+    def each_kl(self, family, loc, scale, xp):
         expected = -family.mean_abs(loc, scale, xp) / self.scale
         return math.log(2 * self.scale) - expected - family.entropy(scale, xp)
-
-    def kl(self, family, loc, scale, keys=None):
-        return ops.sum(self._kl(family, loc, scale, ops))
-
-    def kl_exact(self, family, loc, scale):
-        return self._kl(family, loc.astype("float64"), scale.astype("float64"), float64)
-
-    def get_config(self):
-        return {"scale": self.scale}
 
 
 @_register
@@ -156,8 +151,8 @@ class ScaleMixture(Prior):
         return -ops.sum(family.entropy(scale) + self.log_density(w))
 
     def kl_bound(self, family, loc, scale):
-        wide = math.log(self.pi) - self._wide._kl(family, loc, scale, ops)
-        narrow = math.log1p(-self.pi) - self._narrow._kl(family, loc, scale, ops)
+        wide = math.log(self.pi) - self._wide.each_kl(family, loc, scale, ops)
+        narrow = math.log1p(-self.pi) - self._narrow.each_kl(family, loc, scale, ops)
         # log(e^wide + e^narrow) in a form that XLA vectorises.
         return -ops.sum(ops.maximum(wide, narrow) + ops.log1p(ops.exp(-ops.abs(wide - narrow))))
 
