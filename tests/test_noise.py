@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import stats
-from table import assert_unbiased, assert_uncorrelated, map_keys, over_keys
+from table import assert_unbiased, assert_uncorrelated, over_keys
 
 from singularbayes.posteriors import families, noise
 
@@ -117,31 +117,3 @@ def test_integers_are_uniform_below_their_limit():
     drawn = ops.convert_to_numpy(noise.integers((30_000,), 7, _key()))
     assert stats.chisquare(np.bincount(drawn, minlength=7)).pvalue > 1e-3
     assert drawn.min() == 0 and drawn.max() == 6
-
-
-class TestSpread:
-    def test_every_number_is_uniform_over_keys(self):
-        points = over_keys(lambda key: noise.spread((4, 3), key), 3000)
-        for number in points.reshape(3000, -1).T:
-            assert stats.kstest(number, "uniform").pvalue > 1e-4
-
-    def test_every_number_is_uniform_over_keys_that_count_up(self):
-        points = map_keys(lambda key: noise.spread((2, 2), key), [[77, i] for i in range(3000)])
-        for number in points.reshape(3000, -1).T:
-            assert stats.kstest(number, "uniform").pvalue > 1e-4
-        assert_uncorrelated(points[:-1], points[1:])
-
-    def test_the_numbers_of_one_key_fill_the_interval_evenly(self):
-        points = ops.convert_to_numpy(noise.spread((40, 25), _key())).ravel()
-        # The largest gap of n golden-ratio points is below 2.62 / n; that of n independent ones is about log(n) / n.
-        gaps = np.diff(np.sort(points))
-        assert gaps.max() < 2.62 / points.size
-
-    def test_a_mean_over_them_is_unbiased_and_varies_less_than_over_independent_numbers(self):
-        def means(uniform):
-            return lambda key: ops.mean(families.get("gaussian").quantile(uniform((50,), key)) ** 2)
-
-        spread, independent = over_keys(means(noise.spread), 1000), over_keys(means(noise.uniform), 1000)
-        assert_unbiased(spread, 1.0)
-        assert_unbiased(independent, 1.0)
-        assert spread.var() < 0.1 * independent.var()

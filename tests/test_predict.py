@@ -205,12 +205,39 @@ class TestInputsAndOutputs:
 
     def test_which_output_must_be_said(self):
         model = self._model(list)
-        with pytest.raises(ValueError, match=r"needs output= for a model with 2 outputs; got output=None"):
+        with pytest.raises(ValueError, match=r"needs output= to be one of \[.*\] or a position; got output=None"):
             sb.predict(model, [X, X[:, :2]], likelihood="gaussian")
         with pytest.raises(ValueError, match=r"one of \[.*\] or a position; got output='score'"):
             sb.predict(model, [X, X[:, :2]], output="score", likelihood="gaussian")
         with pytest.raises(ValueError, match=r"output= .* got output=2"):
             sb.predict(model, [X, X[:, :2]], output=2, likelihood="gaussian")
+
+    @pytest.mark.parametrize("outputs", [list, dict], ids=["list", "dict"])
+    @pytest.mark.parametrize("losses", [list, dict], ids=["losses_in_order", "losses_by_name"])
+    def test_an_output_and_its_loss_are_found_by_name_and_by_position(self, outputs, losses):
+        x = keras.Input((5,))
+        parts = {
+            "one": keras.layers.Dense(3, name="one")(x),
+            "two": layers.Dense(2, name="two", posterior=FullRank())(x),
+        }
+        model = keras.Model(x, parts if outputs is dict else list(parts.values()))
+        loss = {"one": keras.losses.SparseCategoricalCrossentropy(from_logits=True), "two": sb.GaussianNLL(0.5)}
+        if outputs is dict and losses is list:
+            pytest.skip("Keras takes no list of losses for a dict of outputs")
+        model.compile(loss=loss if losses is dict else list(loss.values()))
+        for position, name in enumerate(parts):
+            by_name, by_position = (sb.predict(model, X, 3, output=output) for output in (name, position))
+            np.testing.assert_array_equal(by_name.mean, by_position.mean)
+        np.testing.assert_allclose(by_name.variance("total") - by_name.variance("epistemic"), 0.25)
+
+    def test_a_dict_of_inputs_is_matched_by_name(self):
+        z, a = keras.Input((5,), name="z"), keras.Input((2,), name="a")
+        model = keras.Model([z, a], layers.Dense(2, posterior=FullRank())(keras.layers.Concatenate()([z, a])))
+        ordered = sb.predict(model, [X, X[:, :2]], 3, likelihood="gaussian")
+        named = sb.predict(model, {"a": X[:, :2], "z": X}, 3, likelihood="gaussian")
+        np.testing.assert_array_equal(named.mean, ordered.mean)
+        with pytest.raises(ValueError, match=r"inputs named \['z', 'a'\] .* got \['a', 'b'\]"):
+            sb.predict(model, {"a": X, "b": X}, 3, likelihood="gaussian")
 
     def test_the_loss_of_the_output_says_its_likelihood(self):
         model = self._model(list)

@@ -254,7 +254,8 @@ class TestSchedule:
     def test_a_fit_that_goes_on_goes_on_with_the_schedule(self):
         model = _standing(_sequential(_posterior()))
         schedule = sb.KLSchedule(10, warmup=4)
-        weights = model.fit(X, Y, epochs=2, verbose=0, callbacks=[schedule]).history["kl_weight"]
+        with pytest.warns(UserWarning, match=r"before the KL weight was full: it is 0.025, and 0.1 from epoch 4 on"):
+            weights = model.fit(X, Y, epochs=2, verbose=0, callbacks=[schedule]).history["kl_weight"]
         weights += model.fit(X, Y, initial_epoch=2, epochs=5, verbose=0, callbacks=[schedule]).history["kl_weight"]
         np.testing.assert_allclose(weights, [0, 0.025, 0.05, 0.075, 0.1])
 

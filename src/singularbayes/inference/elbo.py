@@ -5,12 +5,16 @@ loop that adds `model.losses` maximise the ELBO. Here the KL's weight is said, a
 """
 
 import math
+import warnings
+from numbers import Integral, Real
+from typing import Any
 
 import keras
 from keras import ops
 
 from singularbayes.inference.engine import compiled
 from singularbayes.inference.find import find_posteriors
+from singularbayes.inference.mean import forget_compiled
 
 _KL_METHODS = ("training", "bound", "exact")
 
@@ -29,9 +33,9 @@ def kl(model: keras.layers.Layer, method: str = "training"):
 
 
 def _require_schedule(num_data, beta) -> None:
-    if isinstance(num_data, bool) or not isinstance(num_data, (int, float)) or not 0 < num_data < math.inf:
+    if isinstance(num_data, bool) or not isinstance(num_data, Real) or not 0 < float(num_data) < math.inf:
         raise ValueError(f"The KL weight needs num_data > 0, the size of the training set; got num_data={num_data!r}.")
-    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not 0 <= beta < math.inf:
+    if isinstance(beta, bool) or not isinstance(beta, Real) or not 0 <= float(beta) < math.inf:
         raise ValueError(f"The KL weight needs beta >= 0 and finite; got beta={beta!r}.")
 
 
@@ -42,15 +46,16 @@ def set_kl(model: keras.layers.Layer, num_data: int, beta: float = 1.0) -> None:
     """
     _require_schedule(num_data, beta)
     for posterior in find_posteriors(model):
-        posterior.set_kl_weight(beta / num_data)
+        posterior.set_kl_weight(float(beta / num_data))
+    spare_from_decay(model)
 
 
 class KLSchedule(keras.callbacks.Callback):
     """Says the KL weight β / num_data to `fit`, annealed if wanted, and logs `nll`, `kl`, `kl_weight` and `val_nll`.
 
-    The weight is 0 for `zero_epochs`, rises linearly over the `warmup` epochs after them, and is full from epoch
-    `zero_epochs + warmup` on (epochs count from 0): linear over 20 epochs is `warmup=20`; two zero epochs and full by
-    epoch 4 is `zero_epochs=2, warmup=2`.
+    The weight is 0 up to epoch `zero_epochs`, rises linearly over the `warmup` epochs from there, and is full from
+    epoch `zero_epochs + warmup` on (epochs count from 0): linear over 20 epochs is `warmup=20`; two zero epochs and
+    full by epoch 4 is `zero_epochs=2, warmup=2`, which gives 0, 0, 0, ½, 1, 1, …
 
     `loss` is what is minimised; `nll` and `val_nll` are the compiled loss alone. Under annealing watch `val_nll` for
     early stopping, and start watching only when the weight is full (`start_from_epoch=zero_epochs + warmup`).
@@ -67,14 +72,15 @@ class KLSchedule(keras.callbacks.Callback):
         super().__init__()
         _require_schedule(num_data, beta)
         for name, value in {"zero_epochs": zero_epochs, "warmup": warmup}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
                 raise ValueError(f"KLSchedule needs {name} to be a whole number >= 0; got {name}={value!r}.")
         self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
+        self._epoch = 0
 
     def weight(self, epoch: int) -> float:
         """Returns the KL weight of an epoch."""
         risen = 1.0 if epoch >= self.zero_epochs + self.warmup else max(0, epoch - self.zero_epochs) / self.warmup
-        return self.beta * risen / self.num_data
+        return float(self.beta * risen / self.num_data)
 
     def set_model(self, model):
         super().set_model(model)
@@ -86,10 +92,22 @@ class KLSchedule(keras.callbacks.Callback):
                 f"KLSchedule needs a model with a posterior, for example layers.Dense(..., posterior=LowRank(8)); got "
                 f"{self.model.name!r} with none."
             )
+        spare_from_decay(self.model)
         self._say(0)
 
     def on_epoch_begin(self, epoch, logs=None):
+        self._epoch = epoch
         self._say(epoch)
+
+    def on_train_end(self, logs=None):
+        full = self.weight(self.zero_epochs + self.warmup)
+        if self.weight(self._epoch) < full:
+            warnings.warn(
+                f"Training ended in epoch {self._epoch} (counted from 0), before the KL weight was full: it is "
+                f"{self.weight(self._epoch):.3g}, and {full:.3g} from epoch {self.zero_epochs + self.warmup} on. Train "
+                "longer, shorten `warmup`, or pass `initial_epoch` to a `fit` that goes on.",
+                stacklevel=2,
+            )
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is not None:
@@ -106,6 +124,18 @@ def log_nll(model: keras.Model) -> None:
     # Keras logs only the sum of the compiled loss and `model.losses`; only its loss object sees the first alone.
     if model._compile_loss is not None and not isinstance(model._compile_loss, _LoggedLoss):
         model._compile_loss = _LoggedLoss(model._compile_loss)
+        forget_compiled(model)
+
+
+def spare_from_decay(model: keras.Model) -> None:
+    """Keeps an optimizer's weight decay from the posteriors: it would pull ρ to 0 and be a second prior."""
+    optimizer: Any = getattr(model, "optimizer", None)
+    if not getattr(optimizer, "weight_decay", None):
+        return
+    variables = [factor.values for posterior in find_posteriors(model) for factor in posterior.factors]
+    # `exclude_from_weight_decay` refuses once the optimizer is built, and Keras builds it before any callback.
+    spared = {*getattr(optimizer, "_exclude_from_weight_decay", ()), *map(optimizer._var_key, variables)}
+    optimizer._exclude_from_weight_decay, optimizer._exclude_from_weight_decay_cache = spared, {}
 
 
 class _LoggedLoss:

@@ -5,6 +5,7 @@ the same function for every batch of the data and however draws are chunked.
 """
 
 import contextlib
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.inference.find import find_posteriors
+from singularbayes.inference.find import find_posteriors, flat_layers
 from singularbayes.posteriors import noise, scope
 
 
@@ -49,8 +50,11 @@ class LoopEngine:
         model = self.model()
         posteriors = find_posteriors(model)
         x = keras.tree.map_structure(ops.convert_to_tensor, x)
-        with _no_gradient():
-            outputs = [keras.tree.flatten(_forward(model, posteriors, draw, x)) for draw in draws]
+        outputs = []
+        for draw in draws:
+            # Stateless, so that every draw starts from the states of a stateful layer, and leaves them.
+            with _no_gradient(), keras.StatelessScope():
+                outputs.append(keras.tree.flatten(_forward(model, posteriors, draw, x)))
         return [np.stack([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
 
     def evaluate(self, function):
@@ -132,6 +136,19 @@ def engine(model: keras.Model) -> LoopEngine | JaxEngine:
 def compiled(model: keras.Model, function):
     """Returns function(model); on JAX as one compiled program instead of operation by operation."""
     return engine(model).evaluate(function)
+
+
+def activation_bytes(model: keras.Model) -> int:
+    """Returns the memory of the largest known output of a layer for one draw and one example; 0 where none is known."""
+    outputs = [output for layer in flat_layers(model) for output in _outputs(layer)]
+    return 4 * max((math.prod(dim or 1 for dim in output.shape[1:]) for output in outputs), default=0)
+
+
+def _outputs(layer) -> list:
+    try:
+        return keras.tree.flatten(layer.output)
+    except (AttributeError, ValueError):  # not called on symbolic tensors, or more than once
+        return []
 
 
 def draw_bytes(model: keras.Model) -> int:

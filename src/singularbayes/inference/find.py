@@ -7,5 +7,10 @@ from singularbayes.posteriors import Posterior
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
     """Returns every posterior of a model or layer once, however deep it is nested, in a fixed order."""
-    # The one private Keras call: there is no public walk over nested layers.
-    return [layer for layer in model._flatten_layers() if isinstance(layer, Posterior)]
+    return [layer for layer in flat_layers(model) if isinstance(layer, Posterior)]
+
+
+def flat_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
+    """Returns a model or layer and every layer in it, however deep."""
+    # There is no public walk over nested layers.
+    return list(model._flatten_layers())

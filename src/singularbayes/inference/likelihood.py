@@ -44,11 +44,13 @@ class Categorical:
     from_logits: bool = True
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        tolerance = 1e-3 if outputs.dtype.itemsize > 2 else 0.03  # half precision rounds every class
         outputs = np.asarray(outputs, "float64")
         if self.from_logits:
             return special.softmax(outputs, axis=-1)
-        _require_probabilities(outputs, np.abs(outputs.sum(-1) - 1).max(initial=0) < 1e-3, "categorical_logits")
-        return outputs
+        total = outputs.sum(-1, keepdims=True)
+        _require_probabilities(outputs, np.abs(total - 1).max(initial=0) < tolerance, "categorical_logits")
+        return outputs / total
 
 
 @dataclass(frozen=True)
@@ -89,21 +91,18 @@ NAMES: dict[str, Likelihood] = {
 }
 
 
-def get(identifier: Likelihood | str | None, model: keras.Model, output=None) -> Likelihood:
-    """Returns a likelihood from itself, its name, or, for None, from the loss the model was compiled with."""
+def get(identifier: Likelihood | str | None, loss=None, model: str = "model") -> Likelihood:
+    """Returns a likelihood from itself, its name, or, for None, from the loss that the model was compiled with."""
     if isinstance(identifier, Likelihood):
         return identifier
     if isinstance(identifier, str) and identifier in NAMES:
         return NAMES[identifier]
     if identifier is not None:
         raise ValueError(f"likelihood needs a Likelihood or one of {sorted(NAMES)}; got likelihood={identifier!r}.")
-    loss = getattr(model, "loss", None)
-    if isinstance(loss, (dict, list)) and output is not None:
-        loss = loss[output]
     found = _of_loss(loss)
     if found is None:
         raise ValueError(
-            f"predict needs to know what the outputs mean, and the loss of {model.name!r} does not say; got "
+            f"predict needs to know what the outputs mean, and the loss of {model!r} does not say; got "
             f"loss={loss!r}. Pass likelihood= one of {sorted(NAMES)}."
         )
     return found

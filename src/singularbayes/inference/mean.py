@@ -1,5 +1,6 @@
 """The deterministic pass at the posterior mean."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -22,16 +23,27 @@ def mean_weights(model: keras.Model) -> Iterator[keras.Model]:
     >>> bool((a == b).all())
     True
     """
-    _forget_compiled(model)
+    posteriors = find_posteriors(model)
+    _forget_around(posteriors)
     try:
-        with scope.fix({id(posterior): scope.MEAN for posterior in find_posteriors(model)}):
+        with scope.fix({id(posterior): scope.MEAN for posterior in posteriors}):
             yield model
     finally:
-        _forget_compiled(model)
+        _forget_around(posteriors)
 
 
-def _forget_compiled(model) -> None:
-    # A compiled function has its kind of weights traced into it.
+def forget_compiled(model: keras.layers.Layer) -> None:
+    """Makes Keras compile the functions of a model anew when they are next called."""
     for name in _COMPILED:
         if getattr(model, name, None) is not None:
             setattr(model, name, None)
+
+
+def _forget_around(posteriors) -> None:
+    # A compiled function has its kind of weights traced into it, and any model around a posterior may have one. A
+    # posterior does not know the models around it, so all that live are looked through.
+    wanted = set(map(id, posteriors))
+    models = [thing for thing in gc.get_objects() if issubclass(type(thing), keras.Model)]
+    for model in models:
+        if wanted & set(map(id, find_posteriors(model))):
+            forget_compiled(model)

@@ -8,13 +8,17 @@ import numpy as np
 from scipy import special
 
 from singularbayes.inference import likelihood as likelihoods
-from singularbayes.inference.engine import draw_bytes, draw_keys, engine
+from singularbayes.inference.engine import activation_bytes, draw_bytes, draw_keys, engine
 from singularbayes.inference.find import find_posteriors
+from singularbayes.inference.inputs import arranged, count_examples
+from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.inference.predictive import ClassPredictive, Predictive, RunningMoments, ValuePredictive
 from singularbayes.inference.progress import track
 
 _WEIGHT_BYTES = 256 << 20  # drawn weights held at a time
+_ACTIVATION_BYTES = 256 << 20  # of the largest layer's outputs, over all draws and examples at a time
 _MOST_DRAWS = 64  # a program over more at a time gains nothing
+_FEWEST_EXAMPLES = 16  # below, fewer draws at a time are better than fewer examples
 
 
 def predict(
@@ -51,10 +55,10 @@ def predict(
     _require_whole("draws", draws)
     _require_whole("batch_size", batch_size)
     _require_whole("seed", seed, least=0)
-    x = keras.tree.map_structure(np.asarray, x)
-    examples = _require_inputs(model, x)
-    chosen = _output_index(model, output)
-    meaning = likelihoods.get(likelihood, model, output)
+    x = arranged(model, x)
+    examples = count_examples(model, x)
+    position = position_of(model, output)
+    meaning = likelihoods.get(likelihood, loss_of(model, position), model.name)
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
     if not any(posterior.random for posterior in find_posteriors(model)):
@@ -62,10 +66,11 @@ def predict(
     reduce = _reducer(meaning, examples)
     kept: list[tuple[int, slice, np.ndarray]] = []
     for first, where, outputs in _stream(model, x, examples, draws, seed, batch_size):
-        if not (0 <= chosen < len(outputs) if isinstance(chosen, int) else len(outputs) == 1):
+        if not (position < len(outputs) if position is not None else len(outputs) == 1):
             raise ValueError(f"predict needs output= for a model with {len(outputs)} outputs; got output={output!r}.")
-        values = reduce.values(outputs[chosen or 0])
-        _require_numbers(model, x, where, values)
+        chosen = outputs[position or 0]
+        _require_numbers(model, x, where, chosen)
+        values = reduce.values(chosen)
         reduce.update(where, values)
         if keep_draws:
             kept.append((first, where, values))
@@ -75,9 +80,7 @@ def predict(
 def _stream(model, x, examples, draws, seed, batch_size) -> Iterator[tuple[int, slice, list[np.ndarray]]]:
     """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
     run = engine(model)
-    fit = max(1, min(_MOST_DRAWS, _WEIGHT_BYTES // max(1, draw_bytes(model))))
-    chunk = math.ceil(draws / math.ceil(draws / fit))
-    batch = min(batch_size, examples)
+    chunk, batch = _sizes(model, examples, draws, batch_size)
     keys = draw_keys(seed, draws)
     steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
     weights = None
@@ -88,6 +91,15 @@ def _stream(model, x, examples, draws, seed, batch_size) -> Iterator[tuple[int, 
         part = keras.tree.map_structure(lambda array: _padded(array[where], batch), x)  # noqa: B023
         outputs = run.run(weights, part)
         yield d, where, [o[: draws - d, : where.stop - e] for o in outputs]
+
+
+def _sizes(model, examples, draws, batch_size) -> tuple[int, int]:
+    """Returns how many draws and how many examples to take at a time, so that weights and activations fit."""
+    fit = max(1, min(_MOST_DRAWS, _WEIGHT_BYTES // max(1, draw_bytes(model))))
+    pairs = max(1, _ACTIVATION_BYTES // max(1, activation_bytes(model)))  # of a draw and an example
+    batch = max(1, min(batch_size, examples, max(_FEWEST_EXAMPLES, pairs // fit)))
+    fit = max(1, min(fit, pairs // batch))
+    return math.ceil(draws / math.ceil(draws / fit)), batch
 
 
 def _padded(array: np.ndarray, length: int) -> np.ndarray:
@@ -144,50 +156,11 @@ def _require_whole(name: str, value, least: int = 1) -> None:
         raise ValueError(f"predict needs {name} to be a whole number >= {least}; got {name}={value!r}.")
 
 
-def _require_inputs(model, x) -> int:
-    """Returns the number of examples of inputs that the model can take."""
-    arrays = keras.tree.flatten(x)
-    lengths = {len(array) if array.ndim else None for array in arrays}
-    if len(lengths) != 1 or None in lengths or 0 in lengths:
-        shapes = [array.shape for array in arrays]
-        raise ValueError(f"predict needs inputs with one and the same number of examples >= 1; got shapes {shapes}.")
-    for array in arrays:
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
-            raise ValueError(f"predict needs inputs without NaN; got NaN at index {where} of an array {array.shape}.")
-        if array.dtype.kind not in "fiub":
-            raise ValueError(f"predict needs inputs of numbers; got an array of dtype {array.dtype}.")
-        if array.dtype.kind in "iu" and array.itemsize > 4 and (array.max() >= 2**31 or array.min() < -(2**31)):
-            # JAX would cut them to 32 bits, and an id out of range could become another row.
-            largest = max(int(array.max()), int(array.min()), key=abs)
-            raise ValueError(f"predict needs whole numbers that fit 32 bits; got {largest}.")
-    if getattr(model, "inputs", None):
-        needed = [(None, *tensor.shape[1:]) for tensor in model.inputs]
-        fits = len(needed) == len(arrays) and all(
-            len(n) == a.ndim and all(i is None or i == j for i, j in zip(n, a.shape, strict=True))
-            for n, a in zip(needed, arrays, strict=True)
-        )
-        if not fits:
-            raise ValueError(
-                f"predict needs inputs of shape {', '.join(map(str, needed))} for model {model.name!r}; got "
-                f"{', '.join(str(a.shape) for a in arrays)}."
-            )
-    return lengths.pop()  # type: ignore[return-value]
-
-
-def _output_index(model, output) -> int | None:
-    if output is None or isinstance(output, int):
-        return output
-    names = list(getattr(model, "output_names", None) or [])
-    if output not in names:
-        raise ValueError(f"predict needs output= to be one of {names} or a position; got output={output!r}.")
-    return names.index(output)
-
-
 def _require_numbers(model, x, where: slice, values: np.ndarray) -> None:
-    if not np.isnan(values).any():
+    missing = np.isnan(np.asarray(values, "float32"))
+    if not missing.any():
         return
-    example = where.start + int(np.argwhere(np.isnan(values))[0][1])
+    example = where.start + int(np.argwhere(missing)[0][1])
     # An eager pass over that example says more when a layer knows the cause (a token id out of range).
     model(keras.tree.map_structure(lambda array: array[example : example + 1], x), training=False)
     raise ValueError(

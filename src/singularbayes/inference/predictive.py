@@ -103,12 +103,16 @@ class ValuePredictive(Predictive):
         if self.noise is None:
             raise ValueError(
                 "The total variance needs the noise, and the likelihood does not say it; compile with "
-                "singularbayes.GaussianNLL(scale) or pass likelihood=singularbayes.Gaussian(scale) to predict."
+                "singularbayes.GaussianNLL(scale), pass likelihood=singularbayes.Gaussian(scale) to predict, or ask "
+                'for variance="epistemic", the part that more data would remove.'
             )
         return self.std**2 + self.noise**2
 
-    def interval(self, level: float = 0.95, variance: str = "epistemic") -> tuple[np.ndarray, np.ndarray]:
-        """Returns mean ∓ z · sd, of the variance that is named."""
+    def interval(self, level: float = 0.95, variance: str = "total") -> tuple[np.ndarray, np.ndarray]:
+        """Returns mean ∓ z · sd: of the "total" variance, where new values lie, or of the "epistemic" one.
+
+        The epistemic interval is about the mean alone and covers fewer new values than `level` says.
+        """
         _require_level(level)
         half = stats.norm.ppf((1 + level) / 2) * np.sqrt(self.variance(variance))
         return self.mean - half, self.mean + half

@@ -1,17 +1,20 @@
-"""The forward pass that is under way: the call of the outermost layer or model."""
+"""The forward pass that is under way: one evaluation of the outermost layer or model."""
 
 from typing import Any
 
-from keras.src.backend.common import global_state
+from keras.src.backend.common.global_state import get_global_attribute
 
 
 def forward_pass() -> Any | None:
-    """Returns an object that stands for the current forward pass, or None outside any layer's call.
+    """Returns an object that stands for the current forward pass, or None outside any.
 
-    Keras keeps one call context from the outermost `__call__` to its end; a model called once has one, however often
-    its layers are called inside.
+    Keras keeps one call context from the outermost `__call__` to its end. Its JAX trainer does not call the model but
+    evaluates `model.call` inside a stateless scope, one a pass. Where shapes are sought, one scope serves several.
     """
-    return global_state.get_global_attribute("current_call_ctx")
+    stateless = get_global_attribute("stateless_scope")
+    if stateless is not None and get_global_attribute("symbolic_scope") is None:
+        return stateless
+    return get_global_attribute("current_call_ctx")
 
 
 def once(owner: Any, make: Any) -> Any:

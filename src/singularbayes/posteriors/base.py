@@ -85,6 +85,7 @@ class Posterior(keras.layers.Layer):
         self.by_rows = False  # set by layers that only ask for rows: then only those rows are drawn
         self.seed_generator = keras.random.SeedGenerator()
         self._kl_said = kl_weight is not None
+        self._pending_weight = kl_weight  # what was said before there is a variable for it
         self._guard = _Guard(self._require_kl_weight)
 
     random = True  # whether draws differ
@@ -159,7 +160,7 @@ class Posterior(keras.layers.Layer):
         if self.built:
             self.kl_scale.assign(value)
         else:
-            self.kl_weight = float(value)
+            self._pending_weight = float(value)
 
     def get_config(self):
         return {
@@ -187,7 +188,9 @@ class Posterior(keras.layers.Layer):
         self.kl_scale = self.add_weight(
             name="kl_scale",
             shape=(),
-            initializer=keras.initializers.Constant(_NEVER_SAID if self.kl_weight is None else self.kl_weight),
+            initializer=keras.initializers.Constant(
+                _NEVER_SAID if self._pending_weight is None else self._pending_weight
+            ),
             trainable=False,
             dtype="float32",
             autocast=False,

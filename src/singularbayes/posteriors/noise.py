@@ -110,17 +110,6 @@ def uniform_rows(key, ids, columns: int):
     return _unit(_mix(ops.bitwise_xor(ops.expand_dims(rows, -1), along)))
 
 
-def spread(shape, key):
-    """Returns uniform numbers that fill (0, 1) evenly: one random shift of a golden-ratio sequence.
-
-    Each number is uniform, so a mean of f over them is unbiased; together they are equidistributed, so it varies less
-    than over independent numbers, and only one word is drawn. They are not independent: not for drawing weights.
-    """
-    shift, _ = _scramble(key)
-    points = _wrap(_words(int(np.prod(shape))) * _constant(_GOLDEN) + shift)
-    return ops.reshape(_unit(points), shape)
-
-
 def _constant(value: int):
     return ops.convert_to_tensor(np.asarray(value), dtype=_WORD)
 

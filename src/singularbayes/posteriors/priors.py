@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import float64, noise, quadrature
+from singularbayes.posteriors import float64, quadrature
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
 
@@ -109,9 +109,9 @@ class Laplace(ScalePrior):
 class ScaleMixture(Prior):
     """w ~ π N(0, σ₁²) + (1 − π) N(0, σ₂²), the paper's prior: a wide slab and a narrow spike.
 
-    Its KL has no closed form. `estimate="sampled"` trains on an unbiased estimate (one evenly spread noise value a
-    weight), `estimate="bound"` on the closed-form upper bound −log(π e^(−KL₁) + (1 − π) e^(−KL₂)), which needs no noise
-    and still maximises a lower bound of the evidence.
+    Its KL has no closed form. `estimate="sampled"` trains on an unbiased estimate (one noise value a weight),
+    `estimate="bound"` on the closed-form upper bound −log(π e^(−KL₁) + (1 − π) e^(−KL₂)), which needs no noise and
+    still maximises a lower bound of the evidence.
 
     Args:
         sigma2: standard deviation of the spike. Where the paper prints N(0, e⁻⁶), `sigma2_is_variance=True` reads e⁻⁶
@@ -141,13 +141,13 @@ class ScaleMixture(Prior):
         # log(p + q) = log p + log(1 + q/p), and q/p of the narrow to the wide component only falls from 0 outwards.
         (log_pi, wide), (log_rest, narrow) = self._by_width
         peak = log_rest - log_pi + math.log(wide.scale / narrow.scale)
-        ratio = peak - 0.5 * (narrow.scale**-2 - wide.scale**-2) * w * w
+        ratio = peak - 0.5 * ((w / narrow.scale) ** 2 - (w / wide.scale) ** 2)
         return log_pi + wide.log_density(w, xp) + xp.log(1.0 + xp.exp(ratio))
 
     def kl(self, family, loc, scale, keys=None):
         if self.estimate == "bound":
             return self.kl_bound(family, loc, scale)
-        w = loc + scale * family.quantile(noise.spread(loc.shape, keys()))
+        w = loc + scale * family.noise(tuple(loc.shape), keys())
         return -ops.sum(family.entropy(scale) + self.log_density(w))
 
     def kl_bound(self, family, loc, scale):

@@ -6,7 +6,7 @@ from keras import ops
 
 
 def softplus(rho):
-    """Returns log(1 + e^ρ), neither 0 nor infinite. XLA vectorises this form on a CPU, and not that of `ops`."""
+    """Returns log(1 + e^ρ), above 0 for ρ > −87. XLA vectorises this form on a CPU, and not that of `ops`."""
     return ops.maximum(rho, 0.0) + ops.log1p(ops.exp(-ops.abs(rho)))
 
 

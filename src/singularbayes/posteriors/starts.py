@@ -92,5 +92,12 @@ def svd_split(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
 
 def split_initializer(initializer, shape: tuple[int, int], rank: int):
     """Returns an initializer of A above B that starts A Bᵀ at the matrix that `initializer` gives, truncated."""
-    matrix = lambda: keras.ops.convert_to_numpy(initializer(shape, "float32"))  # noqa: E731
-    return lambda _, dtype=None: keras.ops.convert_to_tensor(np.concatenate(svd_split(matrix(), rank)), dtype)
+
+    # With backend operations, because Keras may build a model inside a traced function.
+    def concatenated(_, dtype=None):
+        u, s, vt = keras.ops.svd(initializer(shape, "float32"), full_matrices=False)
+        root = keras.ops.sqrt(s[:rank])
+        ab = keras.ops.concatenate([u[:, :rank] * root, keras.ops.transpose(vt)[:, :rank] * root])
+        return keras.ops.cast(keras.ops.pad(ab, ((0, 0), (0, rank - ab.shape[1]))), dtype or "float32")
+
+    return concatenated

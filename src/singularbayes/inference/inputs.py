@@ -1,0 +1,56 @@
+"""What `predict` takes: arrays, one or several, in the model's own structure."""
+
+import keras
+import numpy as np
+
+
+def arranged(model: keras.Model, x):
+    """Returns the inputs as NumPy arrays, a dict for a model with a list of inputs put in its order by name."""
+    x = keras.tree.map_structure(np.asarray, x)
+    tensors = getattr(model, "inputs", None)
+    if not isinstance(x, dict) or not tensors or isinstance(getattr(model, "_inputs_struct", None), dict):
+        return x
+    names = [tensor.name for tensor in tensors]
+    if set(names) - set(x):
+        raise ValueError(f"predict needs inputs named {names} for model {model.name!r}; got {sorted(x)}.")
+    arrays = [x[name] for name in names]
+    return arrays if len(arrays) > 1 else arrays[0]
+
+
+def count_examples(model: keras.Model, x) -> int:
+    """Returns the number of examples of inputs that the model can take; raises where it cannot."""
+    arrays = keras.tree.flatten(x)
+    lengths = {len(array) if array.ndim else None for array in arrays}
+    if len(lengths) != 1 or None in lengths or 0 in lengths:
+        shapes = [array.shape for array in arrays]
+        raise ValueError(f"predict needs inputs with one and the same number of examples >= 1; got shapes {shapes}.")
+    for array in arrays:
+        _require_numbers(array)
+    if getattr(model, "inputs", None):
+        _require_shapes(model, arrays)
+    return lengths.pop()  # type: ignore[return-value]
+
+
+def _require_numbers(array: np.ndarray) -> None:
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
+        raise ValueError(f"predict needs inputs without NaN; got NaN at index {where} of an array {array.shape}.")
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"predict needs inputs of numbers; got an array of dtype {array.dtype}.")
+    if array.dtype.kind in "iu" and array.itemsize > 4 and (array.max() >= 2**31 or array.min() < -(2**31)):
+        # JAX would cut them to 32 bits, and an id out of range could become another row.
+        largest = max(int(array.max()), int(array.min()), key=abs)
+        raise ValueError(f"predict needs whole numbers that fit 32 bits; got {largest}.")
+
+
+def _require_shapes(model, arrays) -> None:
+    needed = [(None, *tensor.shape[1:]) for tensor in model.inputs]
+    fits = len(needed) == len(arrays) and all(
+        len(n) == a.ndim and all(i is None or i == j for i, j in zip(n, a.shape, strict=True))
+        for n, a in zip(needed, arrays, strict=True)
+    )
+    if not fits:
+        raise ValueError(
+            f"predict needs inputs of shape {', '.join(map(str, needed))} for model {model.name!r}; got "
+            f"{', '.join(str(a.shape) for a in arrays)}."
+        )

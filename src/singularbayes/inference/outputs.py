@@ -1,0 +1,41 @@
+"""Which output of a model is meant, and the loss that it was compiled with."""
+
+from typing import Any
+
+import keras
+
+
+def names_of(model: keras.Model) -> list[str]:
+    """Returns the names of the outputs in the order in which they are flattened; none where they are not known yet."""
+    structure = getattr(model, "_outputs_struct", None)
+    if isinstance(structure, dict):
+        return sorted(structure)
+    return list(getattr(model, "output_names", None) or [])
+
+
+def position_of(model: keras.Model, output: str | int | None) -> int | None:
+    """Returns the position of the output that is named or counted; None where it is not known to be one of several."""
+    names = names_of(model)
+    if output is None and len(names) > 1:
+        raise ValueError(f"predict needs output= to be one of {names} or a position; got output=None.")
+    if output is None:
+        return None
+    if isinstance(output, str):
+        if output not in names:
+            raise ValueError(f"predict needs output= to be one of {names} or a position; got output={output!r}.")
+        return names.index(output)
+    if isinstance(output, bool) or not isinstance(output, int) or (names and not 0 <= output < len(names)):
+        number = f"0 to {len(names) - 1}" if names else "from 0 on"
+        raise ValueError(f"predict needs output= to be a name or a position {number}; got output={output!r}.")
+    return output
+
+
+def loss_of(model: keras.Model, position: int | None) -> Any:
+    """Returns the compiled loss of one output, or None."""
+    loss = getattr(model, "loss", None)
+    if isinstance(loss, dict):
+        names = names_of(model)
+        return loss.get(names[position or 0]) if names else None
+    if isinstance(loss, (list, tuple)):
+        return loss[position or 0] if (position or 0) < len(loss) else None
+    return loss
