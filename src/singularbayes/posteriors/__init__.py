@@ -50,7 +50,18 @@ def serialize(posterior: Posterior) -> dict:
     """Returns the posterior's class and arguments; it is built anew with the layer that holds it."""
     config = keras.saving.serialize_keras_object(posterior)
     config.pop("build_config", None)
-    return config
+    return _unshared(config)
+
+
+def _unshared(config):
+    """Returns a copy without Keras's marks of shared objects.
+
+    While a model is read or written Keras knows objects by their address, which a temporary posterior leaves to the
+    next: marked by it, one posterior would be taken for another.
+    """
+    if not isinstance(config, dict):
+        return config
+    return {key: _unshared(value) for key, value in config.items() if key != "shared_object_id"}
 
 
 def recipe(posterior, bias_posterior=None) -> dict:
