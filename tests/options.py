@@ -7,6 +7,8 @@ import numpy as np
 from keras import ops
 from table import dense_of
 
+from singularbayes import layers
+
 RNG = np.random.default_rng(3)
 SEQUENCE = RNG.normal(size=(3, 5, 4)).astype("float32")
 SHORT = RNG.normal(size=(3, 2, 6)).astype("float32")
@@ -24,6 +26,12 @@ class Option:
     arguments: dict
     inputs: tuple = (SEQUENCE,)
     call: dict = field(default_factory=dict)
+
+    def make(self, **arguments):
+        """Returns our layer; a layer without a bias takes no posterior over it."""
+        if self.layer == "ReversibleEmbedding":
+            arguments.pop("bias_posterior", None)
+        return getattr(layers, self.layer)(**self.arguments, **arguments)
 
     @property
     def weights(self) -> Callable:
@@ -178,6 +186,22 @@ OPTIONS = {
     "embedding_back_untied": Option(
         "ReversibleEmbedding", {"input_dim": 5, "output_dim": 4, "tie_weights": False}, call={"reverse": True}
     ),
+}
+
+# One row a layer, for the laws of whole layers: Keras's battery, files and bad input.
+ROWS = {
+    "lstm": OPTIONS["lstm_sequences"],
+    "gru": OPTIONS["gru_reset_before"],
+    "conv1d": OPTIONS["conv1d_causal_dilated"],
+    "conv2d": OPTIONS["conv2d_plain"],
+    "einsum_dense": OPTIONS["einsum_abc,cde->abde"],
+    "attention": OPTIONS["attention_self"],
+    "attention_per_head": Option(
+        "MultiHeadAttention", {"num_heads": 2, "key_dim": 3, "per_head": True}, (SEQUENCE, SEQUENCE)
+    ),
+    "reversible_embedding": OPTIONS["embedding_forth"],
+    "reversible_embedding_untied": OPTIONS["embedding_back_untied"],
+    "transformer": Option("TransformerEncoder", {"intermediate_dim": 6, "num_heads": 2}),
 }
 
 

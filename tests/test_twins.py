@@ -26,8 +26,7 @@ def _skip_on_this_backend(name):
 
 def _pair(option, posterior, **arguments):
     """Returns our layer with stirred weights, one draw of it, and the Keras layer loaded with that draw."""
-    bias = {} if option.layer == "ReversibleEmbedding" else {"bias_posterior": FullRank()}
-    ours = getattr(layers, option.layer)(**option.arguments, posterior=posterior, **bias, **arguments)
+    ours = option.make(posterior=posterior, bias_posterior=FullRank(), **arguments)
     twin = getattr(keras.layers, option.layer)(**option.arguments)
     for layer in (ours, twin):
         layer(*option.inputs, **option.call)

@@ -68,8 +68,16 @@ class BayesianLayer(keras.layers.Layer):
 
     def _build_posterior(self, posterior, shape, initializer) -> None:
         """Builds a posterior over a matrix of that shape; its own initializer goes before the layer's."""
+        self._require_sizes(shape)
         posterior.default_initializer = initializer
         posterior.build(shape)
+
+    def _require_sizes(self, shape) -> None:
+        if not all(isinstance(size, int) and size >= 1 for size in shape):
+            raise ValueError(
+                f"{type(self).__name__} needs a weight whose sizes are whole numbers >= 1; got shape {tuple(shape)} in "
+                f"{self.path or self.name}."
+            )
 
     def _kernel(self, training, local_inputs=None):
         """Returns the kernel to use now. `local_inputs` are given where local reparameterisation can be exact."""

@@ -85,6 +85,7 @@ class _Convolution(KernelLayer):
                 f"of shape {tuple(input_shape)} in {self.path or self.name}."
             )
         kernel_shape = (*self.kernel_size, channels // self.groups, self.filters)
+        self._require_sizes(kernel_shape)
         self._build_kernel((math.prod(kernel_shape[:-1]), self.filters), kernel_shape)
         self._build_bias((self.filters,))
         self.input_spec = keras.layers.InputSpec(ndim=self.dimensions + 2, axes={axis: channels})

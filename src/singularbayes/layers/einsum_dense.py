@@ -71,13 +71,21 @@ class EinsumDense(KernelLayer):
             },
             **kwargs,
         )
+        if not isinstance(equation, str):
+            raise ValueError(f"EinsumDense needs an equation such as 'abc,cd->abd'; got equation={equation!r}.")
         self.equation = equation
         self.partial_output_shape = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
         self.bias_axes = bias_axes
         self._require_one_matrix()
+        self.input_spec = self._spec({})
 
     def _require_one_matrix(self) -> None:
         x, w, y = self._letters(0)
+        if any(len(set(letters)) < len(letters) for letters in (x, w, y)):
+            raise ValueError(
+                f"EinsumDense needs every letter once in the input, the kernel and the output; got "
+                f"equation={self.equation!r}."
+            )
         shared = set(w) & set(x) & set(y)
         if shared:
             raise ValueError(
@@ -93,8 +101,17 @@ class EinsumDense(KernelLayer):
         dots = "".join(chr(0x391 + i) for i in range(elided))  # Α, Β, …: Keras allows only Latin letters
         return x.replace("...", dots), w, y.replace("...", dots)
 
+    def _spec(self, sizes: dict[str, int]) -> keras.layers.InputSpec:
+        """Returns what inputs must be: their number of axes, and the sizes of the axes with these letters."""
+        x, _, _ = self._letters(0)
+        first = -len(x) if self.equation.startswith("...") else 0
+        axes = {first + x.index(letter): size for letter, size in sizes.items()}
+        known = {"min_ndim": len(x)} if "..." in self.equation else {"ndim": len(x)}
+        return keras.layers.InputSpec(**known, axes=axes)
+
     def build(self, input_shape):
         kernel_shape, bias_shape, *_ = analyzed(self.equation, self.bias_axes, input_shape, self.partial_output_shape)
+        self._require_sizes(kernel_shape)
         _, w, y = self._letters(0)
         sizes = dict(zip(w, kernel_shape, strict=True))
         self.row_letters = [letter for letter in w if letter not in y]
@@ -104,6 +121,7 @@ class EinsumDense(KernelLayer):
         in_order = w == "".join(self.row_letters + self.column_letters)
         self._build_kernel((rows, columns), tuple(kernel_shape) if in_order else None)
         self._build_bias(bias_shape or ())
+        self.input_spec = self._spec({letter: sizes[letter] for letter in self.row_letters})
 
     def call(self, inputs, training=None):
         letters, _, y = self._letters(len(inputs.shape) - len(self._letters(0)[0]))

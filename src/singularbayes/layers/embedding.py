@@ -62,7 +62,7 @@ class Embedding(BayesianLayer):
         )
         for name, value in {"input_dim": input_dim, "output_dim": output_dim}.items():
             if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-                raise ValueError(f"Embedding needs {name} to be a whole number >= 1; got {name}={value!r}.")
+                raise ValueError(f"{type(self).__name__} needs {name} to be a whole number >= 1; got {name}={value!r}.")
         self.input_dim = input_dim
         self.output_dim = output_dim
         self.embeddings_initializer = initializers.get(embeddings_initializer)
@@ -73,7 +73,9 @@ class Embedding(BayesianLayer):
         if weights is not None:
             table = np.asarray(weights[0] if isinstance(weights, list) and len(weights) == 1 else weights)
             if table.shape != (input_dim, output_dim):
-                raise ValueError(f"Embedding needs weights of shape {input_dim, output_dim}; got shape {table.shape}.")
+                raise ValueError(
+                    f"{type(self).__name__} needs weights of shape {input_dim, output_dim}; got shape {table.shape}."
+                )
             self.build()
             self.posterior.center(table)
 
@@ -95,7 +97,8 @@ class Embedding(BayesianLayer):
         if values is not None and values.size and (values.min() < 0 or values.max() >= self.input_dim):
             wrong = values[(values < 0) | (values >= self.input_dim)][0]
             raise ValueError(
-                f"Embedding layer {self.name!r} needs ids from 0 to {self.input_dim - 1}; got the id {int(wrong)}."
+                f"{type(self).__name__} layer {self.name!r} needs ids from 0 to {self.input_dim - 1}; got the id "
+                f"{int(wrong)}."
             )
 
     def compute_mask(self, inputs, mask=None):

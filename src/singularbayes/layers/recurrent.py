@@ -84,8 +84,11 @@ class Recurrent(KernelLayer, keras.layers.RNN):
         kind = type(self).__name__
         if isinstance(units, bool) or not isinstance(units, int) or units <= 0:
             raise ValueError(f"{kind} needs units to be a whole number >= 1; got units={units!r}.")
-        if use_cudnn is True:
-            raise ValueError(f'{kind} needs use_cudnn="auto" or False: cuDNN cannot apply a factored kernel. Got True.')
+        if use_cudnn not in ("auto", False):
+            raise ValueError(
+                f'{kind} needs use_cudnn="auto" or False: cuDNN cannot apply a factored kernel. Got '
+                f"use_cudnn={use_cudnn!r}."
+            )
         dtype = kwargs.get("dtype")
         super().__init__(
             cell=_States(units, self.num_states, dtype=dtype, name="states"),
@@ -112,6 +115,7 @@ class Recurrent(KernelLayer, keras.layers.RNN):
         self._build_kernel((sequences_shape[-1], width))
         self._build_posterior(self.recurrent_posterior, (self.units, width), self.recurrent_initializer)
         self._build_bias(self._full_bias_shape, self._full_bias_initializer)
+        self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: sequences_shape[-1]})
 
     @property
     def _full_bias_shape(self) -> tuple[int, ...]:
@@ -130,6 +134,11 @@ class Recurrent(KernelLayer, keras.layers.RNN):
         """Returns the biases of the input and of the recurrent product; each may be None."""
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
+        if len(initial_state) != self.num_states:
+            raise ValueError(
+                f"{type(self).__name__} needs {self.num_states} initial states; got {len(initial_state)} in "
+                f"{self.path or self.name}."
+            )
         project = self._product(self.posterior, sequences[:, 0], self.dropout, training, over_time=True)
         recur = self._product(self.recurrent_posterior, initial_state[0], self.recurrent_dropout, training)
         bias, recurrent_bias = self._biases(training)

@@ -61,6 +61,8 @@ class TransformerEncoder(keras.layers.Layer):
         self.per_head = per_head
         self._recipe = posteriors.recipe(posterior, bias_posterior)
         self.supports_masking = True
+        self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.input_spec = keras.layers.InputSpec(min_ndim=3)
 
     def build(self, input_shape):
         features = input_shape[-1]
@@ -83,7 +85,7 @@ class TransformerEncoder(keras.layers.Layer):
         self.inner.build(input_shape)
         self.outer = Dense(features, **self._arguments("outer"))
         self.outer.build((*input_shape[:-1], self.intermediate_dim))
-        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.input_spec = keras.layers.InputSpec(min_ndim=3, axes={-1: features})
 
     def _norm(self, name, shape):
         norm = keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, name=name, dtype=self.dtype_policy)

@@ -1,0 +1,224 @@
+"""What a layer cannot do is said before any weight is made: what is needed, what was got, and where."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+from options import ROWS
+
+from singularbayes import LowRank, layers
+
+SEQUENCE, IMAGE = (None, 5, 4), (None, 7, 7, 4)
+CONV = {"filters": 4, "kernel_size": 2}
+EINSUM = {"equation": "abc,cd->abd", "output_shape": (None, 3)}
+HEADS = {"num_heads": 2, "key_dim": 3}
+BLOCK = {"intermediate_dim": 6, "num_heads": 2}
+TABLE = {"input_dim": 5, "output_dim": 4}
+
+# (layer, arguments, what the error says) where Keras's layer of the name refuses the same arguments.
+KERAS_REFUSES = (
+    *(
+        (kind, {"units": units}, rf"{kind} needs units .*got units={units}")
+        for kind in ("LSTM", "GRU")
+        for units in (0, -1)
+    ),
+    ("GRU", {"units": 1.5}, r"GRU needs units to be a whole number >= 1; got units=1\.5"),
+    ("LSTM", {"units": 2, "use_cudnn": "maybe"}, r'use_cudnn="auto" or False.*Got use_cudnn=\'maybe\''),
+    ("LSTM", {"units": 2, "activation": "odd"}, r"activation function identifier: odd"),
+    ("LSTM", {"units": 2, "units_": 2}, r"Unrecognized keyword arguments passed to LSTM: \{'units_': 2\}"),
+    *(
+        (kind, {**CONV, **arguments}, message)
+        for kind in ("Conv1D", "Conv2D")
+        for arguments, message in (
+            ({"filters": 0}, r"strictly positive value. Received filters=0"),
+            ({"filters": 1.5}, r"filters=1\.5"),
+            ({"kernel_size": 0}, r"kernel_size=0.* `value > 0`"),
+            ({"kernel_size": (1, 2, 3)}, r"tuple of . integers. Received kernel_size=\(1, 2, 3\)"),
+            ({"strides": 0}, r"strides=0"),
+            ({"strides": 2, "dilation_rate": 2}, r"strides > 1` not supported in conjunction with `dilation_rate > 1`"),
+            ({"groups": 0}, r"groups must be a positive integer. Received: groups=0"),
+            ({"groups": 3}, r"divisible by the number of groups. Received: groups=3, filters=4"),
+            ({"padding": "full"}, r"one of \{.*'same'.*\}. Received: full"),
+            ({"data_format": "first"}, r"channels_last.*Received: data_format=first"),
+        )
+    ),
+    ("Conv2D", {**CONV, "padding": "causal"}, r"Received: causal"),
+    ("MultiHeadAttention", {**HEADS, "num_heads": 0}, r"expected a positive integer. Received: num_heads=0"),
+    ("MultiHeadAttention", {**HEADS, "num_heads": 1.5}, r"Received: num_heads=1\.5"),
+    ("MultiHeadAttention", {**HEADS, "key_dim": -1}, r"Received: key_dim=-1"),
+    ("MultiHeadAttention", {**HEADS, "value_dim": 0}, r"Received: value_dim=0"),
+    ("MultiHeadAttention", {**HEADS, "sliding_window": 0}, r"Received: sliding_window=0"),
+    ("ReversibleEmbedding", {**TABLE, "input_dim": 0}, r"ReversibleEmbedding needs input_dim .*; got input_dim=0"),
+    ("ReversibleEmbedding", {**TABLE, "output_dim": 1.5}, r"ReversibleEmbedding needs output_dim .*output_dim=1\.5"),
+)
+
+
+def _ids(cases):
+    return [f"{kind}: {message}" for kind, *_, message in cases]
+
+
+@pytest.mark.parametrize(("kind", "arguments", "message"), KERAS_REFUSES, ids=_ids(KERAS_REFUSES))
+def test_what_keras_refuses_is_refused(kind, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(layers, kind)(**arguments, posterior=LowRank(1))
+    with pytest.raises(ValueError):
+        getattr(keras.layers, kind)(**arguments)
+
+
+REASONS = {
+    "regularizer": "the KL to the prior is the regularizer",
+    "constraint": "a constraint on one draw says nothing about the posterior",
+    "lora_rank": "LoRA is a point adapter",
+}
+# (layer, arguments, what the error says) where Keras has nothing to refuse.
+OURS = (
+    ("LSTM", {"units": 1.5}, r"LSTM needs units to be a whole number >= 1; got units=1\.5"),
+    *((kind, {"units": 2, "use_cudnn": True}, rf"{kind} needs use_cudnn=.*cuDNN cannot") for kind in ("LSTM", "GRU")),
+    *(
+        (kind, {**arguments, argument: value}, rf"{kind} needs {argument}=None: {REASONS[reason]}.*Got {argument}=")
+        for kind, arguments, weights in (
+            ("LSTM", {"units": 2}, ("kernel", "recurrent")),
+            ("GRU", {"units": 2}, ("kernel", "recurrent")),
+            ("Conv1D", CONV, ("kernel",)),
+            ("Conv2D", CONV, ("kernel",)),
+            ("EinsumDense", EINSUM, ("kernel",)),
+            ("MultiHeadAttention", HEADS, ("kernel",)),
+            ("ReversibleEmbedding", TABLE, ("embeddings",)),
+        )
+        for weight in weights
+        for argument, value, reason in (
+            (f"{weight}_regularizer", "l2", "regularizer"),
+            (f"{weight}_constraint", "non_neg", "constraint"),
+        )
+    ),
+    ("EinsumDense", {**EINSUM, "lora_rank": 2}, REASONS["lora_rank"]),
+    ("EinsumDense", {**EINSUM, "equation": 3}, r"needs an equation such as 'abc,cd->abd'; got equation=3"),
+    ("EinsumDense", {**EINSUM, "equation": "abc,bcd->abd"}, r"needs one matrix; .* share \['b'\]: one matrix for each"),
+    ("EinsumDense", {**EINSUM, "equation": "abc,ccd->abd"}, r"every letter once .*; got equation='abc,ccd->abd'"),
+    ("TransformerEncoder", {**BLOCK, "num_heads": 0}, r"TransformerEncoder needs num_heads .*; got num_heads=0"),
+    ("TransformerEncoder", {**BLOCK, "intermediate_dim": 2.5}, r"got intermediate_dim=2\.5"),
+    ("TransformerEncoder", {**BLOCK, "dropout": 1.5}, r"value between 0 and 1. Received: rate=1\.5"),
+    ("LSTM", {"units": 2, "recurrent_posterior": "lowrank"}, r"posterior needs a Posterior .*; got 'lowrank'"),
+)
+
+
+@pytest.mark.parametrize(("kind", "arguments", "message"), OURS, ids=_ids(OURS))
+def test_what_a_posterior_cannot_do_is_refused(kind, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(layers, kind)(**arguments, posterior=LowRank(1))
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("lstm", "every step of a sequence uses the kernels"),
+        ("gru", "every step of a sequence uses the kernels"),
+        ("conv1d", "every position of the input uses the kernel"),
+        ("conv2d", "every position of the input uses the kernel"),
+        ("attention", "every position of a sequence uses the projections"),
+        ("reversible_embedding", "a sequence uses the table more than once"),
+    ],
+)
+def test_local_reparameterisation_is_refused_with_the_reason(row, reason):
+    kind = ROWS[row].layer
+    with pytest.raises(ValueError, match=rf'{kind} needs estimator="shared": {reason}. Got estimator=.local.'):
+        ROWS[row].make(posterior=LowRank(1), estimator="local")
+    with pytest.raises(ValueError, match=rf"{kind} needs estimator.*[gG]ot estimator='flipout'"):
+        ROWS[row].make(posterior=LowRank(1), estimator="flipout")
+
+
+# (layer, arguments, shapes to build on, what the error says): refused when the sizes are known.
+BUILDS = (
+    ("LSTM", {"units": 2}, [(None, 5, None)], r"LSTM needs a weight whose sizes .*; got shape \(None, 8\) in layer"),
+    (
+        "Conv1D",
+        {**CONV, "groups": 2},
+        [(None, 7, 5)],
+        r"channels that groups=2 divides; got .*\(None, 7, 5\) in layer",
+    ),
+    ("Conv2D", CONV, [(None, 7, 7, None)], r"Conv2D needs a number of input channels .*\(None, 7, 7, None\) in layer"),
+    ("Conv2D", {**CONV, "kernel_size": 8}, [IMAGE], r"output size would be zero or negative.*\(None, 7, 7, 4\)"),
+    ("EinsumDense", {**EINSUM, "equation": "abc,cd"}, [SEQUENCE], r"Invalid einsum equation 'abc,cd'"),
+    ("EinsumDense", {**EINSUM, "equation": "abc,cd->abx"}, [SEQUENCE], r"Dimension 'x' .* no corresponding dim"),
+    ("EinsumDense", {**EINSUM, "equation": "abc,cde->abd"}, [SEQUENCE], r"Weight dimension 'e' did not have a match"),
+    ("EinsumDense", {**EINSUM, "bias_axes": "x"}, [SEQUENCE], r"Bias dimension 'x' was requested"),
+    ("EinsumDense", {**EINSUM, "output_shape": (4, 3)}, [SEQUENCE], r"do not match at shared dimension 'b'"),
+    (
+        "EinsumDense",
+        {**EINSUM, "output_shape": (None, 0)},
+        [SEQUENCE],
+        r"sizes .*; got shape \(4, 0\) in layer",
+    ),
+    ("EinsumDense", EINSUM, [(None, 5, None)], r"EinsumDense needs .*; got shape \(None, 3\) in layer"),
+    (
+        "MultiHeadAttention",
+        HEADS,
+        [SEQUENCE, SEQUENCE, (None, 6, 4)],
+        r"`value` and `key`, except the last one",
+    ),
+    (
+        "TransformerEncoder",
+        {**BLOCK, "num_heads": 3},
+        [SEQUENCE],
+        r"num_heads=3 divides; .*\(None, 5, 4\) in layer",
+    ),
+)
+
+
+@pytest.mark.parametrize(("kind", "arguments", "shapes", "message"), BUILDS, ids=_ids(BUILDS))
+def test_sizes_that_do_not_fit_are_named_before_any_weight_is_made(kind, arguments, shapes, message):
+    layer = getattr(layers, kind)(**arguments, posterior=LowRank(1), name="layer")
+    with pytest.raises(ValueError, match=message):
+        layer.build(*shapes)
+    assert not layer.weights
+
+
+RANKS = (
+    ("LSTM", {"units": 3}, [(None, 5, 9)], r"<= 3; got rank=4 .*\(3, 12\) in layer/recurrent_posterior"),
+    ("GRU", {"units": 3}, [(None, 5, 9)], r"<= 3; got rank=4 .*\(3, 9\) in layer/recurrent_posterior"),
+    ("LSTM", {"units": 5}, [(None, 5, 3)], r"<= 3; got rank=4 .*\(3, 20\) in layer/posterior"),
+    ("Conv2D", {"filters": 3, "kernel_size": 2}, [IMAGE], r"<= 3; got rank=4 .*\(16, 3\) in layer/posterior"),
+    ("EinsumDense", EINSUM, [SEQUENCE], r"<= 3; got rank=4 .*\(4, 3\) in layer/posterior"),
+    (
+        "MultiHeadAttention",
+        {**HEADS, "per_head": True},
+        [SEQUENCE, SEQUENCE],
+        r"\(4, 3\) in layer/query/head_0/",
+    ),
+    ("MultiHeadAttention", {**HEADS, "output_shape": 3}, [SEQUENCE, SEQUENCE], r"\(6, 3\) in layer/attention_output/"),
+    ("ReversibleEmbedding", {"input_dim": 5, "output_dim": 3}, [], r"\(5, 3\) in layer/posterior"),
+    ("TransformerEncoder", {**BLOCK, "intermediate_dim": 3}, [SEQUENCE], r"\(4, 3\) in layer/inner/posterior"),
+)
+
+
+@pytest.mark.parametrize(("kind", "arguments", "shapes", "message"), RANKS, ids=_ids(RANKS))
+def test_a_rank_above_the_smaller_side_names_the_kernel_by_its_path(kind, arguments, shapes, message):
+    layer = getattr(layers, kind)(**arguments, posterior=LowRank(4), name="layer")
+    with pytest.raises(ValueError, match=message):
+        layer.build(*shapes)
+    allowed = getattr(layers, kind)(**arguments, posterior=LowRank(4, overcomplete=True))
+    allowed.build(*shapes)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("row", [name for name in ROWS if "attention" not in name and "embedding" not in name])
+def test_inputs_of_another_rank_or_width_are_refused(row):
+    layer, x = ROWS[row].make(posterior=LowRank(1), name="layer"), ROWS[row].inputs[0]
+    with pytest.raises(ValueError, match=rf"'layer' is incompatible .*ndim={x.ndim}, found ndim=2"):
+        layer(x[(0,) * (x.ndim - 2)])
+    layer(x)
+    expected = (
+        rf"axis -?\d of input shape to have value {x.shape[-1]}, but received .*{re.escape(str(x[..., :-1].shape))}"
+    )
+    with pytest.raises(ValueError, match=expected):
+        layer(x[..., :-1])
+
+
+@pytest.mark.backend
+def test_a_wrong_number_of_states_is_named():
+    x, state = np.ones((2, 5, 4), "float32"), np.ones((2, 3), "float32")
+    for kind, needed in (("LSTM", 2), ("GRU", 1)):
+        layer = getattr(layers, kind)(3, posterior=LowRank(1), name="memory")
+        with pytest.raises(ValueError, match=rf"{kind} needs {needed} initial states; got 3 in memory"):
+            layer(x, initial_state=[state] * 3)
