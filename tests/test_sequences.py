@@ -123,3 +123,21 @@ def test_the_forget_gate_starts_open():
         layer = _built(layers.LSTM(3, posterior=LowRank(2), bias_posterior=bias_posterior))
         bias = _numpy(layer.bias) if bias_posterior is None else _numpy(layer.bias_posterior.mean().dense())[0]
         np.testing.assert_allclose(bias, np.repeat([0, 1, 0, 0], 3), atol=1e-6)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_tied_table_is_one_draw_in_both_directions(training):
+    class Table(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.table = layers.ReversibleEmbedding(5, 4, posterior=P["posterior"])
+
+        def call(self, ids):
+            return self.table(ids), self.table(ops.eye(4), reverse=True)
+
+    model = Table()
+    ids = np.arange(5)
+    model(ids)
+    stir(model)
+    rows, transposed = (_numpy(y) for y in model(ids, training=training))
+    np.testing.assert_allclose(rows, transposed.T, rtol=1e-5, atol=1e-6)
