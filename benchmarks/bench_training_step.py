@@ -56,6 +56,7 @@ class _Block(keras.layers.Layer):
 
     def __init__(self, settings: sst2.Settings):
         super().__init__()
+        self.supports_masking = True
         self.norms = [keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2)]
         self.attention = keras.layers.MultiHeadAttention(settings.heads, settings.width // settings.heads)
         self.inner = keras.layers.Dense(settings.feed_forward, "relu")

@@ -152,3 +152,35 @@ def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
     assert sizes(network(100), 10_000, 640, 256) == (64, 256)
     draws, batch = sizes(network(100_000), 10_000, 640, 256)
     assert draws * batch * 4 * 100_000 <= 256 << 20
+
+
+def test_a_rank_that_a_recurrent_kernel_cannot_hold_is_refused_before_any_weight_is_made():
+    layer = layers.LSTM(3, posterior=LowRank(2), recurrent_posterior=LowRank(9), name="memory")
+    with pytest.raises(
+        ValueError, match=r"rank <= 3; got rank=9 for a weight of shape \(3, 12\) in memory/recurrent_p"
+    ):
+        layer.build((None, 5, 4))
+    assert layer.trainable_weights == []
+
+
+def test_the_local_estimator_is_refused_by_an_equation_that_uses_a_weight_more_than_once():
+    with pytest.raises(ValueError, match=r"every position of an example uses the kernel"):
+        layers.EinsumDense("abc,cd->abd", (None, 3), estimator="local", posterior=LowRank(2))
+
+
+def test_sizes_from_numpy_are_sizes():
+    assert layers.Dense(np.int64(3), posterior=LowRank(1)).get_config()["units"] == 3
+    assert layers.LSTM(np.int64(3), posterior=LowRank(1)).get_config()["units"] == 3
+
+
+def test_projections_of_one_block_start_different_also_from_one_initializer():
+    block = layers.TransformerEncoder(4, 1, kernel_initializer=keras.initializers.GlorotNormal(), posterior=FullRank())
+    block.build((None, 5, 4))
+    means = [_numpy(p.mean().dense()) for p in find_posteriors(block)]
+    assert all(np.abs(a - b).max() > 1e-3 for i, a in enumerate(means) for b in means[:i])
+
+
+def test_a_convolution_uses_up_one_name_as_keras_does():
+    keras.utils.clear_session()
+    names = [layer.name for layer in (layers.Conv2D(2, 3, posterior=LowRank(1)) for _ in range(3))]
+    assert names == ["conv2d", "conv2d_1", "conv2d_2"]

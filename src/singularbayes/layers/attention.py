@@ -135,10 +135,8 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
         )
 
     def _projection_arguments(self):
-        initializer = self._kernel_initializer
         return {
-            # A copy, because a reused initializer repeats itself.
-            "kernel_initializer": initializer and type(initializer).from_config(initializer.get_config()),
+            "kernel_initializer": posteriors.starts.fresh(self._kernel_initializer),
             "bias_initializer": self._bias_initializer,
             "bias_regularizer": self._bias_regularizer,
             "activity_regularizer": self._activity_regularizer,

@@ -2,6 +2,7 @@
 
 import math
 import weakref
+from numbers import Integral
 
 import keras
 from keras import activations, constraints, initializers, ops, regularizers
@@ -26,6 +27,14 @@ def refuse(layer: str, **arguments) -> None:
         if value is not None:
             reason = next(text for key, text in _REFUSED.items() if name.endswith(key))
             raise ValueError(f"{layer} needs {name}=None: {reason}. Got {name}={value!r}.")
+
+
+def whole(layer: str, **sizes) -> tuple[int, ...]:
+    """Returns sizes as plain numbers; raises unless each is a whole number above 0."""
+    for name, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or value <= 0:
+            raise ValueError(f"{layer} needs {name} to be a whole number >= 1; got {name}={value!r}.")
+    return tuple(int(value) for value in sizes.values())
 
 
 class BayesianLayer(keras.layers.Layer):
@@ -73,7 +82,7 @@ class BayesianLayer(keras.layers.Layer):
         posterior.build(shape)
 
     def _require_sizes(self, shape) -> None:
-        if not all(isinstance(size, int) and size >= 1 for size in shape):
+        if not all(isinstance(size, Integral) and int(size) >= 1 for size in shape):
             raise ValueError(
                 f"{type(self).__name__} needs a weight whose sizes are whole numbers >= 1; got shape {tuple(shape)} in "
                 f"{self.path or self.name}."

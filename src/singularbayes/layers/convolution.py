@@ -73,7 +73,7 @@ class _Convolution(KernelLayer):
         self.input_spec = keras.layers.InputSpec(ndim=self.dimensions + 2)
 
     def _twin(self):
-        return self.twin(**self._shape_arguments)
+        return self.twin(**self._shape_arguments, name="twin")
 
     def build(self, input_shape):
         self.compute_output_shape(input_shape)  # Keras refuses shapes that do not fit

@@ -2,7 +2,7 @@
 
 import keras
 
-from singularbayes.layers.base import KernelLayer
+from singularbayes.layers.base import KernelLayer, whole
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -59,9 +59,7 @@ class Dense(KernelLayer):
             refused={"lora_rank": lora_rank, "lora_alpha": lora_alpha, "quantization_config": quantization_config},
             **kwargs,
         )
-        if isinstance(units, bool) or not isinstance(units, int) or units <= 0:
-            raise ValueError(f"Dense needs units to be a whole number >= 1; got units={units!r}.")
-        self.units = units
+        (self.units,) = whole("Dense", units=units)
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
         self.supports_masking = True
 

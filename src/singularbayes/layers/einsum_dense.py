@@ -86,6 +86,12 @@ class EinsumDense(KernelLayer):
                 f"EinsumDense needs every letter once in the input, the kernel and the output; got "
                 f"equation={self.equation!r}."
             )
+        kept = self.equation.count("...") // 2 + len(set(x) & set(y))
+        if self.estimator == "local" and kept > 1:
+            raise ValueError(
+                f'EinsumDense needs estimator="shared" for equation={self.equation!r}: every position of an example '
+                'uses the kernel. Got estimator="local".'
+            )
         shared = set(w) & set(x) & set(y)
         if shared:
             raise ValueError(

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import initializers, ops
 
-from singularbayes.layers.base import BayesianLayer
+from singularbayes.layers.base import BayesianLayer, whole
 from singularbayes.layers.values import concrete
 
 
@@ -60,11 +60,7 @@ class Embedding(BayesianLayer):
             },
             **kwargs,
         )
-        for name, value in {"input_dim": input_dim, "output_dim": output_dim}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-                raise ValueError(f"{type(self).__name__} needs {name} to be a whole number >= 1; got {name}={value!r}.")
-        self.input_dim = input_dim
-        self.output_dim = output_dim
+        self.input_dim, self.output_dim = whole(type(self).__name__, input_dim=input_dim, output_dim=output_dim)
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.mask_zero = mask_zero
         self.supports_masking = mask_zero

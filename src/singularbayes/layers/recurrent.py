@@ -13,7 +13,7 @@ from keras import activations, backend, initializers, ops
 from keras.src.backend import rnn as loop  # the scan of every backend, with masks; there is no public door to it
 
 from singularbayes import posteriors
-from singularbayes.layers.base import KernelLayer
+from singularbayes.layers.base import KernelLayer, whole
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,7 @@ class Recurrent(KernelLayer, keras.layers.RNN):
         **kwargs,
     ):
         kind = type(self).__name__
-        if isinstance(units, bool) or not isinstance(units, int) or units <= 0:
-            raise ValueError(f"{kind} needs units to be a whole number >= 1; got units={units!r}.")
+        (units,) = whole(kind, units=units)
         if use_cudnn not in ("auto", False):
             raise ValueError(
                 f'{kind} needs use_cudnn="auto" or False: cuDNN cannot apply a factored kernel. Got '
@@ -112,6 +111,8 @@ class Recurrent(KernelLayer, keras.layers.RNN):
     def build(self, sequences_shape, initial_state_shape=None):
         keras.layers.RNN.build(self, sequences_shape, initial_state_shape)
         width = self.gates * self.units
+        # Before any weight is made.
+        self.recurrent_posterior.check((self.units, width), f"{self.path or self.name}/recurrent_posterior")
         self._build_kernel((sequences_shape[-1], width))
         self._build_posterior(self.recurrent_posterior, (self.units, width), self.recurrent_initializer)
         self._build_bias(self._full_bias_shape, self._full_bias_initializer)

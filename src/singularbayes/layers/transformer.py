@@ -5,6 +5,7 @@ from keras import activations, initializers
 
 from singularbayes import posteriors
 from singularbayes.layers.attention import MultiHeadAttention
+from singularbayes.layers.base import whole
 from singularbayes.layers.dense import Dense
 
 
@@ -47,11 +48,9 @@ class TransformerEncoder(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        for name, value in {"intermediate_dim": intermediate_dim, "num_heads": num_heads}.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-                raise ValueError(f"TransformerEncoder needs {name} to be a whole number >= 1; got {name}={value!r}.")
-        self.intermediate_dim = intermediate_dim
-        self.num_heads = num_heads
+        self.intermediate_dim, self.num_heads = whole(
+            "TransformerEncoder", intermediate_dim=intermediate_dim, num_heads=num_heads
+        )
         self.dropout = dropout
         self.activation = activations.get(activation)
         self.layer_norm_epsilon = layer_norm_epsilon
@@ -93,11 +92,9 @@ class TransformerEncoder(keras.layers.Layer):
         return norm
 
     def _arguments(self, name) -> dict:
-        initializer = self.kernel_initializer
         return {
             "name": name,
-            # A copy, because a reused initializer repeats itself.
-            "kernel_initializer": initializer and type(initializer).from_config(initializer.get_config()),
+            "kernel_initializer": posteriors.starts.fresh(self.kernel_initializer),
             "bias_initializer": self.bias_initializer,
             "dtype": self.dtype_policy,
             **self._recipe,

@@ -97,6 +97,9 @@ class Posterior(keras.layers.Layer):
         """The arrays of random weights."""
         return []
 
+    def check(self, shape, where: str = "") -> None:
+        """Raises unless this posterior fits a weight of that shape, which is `where`; makes nothing."""
+
     @abstractmethod
     def draw(self, key) -> tuple:
         """Returns the arrays of one draw of W."""

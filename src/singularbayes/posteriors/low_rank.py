@@ -38,14 +38,17 @@ class LowRank(Posterior):
             raise ValueError(f"LowRank needs rank to be a whole number >= 1; got rank={rank!r}.")
         self.rank, self.overcomplete = int(rank), overcomplete
 
-    def build(self, input_shape):
-        rows, columns = input_shape
-        limit = min(rows, columns)
+    def check(self, shape, where=""):
+        limit = min(shape)
         if self.rank > limit and not self.overcomplete:
             raise ValueError(
-                f"LowRank needs 1 <= rank <= {limit}; got rank={self.rank} for a weight of shape ({rows}, {columns}) "
-                f"in {self.path or self.name}. Use LowRank({limit}), or LowRank({self.rank}, overcomplete=True)."
+                f"LowRank needs 1 <= rank <= {limit}; got rank={self.rank} for a weight of shape {tuple(shape)} in "
+                f"{where or self.path or self.name}. Use LowRank({limit}), or LowRank({self.rank}, overcomplete=True)."
             )
+
+    def build(self, input_shape):
+        rows, columns = input_shape
+        self.check(input_shape)
         start = starts.variance_matched(self._initializer, (rows, columns))
         s = (start or starts.glorot((rows, columns))).factor_std(self.rank)
         if start:

@@ -46,6 +46,11 @@ def default(activation) -> keras.initializers.Initializer:
     return keras.initializers.GlorotNormal()
 
 
+def fresh(initializer):
+    """Returns a copy of an initializer, because a reused one repeats itself; None and plain functions stay."""
+    return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
+
+
 def variance_matched(initializer, shape: tuple[int, int]) -> Start | None:
     """Returns the start that `initializer` asks for (Glorot if it is None), or None when it gives particular values."""
     fan_in, fan_out = shape
