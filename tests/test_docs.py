@@ -1,5 +1,6 @@
-"""What README and docs show, runs: the Python blocks of a page, one after the other."""
+"""What README and docs show is true: their Python runs, their links lead somewhere, their figures are the records'."""
 
+import json
 import re
 from pathlib import Path
 
@@ -24,3 +25,16 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page):
 def test_links_between_pages_lead_somewhere(page):
     links = re.findall(r"\]\((?!https?://)([^)#]+)\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_speeds_of_the_readme_are_those_of_the_record():
+    record = json.loads((ROOT / "benchmarks" / "records" / "training_step.json").read_text())
+    rows = re.findall(
+        r"^\| .*? \| ([\d.]+) ms \| ([\d.]+) ms \| ([\d.]+) \| ([\d.]+|–) \|$", PAGES[0].read_text(), re.MULTILINE
+    )
+    assert len(rows) == len(record["results"])
+    for shown, result in zip(rows, record["results"].values(), strict=True):
+        steps, ratios = result["steps"], {pair: value for pair, (value, _) in result["ratios"].items()}
+        expected = [steps["keras"]["median_ms"], steps["low_rank"]["median_ms"], ratios["low_rank / keras"]]
+        full = ratios.get("low_rank / full_rank")
+        assert list(shown) == [f"{value:.2f}" for value in expected] + ["–" if full is None else f"{full:.2f}"]
