@@ -119,6 +119,19 @@ def test_weight_decay_spares_the_posterior_and_nothing_else(said):
     np.testing.assert_allclose(_numpy(dense.kernel), kernel * 0.95**2, rtol=1e-5)
 
 
+def test_weight_decay_of_a_model_that_is_not_built_is_refused_where_it_could_not_be_spared():
+    model = keras.Sequential([layers.Dense(1, posterior=FullRank())])
+    model.compile(keras.optimizers.AdamW(weight_decay=0.5), "mse")
+    with pytest.raises(ValueError, match=r"weight decay of AdamW .* not built yet. Call the model on a batch"):
+        sb.set_kl(model, num_data=12)
+
+
+@pytest.mark.parametrize("ids", [np.array([[2**32 + 1]]), np.array([[2**32 + 1]], "uint64")], ids=["int64", "uint64"])
+def test_an_id_beyond_32_bits_is_no_neighbour(ids):
+    with pytest.raises(ValueError, match=f"needs ids from 0 to 4; got the id {2**32 + 1}"):
+        layers.Embedding(5, 4, posterior=FullRank())(ids)
+
+
 def test_a_stateful_layer_is_asked_from_its_state_by_every_draw_and_keeps_it():
     model = keras.Sequential(
         [keras.Input(batch_shape=(2, 5, 3)), layers.LSTM(3, stateful=True, posterior=LowRank(2))],

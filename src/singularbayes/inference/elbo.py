@@ -132,7 +132,13 @@ def spare_from_decay(model: keras.Model) -> None:
     optimizer: Any = getattr(model, "optimizer", None)
     if not getattr(optimizer, "weight_decay", None):
         return
-    variables = [factor.values for posterior in find_posteriors(model) for factor in posterior.factors]
+    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    if not all(posterior.built for posterior in posteriors):
+        raise ValueError(
+            f"The weight decay of {type(optimizer).__name__} has to spare the posteriors, and those of {model.name!r} "
+            "are not built yet. Call the model on a batch before `fit`, or give it a keras.Input."
+        )
+    variables = [factor.values for posterior in posteriors for factor in posterior.factors]
     # `exclude_from_weight_decay` refuses once the optimizer is built, and Keras builds it before any callback.
     spared = {*getattr(optimizer, "_exclude_from_weight_decay", ()), *map(optimizer._var_key, variables)}
     optimizer._exclude_from_weight_decay, optimizer._exclude_from_weight_decay_cache = spared, {}

@@ -79,6 +79,12 @@ class Embedding(BayesianLayer):
         if not self.built:
             self._build_posterior(self.posterior, (self.input_dim, self.output_dim), self.embeddings_initializer)
 
+    def __call__(self, inputs, *args, **kwargs):
+        # Before JAX narrows them to 32 bits, where an id out of range could become another row.
+        if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "iu":
+            self._require_in_range(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
     def call(self, inputs, training=None):
         # 64-bit ids stay: cut to 32 bits, one out of range could become another row.
         ids = inputs if keras.backend.standardize_dtype(inputs.dtype) == "int64" else ops.cast(inputs, "int32")

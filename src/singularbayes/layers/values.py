@@ -6,7 +6,9 @@ from keras import ops
 
 
 def concrete(x) -> np.ndarray | None:
-    """Returns the values of an eager tensor, or None inside a compiled or symbolic function."""
+    """Returns the values of an array or an eager tensor, or None inside a compiled or symbolic function."""
+    if isinstance(x, np.ndarray):
+        return x
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

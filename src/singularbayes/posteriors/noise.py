@@ -10,7 +10,9 @@ import keras
 import numpy as np
 from keras import ops
 
-_GOLDEN = 0x9E3779B9  # 2^32 / golden ratio: i · _GOLDEN mod 2^32 is equidistributed
+_GOLDEN = (
+    0x9E3779B9  # 2^32 / golden ratio: bits without a pattern, so that no key gives rows and columns the same words
+)
 # Giles's polynomials of erfinv(x) / x, highest power first: near the middle, and in the tails.
 _INNER = (
     2.81022636e-08,
