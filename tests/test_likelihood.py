@@ -9,6 +9,7 @@ from scipy import special, stats
 import singularbayes as sb
 from singularbayes import Bernoulli, Categorical, Gaussian, GaussianNLL
 from singularbayes.inference import likelihood
+from singularbayes.inference.outputs import loss_of
 
 LOSSES = [
     (keras.losses.SparseCategoricalCrossentropy(from_logits=True), Categorical(True)),
@@ -36,31 +37,31 @@ def _model(loss=None, classes=3):
 
 @pytest.mark.parametrize(("loss", "expected"), LOSSES)
 def test_the_compiled_loss_says_what_outputs_mean(loss, expected):
-    assert likelihood.get(None, _model(loss)) == expected
+    assert likelihood.get(None, loss_of(_model(loss), None), "net") == expected
 
 
 def test_the_loss_says_so_too_after_a_fit_with_a_schedule():
     model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(1, posterior=sb.LowRank(1))])
     model.compile(loss=GaussianNLL(0.3))
     model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0, callbacks=[sb.KLSchedule(4)])
-    assert likelihood.get(None, model) == Gaussian(0.3)
+    assert likelihood.get(None, loss_of(model, None)) == Gaussian(0.3)
 
 
 def test_names_and_objects_go_before_the_loss():
     model = _model("mse")
-    assert likelihood.get("categorical_logits", model) == Categorical(True)
-    assert likelihood.get(Gaussian(0.1), model) == Gaussian(0.1)
+    assert likelihood.get("categorical_logits", model.loss) == Categorical(True)
+    assert likelihood.get(Gaussian(0.1), model.loss) == Gaussian(0.1)
 
 
 @pytest.mark.parametrize("loss", [None, "hinge", keras.losses.Huber(), lambda y, p: ops.mean(p)])
 def test_a_loss_that_does_not_say_is_an_error_with_the_choices(loss):
     with pytest.raises(ValueError, match=r"the loss of .* does not say; got loss=.*Pass likelihood= one of \['bern"):
-        likelihood.get(None, _model(loss))
+        likelihood.get(None, loss_of(_model(loss), None), "net")
 
 
 def test_an_unknown_name_is_an_error_with_the_choices():
     with pytest.raises(ValueError, match=r"one of \['bernoulli', .*\]; got likelihood='softmax'"):
-        likelihood.get("softmax", _model())
+        likelihood.get("softmax")
 
 
 def test_logits_become_probabilities():
