@@ -79,8 +79,9 @@ def test_draws_average_to_the_mean(drawn):
 def test_entries_have_the_closed_form_variances_and_covariances(drawn):
     posterior, draws = drawn
     away = (draws - _mean(posterior)).reshape(NUM_DRAWS, -1)
-    # 400 products at once, of numbers with heavy tails: some are far out in 1,500 draws.
-    assert_unbiased(away[:, :, None] * away[:, None, :], _covariances(posterior), z=6)
+    # Products of Laplace numbers have such tails that the largest of 400 errors is not yet normal in 1,500 draws.
+    z = 6 if posterior.family == "laplace" else 4.5
+    assert_unbiased(away[:, :, None] * away[:, None, :], _covariances(posterior), z)
 
 
 def test_the_variance_is_the_covariance_of_an_entry_with_itself(posterior):
