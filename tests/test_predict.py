@@ -68,15 +68,34 @@ def test_draws_do_not_depend_on_the_batch_size(model, batch_size):
     np.testing.assert_allclose(ours.mutual_information, _predict(model).mutual_information, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize(("most_draws", "weight_bytes"), [(1, 1 << 20), (3, 1 << 20), (64, 0), (64, 900)])
-def test_draws_do_not_depend_on_how_they_are_chunked(model, monkeypatch, most_draws, weight_bytes):
+@pytest.mark.parametrize("sizes", [(1, 4), (3, 4), (10, 3)])
+def test_draws_do_not_depend_on_how_they_are_chunked(model, monkeypatch, sizes):
     whole = _predict(model)
-    monkeypatch.setattr(MODULE, "_MOST_DRAWS", most_draws)
-    monkeypatch.setattr(MODULE, "_WEIGHT_BYTES", weight_bytes)
-    chunked = _predict(model, batch_size=4)
-    np.testing.assert_allclose(chunked.draws, whole.draws, rtol=1e-5, atol=1e-6)
+    monkeypatch.setattr(MODULE, "_sizes", lambda *_: sizes)
+    _assert_same(_predict(model), whole)
+
+
+@pytest.mark.parametrize("limit", ["_WEIGHT_BYTES", "_CACHED_BYTES", "_SCRATCH_BYTES"])
+def test_draws_do_not_depend_on_the_memory_there_is(model, monkeypatch, limit):
+    whole = _predict(model)
+    monkeypatch.setattr(MODULE, limit, 0)
+    _assert_same(_predict(model, batch_size=4), whole)
+
+
+def _assert_same(ours, theirs):
+    np.testing.assert_allclose(ours.draws, theirs.draws, rtol=1e-5, atol=1e-6)
     for name in ("mean", "std", "entropy", "mutual_information"):
-        np.testing.assert_allclose(getattr(chunked, name), getattr(whole, name), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-4, atol=1e-6)
+
+
+def test_weights_that_changed_are_drawn_anew(model):
+    before = _predict(model).draws
+    weights = model.get_weights()
+    model.set_weights([w + 0.5 if w.ndim > 1 else w for w in weights])
+    moved = _predict(model).draws
+    model.set_weights(weights)
+    assert np.abs(moved - before).max() > 1e-2
+    np.testing.assert_allclose(_predict(model).draws, before, rtol=1e-5, atol=1e-6)
 
 
 def test_examples_do_not_depend_on_their_company(model):

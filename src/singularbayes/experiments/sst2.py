@@ -46,10 +46,12 @@ def network(method: str, settings: Settings = Settings()) -> keras.Model:
     bias = FullRank() if method in BAYESIAN_BIAS else None
     posterior = METHODS[method]
     inner = {"posterior": posterior(settings.rank), "bias_posterior": bias}
-    ids = keras.Input((settings.length,), dtype="int32", name="ids")
+    ids = keras.Input((None,), dtype="int32", name="ids")  # any length: what is padding is masked
     embedding = posterior(settings.embedding_rank)
     x = layers.Embedding(settings.vocabulary, settings.width, mask_zero=True, posterior=embedding)(ids)
-    for _ in range(settings.blocks):
-        x = layers.TransformerEncoder(settings.feed_forward, settings.heads, per_head=settings.per_head, **inner)(x)
+    block = {"intermediate_dim": settings.feed_forward, "num_heads": settings.heads, "per_head": settings.per_head}
+    for i in range(settings.blocks):
+        positions = 1 if i == settings.blocks - 1 else None  # the head reads the first token alone
+        x = layers.TransformerEncoder(**block, positions=positions, **inner)(x)
     logits = layers.Dense(settings.classes, **inner)(x[:, 0])
     return keras.Model(ids, logits, name=f"sst2_{method}")

@@ -15,6 +15,7 @@ from keras import ops
 from singularbayes.inference.engine import compiled
 from singularbayes.inference.find import find_posteriors
 from singularbayes.inference.mean import forget_compiled
+from singularbayes.posteriors.base import SharedState
 
 _KL_METHODS = ("training", "bound", "exact")
 
@@ -45,6 +46,7 @@ def set_kl(model: keras.layers.Layer, num_data: int, beta: float = 1.0) -> None:
     β = 1 is the ELBO. With β < 1 the loss is no longer a bound of the evidence.
     """
     _require_schedule(num_data, beta)
+    share_state(model)
     for posterior in find_posteriors(model):
         posterior.set_kl_weight(float(beta / num_data))
     spare_from_decay(model)
@@ -84,6 +86,7 @@ class KLSchedule(keras.callbacks.Callback):
 
     def set_model(self, model):
         super().set_model(model)
+        share_state(model)
         log_nll(model)
 
     def on_train_begin(self, logs=None):
@@ -117,6 +120,22 @@ class KLSchedule(keras.callbacks.Callback):
     def _say(self, epoch):
         for posterior in find_posteriors(self.model):
             posterior.set_kl_weight(self.weight(epoch))
+
+
+def share_state(model: keras.layers.Layer) -> None:
+    """Gives all posteriors of a model one seed generator and one KL weight, on JAX.
+
+    A step there takes every variable in and gives it out again, and each costs it as much as a small operation.
+    """
+    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    if keras.backend.backend() != "jax" or not posteriors or not all(posterior.built for posterior in posteriors):
+        return
+    first, *others = {posterior.state for posterior in posteriors}
+    if not others and len(posteriors) == (first.members if first else 1):
+        return  # they share one already, and with nobody else
+    state = SharedState(float(ops.convert_to_numpy(posteriors[0].kl_scale)), len(posteriors))
+    for posterior in posteriors:
+        posterior.join(state)
 
 
 def log_nll(model: keras.Model) -> None:

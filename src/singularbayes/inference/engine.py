@@ -57,6 +57,10 @@ class LoopEngine:
                 outputs.append(keras.tree.flatten(_forward(model, posteriors, draw, x)))
         return [np.stack([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
 
+    def scratch(self, draws, x) -> int:
+        """Returns 0: one draw at a time takes what a plain forward pass takes."""
+        return 0
+
     def evaluate(self, function):
         """Returns function(model)."""
         with _no_gradient():
@@ -64,7 +68,7 @@ class LoopEngine:
 
 
 class JaxEngine:
-    """All draws of a chunk as one compiled program; the data streams past them."""
+    """All draws of a chunk as one compiled program; the data streams past them, over all devices there are."""
 
     def __init__(self, model):
         import jax
@@ -73,6 +77,8 @@ class JaxEngine:
         self._draw = jax.jit(jax.vmap(self._draw_one, in_axes=(None, 0)))
         self._run = jax.jit(self._run_all)
         self._programs: dict = {}
+        self._scratch: dict = {}
+        self._drawn: tuple = ((), None, None)  # values, keys and draws of the last call
 
     def _state(self, values):
         return keras.StatelessScope(state_mapping=list(zip(self.model().variables, values, strict=True)))
@@ -109,10 +115,43 @@ class JaxEngine:
         return [variable.value for variable in self.model().variables]
 
     def draw(self, keys: np.ndarray):
-        return self._draw(self._values(), noise.as_keys(keys))
+        """Returns the weights of these draws; those of the last call again while the model is the same."""
+        values = self._values()
+        old_values, old_keys, draws = self._drawn
+        same = len(values) == len(old_values) and all(a is b for a, b in zip(values, old_values, strict=True))
+        if not (same and np.array_equal(keys, old_keys)):
+            draws = self._draw(values, noise.as_keys(keys))
+            self._drawn = (values, keys, draws)
+        return draws
 
     def run(self, draws, x) -> list[np.ndarray]:
-        return [np.asarray(output) for output in self._run(self._values(), draws, x)]
+        """Returns the model's outputs, flattened, each (draws, examples, …)."""
+        return [np.asarray(output) for output in self._run(self._values(), *_spread(draws, x))]
+
+    def scratch(self, draws, x) -> int:
+        """Returns the bytes that a run of these shapes takes beside its inputs and outputs."""
+        shapes = tuple((array.shape, str(array.dtype)) for array in keras.tree.flatten((draws, x)))
+        if shapes not in self._scratch:
+            compiled = self._run.lower(self._values(), *_spread(draws, x)).compile()
+            self._scratch[shapes] = int(compiled.memory_analysis().temp_size_in_bytes)
+        return self._scratch[shapes]
+
+
+def _spread(draws, x):
+    """Returns draws and data with the data, or where that is too little the draws, split over the devices."""
+    import jax
+
+    devices = jax.local_devices()
+    if len(devices) == 1 or keras.distribution.distribution() is not None:
+        return draws, x
+    mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))
+    sizes = [{len(array) for array in keras.tree.flatten(arrays)} for arrays in (x, draws)]
+    if all(size % len(devices) == 0 for size in sizes[0]):
+        return draws, jax.device_put(x, split)
+    if sizes[1] and all(size % len(devices) == 0 for size in sizes[1]):
+        return jax.device_put(draws, split), x
+    return draws, x
 
 
 def _no_gradient():
@@ -138,10 +177,12 @@ def compiled(model: keras.Model, function):
     return engine(model).evaluate(function)
 
 
-def activation_bytes(model: keras.Model) -> int:
+def activation_bytes(model: keras.Model, x) -> int:
     """Returns the memory of the largest known output of a layer for one draw and one example; 0 where none is known."""
     outputs = [output for layer in flat_layers(model) for output in _outputs(layer)]
-    return 4 * max((math.prod(dim or 1 for dim in output.shape[1:]) for output in outputs), default=0)
+    # Sizes that the model leaves open, such as the length of a sequence, are the data's.
+    length = max((size for array in keras.tree.flatten(x) for size in array.shape[1:2]), default=1)
+    return 4 * max((math.prod(dim or length for dim in output.shape[1:]) for output in outputs), default=0)
 
 
 def _outputs(layer) -> list:
@@ -155,3 +196,22 @@ def draw_bytes(model: keras.Model) -> int:
     """Returns an upper bound of the memory that one draw of the weights takes."""
     sizes = [int(np.prod(factor.shape)) for posterior in find_posteriors(model) for factor in posterior.factors]
     return 4 * sum(sizes)
+
+
+def free_bytes() -> int | None:
+    """Returns the free memory of the accelerator, or None on a CPU and where the backend does not say."""
+    if keras.backend.backend() != "jax":
+        return None
+    import jax
+
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
+
+
+def device_count() -> int:
+    """Returns over how many devices a run is spread."""
+    if keras.backend.backend() != "jax" or keras.distribution.distribution() is not None:
+        return 1
+    import jax
+
+    return jax.local_device_count()

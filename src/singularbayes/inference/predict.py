@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from singularbayes.inference import likelihood as likelihoods
-from singularbayes.inference.engine import activation_bytes, draw_bytes, draw_keys, engine
+from singularbayes.inference.engine import activation_bytes, device_count, draw_bytes, draw_keys, engine, free_bytes
 from singularbayes.inference.find import find_posteriors
 from singularbayes.inference.inputs import arranged, count_examples
 from singularbayes.inference.outputs import loss_of, position_of
@@ -16,9 +16,12 @@ from singularbayes.inference.predictive import ClassPredictive, Predictive, Runn
 from singularbayes.inference.progress import track
 
 _WEIGHT_BYTES = 256 << 20  # drawn weights held at a time
-_ACTIVATION_BYTES = 256 << 20  # of the largest layer's outputs, over all draws and examples at a time
-_MOST_DRAWS = 64  # a program over more at a time gains nothing
-_FEWEST_EXAMPLES = 16  # below, fewer draws at a time are better than fewer examples
+# Of the largest layer's outputs, over all draws and examples at a time: what stays in the caches of a CPU, and a share of
+# an accelerator's memory, which also holds the outputs of other layers.
+_CACHED_BYTES = 16 << 20
+_ACCELERATOR_SHARE = 1 / 32
+_SCRATCH_BYTES = 2 << 30  # a compiled program's own memory, on a CPU
+_SCRATCH_SHARE = 1 / 2
 
 
 def predict(
@@ -31,6 +34,7 @@ def predict(
     batch_size: int = 256,
     keep_draws: bool = False,
     output=None,
+    padding: int | None = None,
 ) -> Predictive:
     """Returns what `draws` functions from the posterior predict for `x`.
 
@@ -44,6 +48,9 @@ def predict(
             (`from_logits=True` there declares logits).
         keep_draws: keep every draw in `Predictive.draws`, which quantiles need; memory then grows with `draws`.
         output: which output of a model with several, by name or position.
+        padding: the id that fills up sequences of token ids (examples, length). Examples of like length are then taken
+            together and cut to the longest, which saves the work on padding. The model must take any length and ignore
+            padding (`mask_zero=True`), else its answers change.
 
     >>> import keras, numpy as np, singularbayes as sb
     >>> keras.utils.set_random_seed(0)
@@ -63,9 +70,10 @@ def predict(
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
     if not any(posterior.random for posterior in find_posteriors(model)):
         draws = 1  # nothing is random: every draw is the same function
+    lengths = None if padding is None else _lengths(model, x, padding)
     reduce = _reducer(meaning, examples)
-    kept: list[tuple[int, slice, np.ndarray]] = []
-    for first, where, outputs in _stream(model, x, examples, draws, seed, batch_size):
+    kept: list[tuple[int, np.ndarray, np.ndarray]] = []
+    for first, where, outputs in _stream(model, x, examples, draws, seed, batch_size, lengths):
         if not (position < len(outputs) if position is not None else len(outputs) == 1):
             raise ValueError(f"predict needs output= for a model with {len(outputs)} outputs; got output={output!r}.")
         chosen = outputs[position or 0]
@@ -77,29 +85,67 @@ def predict(
     return reduce.result(draws, _join(kept, draws, examples) if keep_draws else None)
 
 
-def _stream(model, x, examples, draws, seed, batch_size) -> Iterator[tuple[int, slice, list[np.ndarray]]]:
+def _lengths(model, x, padding) -> np.ndarray:
+    """Returns the number of positions of every example up to its last that is not padding."""
+    if not (isinstance(x, np.ndarray) and x.ndim == 2 and np.issubdtype(x.dtype, np.integer)):
+        shapes = keras.tree.map_structure(lambda array: (array.shape, str(array.dtype)), x)
+        raise ValueError(f"padding needs one input of whole numbers (examples, length); got {shapes}.")
+    known = getattr(model, "input_shape", None)
+    if known is not None and known[1] is not None:
+        raise ValueError(
+            f"padding needs a model that takes any length, built with keras.Input((None,)); got input shape {known} in "
+            f"{model.name!r}."
+        )
+    used = x != padding
+    return np.where(used.any(axis=1), x.shape[1] - used[:, ::-1].argmax(axis=1), 1)
+
+
+def _stream(model, x, examples, draws, seed, batch_size, lengths) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
     """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
     run = engine(model)
-    chunk, batch = _sizes(model, examples, draws, batch_size)
     keys = draw_keys(seed, draws)
+    chunk, batch = _sizes(model, x, examples, draws, batch_size)
+    order = np.arange(examples) if lengths is None else np.argsort(-lengths, kind="stable")
+
+    def part(first: int):
+        where = order[first : first + batch]
+        data = keras.tree.map_structure(lambda array: _padded(array[where], batch), x)
+        return where, data if lengths is None else data[:, : _rounded(lengths[where].max(), data.shape[1])]
+
+    while run.scratch(run.draw(_padded(keys[:chunk], chunk)), part(0)[1]) > _scratch_limit() and chunk * batch > 1:
+        chunk, batch = (math.ceil(chunk / 2), batch) if chunk > 1 else (1, math.ceil(batch / 2))
     steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
     weights = None
     for d, e in track(steps, len(steps), "posterior draws"):
         if e == 0:
             weights = run.draw(_padded(keys[d : d + chunk], chunk))
-        where = slice(e, min(e + batch, examples))
-        part = keras.tree.map_structure(lambda array: _padded(array[where], batch), x)  # noqa: B023
-        outputs = run.run(weights, part)
-        yield d, where, [o[: draws - d, : where.stop - e] for o in outputs]
+        where, data = part(e)
+        yield d, where, [o[: draws - d, : len(where)] for o in run.run(weights, data)]
 
 
-def _sizes(model, examples, draws, batch_size) -> tuple[int, int]:
+def _rounded(length: int, longest: int) -> int:
+    # Quarters of the full length: at most four programs to compile.
+    quarter = math.ceil(longest / 4)
+    return min(longest, quarter * math.ceil(length / quarter))
+
+
+def _sizes(model, x, examples, draws, batch_size) -> tuple[int, int]:
     """Returns how many draws and how many examples to take at a time, so that weights and activations fit."""
-    fit = max(1, min(_MOST_DRAWS, _WEIGHT_BYTES // max(1, draw_bytes(model))))
-    pairs = max(1, _ACTIVATION_BYTES // max(1, activation_bytes(model)))  # of a draw and an example
-    batch = max(1, min(batch_size, examples, max(_FEWEST_EXAMPLES, pairs // fit)))
-    fit = max(1, min(fit, pairs // batch))
-    return math.ceil(draws / math.ceil(draws / fit)), batch
+    free = free_bytes()
+    budget = _CACHED_BYTES if free is None else int(free * _ACCELERATOR_SHARE)
+    pairs = max(1, budget // max(1, activation_bytes(model, x)))  # of a draw and an example
+    batch = min(batch_size, examples, pairs)
+    fit = max(1, min(draws, _WEIGHT_BYTES // max(1, draw_bytes(model)), pairs // batch))
+    # Draws in chunks of one size; examples, or where there are too few the draws, in equal parts for all devices.
+    chunk, devices = math.ceil(draws / math.ceil(draws / fit)), device_count()
+    if batch >= devices:
+        return chunk, devices * math.ceil(batch / devices)
+    return devices * math.ceil(chunk / devices), batch
+
+
+def _scratch_limit() -> int:
+    free = free_bytes()
+    return _SCRATCH_BYTES if free is None else int(free * _SCRATCH_SHARE)
 
 
 def _padded(array: np.ndarray, length: int) -> np.ndarray:
@@ -156,11 +202,11 @@ def _require_whole(name: str, value, least: int = 1) -> None:
         raise ValueError(f"predict needs {name} to be a whole number >= {least}; got {name}={value!r}.")
 
 
-def _require_numbers(model, x, where: slice, values: np.ndarray) -> None:
+def _require_numbers(model, x, where: np.ndarray, values: np.ndarray) -> None:
     missing = np.isnan(np.asarray(values, "float32"))
     if not missing.any():
         return
-    example = where.start + int(np.argwhere(missing)[0][1])
+    example = int(where[np.argwhere(missing)[0][1]])
     # An eager pass over that example says more when a layer knows the cause (a token id out of range).
     model(keras.tree.map_structure(lambda array: array[example : example + 1], x), training=False)
     raise ValueError(

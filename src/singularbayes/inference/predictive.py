@@ -17,7 +17,7 @@ class RunningMoments:
         self.count = np.zeros(examples)
         self.mean = self.squares = np.zeros(0)  # shaped by the first values
 
-    def update(self, where: slice, values: np.ndarray) -> None:
+    def update(self, where, values: np.ndarray) -> None:
         """Adds `values` (draws, examples, …) to the examples `where`."""
         if not self.mean.size:
             self.mean, self.squares = (np.zeros((len(self.count), *values.shape[2:])) for _ in range(2))

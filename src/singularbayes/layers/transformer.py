@@ -1,12 +1,24 @@
 """One block of a Transformer encoder."""
 
 import keras
-from keras import activations, initializers
+from keras import activations, initializers, ops
 
 from singularbayes import posteriors
 from singularbayes.layers.attention import MultiHeadAttention
 from singularbayes.layers.base import whole
 from singularbayes.layers.dense import Dense
+
+
+class _Norm(keras.layers.LayerNormalization):
+    """Keras's layer, from the squares of the centred values: XLA makes that one loop with the sum before it."""
+
+    def call(self, inputs):
+        if keras.backend.backend() != "jax":
+            return super().call(inputs)
+        x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
+        x = x - ops.mean(x, axis=-1, keepdims=True)
+        x = x * ops.rsqrt(ops.mean(x * x, axis=-1, keepdims=True) + self.epsilon)
+        return ops.cast(x * ops.cast(self.gamma, x.dtype) + ops.cast(self.beta, x.dtype), self.compute_dtype)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -23,6 +35,8 @@ class TransformerEncoder(keras.layers.Layer):
         bias_posterior: how each bias is distributed; None makes them plain weights.
         per_head: see `MultiHeadAttention`.
         normalize_first: False normalises after each residual connection instead (post-norm).
+        positions: give only the first so many positions, which look at all of them; None gives all. A classifier that
+            reads the first token needs no more of its last block.
 
     >>> import numpy as np
     >>> from singularbayes import LowRank
@@ -45,6 +59,7 @@ class TransformerEncoder(keras.layers.Layer):
         posterior,
         bias_posterior=None,
         per_head=False,
+        positions=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -58,6 +73,7 @@ class TransformerEncoder(keras.layers.Layer):
         self.bias_initializer = initializers.get(bias_initializer)
         self.normalize_first = normalize_first
         self.per_head = per_head
+        self.positions = None if positions is None else whole("TransformerEncoder", positions=positions)[0]
         self._recipe = posteriors.recipe(posterior, bias_posterior)
         self.supports_masking = True
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
@@ -87,7 +103,7 @@ class TransformerEncoder(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(min_ndim=3, axes={-1: features})
 
     def _norm(self, name, shape):
-        norm = keras.layers.LayerNormalization(epsilon=self.layer_norm_epsilon, name=name, dtype=self.dtype_policy)
+        norm = _Norm(epsilon=self.layer_norm_epsilon, name=name, dtype=self.dtype_policy)
         norm.build(shape)
         return norm
 
@@ -101,20 +117,26 @@ class TransformerEncoder(keras.layers.Layer):
         }
 
     def call(self, inputs, attention_mask=None, training=None, mask=None):
-        def attend(x):
-            masks = {} if mask is None else {"query_mask": mask, "value_mask": mask, "key_mask": mask}
-            return self.attention(x, x, attention_mask=attention_mask, training=training, **masks)
+        first = slice(self.positions)
+        source = self.attention_norm(inputs) if self.normalize_first else inputs
+        masks = {} if mask is None else {"query_mask": mask[:, first], "value_mask": mask, "key_mask": mask}
+        if attention_mask is not None:
+            masks["attention_mask"] = attention_mask[..., first, :]
+        query = source if self.positions is None else source[:, first]
+        h = inputs[:, first] + self.drop(self.attention(query, source, training=training, **masks), training=training)
+        if not self.normalize_first:
+            h = self.attention_norm(h)
+        x = self.dense_norm(h) if self.normalize_first else h
+        y = h + self.drop(self.outer(self.inner(x)), training=training)
+        return y if self.normalize_first else self.dense_norm(y)
 
-        h = self._residual(inputs, self.attention_norm, attend, training)
-        return self._residual(h, self.dense_norm, lambda x: self.outer(self.inner(x)), training)
-
-    def _residual(self, x, norm, change, training):
-        if self.normalize_first:
-            return x + self.drop(change(norm(x)), training=training)
-        return norm(x + self.drop(change(x), training=training))
+    def compute_mask(self, inputs, previous_mask):
+        return None if previous_mask is None else previous_mask[:, : self.positions]
 
     def compute_output_shape(self, input_shape):
-        return input_shape
+        batch, length, *features = input_shape
+        known = [size for size in (length, self.positions) if size is not None]
+        return (batch, min(known) if known else None, *features)
 
     def get_config(self):
         return {
@@ -128,5 +150,6 @@ class TransformerEncoder(keras.layers.Layer):
             "bias_initializer": initializers.serialize(self.bias_initializer),
             "normalize_first": self.normalize_first,
             "per_head": self.per_head,
+            "positions": self.positions,
             **self._recipe,
         }

@@ -14,6 +14,15 @@ from singularbayes.posteriors.moments import Entry
 _NEVER_SAID = -1.0
 
 
+class SharedState:
+    """One seed generator and one KL weight for a number of posteriors."""
+
+    def __init__(self, kl_scale: float, members: int):
+        self.seed_generator = keras.random.SeedGenerator()
+        self.kl_scale = keras.Variable(kl_scale, trainable=False, dtype="float32", autocast=False, name="kl_scale")
+        self.members = members
+
+
 class _Guard(keras.metrics.Metric):
     """Refuses a loss without its KL before any step: `fit`, `evaluate` and `train_on_batch` reset the metrics first.
 
@@ -84,6 +93,7 @@ class Posterior(keras.layers.Layer):
         self.default_initializer = None  # set by the layer; the posterior's own goes first
         self.by_rows = False  # set by layers that only ask for rows: then only those rows are drawn
         self.seed_generator = keras.random.SeedGenerator()
+        self.state: SharedState | None = None  # what it shares with others, if it does
         self._kl_said = kl_weight is not None
         self._pending_weight = kl_weight  # what was said before there is a variable for it
         self._guard = _Guard(self._require_kl_weight)
@@ -164,6 +174,17 @@ class Posterior(keras.layers.Layer):
             self.kl_scale.assign(value)
         else:
             self._pending_weight = float(value)
+
+    def join(self, state: "SharedState") -> None:
+        """Takes seeds and the KL weight from `state` from now on, instead of variables of its own."""
+        variables = self._non_trainable_variables
+        place = [variable is self.kl_scale for variable in variables].index(True)
+        self._tracker.unlock()
+        for own in (self.seed_generator, self.kl_scale):
+            self._tracker.untrack(own)
+        self.seed_generator, self.kl_scale, self.state = state.seed_generator, state.kl_scale, state
+        self._tracker.lock()
+        variables.insert(place, variables.pop())  # files hold a layer's variables by their position
 
     def get_config(self):
         return {

@@ -35,7 +35,7 @@ class Factor:
         if not callable(scale):
             scale = keras.initializers.Constant(inverse_softplus(scale))
         self.size = math.prod(self.shape)
-        self._seeds = layer.seed_generator
+        self._next_key = lambda: layer.seed_generator.next()
         self.values = layer.add_weight(
             name=name,
             shape=(2, *self.shape),
@@ -94,11 +94,11 @@ class Factor:
         """Returns KL(q ‖ p) over all scalars as training uses it: exact, bounded or estimated without bias."""
         if self.kl_rows is None or self.kl_rows >= self.shape[0]:
             loc, scale = self._flat()
-            return self.prior.kl(self.family, loc, scale, self._seeds.next)
+            return self.prior.kl(self.family, loc, scale, self._next_key)
         # Rows drawn with replacement, each weighed by rows / kl_rows: unbiased.
-        ids = noise.integers((self.kl_rows,), self.shape[0], self._seeds.next())
+        ids = noise.integers((self.kl_rows,), self.shape[0], self._next_key())
         loc, scale = self._parameters(ops.take(self.values, ids, axis=1))
-        return self.shape[0] / self.kl_rows * self.prior.kl(self.family, loc, scale, self._seeds.next)
+        return self.shape[0] / self.kl_rows * self.prior.kl(self.family, loc, scale, self._next_key)
 
     def kl_bound(self):
         """Returns the closed-form upper bound of the KL (the KL itself where the prior has one)."""

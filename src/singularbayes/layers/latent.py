@@ -1,0 +1,67 @@
+"""Attention between factored projections, at the cost of their rank.
+
+With W_q = A_q B_qᵀ and W_k = A_k B_kᵀ the scores of head h are (x A_q) (B_qhᵀ B_kh) (y A_k)ᵀ, and the output is
+Σ_h P_h (y A_v) (B_vhᵀ A_oh) B_oᵀ: queries, keys and values of heads · size numbers a position are never made, only `rank`
+of them. The products in brackets are rank × rank and made once a draw. A bias of the keys adds the same to all scores of
+a query, which softmax does not see.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+
+@dataclass(frozen=True)
+class Projection:
+    """x A Bᵀ + bias, with the side of the heads (B of the inputs, A of the output) as (heads, size, rank)."""
+
+    a: Any
+    b: Any
+    bias: Any | None
+
+
+def latent_attention(inputs, projections, mask, scale):
+    """Returns the attention's output and its weights (batch, heads, queries, keys).
+
+    Args:
+        inputs: query, key and value, (batch, positions, features).
+        projections: of query, key, value and output.
+        mask: where a query may look, (…, queries, keys), or None.
+    """
+    q, k, v, o = projections
+    x, y, z = _inner(inputs, (q.a, k.a, v.a))
+    between = scale * ops.einsum("hsq,hsk->hqk", q.b, k.b)
+    queries = ops.einsum("btq,hqk->bhtk", x, between)
+    if q.bias is not None:
+        queries = queries + scale * ops.einsum("hs,hsk->hk", q.bias, k.b)[:, None, :]
+    weights = _softmax(ops.einsum("bhtk,bsk->bhts", queries, y), mask)
+    seen = ops.einsum("bhts,bsv->bthv", weights, z)
+    inner = ops.einsum("bthv,hvo->bto", seen, ops.einsum("hsv,hso->hvo", v.b, o.a))
+    if v.bias is not None:
+        inner = inner + ops.einsum("hs,hso->o", v.bias, o.a)
+    outputs = ops.matmul(inner, ops.transpose(o.b))
+    return (outputs if o.bias is None else outputs + o.bias), weights
+
+
+def _inner(inputs, factors) -> list:
+    """Returns each input times its factor, in one product for equal inputs."""
+    products: list = [None] * len(inputs)
+    for x in {id(x): x for x in inputs}.values():
+        where = [i for i, other in enumerate(inputs) if other is x]
+        product = ops.matmul(x, ops.concatenate([factors[i] for i in where], axis=1))
+        ends = np.cumsum([factors[i].shape[1] for i in where])[:-1].tolist()
+        for i, part in zip(where, ops.split(product, ends, axis=-1) if ends else [product], strict=True):
+            products[i] = part
+    return products
+
+
+def _softmax(scores, mask):
+    scores = ops.cast(scores, "float32") if scores.dtype != "float64" else scores
+    if mask is not None:
+        while len(mask.shape) < 4:
+            mask = ops.expand_dims(mask, -3)
+        # Finite, so that a query which may look nowhere looks everywhere instead of giving NaN.
+        scores = ops.where(mask, scores, -1e30)
+    return ops.softmax(scores, axis=-1)
