@@ -1,6 +1,7 @@
 """Timing rivals side by side: one repeat of each in turn, so that a slow minute of the machine hits all alike."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -14,26 +15,35 @@ from rich.table import Table
 
 from singularbayes.experiments.record import machine, versions
 
+LOAD = os.getloadavg()[0]  # processes that others had running when we came
 RECORDS = Path(__file__).parent / "records"
 FEWEST = 3  # repeats of a rival, however slow
 
 
+class Absent(Exception):
+    """A rival that cannot take part, and why."""
+
+
 def seconds(
     rivals: dict[str, Callable[[], float]], repeats: int, patience: float = 20.0, label: str = ""
-) -> dict[str, list[float]]:
-    """Returns the times that every rival gives, one of each in turn.
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Returns the times that every rival gives, one of each in turn; and why others, who failed, have none.
 
     A rival that has taken part for `patience` seconds drops out, but not before its third repeat.
     """
     times: dict[str, list[float]] = {name: [] for name in rivals}
+    absent: dict[str, str] = {}
     spent = dict.fromkeys(rivals, 0.0)
     for repeat in track(range(repeats), description=label, console=Console(stderr=True), transient=True):
-        for name, run in rivals.items():
-            if repeat < FEWEST or spent[name] < patience:
-                start = time.perf_counter()
-                times[name].append(run())
-                spent[name] += time.perf_counter() - start
-    return times
+        for name in [name for name in times if repeat < FEWEST or spent[name] < patience]:
+            start = time.perf_counter()
+            try:
+                times[name].append(rivals[name]())
+            except Absent as why:
+                absent[name] = str(why)
+                del times[name]
+            spent[name] += time.perf_counter() - start
+    return times, absent
 
 
 def summary(times: dict[str, list[float]]) -> dict[str, dict[str, Any]]:
@@ -77,6 +87,8 @@ def report(name: str, results: dict[str, dict], unit: str) -> None:
             goals.add_row(network, pair, f"{value:.3f}", "" if goal is None else f"at most {goal}")
     for shown in (table, goals):
         Console().print(shown)
+    if LOAD > 0.5:
+        Console().print(f"Others used this machine (load {LOAD:.1f}), which slows PyTorch most. Wait; measure again.")
     keep(name, results)
 
 
@@ -85,7 +97,7 @@ def keep(name: str, results: dict[str, dict]) -> None:
     record = {
         "command": " ".join(["python", *map(_relative, sys.argv)]),
         "versions": versions(),
-        "machine": machine(),
+        "machine": {**machine(), "load": round(LOAD, 2)},
         "results": results,
     }
     RECORDS.mkdir(exist_ok=True)
@@ -95,5 +107,8 @@ def keep(name: str, results: dict[str, dict]) -> None:
 
 
 def _relative(path: str) -> str:
-    root = Path(__file__).parent.parent
-    return str(Path(path).resolve().relative_to(root)) if Path(path).exists() else path
+    """Returns a path from the repository's root, or its last name when it lies elsewhere."""
+    root, full = Path(__file__).parent.parent, Path(path).resolve()
+    if not full.exists():
+        return path
+    return str(full.relative_to(root)) if full.is_relative_to(root) else full.name

@@ -35,9 +35,9 @@ def compare(
     wanted = {**{f"low_rank / {name}": None for name, rival in rivals.items() if rival.peer in PEERS}, **goals}
     with working(rivals, order) as (workers, absent):
         runs = {name: worker.run for name, worker in workers.items()}
-        times = seconds(runs, repeats, patience, label=order["network"])
+        times, failed = seconds(runs, repeats, patience, label=order["network"])
         rows = {name: {**row, **_facts(workers[name])} for name, row in summary(times).items()}
-    return rows, {"ratios": ratios(times, wanted), "absent": absent}
+    return rows, {"ratios": ratios(times, wanted), "absent": {**absent, **failed}}
 
 
 def _facts(worker: Worker) -> dict[str, Any]:

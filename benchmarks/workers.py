@@ -5,13 +5,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from environments import PEERS, DoesNotInstall, interpreter, without_places
+from interleaved import Absent
 from rich.console import Console
 
 HERE = Path(__file__).parent
@@ -36,21 +38,17 @@ class Rival:
     batches: tuple[int, ...] = ()
 
 
-class Absent(Exception):
-    """A rival that cannot take part, and why."""
-
-
 class Worker:
     """A process with one rival; `run` is one repeat."""
 
-    def __init__(self, rival: Rival, order: dict[str, Any], command: list[str] | None = None):
+    def __init__(self, rival: Rival, order: dict[str, Any], command: list[str]):
         self.rival = rival
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         order = {**order, "peer": rival.peer, "variant": rival.variant}
         if rival.batches:
             order["batches"] = rival.batches
         self.process = subprocess.Popen(
-            [*(command or _command(rival)), json.dumps(order)],
+            [*command, json.dumps(order)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -82,6 +80,7 @@ class Worker:
             self.process.wait()
             self.log.seek(0)
             last = self.log.read().strip().splitlines()[-1:]
+            self.close()
             raise Absent(without_places(f"fails with status {self.process.returncode}: {''.join(last)}"))
         return json.loads(line)
 
@@ -89,29 +88,38 @@ class Worker:
 @contextmanager
 def working(rivals: dict[str, Rival], order: dict[str, Any]) -> Iterator[tuple[dict[str, Worker], dict[str, str]]]:
     """Gives the workers that are ready, and why the other rivals are absent; ends the workers afterwards."""
-    ready: dict[str, Worker] = {}
-    absent: dict[str, str] = {}
+    started: dict[str, Worker | str] = {}
+    at_once = 1 if order["job"] == "prediction" else 2  # alone, where the batch size is chosen by time
     try:
-        for name, rival in rivals.items():
-            with Console(stderr=True).status(f"{order['network']}: preparing {name}"):
-                try:
-                    ready[name] = Worker(rival, order)
-                except DoesNotInstall as error:
-                    absent[name] = f"does not install: {error}"
-                except Absent as error:
-                    absent[name] = str(error)
-        yield ready, absent
+        with ThreadPoolExecutor(at_once) as pool, Console(stderr=True).status(f"{order['network']}: preparing"):
+            commands = {name: _command(rival) for name, rival in rivals.items()}
+            jobs = {name: pool.submit(start, rivals[name], order, command) for name, command in commands.items()}
+            for name, job in jobs.items():
+                started[name] = job.result()
+        ready = {name: worker for name, worker in started.items() if isinstance(worker, Worker)}
+        yield ready, {name: why for name, why in started.items() if isinstance(why, str)}
     finally:
-        _close(ready.values())
+        for worker in started.values():
+            if isinstance(worker, Worker):
+                worker.close()
 
 
-def _close(workers: Iterable[Worker]) -> None:
-    for worker in workers:
-        worker.close()
+def start(rival: Rival, order: dict[str, Any], command: list[str] | str) -> Worker | str:
+    """Returns a worker that is ready, or why there is none."""
+    if isinstance(command, str):
+        return command
+    try:
+        return Worker(rival, order, command)
+    except Absent as absent:
+        return str(absent)
 
 
-def _command(rival: Rival) -> list[str]:
-    python = interpreter(rival.peer) if rival.peer in PEERS else Path(sys.executable)
+def _command(rival: Rival) -> list[str] | str:
+    """Returns how to start the worker, or why its peer is not to be had."""
+    try:
+        python = interpreter(rival.peer) if rival.peer in PEERS else Path(sys.executable)
+    except DoesNotInstall as error:
+        return f"does not install: {error}"
     return [str(python), "-m", "peers.worker"]
 
 
