@@ -1,7 +1,10 @@
 """posteriors: any PyTorch network as a function of its parameters; all of them are random. Draws are vectorised."""
 
+from functools import partial
+
 import numpy as np
 import posteriors
+import shapes
 import torch
 import torchopt
 from shapes import NUM_DATA
@@ -53,12 +56,22 @@ def train(shape, variant):
 
 def predict(shape, variant):
     model, _, state = _build(shape)
+    outputs = partial(_one_by_one if isinstance(shape, shapes.Lstm) else _together, model)
 
     @torch.inference_mode()
     def mean(x: np.ndarray, draws: int, batch: int) -> np.ndarray:
         params = posteriors.vi.diag.sample(state, (draws,))
-        outputs = torch.vmap(lambda params, part: functional_call(model, params, part), (0, None))
         parts = torch.from_numpy(x).split(batch)
         return np.concatenate([torch_networks.average(outputs(params, part), shape).numpy() for part in parts])
 
     return mean
+
+
+def _together(model, params, x):
+    return torch.vmap(lambda params: functional_call(model, params, x))(params)
+
+
+def _one_by_one(model, params, x):
+    # vmap has no rule for PyTorch's LSTM.
+    draws = len(next(iter(params.values())))
+    return torch.stack([functional_call(model, {k: v[i] for k, v in params.items()}, x) for i in range(draws)])
