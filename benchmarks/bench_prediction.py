@@ -39,6 +39,7 @@ class Job:
         keras = replace(rows.pop("keras"), times=times)
         name = f"{times} x keras" if self.multiplied else "keras, once"
         rows = {name: keras, **rows}
+        rows["deterministic"] = replace(rows["deterministic"], note="nothing is random: answers once, not multiplied")
         if self.same:
             for row in (name, "low_rank"):
                 rows[f"{row}, batch {self.same}"] = replace(rows[row], batches=(self.same,))

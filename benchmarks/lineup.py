@@ -5,6 +5,7 @@ from typing import Any
 from environments import PEERS
 from interleaved import ratios, seconds, summary
 from networks import rivals
+from shapes import SHAPES, Mlp
 from workers import Rival, Worker, working
 
 PLAIN_EMBEDDING = "its embedding has no posterior, which favours it"
@@ -15,6 +16,7 @@ NOTES = {
     ("torch_uncertainty", "sst2 transformer"): PLAIN_EMBEDDING,
     ("tensorflow_probability", "sst2 transformer"): PLAIN_EMBEDDING,
 }
+COMPILED = ("bayesian_torch", "torchbnn")  # torch.compile takes their loss and their prediction
 
 
 def ours(network: str) -> dict[str, Rival]:
@@ -22,7 +24,9 @@ def ours(network: str) -> dict[str, Rival]:
 
 
 def peers(network: str) -> dict[str, Rival]:
-    return {peer: Rival(peer, note=NOTES.get((peer, network), "")) for peer in PEERS}
+    rows = {peer: Rival(peer, note=NOTES.get((peer, network), "")) for peer in PEERS}
+    compiled = COMPILED if isinstance(SHAPES[network], Mlp) else ()
+    return rows | {f"{peer}, compiled": Rival(peer, "compiled", note="torch.compile") for peer in compiled}
 
 
 def compare(
