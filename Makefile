@@ -12,7 +12,7 @@ PYTEST := $(BIN)/pytest -n auto --maxprocesses 4
 DEV := .[dev]
 REPORT := .[report]
 
-.PHONY: help demo test lint test-torch test-tensorflow bench clean
+.PHONY: help demo test lint test-torch test-tensorflow bench bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,7 +22,8 @@ help:
 	@echo "make test-torch       the backend tests on PyTorch"
 	@echo "make test-tensorflow  the backend tests on TensorFlow"
 	@echo "make bench            every benchmark in benchmarks/"
-	@echo "make clean            remove .venv, caches and build outputs (runs/ stays)"
+	@echo "make bench-peers      the same against other libraries, each in an environment of its own"
+	@echo "make clean            remove .venv, .venvs, caches and build outputs (runs/ stays)"
 	@echo "PYTHON=python3.12 make ... chooses the Python that makes .venv"
 
 demo: $(STAMPS)/demo
@@ -46,8 +47,11 @@ test-tensorflow: $(STAMPS)/tensorflow
 bench: $(STAMPS)/dev
 	@set -e; for script in benchmarks/bench_*.py; do echo "$$script"; $(BIN)/python "$$script"; done
 
+bench-peers: $(STAMPS)/dev
+	@set -e; for script in benchmarks/bench_*.py; do echo "$$script --peers"; $(BIN)/python "$$script" --peers; done
+
 clean:
-	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venvs dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set-up. A stamp is a finished installation. Failures end in $(error ...), so that make prints one line and no more;

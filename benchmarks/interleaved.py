@@ -1,10 +1,12 @@
 """Timing rivals side by side: one repeat of each in turn, so that a slow minute of the machine hits all alike."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -13,54 +15,89 @@ from rich.table import Table
 
 from singularbayes.experiments.record import machine, versions
 
+LOAD = os.getloadavg()[0]  # processes that others had running when we came
 RECORDS = Path(__file__).parent / "records"
+FEWEST = 3  # repeats of a rival, however slow
+
+
+class Absent(Exception):
+    """A rival that cannot take part, and why."""
 
 
 def seconds(
-    rivals: dict[str, Callable[[], object]], repeats: int, warm_up: int = 2, label=""
-) -> dict[str, list[float]]:
-    """Returns the wall times of every rival: `repeats` of each, in turn, after `warm_up` that are not counted."""
+    rivals: dict[str, Callable[[], float]], repeats: int, patience: float = 20.0, label: str = ""
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Returns the times that every rival gives, one of each in turn; and why others, who failed, have none.
+
+    A rival that has taken part for `patience` seconds drops out, but not before its third repeat.
+    """
     times: dict[str, list[float]] = {name: [] for name in rivals}
-    for repeat in track(range(warm_up + repeats), description=label, console=Console(stderr=True), transient=True):
-        for name, run in rivals.items():
+    absent: dict[str, str] = {}
+    spent = dict.fromkeys(rivals, 0.0)
+    for repeat in track(range(repeats), description=label, console=Console(stderr=True), transient=True):
+        for name in [name for name in times if repeat < FEWEST or spent[name] < patience]:
             start = time.perf_counter()
-            run()
-            if repeat >= warm_up:
-                times[name].append(time.perf_counter() - start)
-    return times
+            try:
+                times[name].append(rivals[name]())
+            except Absent as why:
+                absent[name] = str(why)
+                del times[name]
+            spent[name] += time.perf_counter() - start
+    return times, absent
 
 
-def summary(times: dict[str, list[float]], per: int) -> dict[str, dict[str, float]]:
-    """Returns the median and quartiles of every rival, in milliseconds a step, with `per` steps to a repeat."""
-    quartiles = {name: np.quantile(values, [0.5, 0.25, 0.75]) * 1e3 / per for name, values in times.items()}
-    return {
-        name: dict(zip(("median_ms", "q1_ms", "q3_ms"), map(float, q), strict=True)) for name, q in quartiles.items()
-    }
+def summary(times: dict[str, list[float]]) -> dict[str, dict[str, Any]]:
+    """Returns the median and quartiles of every rival, in milliseconds, and how many repeats they are of."""
+    return {name: _summary(np.array(values) * 1e3) for name, values in times.items()}
+
+
+def _summary(milliseconds: np.ndarray) -> dict[str, Any]:
+    median, q1, q3 = map(float, np.quantile(milliseconds, [0.5, 0.25, 0.75]))
+    return {"median_ms": median, "q1_ms": q1, "q3_ms": q3, "repeats": len(milliseconds)}
 
 
 def ratio(times: dict[str, list[float]], rival: str, base: str) -> float:
-    """Returns the median over repeats of the ratio within a repeat."""
-    return float(np.median(np.array(times[rival]) / np.array(times[base])))
+    """Returns the median over repeats of the ratio within a repeat, over the repeats that both took part in."""
+    pairs = zip(times[rival], times[base], strict=False)
+    return float(np.median([ours / theirs for ours, theirs in pairs]))
 
 
-def report(name: str, results: dict[str, dict]) -> None:
+def ratios(times: dict[str, list[float]], goals: dict[str, float | None]) -> dict[str, tuple[float, float | None]]:
+    """Returns (ratio, goal) for every "rival / base" of `goals` that was timed."""
+    timed = [pair for pair in goals if times.keys() >= set(pair.split(" / "))]
+    return {pair: (ratio(times, *pair.split(" / ")), goals[pair]) for pair in timed}
+
+
+def report(name: str, results: dict[str, dict], unit: str) -> None:
     """Prints a table for people and keeps a record for machines.
 
-    `results` maps a network to its `steps` (see `summary`) and `ratios`, for example "low_rank / keras": (0.3, 0.45).
+    `results` maps a network to its `units` (see `summary`), its `ratios`, for example "low_rank / keras": (0.3, 0.45),
+    and the `absent` rivals with the reason.
     """
-    table = Table("network", "rival", "ms a step (median)", "quartiles", title=name)
+    table = Table("network", "rival", f"ms a {unit} (median)", "quartiles", "repeats", "batch", "note", title=name)
     goals = Table("network", "ratio", "measured", "goal")
     for network, result in results.items():
-        for rival, step in result["steps"].items():
-            table.add_row(network, rival, f"{step['median_ms']:.3f}", f"{step['q1_ms']:.3f} to {step['q3_ms']:.3f}")
+        for rival, row in result[f"{unit}s"].items():
+            spread = f"{row['q1_ms']:.3f} to {row['q3_ms']:.3f}"
+            facts = [str(row.get(key, "")) for key in ("repeats", "batch", "note")]
+            table.add_row(network, rival, f"{row['median_ms']:.3f}", spread, *facts)
+        for rival, why in result.get("absent", {}).items():
+            table.add_row(network, rival, "–", "", "", "", why)
         for pair, (value, goal) in result["ratios"].items():
             goals.add_row(network, pair, f"{value:.3f}", "" if goal is None else f"at most {goal}")
     for shown in (table, goals):
         Console().print(shown)
+    if LOAD > 0.5:
+        Console().print(f"Others used this machine (load {LOAD:.1f}), which slows PyTorch most. Wait; measure again.")
+    keep(name, results)
+
+
+def keep(name: str, results: dict[str, dict]) -> None:
+    """Writes benchmarks/records/NAME.json."""
     record = {
         "command": " ".join(["python", *map(_relative, sys.argv)]),
         "versions": versions(),
-        "machine": machine(),
+        "machine": {**machine(), "load": round(LOAD, 2)},
         "results": results,
     }
     RECORDS.mkdir(exist_ok=True)
@@ -70,5 +107,8 @@ def report(name: str, results: dict[str, dict]) -> None:
 
 
 def _relative(path: str) -> str:
-    root = Path(__file__).parent.parent
-    return str(Path(path).resolve().relative_to(root)) if Path(path).exists() else path
+    """Returns a path from the repository's root, or its last name when it lies elsewhere."""
+    root, full = Path(__file__).parent.parent, Path(path).resolve()
+    if not full.exists():
+        return path
+    return str(full.relative_to(root)) if full.is_relative_to(root) else full.name

@@ -1,0 +1,89 @@
+"""Our networks and their Keras twins, by the names of `shapes.SHAPES`."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import keras
+from shapes import SHAPES, Convolution, Lstm, Mlp, Transformer
+
+from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
+from singularbayes.experiments import beijing, sst2
+
+Rivals = dict[str, Callable[[], keras.Model]]
+
+
+def rivals(name: str) -> Rivals:
+    """Returns the builders of a network: "keras" and the posteriors."""
+    shape = SHAPES[name]
+    match shape:
+        case Mlp():
+            return _mlp(shape)
+        case Lstm():
+            return {"keras": partial(_keras_lstm, shape), **_experiment(beijing.network, beijing.METHODS)}
+        case Transformer():
+            return {"keras": partial(_keras_transformer, shape), **_experiment(sst2.network, sst2.METHODS)}
+        case Convolution():
+            return _convolution(shape)
+
+
+def _experiment(network: Callable[[str], keras.Model], methods: Iterable[str]) -> Rivals:
+    return {method: partial(network, method) for method in methods}
+
+
+def _mlp(shape: Mlp) -> Rivals:
+    def build(dense) -> keras.Model:
+        last = len(shape.ranks) - 1
+        hidden = [dense(n, "relu" if i < last else None, i) for i, n in enumerate(shape.widths[1:])]
+        return keras.Sequential([keras.Input((shape.widths[0],)), *hidden])
+
+    def ours(posterior) -> Callable[[], keras.Model]:
+        return lambda: build(lambda n, activation, i: layers.Dense(n, activation, posterior=posterior(shape.ranks[i])))
+
+    return {
+        "keras": lambda: build(lambda n, activation, i: keras.layers.Dense(n, activation)),
+        "low_rank": ours(LowRank),
+        "full_rank": ours(lambda rank: FullRank()),
+        "rank_one": ours(lambda rank: RankOne()),
+        "deterministic": ours(lambda rank: Deterministic()),
+    }
+
+
+def _convolution(shape: Convolution) -> Rivals:
+    def build(layer) -> keras.Model:
+        images = keras.Input((shape.size, shape.size, shape.channels))
+        return keras.Sequential([images, layer, keras.layers.GlobalAveragePooling2D()])
+
+    return {
+        "keras": lambda: build(keras.layers.Conv2D(shape.outputs, 3, padding="same")),
+        "low_rank": lambda: build(layers.Conv2D(shape.outputs, 3, padding="same", posterior=LowRank(16))),
+    }
+
+
+def _keras_lstm(shape: Lstm) -> keras.Model:
+    lstm = [keras.layers.LSTM(shape.units, return_sequences=True), keras.layers.LSTM(shape.units)]
+    return keras.Sequential([keras.Input((shape.hours, shape.features)), *lstm, keras.layers.Dense(shape.outputs)])
+
+
+class _Block(keras.layers.Layer):
+    """The encoder block of Keras's own layers."""
+
+    def __init__(self, shape: Transformer):
+        super().__init__()
+        self.supports_masking = True
+        self.norms = [keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2)]
+        self.attention = keras.layers.MultiHeadAttention(shape.heads, shape.width // shape.heads)
+        self.inner = keras.layers.Dense(shape.feed_forward, "relu")
+        self.outer = keras.layers.Dense(shape.width)
+
+    def call(self, x):
+        n = self.norms[0](x)
+        x = x + self.attention(n, n)
+        return x + self.outer(self.inner(self.norms[1](x)))
+
+
+def _keras_transformer(shape: Transformer) -> keras.Model:
+    ids = keras.Input((shape.length,), dtype="int32")
+    x = keras.layers.Embedding(shape.vocabulary, shape.width, mask_zero=True)(ids)
+    for _ in range(shape.blocks):
+        x = _Block(shape)(x)
+    return keras.Model(ids, keras.layers.Dense(shape.outputs)(x[:, 0]))

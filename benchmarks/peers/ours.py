@@ -1,0 +1,49 @@
+"""singularbayes, and Keras itself as the variant "keras", through `fit` and `predict` as a user calls them."""
+
+from collections.abc import Callable
+
+import keras
+import numpy as np
+from networks import rivals
+from shapes import NUM_DATA, SHAPES, Shape, targets
+
+import singularbayes as sb
+
+PACKAGES = ("keras", "jax")
+VECTORISED = True
+
+
+def train(shape: Shape, variant: str) -> Callable[[], int]:
+    model = _model(shape, variant)
+    sb.set_kl(model, num_data=NUM_DATA)
+    examples = shape.batch * shape.steps
+    x, y = shape.inputs(examples), targets(shape, examples)
+
+    def epoch() -> int:
+        model.fit(x, y, batch_size=shape.batch, epochs=1, verbose=0)
+        return shape.steps
+
+    return epoch
+
+
+def predict(shape: Shape, variant: str) -> Callable[[np.ndarray, int, int], np.ndarray]:
+    """Keras answers once, however many draws are asked for."""
+    model = _model(shape, variant)
+    if variant != "keras":
+        likelihood = "gaussian" if shape.outputs == 1 else None
+        return lambda x, draws, batch: sb.predict(model, x, draws=draws, batch_size=batch, likelihood=likelihood).mean
+
+    def once(x: np.ndarray, draws: int, batch: int) -> np.ndarray:
+        outputs = model.predict(x, batch_size=batch, verbose=0)
+        return outputs if shape.outputs == 1 else np.asarray(keras.ops.softmax(outputs))
+
+    return once
+
+
+def _model(shape: Shape, variant: str) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    [name] = [name for name, known in SHAPES.items() if known == shape]
+    model = rivals(name)[variant]()
+    classes = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(), keras.losses.MeanSquaredError() if shape.outputs == 1 else classes)
+    return model
