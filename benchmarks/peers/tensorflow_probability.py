@@ -23,10 +23,12 @@ def _dense(units: int, activation=None):
     def kl(q, p, _):
         return tfp.distributions.kl_divergence(q, p) / NUM_DATA
 
-    posterior = tfp.layers.default_mean_field_normal_fn()
-    return tfp.layers.DenseReparameterization(
-        units, activation, kernel_divergence_fn=kl, bias_posterior_fn=posterior, bias_divergence_fn=None
-    )
+    bias = {
+        "bias_posterior_fn": tfp.layers.default_mean_field_normal_fn(),
+        "bias_prior_fn": tfp.layers.default_multivariate_normal_fn,
+        "bias_divergence_fn": kl,
+    }
+    return tfp.layers.DenseReparameterization(units, activation, kernel_divergence_fn=kl, **bias)
 
 
 def _build(shape: Shape):

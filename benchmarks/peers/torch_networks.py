@@ -96,7 +96,7 @@ def trainer(shape: Shape, model: nn.Module, kl: Callable[[nn.Module], torch.Tens
     """Returns a function that trains one step; the variant "compiled" compiles the whole loss."""
     x, y = tensors(shape, shape.batch)
     error = criterion(shape)
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)  # on a CPU about twice as fast as its default
+    optimizer = torch.optim.Adam(model.parameters(), fused=True)  # one pass over the parameters
 
     def objective(x, y):
         return (error(model(x), y) + kl(model) / NUM_DATA).sum()
