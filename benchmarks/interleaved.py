@@ -92,16 +92,16 @@ def report(name: str, results: dict[str, dict], unit: str) -> None:
     keep(name, results)
 
 
-def keep(name: str, results: dict[str, dict]) -> None:
-    """Writes benchmarks/records/NAME.json."""
+def keep(name: str, results: dict[str, Any], folder: Path = RECORDS) -> None:
+    """Writes benchmarks/records/NAME.json, or the same into another folder."""
     record = {
         "command": " ".join(["python", *map(_relative, sys.argv)]),
         "versions": versions(),
         "machine": {**machine(), "load": round(LOAD, 2)},
         "results": results,
     }
-    RECORDS.mkdir(exist_ok=True)
-    path = RECORDS / f"{name}.json"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     Console().print(f"Kept in {_relative(str(path))}")
 

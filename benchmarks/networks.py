@@ -65,25 +65,30 @@ def _keras_lstm(shape: Lstm) -> keras.Model:
 
 
 class _Block(keras.layers.Layer):
-    """The encoder block of Keras's own layers."""
+    """The encoder block of Keras's own layers; the last one answers for the first token alone, as ours."""
 
-    def __init__(self, shape: Transformer):
+    def __init__(self, shape: Transformer, positions: int | None):
         super().__init__()
         self.supports_masking = True
+        self.positions = positions
         self.norms = [keras.layers.LayerNormalization(epsilon=1e-5) for _ in range(2)]
         self.attention = keras.layers.MultiHeadAttention(shape.heads, shape.width // shape.heads)
         self.inner = keras.layers.Dense(shape.feed_forward, "relu")
         self.outer = keras.layers.Dense(shape.width)
 
-    def call(self, x):
+    def call(self, x, mask=None):
         n = self.norms[0](x)
-        x = x + self.attention(n, n)
+        first = slice(self.positions)
+        x = x[:, first] + self.attention(n if self.positions is None else n[:, first], n, value_mask=mask)
         return x + self.outer(self.inner(self.norms[1](x)))
+
+    def compute_mask(self, x, mask):
+        return None if mask is None else mask[:, : self.positions]
 
 
 def _keras_transformer(shape: Transformer) -> keras.Model:
-    ids = keras.Input((shape.length,), dtype="int32")
+    ids = keras.Input((None,), dtype="int32")
     x = keras.layers.Embedding(shape.vocabulary, shape.width, mask_zero=True)(ids)
-    for _ in range(shape.blocks):
-        x = _Block(shape)(x)
+    for i in range(shape.blocks):
+        x = _Block(shape, 1 if i == shape.blocks - 1 else None)(x)
     return keras.Model(ids, keras.layers.Dense(shape.outputs)(x[:, 0]))

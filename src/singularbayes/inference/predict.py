@@ -16,8 +16,8 @@ from singularbayes.inference.predictive import ClassPredictive, Predictive, Runn
 from singularbayes.inference.progress import track
 
 _WEIGHT_BYTES = 256 << 20  # drawn weights held at a time
-# Of the largest layer's outputs, over all draws and examples at a time: what stays in the caches of a CPU, and a share of
-# an accelerator's memory, which also holds the outputs of other layers.
+# Of the largest layer's outputs, over all draws and examples at a time: what stays in the caches of a CPU, and a share
+# of an accelerator's memory, which also holds the outputs of other layers.
 _CACHED_BYTES = 16 << 20
 _ACCELERATOR_SHARE = 1 / 32
 _SCRATCH_BYTES = 2 << 30  # a compiled program's own memory, on a CPU
