@@ -1,0 +1,1 @@
+"""From a trained Keras model to a Bayesian one, and back."""
