@@ -27,6 +27,7 @@ from singularbayes.inference import (
     set_kl,
 )
 from singularbayes.posteriors import (
+    Adapter,
     Deterministic,
     FullRank,
     Laplace,
@@ -38,6 +39,7 @@ from singularbayes.posteriors import (
 
 __version__ = "0.1.0"
 __all__ = [
+    "Adapter",
     "Bernoulli",
     "Categorical",
     "Deterministic",
