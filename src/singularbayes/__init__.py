@@ -12,6 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
+from singularbayes.convert import freeze_draws
 from singularbayes.inference import (
     Bernoulli,
     Categorical,
@@ -54,6 +55,7 @@ __all__ = [
     "RankOne",
     "ScaleMixture",
     "find_posteriors",
+    "freeze_draws",
     "kl",
     "layers",
     "load",
