@@ -12,6 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
+from singularbayes.convert import bayesianize, collapse, plan
 from singularbayes.inference import (
     Bernoulli,
     Categorical,
@@ -53,11 +54,14 @@ __all__ = [
     "Predictive",
     "RankOne",
     "ScaleMixture",
+    "bayesianize",
+    "collapse",
     "find_posteriors",
     "kl",
     "layers",
     "load",
     "mean_weights",
+    "plan",
     "predict",
     "set_kl",
 ]
