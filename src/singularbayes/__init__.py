@@ -12,7 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
-from singularbayes.convert import freeze_draws
+from singularbayes.convert import bayesianize, collapse, freeze_draws, plan
 from singularbayes.inference import (
     Bernoulli,
     Categorical,
@@ -54,12 +54,15 @@ __all__ = [
     "Predictive",
     "RankOne",
     "ScaleMixture",
+    "bayesianize",
+    "collapse",
     "find_posteriors",
     "freeze_draws",
     "kl",
     "layers",
     "load",
     "mean_weights",
+    "plan",
     "predict",
     "set_kl",
 ]

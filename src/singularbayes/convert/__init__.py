@@ -1,5 +1,8 @@
 """From a trained Keras model to a Bayesian one, and back."""
 
+from singularbayes.convert.bayesianize import bayesianize
+from singularbayes.convert.collapse import collapse
 from singularbayes.convert.frozen import freeze_draws
+from singularbayes.convert.plan import Plan, plan
 
-__all__ = ["freeze_draws"]
+__all__ = ["Plan", "bayesianize", "collapse", "freeze_draws", "plan"]

@@ -8,11 +8,12 @@ loads as always. Any other model or layer makes its layers itself when it is bui
 old ones: such an object becomes a `Converted` of its class, whose config also lists what was exchanged.
 """
 
+import contextlib
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
@@ -20,11 +21,13 @@ from keras import ops
 from keras.src.models.functional import Functional, functional_like_constructor
 from keras.src.ops.function import map_graph
 from keras.src.ops.node import KerasHistory
+from keras.src.ops.symbolic_arguments import SymbolicArguments
 from keras.src.saving.saving_lib import _walk_saveable
 from keras.src.utils.tracking import DotNotTrackScope
 
 from singularbayes import layers
 
+Chain: TypeAlias = keras.layers.Layer | list[keras.layers.Layer]
 OURS = (layers.BayesianLayer, layers.MultiHeadAttention, layers.TransformerEncoder)
 
 
@@ -35,7 +38,12 @@ class Place:
     layer: keras.layers.Layer
     keys: tuple[str, ...] = ()  # attributes, positions and keys of containers, from the model
     names: tuple[str, ...] = ()  # of the layers on the way
-    parent: keras.layers.Layer | None = None
+    holders: tuple[keras.layers.Layer, ...] = ()  # the layers on the way, the model first
+
+    @property
+    def parent(self) -> keras.layers.Layer | None:
+        """The layer that holds this one, or None for the model."""
+        return self.holders[-1] if self.holders else None
 
     @property
     def path(self) -> str:
@@ -60,7 +68,7 @@ def places(model: keras.layers.Layer, whole: Callable[[Any], bool] = lambda laye
         for keys, child in _children(place.layer):
             if id(child) not in seen:
                 names = (*place.names, child.name)
-                visit(Place(child, (*place.keys, *keys), names, place.layer))
+                visit(Place(child, (*place.keys, *keys), names, (*place.holders, place.layer)))
 
     visit(Place(model))
     return found
@@ -71,9 +79,23 @@ def is_ours(layer: keras.layers.Layer) -> bool:
     return isinstance(layer, OURS)
 
 
+def in_lists_alone(model: keras.layers.Layer) -> set[int]:
+    """Returns the ids of the layers that only Sequential and functional models refer to: nothing calls them by name."""
+    holders = [place.layer for place in places(model, whole=is_ours) if not is_ours(place.layer)]
+    listed, named = (
+        {id(child) for holder in holders if _is_list(holder) == kind for _, child in _children(holder)}
+        for kind in (True, False)
+    )
+    return listed - named
+
+
+def _is_list(holder) -> bool:
+    return isinstance(holder, (keras.Sequential, Functional)) and _lists_its_layers(holder)
+
+
 def _children(layer) -> list[tuple[tuple[str, ...], keras.layers.Layer]]:
     """Returns the layers that a layer holds, each with the attribute and keys that lead to it, in the order of use."""
-    found = {}
+    found: dict[int, tuple[tuple[str, ...], keras.layers.Layer]] = {}
     for attribute, value in _walk_saveable(layer):  # what Keras itself saves
         for keys, child in _layers_in(value):
             found.setdefault(id(child), ((attribute, *keys), child))
@@ -97,10 +119,11 @@ def _layers_in(value) -> Iterator[tuple[tuple[str, ...], keras.layers.Layer]]:
 def copied(model: keras.layers.Layer) -> keras.layers.Layer:
     """Returns a copy of a built model with the same weights, names and flags, in buffers of its own; not compiled."""
     copy = _rebuilt(model)
-    pairs = list(zip(places(model), places(copy), strict=False))
-    same = [(old.keys, type(old.layer)) == (new.keys, type(new.layer)) for old, new in pairs]
-    if not all(same) or len(places(model)) != len(places(copy)):
-        where = next((old for old, equal in zip(pairs, same, strict=True) if not equal), pairs[-1])[0]
+    before, after = places(model), places(copy)
+    pairs = list(zip(before, after, strict=False))
+    differs = [old for old, new in pairs if (old.keys, type(old.layer)) != (new.keys, type(new.layer))]
+    if differs or len(before) != len(after):
+        where = differs[0] if differs else before[-1]
         raise ValueError(
             f"Conversion needs a model that its config describes; got {type(model).__name__} {model.name!r}, which is "
             f"not the same when it is built from its config: see {where.path or model.name!r}. Layers and sharing that "
@@ -158,19 +181,27 @@ def compile_like(copy: keras.Model, model: keras.Model) -> None:
     """Compiles the copy with the optimizer, loss and metrics of the model, if that is compiled."""
     config = model.get_compile_config() if isinstance(model, keras.Model) and model.compiled else None
     if config:
-        copy.compile_from_config(config)
+        with contextlib.suppress(TypeError, ValueError):  # a function that has no name: `fit` then asks to compile
+            copy.compile_from_config(config)
 
 
 # -- exchange --------------------------------------------------------------------------------------------------------
 
 
-def exchange(model: keras.layers.Layer, new: dict[int, keras.layers.Layer]) -> keras.layers.Layer:
-    """Puts new[id(layer)] wherever `model` refers to that layer, and returns the model. Changes the model."""
-    holders = [place.layer for place in places(model, whole=lambda layer: id(layer) in new or is_ours(layer))]
-    holders = [holder for holder in holders if id(holder) not in new and not is_ours(holder)]
+def exchange(model: keras.layers.Layer, new: Mapping[int, Chain]) -> keras.layers.Layer:
+    """Puts new[id(layer)] wherever `model` refers to that layer, and returns the model. Changes the model.
+
+    A layer that is `in_lists_alone` can give way to several, called one after the other.
+    """
+    chains = {key: chain if isinstance(chain, list) else [chain] for key, chain in new.items()}
+    found = [place.layer for place in places(model, whole=lambda layer: id(layer) in chains or is_ours(layer))]
+    holders = [holder for holder in found if id(holder) not in chains and not is_ours(holder)]
     graphs = [graph for holder in holders for graph in _graphs(holder)]
+    for old in found:
+        if id(old) in chains:
+            _rewire(old, chains[id(old)])
     for holder in {id(holder): holder for holder in (*holders, *graphs)}.values():
-        _exchange_in(holder, new)
+        _exchange_in(holder, chains)
     for graph in graphs:
         with DotNotTrackScope():
             mapped = map_graph(graph._inputs, graph._outputs)
@@ -179,7 +210,7 @@ def exchange(model: keras.layers.Layer, new: dict[int, keras.layers.Layer]) -> k
         _mark(holder)
         if hasattr(holder, "_torch_params"):
             holder._track_variables()
-    return new.get(id(model), model)
+    return chains[id(model)][-1] if id(model) in chains else model
 
 
 def _graphs(holder) -> list[Functional]:
@@ -188,43 +219,65 @@ def _graphs(holder) -> list[Functional]:
     return [graph for graph in (holder, inner) if isinstance(graph, Functional)]
 
 
-def _exchange_in(holder, new) -> None:
-    """Exchanges layers in the attributes, containers, register and graph of one layer."""
-    for old in list(holder._tracker.config["layers"][1]):
-        if id(old) in new:
-            holder._tracker.replace_tracked_value("layers", old, new[id(old)])
-            _rewire(old, new[id(old)])
+def _exchange_in(holder, chains) -> None:
+    """Exchanges layers in the register, the attributes and the containers of one layer."""
+    tracker = holder._tracker
+    for old in [layer for layer in tracker.config["layers"][1] if id(layer) in chains]:
+        *before, last = chains[id(old)]
+        tracker.replace_tracked_value("layers", old, last)
+        tracked = tracker.config["layers"][1]
+        at = next(position for position, layer in enumerate(tracked) if layer is last)
+        tracked[at:at] = before
+        tracker.stored_ids["layers"] |= set(map(id, before))
     # Torch keeps the attributes that are layers apart.
     for name in [*vars(holder), *vars(holder).get("_modules", ())]:
         value = getattr(holder, name)
-        after = _exchanged(value, new)
+        after = _exchanged(value, chains)
         if after is not value:
             setattr(holder, name, after)
 
 
-def _exchanged(value, new):
+def _exchanged(value, chains):
     """Returns a value with layers exchanged: lists and dictionaries themselves, tuples anew."""
     if isinstance(value, keras.layers.Layer):
-        return new.get(id(value), value)
-    if isinstance(value, (list, dict)):
-        for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
-            after = _exchanged(item, new)
+        return chains[id(value)][-1] if id(value) in chains else value
+    if isinstance(value, dict):
+        for key, item in list(value.items()):
+            after = _exchanged(item, chains)
             if after is not item:
                 value[key] = after
+    elif isinstance(value, list):
+        parts = [chains.get(id(item)) or [_exchanged(item, chains)] for item in value]
+        items = [item for part in parts for item in part]
+        if list(map(id, items)) != list(map(id, value)):
+            value[:] = items
     elif isinstance(value, tuple):
-        items = [_exchanged(item, new) for item in value]
-        if any(after is not item for after, item in zip(items, value, strict=True)):
+        items = [_exchanged(item, chains) for item in value]
+        if list(map(id, items)) != list(map(id, value)):
             return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
 
 
-def _rewire(old, new) -> None:
-    """Makes the calls of `old` in functional models calls of `new`."""
-    new._inbound_nodes, new._outbound_nodes = old._inbound_nodes, old._outbound_nodes
-    for index, node in enumerate(new._inbound_nodes):
-        node.operation = new
+def _rewire(old, chain) -> None:
+    """Makes the calls of `old` in functional models calls of the chain."""
+    *before, last = chain
+    last._inbound_nodes, last._outbound_nodes = old._inbound_nodes, old._outbound_nodes
+    for index, node in enumerate(last._inbound_nodes):
+        node.operation = last
         for position, tensor in enumerate(node.outputs):
-            tensor._keras_history = KerasHistory(new, index, position)
+            tensor._keras_history = KerasHistory(last, index, position)
+        if before:
+            _insert(before, node)
+
+
+def _insert(before, node) -> None:
+    """Makes a call of one tensor a call of what the layers before it make of the tensor."""
+    (x,) = node.arguments.keras_tensors
+    x._keras_history.operation._outbound_nodes.remove(node)
+    for layer in before:
+        x = layer(x)
+    x._keras_history.operation._outbound_nodes.append(node)
+    node.arguments = SymbolicArguments(x, **node.arguments.kwargs)
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
@@ -278,7 +331,7 @@ def _mark(holder) -> None:
     if holds and not isinstance(holder, Converted) and not _lists_its_layers(holder):
         holder.__class__ = _converted(cls)
     elif not holds and isinstance(holder, Converted):
-        holder.__class__ = cls.original  # type: ignore[attr-defined]
+        holder.__class__ = cls.original
 
 
 def _converted(cls: type) -> type:

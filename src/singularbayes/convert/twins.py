@@ -7,7 +7,7 @@ layer and the posteriors (and plain biases) of its twin have the same names: "ke
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +103,7 @@ class Slot:
 
     def write(self, matrix: np.ndarray) -> None:
         """Puts the matrix in its place."""
-        values = _numpy(self.variable).copy()
+        values = _numpy(self.variable)
         part = self._part(values)
         part[...] = np.reshape(matrix, part.shape)
         self.variable.assign(values)
@@ -118,7 +118,8 @@ class Slot:
 
 
 def _numpy(tensor) -> np.ndarray:
-    return ops.convert_to_numpy(ops.cast(tensor, "float32"))
+    # A copy: on some backends the array would share the buffer of the weight.
+    return np.array(ops.convert_to_numpy(ops.cast(tensor, "float32")))
 
 
 def slots(layer: keras.layers.Layer, per_head: bool = False) -> dict[str, Slot]:
@@ -219,13 +220,23 @@ def value(weight) -> np.ndarray:
 
 
 def make_twin(
-    layer: keras.layers.Layer, posterior: Posterior, bias_posterior: Posterior | None = None, per_head: bool = False
+    layer: keras.layers.Layer,
+    posteriors: Posterior | Mapping[str, Posterior],
+    bias_posterior: Posterior | None = None,
+    per_head: bool = False,
 ) -> keras.layers.Layer:
-    """Returns our layer for a Keras layer: same arguments, built, with weights that start anew."""
+    """Returns our layer for a Keras layer: same arguments, built, with weights that start anew.
+
+    Args:
+        posteriors: one for all matrices, or one for each by name; only recurrent layers use more than the first.
+    """
     ours = twin_class(layer)
     if ours is None:
         raise ValueError(f"make_twin needs one of {[cls.__name__ for cls in TWINS]}; got {layer!r}.")
-    arguments = {**_arguments(layer), "posterior": posterior}
+    named = {"kernel": posteriors} if isinstance(posteriors, Posterior) else posteriors
+    arguments = {**_arguments(layer), "posterior": next(iter(named.values()))}
+    if isinstance(layer, (keras.layers.LSTM, keras.layers.GRU)):
+        arguments["recurrent_posterior"] = named.get("recurrent_kernel")
     if not isinstance(layer, keras.layers.Embedding):
         arguments["bias_posterior"] = bias_posterior
     if isinstance(layer, keras.layers.MultiHeadAttention):
