@@ -73,7 +73,9 @@ def _candidates(model) -> list[surgery.Place]:
 
 
 def _is_whole(layer) -> bool:
-    return twins.twin_class(layer) is not None or surgery.is_ours(layer)
+    # The wrapper changes the kernel of its layer, which only a plain layer has.
+    kept = isinstance(layer, keras.layers.SpectralNormalization)
+    return kept or twins.twin_class(layer) is not None or surgery.is_ours(layer)
 
 
 def _has_matrix(layer) -> bool:
@@ -91,19 +93,10 @@ def _decide(place: surgery.Place, choose: "_Chooser", cap: bool, per_head: bool)
     chosen, said = choose(place)
     if chosen is None:
         return Decision(place, {}, said)
-    against = _against(place)
+    against = NO_TWIN if twins.twin_class(layer) is None else twins.refusal(layer)
     if against:
         return Decision(place, {}, against, unsupported=True)
     return Decision(place, _fitted(place, chosen, cap, per_head))
-
-
-def _against(place: surgery.Place) -> str | None:
-    """Returns why a layer cannot be converted, or None."""
-    if twins.twin_class(place.layer) is None:
-        return NO_TWIN
-    if isinstance(place.parent, keras.layers.SpectralNormalization):
-        return "SpectralNormalization changes its kernel"
-    return twins.refusal(place.layer)
 
 
 class _Chooser:

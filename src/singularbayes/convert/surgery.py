@@ -10,6 +10,7 @@ old ones: such an object becomes a `Converted` of its class, whose config also l
 
 import contextlib
 import tempfile
+import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -136,24 +137,43 @@ def copied(model: keras.layers.Layer) -> keras.layers.Layer:
 
 def _rebuilt(model):
     try:
-        with warnings.catch_warnings():
-            # Nothing leaves this process, so a lambda of the user's is no danger here.
-            warnings.filterwarnings("ignore", message="The object being serialized includes a `lambda`")
+        with _named_functions(model) as functions:
             config = keras.saving.serialize_keras_object(model)
             config.pop("compile_config", None)
-            with keras.saving.custom_object_scope(_custom_classes(model)):
+            with keras.saving.custom_object_scope({**_custom_classes(model), **functions}):
                 return keras.saving.deserialize_keras_object(config, safe_mode=False)
     except (NotImplementedError, TypeError) as error:
         raise ValueError(
             f"Conversion needs a model that can be built from its config; got {type(model).__name__} {model.name!r}, "
             "which cannot. Give its class, and those of its own layers, get_config() with all the arguments of "
-            f"__init__. Keras says: {error}"
+            f"__init__. Keras says: {str(error).rpartition('Exception encountered: ')[2]}"
         ) from error
 
 
 def _custom_classes(model) -> dict[str, type]:
     classes = {type(place.layer) for place in places(model)}
     return {cls.__name__: cls for cls in classes if ">" not in keras.saving.get_registered_name(cls)}
+
+
+@contextlib.contextmanager
+def _named_functions(model) -> Iterator[dict[str, Any]]:
+    """Gives the functions that a user's layers hold names to be found by, for a while: a config has names alone."""
+    values = [value for place in places(model) for value in vars(place.layer).values()]
+    found = {id(value): value for value in values if isinstance(value, types.FunctionType)}
+    own = [f for f in found.values() if not f.__module__.startswith("keras.") and f not in _registered()]
+    before = [function.__name__ for function in own]
+    functions = {f"function_{position}": function for position, function in enumerate(own)}
+    try:
+        for name, function in functions.items():
+            function.__name__ = name
+        yield functions
+    finally:
+        for name, function in zip(before, own, strict=True):
+            function.__name__ = name
+
+
+def _registered() -> list:
+    return list(keras.saving.get_custom_objects().values())
 
 
 def _copy_state(old, new, where: str) -> None:
@@ -179,9 +199,13 @@ def _copy_state(old, new, where: str) -> None:
 
 def compile_like(copy: keras.Model, model: keras.Model) -> None:
     """Compiles the copy with the optimizer, loss and metrics of the model, if that is compiled."""
-    config = model.get_compile_config() if isinstance(model, keras.Model) and model.compiled else None
-    if config:
-        with contextlib.suppress(TypeError, ValueError):  # a function that has no name: `fit` then asks to compile
+    if not (isinstance(model, keras.Model) and model.compiled):
+        return
+    # A loss without a name to find it by cannot be copied: `fit` then asks to compile.
+    with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
+        warnings.simplefilter("ignore")
+        config = model.get_compile_config()
+        if config:
             copy.compile_from_config(config)
 
 
