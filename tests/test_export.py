@@ -72,3 +72,20 @@ def test_frozen_draws_answer_as_predict_does_from_a_torch_program(tmp_path):
     p = sb.predict(model, x, draws=3, seed=1, likelihood="categorical_logits")
     for name, value in answer.items():
         np.testing.assert_allclose(value.detach().numpy(), getattr(p, name), rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("merge", [False, True], ids=["factors", "merged"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_collapsed_model_answers_as_itself_and_as_the_means_in_onnxruntime(name, merge, tmp_path):
+    if (BACKEND, name) == ("jax", "cnn"):
+        pytest.skip("jax2onnx writes a MaxPool that onnxruntime cannot run")
+    if merge and name in ("lstm", "transformer"):
+        pytest.skip("they are merged anyway")
+    make, x = NETWORKS[name]
+    model = make()
+    collapsed = sb.collapse(model, merge=merge)
+    expected = keras.ops.convert_to_numpy(collapsed(x))
+    with sb.mean_weights(model):
+        np.testing.assert_allclose(expected, keras.ops.convert_to_numpy(model(x)), rtol=1e-4, atol=1e-5)
+    (found,) = _onnx(collapsed, x, str(tmp_path / "collapsed.onnx"))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
