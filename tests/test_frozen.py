@@ -47,8 +47,10 @@ def test_frozen_draws_answer_as_predict_does(name):
 def test_so_they_do_whatever_the_outputs_mean(units, activation, likelihood):
     head = layers.Dense(units, activation, posterior=FullRank())
     model = stir(keras.Sequential([keras.Input((4,)), layers.Dense(5, "tanh", posterior=LowRank(2)), head]))
-    answer = sb.freeze_draws(model, 6, seed=1, likelihood=likelihood).predict(ROWS, verbose=0)
+    frozen = sb.freeze_draws(model, 6, seed=1, likelihood=likelihood)
+    answer = frozen.predict(ROWS, verbose=0)
     _assert_is_predict(answer, model, ROWS, 6, 1, likelihood)
+    assert {name: spec.shape[1:] for name, spec in frozen.output.items()} == {n: a.shape[1:] for n, a in answer.items()}
 
 
 def test_what_the_outputs_mean_is_read_from_the_loss_of_the_output_that_is_named():
@@ -121,6 +123,7 @@ def _subclassed():
         (mlp, {"draws": 0}, r"freeze_draws needs draws to be a whole number >= 1; got draws=0"),
         (mlp, {"draws": True}, r"got draws=True"),
         (mlp, {"seed": -1}, r"freeze_draws needs seed to be a whole number >= 0; got seed=-1"),
+        (mlp, {"likelihood": "bernoulli_logits"}, r"needs one output a row; got outputs of shape \(None, 3\)"),
         (mlp, {"likelihood": None}, r"Pass likelihood="),
         (_subclassed, {}, r"needs a model that knows its inputs; got 'mine'.*keras\.Model\(x, model\(x\)\)"),
         (
@@ -134,7 +137,7 @@ def _subclassed():
             r"without state between batches; got stateful layers \['memory'\]",
         ),
     ],
-    ids=["no_draws", "true_draws", "seed", "meaning", "inputs", "stateful"],
+    ids=["no_draws", "true_draws", "seed", "bernoulli", "meaning", "inputs", "stateful"],
 )
 def test_what_cannot_be_frozen_is_refused(make, arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -99,6 +99,20 @@ class FrozenDraws(keras.layers.Layer):
     def build(self, input_shape):
         pass  # the model and its draws are made
 
+    def compute_output_spec(self, inputs):
+        # Said by the model, layer by layer: to find it by a call, torch would make inputs as long as it likes.
+        output = keras.tree.flatten(self.model.compute_output_spec(inputs))[self.position]
+        *examples, last = output.shape
+        if self.likelihood.startswith("bernoulli"):
+            if last != 1:
+                raise ValueError(f"A Bernoulli likelihood needs one output a row; got outputs of shape {output.shape}.")
+            last = 2
+        if self.likelihood == "gaussian":
+            shapes = {"mean": output.shape, "std": output.shape}
+        else:
+            shapes = {"mean": (*examples, last), "mutual_information": tuple(examples)}
+        return {name: keras.KerasTensor(shape, "float32") for name, shape in shapes.items()}
+
     def call(self, inputs):
         return self._reduced(ops.stack([self._output(inputs, s) for s in range(self.draws)]))
 
