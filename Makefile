@@ -88,9 +88,9 @@ $(STAMPS)/dev: $(STAMPS)/venv pyproject.toml constraints.txt
 	@touch $(STAMPS)/demo $@
 
 $(STAMPS)/torch: $(STAMPS)/dev
-	$(call install,torch,torch==2.13.0)
+	$(call install,torch,torch==2.13.0 onnxruntime onnxscript)
 	@touch $@
 
 $(STAMPS)/tensorflow: $(STAMPS)/dev
-	$(call install,tensorflow,tensorflow-cpu)
+	$(call install,tensorflow,tensorflow-cpu onnxruntime tf2onnx)
 	@touch $@

@@ -12,7 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
-from singularbayes.convert import bayesianize, collapse, plan
+from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
 from singularbayes.inference import (
     Bernoulli,
     Categorical,
@@ -57,6 +57,7 @@ __all__ = [
     "bayesianize",
     "collapse",
     "find_posteriors",
+    "freeze_draws",
     "kl",
     "layers",
     "load",
@@ -64,4 +65,5 @@ __all__ = [
     "plan",
     "predict",
     "set_kl",
+    "spectrum",
 ]

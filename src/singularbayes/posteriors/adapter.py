@@ -87,6 +87,9 @@ class Adapter(Posterior):
     def weight(self, draw):
         return self._added_to_w0(self.product.weight(draw, self.by_rows))
 
+    def whole(self, draw):
+        return self.product.whole(draw, self.by_rows)
+
     def mean(self):
         return self._added_to_w0(self.product.mean())
 

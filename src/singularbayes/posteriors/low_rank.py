@@ -62,6 +62,9 @@ class LowRank(Posterior):
     def weight(self, draw):
         return self.product.weight(draw, self.by_rows)
 
+    def whole(self, draw):
+        return self.product.whole(draw, self.by_rows)
+
     def mean(self):
         return self.product.mean()
 

@@ -34,6 +34,11 @@ class Product:
         a, b = draw
         return LowRankRows(self.ab, self.rows, a, b) if by_rows else LowRankMatrix(a, b)
 
+    def whole(self, draw: tuple, by_rows: bool) -> tuple:
+        """Returns A and B themselves."""
+        a, b = draw
+        return (self.ab.sample_range(a, 0, self.rows), b) if by_rows else draw
+
     def mean(self) -> LowRankMatrix:
         return LowRankMatrix(*halves(self.ab.loc, self.rows))
 
