@@ -260,11 +260,12 @@ def test_names_flags_policies_and_regularizers_survive():
     model.layers[0].trainable = False
     model.layers[1].trainable = False
     model.get_layer("block").late.trainable = False
+    model.get_layer("block").stack[1].trainable = False  # which no config says
     bayes = sb.bayesianize(model, 2)
     assert bayes.name == "whole"
     assert [layer.name for layer in bayes.layers] == [layer.name for layer in model.layers]
     assert [layer.trainable for layer in bayes.layers] == [False, False, True, True]
-    assert not bayes.get_layer("block").late.trainable
+    assert not bayes.get_layer("block").late.trainable and not bayes.get_layer("block").stack[1].trainable
     assert bayes.get_layer("last").dtype_policy.name == "mixed_bfloat16"
     first = bayes.get_layer("first")
     assert first.bias_regularizer.l2 == first.activity_regularizer.l1 == np.float32(0.01)
