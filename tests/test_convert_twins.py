@@ -16,7 +16,7 @@ BACKEND = keras.backend.backend()
 # Compiling takes long on JAX, where one option a layer is enough: the code is the same.
 MAIN = ["lstm_no_bias", "gru_plain", "conv1d_causal_dilated", "conv2d_groups", "attention_gated"]
 MAIN += ["embedding_back_untied", "einsum_acbd,bde->ace"]
-NAMES = [*OPTIONS] if BACKEND == "torch" else MAIN
+NAMES = {"torch": [*OPTIONS], "tensorflow": MAIN, "jax": MAIN[3:5]}[BACKEND]
 BIASES = (FullRank(),) if BACKEND == "jax" else (None, FullRank())
 
 

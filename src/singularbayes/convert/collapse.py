@@ -95,7 +95,9 @@ def _encoder(block: layers.TransformerEncoder) -> keras.Model:
     shape = (None, *block.get_build_config()["input_shape"][1:])
     x = inputs = keras.Input(batch_shape=shape, dtype=block.compute_dtype)
     for norm, change in zip(norms, (lambda x: attention(x, x), lambda x: outer(inner(x))), strict=True):
-        x = x + drop(change(norm(x))) if block.normalize_first else norm(x + drop(change(x)))
+        # A layer, because the mask passes it, where it would not pass a sum.
+        added = keras.layers.Add(dtype=block.dtype_policy)([x, drop(change(norm(x) if block.normalize_first else x))])
+        x = added if block.normalize_first else norm(added)
     model = keras.Model(inputs, x, name=block.name, trainable=block.trainable)
     model.supports_masking = True
     return model

@@ -9,6 +9,7 @@ old ones: such an object becomes a `Converted` of its class, whose config also l
 """
 
 import contextlib
+import functools
 import tempfile
 import types
 import warnings
@@ -23,7 +24,6 @@ from keras.src.models.functional import Functional, functional_like_constructor
 from keras.src.ops.function import map_graph
 from keras.src.ops.node import KerasHistory
 from keras.src.ops.symbolic_arguments import SymbolicArguments
-from keras.src.saving.saving_lib import _walk_saveable
 from keras.src.utils.tracking import DotNotTrackScope
 
 from singularbayes import layers
@@ -97,11 +97,29 @@ def _is_list(holder) -> bool:
 def _children(layer) -> list[tuple[tuple[str, ...], keras.layers.Layer]]:
     """Returns the layers that a layer holds, each with the attribute and keys that lead to it, in the order of use."""
     found: dict[int, tuple[tuple[str, ...], keras.layers.Layer]] = {}
-    for attribute, value in _walk_saveable(layer):  # what Keras itself saves
+    listed = [("layers", layer.layers)] if isinstance(layer, (keras.Sequential, Functional)) else []
+    for attribute, value in (*listed, *_own_attributes(layer)):
         for keys, child in _layers_in(value):
             found.setdefault(id(child), ((attribute, *keys), child))
     order = {id(child): position for position, child in enumerate(layer._layers)}
     return sorted(found.values(), key=lambda pair: order.get(id(pair[1]), len(order)))
+
+
+def _own_attributes(layer) -> list[tuple[str, Any]]:
+    """Returns the attributes of a layer that Keras did not make, sorted: the order is the same on every backend."""
+    names = {*vars(layer), *vars(layer).get("_modules", ())}  # torch keeps those that are layers apart
+    own = (name for name in names - _keras_attributes() if not name.startswith(_TENSORFLOW))
+    return [(name, getattr(layer, name)) for name in sorted(own)]
+
+
+# What TensorFlow adds to what it tracks.
+_TENSORFLOW = ("_self_unconditional_", "_self_name_based_", "_self_setattr_", "_self_saveable_", "_self_update_uid")
+
+
+@functools.cache
+def _keras_attributes() -> frozenset[str]:
+    graph = {"_functional", "_operations", "_operations_by_depth", "_nodes", "_nodes_by_depth"}
+    return frozenset(vars(keras.layers.Layer())) | graph
 
 
 def _layers_in(value) -> Iterator[tuple[tuple[str, ...], keras.layers.Layer]]:
@@ -130,9 +148,20 @@ def copied(model: keras.layers.Layer) -> keras.layers.Layer:
             f"not the same when it is built from its config: see {where.path or model.name!r}. Layers and sharing that "
             "are added after the constructor are not in a config."
         )
+    reached = {id(weight) for place in before for weight in _own_weights(place.layer)}
+    hidden = [weight.path for weight in model.weights if id(weight) not in reached]
+    if hidden:
+        raise ValueError(
+            f"Conversion needs layers that are attributes, or in lists, tuples or dictionaries; got {model.name!r}, "
+            f"whose weights {hidden} belong to none of these."
+        )
     for old, new in pairs:
         _copy_state(old.layer, new.layer, old.path or model.name)
     return copy
+
+
+def _own_weights(layer) -> list:
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
 
 
 def _rebuilt(model):
@@ -151,8 +180,10 @@ def _rebuilt(model):
 
 
 def _custom_classes(model) -> dict[str, type]:
+    """Returns the classes of a user's layers that Keras cannot find by name."""
     classes = {type(place.layer) for place in places(model)}
-    return {cls.__name__: cls for cls in classes if ">" not in keras.saving.get_registered_name(cls)}
+    users = [cls for cls in classes if not cls.__module__.startswith("keras.")]
+    return {cls.__name__: cls for cls in users if ">" not in keras.saving.get_registered_name(cls)}
 
 
 @contextlib.contextmanager
@@ -182,13 +213,13 @@ def _copy_state(old, new, where: str) -> None:
     if new.trainable != old.trainable:
         new.trainable = old.trainable
     new.activity_regularizer = old.activity_regularizer  # which the config of some Keras layers leaves out
-    if new.built != old.built:
-        raise ValueError(
-            f"Conversion needs a model that is built from its config as it was built; got layer {where!r}, which is "
-            f"{'not built' if old.built else 'built'} in the model but {'not ' * old.built}in its copy."
-        )
     store: dict[str, Any] = {}
     old.save_own_variables(store)
+    if store and not new.built:
+        raise ValueError(
+            f"Conversion needs a model that is built when it is made from its config; got layer {where!r}, which is "
+            "built in the model but not in its copy. Build it in the `build` of the layer that holds it."
+        )
     if store:
         new.load_own_variables({key: np.array(ops.convert_to_numpy(value)) for key, value in store.items()})
     if hasattr(old, "save_assets"):
