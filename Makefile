@@ -91,10 +91,12 @@ $(STAMPS)/dev: $(STAMPS)/venv pyproject.toml constraints.txt
 	$(call install,dev,-e "$(DEV)")
 	@touch $(STAMPS)/demo $@
 
+# KerasHub asks for TensorFlow Text, which only its preprocessing uses: alone it needs no more than these two.
 $(STAMPS)/torch: $(STAMPS)/dev
-	$(call install,torch,torch==2.13.0)
+	$(call install,torch,torch==2.13.0 onnxruntime onnxscript)
+	$(call install,hub,--no-deps keras-hub regex tokenizers)
 	@touch $@
 
 $(STAMPS)/tensorflow: $(STAMPS)/dev
-	$(call install,tensorflow,tensorflow-cpu)
+	$(call install,tensorflow,tensorflow-cpu onnxruntime tf2onnx)
 	@touch $@

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes import Deterministic, FullRank, LowRank, RankOne, find_posteriors, layers
+from singularbayes import Adapter, Deterministic, FullRank, LowRank, RankOne, find_posteriors, layers
 from singularbayes.posteriors import noise
 
 SHAPE = (5, 4)
@@ -22,6 +22,7 @@ POSTERIORS = {
     "rank_one": RankOne,
     "rank_one_outer": partial(RankOne, "outer"),
     "rank_one_scale": partial(RankOne, "scale"),
+    "adapter": partial(Adapter, 2),
     "deterministic": Deterministic,
 }
 RANDOM = {name: make for name, make in POSTERIORS.items() if name != "deterministic"}

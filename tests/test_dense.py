@@ -21,7 +21,7 @@ from table import (
     twin_of,
 )
 
-from singularbayes import FullRank, LowRank, find_posteriors, layers
+from singularbayes import Adapter, FullRank, LowRank, find_posteriors, layers, mean_weights
 from singularbayes.posteriors import scope
 
 pytestmark = pytest.mark.backend
@@ -112,7 +112,7 @@ def test_a_layer_is_rebuilt_from_its_config(name):
 
 def test_the_mean_starts_where_the_initializer_says():
     start = keras.initializers.Constant(np.outer(np.arange(5), np.ones(4)))
-    for posterior in (LowRank(1), FullRank(), "rank_one", "deterministic"):
+    for posterior in (LowRank(1), FullRank(), Adapter(2), "rank_one", "deterministic"):
         layer = layers.Dense(4, kernel_initializer=start, posterior=posterior)
         layer.build((None, 5))
         mean = _numpy(layer.posterior.mean().dense())
@@ -120,7 +120,11 @@ def test_the_mean_starts_where_the_initializer_says():
 
 
 @pytest.mark.parametrize(("activation", "variance"), [("relu", 2 / 300), ("tanh", 2 / 500), (None, 2 / 500)])
-@pytest.mark.parametrize("posterior", [LowRank(20), FullRank(), "rank_one"], ids=["low_rank", "full_rank", "rank_one"])
+@pytest.mark.parametrize(
+    "posterior",
+    [LowRank(20), FullRank(), Adapter(20), "rank_one"],
+    ids=["low_rank", "full_rank", "adapter", "rank_one"],
+)
 def test_the_mean_starts_with_the_variance_of_he_for_rectified_activations_and_glorot_else(
     posterior, activation, variance
 ):
@@ -137,6 +141,17 @@ def test_bias_and_activity_regularizers_are_added_as_keras_adds_them():
     with scope.fix(draw):
         layer(X), twin(X)
         np.testing.assert_allclose(sum(map(_numpy, layer.losses)), sum(map(_numpy, twin.losses)), rtol=1e-5)
+
+
+def test_an_adapter_at_its_start_answers_as_the_layer_it_came_from_to_the_last_bit():
+    plain = keras.layers.Dense(4, "tanh")
+    plain(X)
+    layer = layers.Dense(4, "tanh", posterior=Adapter(2))
+    layer(X)
+    layer.posterior.center(_numpy(plain.kernel))
+    with mean_weights(layer):
+        np.testing.assert_array_equal(_numpy(layer(X)), _numpy(plain(X)))
+    assert np.abs(_numpy(layer(X)) - _numpy(plain(X))).max() > 0
 
 
 @pytest.mark.parametrize("name", RANDOM)
@@ -165,7 +180,7 @@ def test_time_steps_of_time_distributed_share_the_draw():
 
 
 @pytest.mark.parametrize("bias", [None, LowRank(1)], ids=["plain", "bayesian"])
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one"])
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one", "adapter"])
 def test_forward_passes_average_to_the_mean_weight(name, bias):
     layer = stirred_layer(layers.Dense(4, posterior=_posterior(name), bias_posterior=bias), X)
     truth = X @ _numpy(layer.posterior.mean().dense())

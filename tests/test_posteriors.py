@@ -18,7 +18,7 @@ from table import (
     stirred,
 )
 
-from singularbayes import Deterministic, FullRank, LowRank, Normal, RankOne, layers, posteriors
+from singularbayes import Adapter, Deterministic, FullRank, LowRank, Normal, RankOne, layers, posteriors
 from singularbayes.posteriors import noise
 
 pytestmark = pytest.mark.backend
@@ -90,22 +90,24 @@ def test_the_variance_is_the_covariance_of_an_entry_with_itself(posterior):
     np.testing.assert_allclose(covariances, covariances.T, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["low_rank", "rank_one"])
+@pytest.mark.parametrize("name", ["low_rank", "rank_one", "adapter"])
 def test_entries_covary_exactly_when_they_share_a_row_or_a_column(name):
     covariances = _covariances(stirred(RANDOM[name]()))
     shares = np.array([[i == s or j == t for s, t in ENTRIES] for i, j in ENTRIES])
     np.testing.assert_array_equal(covariances != 0, shares)
 
 
+@pytest.mark.parametrize("make", [LowRank, Adapter])
 @pytest.mark.parametrize("name", ["w_entry_moments", "zero_mean_factors_are_uncorrelated"])
-def test_moments_of_a_product_are_the_paper_s(vectors, name):
+def test_moments_of_a_product_are_the_paper_s(vectors, name, make):
     inputs, expected = vectors[name]["inputs"], vectors[name]["expected"]
-    posterior = built(LowRank(2), (2, 3))
+    posterior = built(make(2), (2, 3))
+    fixed = ops.convert_to_numpy(posterior.w0) if make is Adapter else 0.0
     set_factor(posterior.ab, *(np.concatenate([inputs[f"{name}A"], inputs[f"{name}B"]]) for name in ("mu", "sigma")))
     covariances = _covariances(posterior, [(i, j) for i in range(2) for j in range(3)])
     np.testing.assert_allclose(posterior.variance(), expected["var_W"], rtol=1e-5)
     if name == "w_entry_moments":
-        np.testing.assert_allclose(_mean(posterior), expected["mean_W"], atol=1e-6)
+        np.testing.assert_allclose(_mean(posterior) - fixed, expected["mean_W"], atol=1e-6)
         np.testing.assert_allclose(covariances, expected["cov_rowmajor"], rtol=1e-5, atol=1e-7)
     else:
         assert np.abs(covariances - np.diag(np.diag(covariances))).max() == expected["cov_offdiag_max"]
@@ -117,6 +119,15 @@ def test_every_low_rank_draw_has_at_most_that_rank():
         values = np.linalg.svd(draws, compute_uv=False)
         assert np.all(values[:, 2:] < 1e-5 * values[:, :1]) and np.all(values[:, 1] > 0)
     assert np.all(np.linalg.matrix_rank(_drawn("full_rank", False)[1]) == min(SHAPE))
+
+
+def test_every_draw_of_an_adapter_differs_from_its_fixed_part_by_at_most_its_rank():
+    for by_rows in (False, True):
+        posterior, draws, _ = _drawn("adapter", by_rows)
+        fixed = ops.convert_to_numpy(posterior.w0)
+        assert np.all(np.linalg.matrix_rank(fixed) == min(SHAPE))
+        values = np.linalg.svd(draws - fixed, compute_uv=False)
+        assert np.all(values[:, 2:] < 1e-5 * np.maximum(1, values[:, :1])) and np.all(values[:, 1] > 0)
 
 
 def test_a_deterministic_weight_is_its_mean_and_has_no_kl():
@@ -163,7 +174,7 @@ def test_a_matrix_answers_in_the_precision_of_its_inputs(posterior):
         assert keras.backend.standardize_dtype(matrix.apply(x).dtype) == "float16"
 
 
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace"])
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace", "adapter"])
 def test_rows_of_one_draw_agree_in_every_batch(name):
     posterior = stirred(RANDOM[name]())
     posterior.by_rows = True
@@ -221,6 +232,7 @@ def test_posteriors_of_one_kind_start_independent_in_both_factors():
     ("make", "count"),
     [
         (lambda: LowRank(2), 2 * 2 * (5 + 4)),
+        (lambda: Adapter(2), 2 * 2 * (5 + 4)),
         (FullRank, 2 * 5 * 4),
         (RankOne, 5 * 4 + 2 * (5 + 4)),
         (Deterministic, 5 * 4),
@@ -263,10 +275,11 @@ def test_an_unknown_posterior_is_refused_with_the_known_ones(bad):
         posteriors.get(bad)
 
 
+@pytest.mark.parametrize("make", [LowRank, Adapter])
 @pytest.mark.parametrize("rank", [0, -1, 1.5, 2.0, True, "2", None])
-def test_a_rank_that_is_not_a_whole_number_above_0_is_refused(rank):
-    with pytest.raises(ValueError, match=rf"LowRank needs rank to be a whole number >= 1; got rank={rank!r}"):
-        LowRank(rank)
+def test_a_rank_that_is_not_a_whole_number_above_0_is_refused(rank, make):
+    with pytest.raises(ValueError, match=rf"{make.__name__} needs rank to be a whole number >= 1; got rank={rank!r}"):
+        make(rank)
 
 
 def test_a_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_layer():
@@ -274,6 +287,13 @@ def test_a_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_lay
         ValueError, match=r"1 <= rank <= 2; got rank=3 .* shape \(8, 2\) in head/posterior.*overcomplete"
     ):
         layers.Dense(2, posterior=LowRank(3), name="head").build((None, 8))
+
+
+def test_an_adapter_s_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_layer():
+    with pytest.raises(
+        ValueError, match=r"Adapter needs 1 <= rank <= 2; got rank=3 .*\(8, 2\) in head/.* Adapter\(2\)"
+    ):
+        layers.Dense(2, posterior=Adapter(3), name="head").build((None, 8))
 
 
 def test_a_rank_above_both_sides_can_be_asked_for():

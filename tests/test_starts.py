@@ -9,7 +9,7 @@ from keras import ops
 from scipy import stats
 from table import POSTERIORS, RANDOM, SHAPE, assert_unbiased, assert_uncorrelated, built, gradient, stirred
 
-from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
+from singularbayes import Adapter, Deterministic, FullRank, LowRank, RankOne, layers
 from singularbayes.posteriors import noise, starts
 from singularbayes.posteriors.softplus import inverse_softplus
 
@@ -24,6 +24,7 @@ UNRESTRICTED = {
     "rank_one": RankOne,
     "rank_one_outer": lambda **k: RankOne("outer", **k),
     "rank_one_scale": lambda **k: RankOne("scale", **k),
+    "adapter": lambda **k: Adapter(2, **k),
     "deterministic": Deterministic,
 }
 
@@ -82,7 +83,11 @@ def test_damping_multiplies_the_scale_of_the_means_alone(vectors, damping):
         np.testing.assert_allclose(_array(factor.scale), case["post_sigma_eta_0p1"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("make", [FullRank, RankOne, lambda **k: LowRank(3, **k)], ids=["full", "one", "low"])
+@pytest.mark.parametrize(
+    "make",
+    [FullRank, RankOne, lambda **k: LowRank(3, **k), lambda **k: Adapter(3, **k)],
+    ids=["full", "one", "low", "adapter"],
+)
 @pytest.mark.parametrize(
     ("initializer", "variance"),
     [
@@ -135,9 +140,24 @@ def test_noise_starts_in_the_paper_s_proportion_to_the_signal(vectors):
 def test_scales_start_at_eta_times_the_scale_of_the_means(name):
     posterior = built(RANDOM[name](eta=0.03, rho_lr=7.0))
     # s = (σ_W²/r)^¼ for factors, σ_W for entries; factors of a rank-one posterior scale W₀ around 1.
-    unit = {"low": (2 / 9 / 2) ** 0.25, "full": math.sqrt(2 / 9), "rank": 1.0}[name.split("_")[0]]
+    factor_unit = (2 / 9 / 2) ** 0.25
+    units = {"low": factor_unit, "adapter": factor_unit, "full": math.sqrt(2 / 9), "rank": 1.0}
+    unit = units[name.split("_")[0]]
     for factor in posterior.factors:
         np.testing.assert_allclose(_array(factor.scale), 0.03 * unit, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rank", [1, 8])
+@pytest.mark.parametrize(("eta", "damping"), [(0.1, 1.0), (0.3, 1.0), (0.1, 0.5)])
+def test_an_adapter_s_noise_starts_as_a_tenth_of_a_weight_whatever_its_rank(rank, eta, damping):
+    # σ_W² = 2 / (60 + 40); with η = 0.1 the share is 1.01 %.
+    started = [built(Adapter(rank, eta=eta, damping=damping), (60, 40)) for _ in range(16)]
+    shares = [posterior.variance().mean() / 0.02 for posterior in started]
+    assert_unbiased(shares, (damping * eta) ** 2 + eta**4)
+    s = (0.02 / rank) ** 0.25
+    norms = (_array(started[0].ab.loc)[:60] ** 2).sum(axis=1)
+    exact = (eta * s) ** 2 * (norms + rank * (eta * s) ** 2)
+    np.testing.assert_allclose(started[0].variance(), np.repeat(exact[:, None], 40, axis=1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 0.01, math.log(2), 3.0, 40.0])
@@ -201,6 +221,16 @@ def test_a_mean_can_be_moved_to_any_matrix_of_its_rank_and_scales_stay(name):
     np.testing.assert_allclose(_mean(posterior), MATRIX, atol=1e-5)
     for factor, scale in zip(posterior.factors, scales, strict=True):
         np.testing.assert_array_equal(_array(factor.scale), scale)
+
+
+def test_an_adapter_holds_any_matrix_to_the_last_bit_and_keeps_a_mean_in_its_first_factor():
+    posterior = built(Adapter(2))
+    start = _array(posterior.ab.loc)
+    posterior.center(MATRIX)
+    np.testing.assert_array_equal(ops.convert_to_numpy(posterior.mean().dense()), MATRIX)
+    np.testing.assert_array_equal(_array(posterior.ab.loc), start)
+    assert np.abs(start[:5]).min() > 0 and not start[5:].any() and _array(posterior.ab.scale).min() > 0
+    assert [weight.name for weight in posterior.trainable_weights] == ["ab"]
 
 
 def test_a_low_rank_mean_moves_to_the_best_approximation(vectors):

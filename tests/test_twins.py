@@ -13,7 +13,7 @@ from singularbayes.posteriors import scope
 pytestmark = pytest.mark.backend
 BACKEND = keras.backend.backend()
 SHAPES = ["low_rank", "full_rank", "rank_one_outer", "deterministic"]
-SHAPES += ["low_rank_laplace"] if BACKEND != "jax" else []  # where compiling takes long
+SHAPES += ["low_rank_laplace", "adapter"] if BACKEND != "jax" else []  # where compiling takes long
 MAIN = [name for name in OPTIONS if name.endswith(("_plain", "_self", "groups", "before", "back"))]
 MAIN += ["einsum_abc,cde->abde"]
 

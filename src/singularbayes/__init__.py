@@ -12,6 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
+from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
 from singularbayes.inference import (
     Bernoulli,
     Categorical,
@@ -27,6 +28,7 @@ from singularbayes.inference import (
     set_kl,
 )
 from singularbayes.posteriors import (
+    Adapter,
     Deterministic,
     FullRank,
     Laplace,
@@ -38,6 +40,7 @@ from singularbayes.posteriors import (
 
 __version__ = "0.1.0"
 __all__ = [
+    "Adapter",
     "Bernoulli",
     "Categorical",
     "Deterministic",
@@ -51,11 +54,16 @@ __all__ = [
     "Predictive",
     "RankOne",
     "ScaleMixture",
+    "bayesianize",
+    "collapse",
     "find_posteriors",
+    "freeze_draws",
     "kl",
     "layers",
     "load",
     "mean_weights",
+    "plan",
     "predict",
     "set_kl",
+    "spectrum",
 ]

@@ -1,5 +1,6 @@
 """The command line. Keras is imported by the commands that train, not by `--help`."""
 
+import importlib
 import shlex
 import sys
 import tempfile
@@ -7,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -69,6 +70,141 @@ def demo(
         _print_table(console, make(page.of(records, name)))
     console.print(f"\nThe page: {path}", soft_wrap=True, highlight=False)
     return 0
+
+
+def _whole(_, tokens) -> int:
+    return int(tokens[0].value)  # of itself cyclopts rounds 2.5
+
+
+Packages = Annotated[list[str] | None, Parameter(name="--import", negative="", consume_multiple=False)]
+
+
+@app.command
+def convert(
+    model: Path,
+    out: Path,
+    /,
+    *,
+    rank: Annotated[int, Parameter(converter=_whole, validator=Number(gte=1))],
+    init: Literal["svd", "random"] = "svd",
+    posterior: Literal["low_rank", "adapter"] = "low_rank",
+    unsupported: Literal["error", "keep"] = "error",
+    cap: Annotated[bool, Parameter(negative="")] = False,
+    force: Annotated[bool, Parameter(negative="")] = False,
+    packages: Packages = None,
+) -> int:
+    """Make a Bayesian model of a trained Keras model; the plan is printed first.
+
+    Parameters
+    ----------
+    model
+        The .keras file of a trained model.
+    out
+        The .keras file to write.
+    rank
+        Rank of the random factors of every weight matrix.
+    init
+        Start the means at the trained weights (svd), or anew (random).
+    posterior
+        low_rank: A Bᵀ, truncated to the rank. adapter: the trained weight, frozen, plus a random A Bᵀ.
+    unsupported
+        What to do with layers that have weight matrices and no Bayesian twin.
+    cap
+        Lower the rank where a matrix is smaller.
+    force
+        Write over an existing file.
+    packages
+        A package that defines layers of the model, such as keras_hub; may be said more than once.
+    """
+    if out.suffix != ".keras":
+        sys.exit(f"singularbayes: convert needs an output file that ends in .keras; got {str(out)!r}.")
+    if out.exists() and not force:
+        sys.exit(f"singularbayes: {str(out)!r} is there already; --force writes over it.")
+    from singularbayes import Adapter, LowRank, bayesianize, plan
+
+    with _one_line():
+        trained = _load(model, packages)
+        chosen = {"low_rank": LowRank, "adapter": Adapter}[posterior](rank)
+        _print(plan(trained, chosen, init=init, cap=cap))
+        _write(bayesianize(trained, chosen, init=init, unsupported=unsupported, cap=cap), out)
+    _print(f"\nWritten: {out}")
+    return 0
+
+
+@app.command
+def spectrum(
+    model: Path,
+    /,
+    *,
+    energy: Annotated[float, Parameter(validator=Number(gt=0, lte=1))] = 0.9,
+    figure: Path | None = None,
+    packages: Packages = None,
+) -> int:
+    """Show how fast the singular values of a model's matrices fall, and the rank that keeps a share of the energy.
+
+    Parameters
+    ----------
+    model
+        The .keras file of a Keras model, plain or Bayesian.
+    energy
+        The share of ‖W‖² to keep.
+    figure
+        A file for the figure: .png, .svg or .pdf.
+    packages
+        A package that defines layers of the model, such as keras_hub; may be said more than once.
+    """
+    if figure is not None:
+        require_extra()
+        if figure.suffix not in (".png", ".svg", ".pdf"):
+            sys.exit(f"singularbayes: --figure needs a file that ends in .png, .svg or .pdf; got {str(figure)!r}.")
+    import singularbayes as sb
+
+    with _one_line():
+        found = sb.spectrum(_load(model, packages))
+    _print(found.table(energy))
+    if figure is not None:
+        from singularbayes.report import spectra
+
+        _print(f"\nThe figure: {spectra.write(found, figure, energy)}")
+    return 0
+
+
+def _load(path: Path, packages: Sequence[str] | None) -> Any:
+    from singularbayes import load
+
+    for package in packages or ():
+        importlib.import_module(package)
+    return load(path)
+
+
+def _write(model: Any, path: Path) -> None:
+    """Saves a model under its name when it is whole: a failure leaves the old file, or none."""
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".singularbayes-") as folder:
+        model.save(Path(folder) / path.name)
+        (Path(folder) / path.name).replace(path)
+
+
+_IN_SHELL = {
+    'unsupported="keep"': "--unsupported keep",
+    "cap=True": "--cap",
+    ", or by a rule with None; plan(model, …) shows them all": "; the plan shows them all",
+}
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Ends with one line, in the words of the command line, for what a user can mend."""
+    try:
+        yield
+    except ValueError as error:
+        shown = str(error)
+        for python, shell in _IN_SHELL.items():
+            shown = shown.replace(python, shell)
+        sys.exit(f"singularbayes: {shown}")
+
+
+def _print(text: object) -> None:
+    Console().print(str(text), soft_wrap=True, highlight=False, markup=False)
 
 
 def _require_writable(folder: Path) -> None:

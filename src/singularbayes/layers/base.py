@@ -9,6 +9,7 @@ from keras import activations, constraints, initializers, ops, regularizers
 
 from singularbayes import posteriors
 from singularbayes.layers.forward import forward_pass, once
+from singularbayes.posteriors import scope
 
 ESTIMATORS = ("shared", "local")
 _REFUSED = {
@@ -96,6 +97,8 @@ class BayesianLayer(keras.layers.Layer):
 
     def _draw(self, posterior, training):
         """Returns the weight of this forward pass; every use of a weight in a pass is the same draw."""
+        if scope.fixed(posterior) is not None:  # one pass may use several fixed draws, one after another
+            return posterior.sample(training, self.estimator)
         return once(posterior, lambda: posterior.sample(training, self.estimator))
 
     def _require_one_use(self, inputs) -> None:

@@ -3,6 +3,7 @@
 import keras
 
 from singularbayes.posteriors import starts
+from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.deterministic import Deterministic
 from singularbayes.posteriors.full_rank import FullRank
@@ -11,6 +12,7 @@ from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture
 from singularbayes.posteriors.rank_one import RankOne
 
 __all__ = [
+    "Adapter",
     "Deterministic",
     "FullRank",
     "Laplace",
@@ -26,7 +28,7 @@ __all__ = [
     "starts",
 ]
 
-# LowRank has no name here: it needs a rank.
+# LowRank and Adapter have no name here: they need a rank.
 POSTERIORS = {"full_rank": FullRank, "rank_one": RankOne, "deterministic": Deterministic}
 
 

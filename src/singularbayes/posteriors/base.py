@@ -118,6 +118,10 @@ class Posterior(keras.layers.Layer):
     def weight(self, draw: tuple):
         """Returns the matrix that the arrays of a draw stand for."""
 
+    def whole(self, draw: tuple) -> tuple:
+        """Returns the arrays of a draw with no rows left to be made later, as `weight` takes them without `by_rows`."""
+        return draw
+
     @abstractmethod
     def mean(self):
         """Returns E[W] as a matrix."""

@@ -40,6 +40,9 @@ class FullRank(Posterior):
         (w,) = draw
         return DenseRows(self.w, w) if self.by_rows else DenseMatrix(w)
 
+    def whole(self, draw):
+        return (self.weight(draw).dense(),)
+
     def mean(self):
         return DenseMatrix(self.w.loc)
 

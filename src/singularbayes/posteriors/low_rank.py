@@ -1,16 +1,11 @@
 """W = A Bᵀ with independent posteriors on the entries of both factors: the paper's posterior."""
 
-from numbers import Integral
-
 import keras
 import numpy as np
 
 from singularbayes.posteriors import starts
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.factor import halves
-from singularbayes.posteriors.local import LocalLowRank
-from singularbayes.posteriors.matrices import LowRankMatrix, LowRankRows
-from singularbayes.posteriors.moments import moments, product_covariance, product_variance
+from singularbayes.posteriors.product import Product, whole_rank
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -34,9 +29,7 @@ class LowRank(Posterior):
 
     def __init__(self, rank, overcomplete=False, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(rank, bool) or not isinstance(rank, Integral) or rank < 1:
-            raise ValueError(f"LowRank needs rank to be a whole number >= 1; got rank={rank!r}.")
-        self.rank, self.overcomplete = int(rank), overcomplete
+        self.rank, self.overcomplete = whole_rank("LowRank", rank), overcomplete
 
     def check(self, shape, where=""):
         limit = min(shape)
@@ -56,41 +49,33 @@ class LowRank(Posterior):
         else:
             loc = starts.split_initializer(self._initializer, (rows, columns), self.rank)
         self._build_kl_scale()
-        # A above B in one array: half the operations of two, and a step of a small network is mostly their number.
-        self.rows = rows
         self.ab = self._factor("ab", (rows + columns, self.rank), loc, self.eta * s)
+        self.rows, self.product = rows, Product(self.ab, rows)
 
     @property
     def factors(self):
         return [self.ab] if self.built else []
 
     def draw(self, key):
-        if self.by_rows:
-            # Rows of A are made from the key when they are asked for.
-            return key, self.ab.sample_range(key, self.rows, self.ab.shape[0])
-        return tuple(halves(self.ab.sample(key), self.rows))
+        return self.product.draw(key, self.by_rows)
 
     def weight(self, draw):
-        a, b = draw
-        return LowRankRows(self.ab, self.rows, a, b) if self.by_rows else LowRankMatrix(a, b)
+        return self.product.weight(draw, self.by_rows)
+
+    def whole(self, draw):
+        return self.product.whole(draw, self.by_rows)
 
     def mean(self):
-        return LowRankMatrix(*halves(self.ab.loc, self.rows))
+        return self.product.mean()
 
     def local(self, key):
-        (loc_a, loc_b), (var_a, var_b) = (halves(v, self.rows) for v in (self.ab.loc, self.ab.variance))
-        return LocalLowRank(loc_a, var_a, loc_b, var_b, key)
-
-    def _moments(self):
-        mean, variance = moments(self.ab)
-        return [(mean[part], variance[part]) for part in (slice(self.rows), slice(self.rows, None))]
+        return self.product.local(key)
 
     def variance(self):
-        return product_variance(*self._moments())
+        return self.product.variance()
 
     def covariance(self, entry, other):
-        a, b = self._moments()
-        return product_covariance(a, b, entry, other)
+        return self.product.covariance(entry, other)
 
     def center(self, matrix):
         self.ab.set_loc(np.concatenate(starts.svd_split(matrix, self.rank)))

@@ -106,6 +106,32 @@ class ScaledMatrix:
 
 
 @dataclass(frozen=True)
+class SumMatrix:
+    """W = W₁ + W₂, applied as x W₁ + x W₂: neither is brought to the form of the other."""
+
+    first: Any
+    second: Any
+
+    def apply(self, x):
+        return self.first.apply(x) + self.second.apply(x)
+
+    def convolve(self, x, by, groups=1):
+        return self.first.convolve(x, by, groups) + self.second.convolve(x, by, groups)
+
+    def rows(self, ids):
+        return self.first.rows(ids) + self.second.rows(ids)
+
+    def columns(self, start: int, stop: int):
+        return SumMatrix(self.first.columns(start, stop), self.second.columns(start, stop))
+
+    def transposed(self):
+        return SumMatrix(self.first.transposed(), self.second.transposed())
+
+    def dense(self):
+        return self.first.dense() + self.second.dense()
+
+
+@dataclass(frozen=True)
 class DenseRows:
     """Rows of a drawn W, each made when it is asked for."""
 

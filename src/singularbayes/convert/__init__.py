@@ -1,0 +1,9 @@
+"""From a trained Keras model to a Bayesian one, and back."""
+
+from singularbayes.convert.bayesianize import bayesianize
+from singularbayes.convert.collapse import collapse
+from singularbayes.convert.frozen import freeze_draws
+from singularbayes.convert.plan import Plan, plan
+from singularbayes.convert.spectrum import Spectrum, spectrum
+
+__all__ = ["Plan", "Spectrum", "bayesianize", "collapse", "freeze_draws", "plan", "spectrum"]

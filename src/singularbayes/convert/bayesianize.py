@@ -1,0 +1,82 @@
+"""A Bayesian model from any Keras model."""
+
+import keras
+
+from singularbayes.convert import surgery, twins
+from singularbayes.convert.plan import Decision, Rules, decide, require_start
+from singularbayes.posteriors import Adapter, Posterior
+
+
+def bayesianize(
+    model: keras.Model,
+    posterior=None,
+    rules: Rules | None = None,
+    init: str = "random",
+    unsupported: str = "error",
+    *,
+    bias_posterior: Posterior | None = None,
+    per_head: bool = False,
+    cap: bool = False,
+) -> keras.Model:
+    """Returns a copy of a built Keras model in which layers with weight matrices are Bayesian.
+
+    Dense, EinsumDense, Embedding, ReversibleEmbedding, LSTM, GRU, MultiHeadAttention, Conv1D and Conv2D become the
+    layers of the same name of this package, wherever they are: in Sequential, functional, subclassed and nested models
+    and in layers that hold layers. Everything else is kept with its weights. The model itself is not changed and shares
+    nothing with the copy; a layer that is used twice stays one layer. Names, trainable flags, dtype policies, and
+    regularizers of biases and activities survive; a regularizer of a kernel gives way to the prior. A compiled model is
+    compiled again with the same arguments, if Keras can read them back.
+
+    Args:
+        posterior: a posterior, a rank for `LowRank`, or a function that gets a Keras layer and returns either, or None
+            to keep the layer.
+        rules: exceptions, {name, pattern or class of a layer: posterior, rank, function or None}. The first that fits
+            a layer, or a layer that holds it, is taken. Patterns are those of a shell, for names or paths:
+            "encoder/*_dense".
+        init: "random" starts converted layers as new ones; "svd" starts the means at the trained weights, at a lower
+            rank at the truncated SVD, and takes over the biases. Posterior scales start the same way in both: η times
+            the variance-matched scale. An `Adapter` always starts at the trained weights.
+        unsupported: what to do with a layer that has weight matrices and no twin: "error", or "keep" it.
+        bias_posterior: a posterior for the biases; None leaves them plain weights.
+        per_head: see `layers.MultiHeadAttention`.
+        cap: lower ranks to min(m, n) where a matrix is smaller; for attention, the smallest of its projections.
+
+    >>> import keras, singularbayes as sb
+    >>> trained = keras.Sequential(
+    ...     [keras.Input((20,)), keras.layers.Dense(10, "relu"), keras.layers.Dense(2, name="head")]
+    ... )
+    >>> bayes = bayesianize(trained, sb.LowRank(4), rules={"head": 2}, init="svd")
+    >>> [posterior.rank for posterior in sb.find_posteriors(bayes)]
+    [4, 2]
+    """
+    require_start(init, unsupported)
+    decisions = decide(model, posterior, rules, cap, per_head)
+    if unsupported == "error":
+        _require_supported([decision for decision in decisions if decision.unsupported])
+    if not any(decision.posteriors for decision in decisions):
+        raise ValueError(
+            f"bayesianize needs a posterior for at least one layer of {model.name!r}; got posterior={posterior!r} and "
+            f"rules={rules!r}, which keep them all. Pass a rank or a posterior, such as LowRank(16)."
+        )
+    copy = surgery.copied(model)
+    counterparts = {place.keys: place.layer for place in surgery.places(copy)}
+    new = {}
+    for decision in decisions:
+        if decision.posteriors:
+            twin = twins.make_twin(decision.layer, decision.posteriors, bias_posterior, per_head)
+            if init == "svd" or any(isinstance(chosen, Adapter) for chosen in decision.posteriors.values()):
+                twins.start_from(twin, decision.layer)
+            new[id(counterparts[decision.place.keys])] = twin
+    converted = surgery.exchange(copy, new)
+    surgery.compile_like(converted, model)
+    return converted
+
+
+def _require_supported(decisions: list[Decision]) -> None:
+    if decisions:
+        named = [f"{type(d.layer).__name__} {d.place.path or d.layer.name!r} ({d.reason})" for d in decisions]
+        more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+        raise ValueError(
+            f"bayesianize needs layers that have a Bayesian twin; got {', '.join(named[:3])}{more}. Keep them as they "
+            'are with unsupported="keep", or by a rule with None; plan(model, …) shows them all.'
+        )

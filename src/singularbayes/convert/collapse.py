@@ -1,0 +1,103 @@
+"""The posterior means as a plain Keras model."""
+
+import keras
+from keras import ops
+
+from singularbayes import layers
+from singularbayes.convert import surgery, twins
+from singularbayes.posteriors import LowRank
+
+_SPLIT = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Embedding)
+
+
+def collapse(model: keras.Model, merge: bool = False) -> keras.Model:
+    """Returns a plain Keras model that predicts what `model` does at its posterior means; not compiled.
+
+    A low-rank Dense, Conv1D, Conv2D or Embedding in a Sequential or functional model becomes two small Keras layers, by
+    A and by Bᵀ, where these have fewer weights than the merged one; the second has its name. Everything else is merged:
+    LSTM, GRU, attention, EinsumDense, layers in other layers, other posteriors. The result and its files need Keras
+    alone, and the libraries of the other layers in it.
+
+    Args:
+        merge: always merge, so that every layer is the Keras layer of its name.
+
+    >>> import keras, singularbayes as sb
+    >>> bayes = keras.Sequential([keras.Input((20,)), sb.layers.Dense(10, posterior=sb.LowRank(2), name="hidden")])
+    >>> [(layer.name, layer.units) for layer in collapse(bayes).layers]
+    [('hidden_a', 2), ('hidden', 10)]
+    >>> [(layer.name, layer.units) for layer in collapse(bayes, merge=True).layers]
+    [('hidden', 10)]
+    """
+    if not isinstance(model, keras.layers.Layer) or not model.built:
+        raise ValueError(f"collapse needs a built Keras model; got {model!r}. Call it once on a batch first.")
+    copy = surgery.copied(model)
+    free = set() if merge else surgery.in_lists_alone(copy)
+    new = {}
+    for place in surgery.places(copy, surgery.is_ours):
+        if surgery.is_ours(place.layer):
+            new[id(place.layer)] = _plain(place.layer, split=id(place.layer) in free)
+    return surgery.exchange(copy, new)
+
+
+def _plain(layer, split: bool) -> surgery.Chain:
+    if isinstance(layer, layers.TransformerEncoder):
+        return _encoder(layer)
+    if twins.plain_class(layer) is None:
+        raise ValueError(f"collapse needs layers of this package; got {type(layer).__name__} {layer.name!r}.")
+    return _pair(layer) if split and _smaller_in_two(layer) else twins.make_plain(layer)
+
+
+def _smaller_in_two(layer) -> bool:
+    if type(layer) not in _SPLIT or not isinstance(layer.posterior, LowRank) or getattr(layer, "groups", 1) > 1:
+        return False
+    (rows, columns), rank = twins.value(layer.posterior).shape, layer.posterior.rank
+    return rank * (rows + columns) < rows * columns
+
+
+def _pair(layer) -> list[keras.layers.Layer]:
+    """Returns the layer as two: by A, without bias and activation, and by Bᵀ, with them."""
+    mean = layer.posterior.mean()
+    a, b = (ops.convert_to_numpy(factor) for factor in (mean.a, mean.b))
+    first, second = _factored(layer, rank=a.shape[1])
+    shape = layer.get_build_config()["input_shape"]
+    first.build(shape)
+    second.build(first.compute_output_shape(shape))
+    for part, matrix in ((first, a), (second, b.T)):
+        next(iter(twins.slots(part).values())).write(matrix)
+    if "bias" in twins.weights(layer):
+        twins.slots(second)["bias"].write(twins.value(twins.weights(layer)["bias"]))
+    return [first, second]
+
+
+def _factored(layer, rank: int) -> tuple[keras.layers.Layer, keras.layers.Layer]:
+    common = {"dtype": layer.dtype_policy, "trainable": layer.trainable}
+    inner = {"name": f"{layer.name}_a", **common}
+    outer = {"name": layer.name, **common, "activity_regularizer": layer.activity_regularizer}
+    if isinstance(layer, layers.Embedding):
+        return (
+            keras.layers.Embedding(layer.input_dim, rank, mask_zero=layer.mask_zero, **inner),
+            keras.layers.Dense(layer.output_dim, use_bias=False, **outer),
+        )
+    for name in ("activation", "use_bias", "bias_initializer", "bias_regularizer", "bias_constraint"):
+        outer[name] = getattr(layer, name)
+    if isinstance(layer, layers.Dense):
+        return keras.layers.Dense(rank, use_bias=False, **inner), keras.layers.Dense(layer.units, **outer)
+    kind, form = twins.PLAIN[type(layer)], {"data_format": layer.data_format}
+    where = {name: getattr(layer, name) for name in ("kernel_size", "strides", "padding", "dilation_rate")}
+    return kind(rank, use_bias=False, **where, **form, **inner), kind(layer.filters, 1, **form, **outer)
+
+
+def _encoder(block: layers.TransformerEncoder) -> keras.Model:
+    """Returns the block as a functional model of Keras layers."""
+    attention, inner, outer = (twins.make_plain(part) for part in (block.attention, block.inner, block.outer))
+    norms = [surgery.copied(norm) for norm in (block.attention_norm, block.dense_norm)]
+    drop = keras.layers.Dropout(block.dropout, dtype=block.dtype_policy, name="dropout")
+    shape = (None, *block.get_build_config()["input_shape"][1:])
+    x = inputs = keras.Input(batch_shape=shape, dtype=block.compute_dtype)
+    for norm, change in zip(norms, (lambda x: attention(x, x), lambda x: outer(inner(x))), strict=True):
+        # A layer, because the mask passes it, where it would not pass a sum.
+        added = keras.layers.Add(dtype=block.dtype_policy)([x, drop(change(norm(x) if block.normalize_first else x))])
+        x = added if block.normalize_first else norm(added)
+    model = keras.Model(inputs, x, name=block.name, trainable=block.trainable)
+    model.supports_masking = True
+    return model

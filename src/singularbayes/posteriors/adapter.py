@@ -1,0 +1,111 @@
+"""W = W₀ + A Bᵀ: a pretrained matrix kept as it is, and a random low-rank part beside it."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.posteriors import starts
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
+from singularbayes.posteriors.product import Product, whole_rank
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class Adapter(Posterior):
+    """W₀ frozen, A (rows × rank) and B (columns × rank) random: 2 · rank · (rows + columns) trainable parameters.
+
+    For a pretrained matrix that a truncation to `rank` would spoil. `center(matrix)` makes it W₀ and sets the mean of B
+    to 0, so E[W] is the matrix itself and a mean prediction is what it was; the mean of A stays at its start, as in
+    LoRA, so that B has a gradient. Without `center`, W₀ is what the layer's initializer gives, and stays that.
+
+    Noise starts in proportion to the weight that the layer's initializer would give. With its variance σ_W², the means
+    of A have the scale s = (σ_W²/rank)^¼ (times `damping`) and all posterior scales are η s, so that an entry starts
+    with
+
+        Var W_ij = η² s² (‖μ_A,i‖² + rank · η² s²), on average (η² + η⁴) σ_W² for damping 1:
+
+    1.01 % of σ_W² for η = 0.1, whatever the rank, a perturbation of a tenth of a weight. (`LowRank` starts with 2.01 %:
+    there the mean of B is not 0.)
+
+    Args:
+        rank: a whole number, 1 ≤ rank ≤ min(rows, columns).
+        **kwargs: arguments of every posterior, see `Posterior`.
+
+    >>> import math
+    >>> from singularbayes import layers
+    >>> dense = layers.Dense(768, posterior=Adapter(16))
+    >>> dense.build((None, 768))
+    >>> sum(math.prod(w.shape) for w in dense.posterior.trainable_weights)  # 2 · 16 · (768 + 768)
+    49152
+    """
+
+    def __init__(self, rank, **kwargs):
+        super().__init__(**kwargs)
+        self.rank = whole_rank("Adapter", rank)
+
+    def check(self, shape, where=""):
+        limit = min(shape)
+        if self.rank > limit:
+            raise ValueError(
+                f"Adapter needs 1 <= rank <= {limit}; got rank={self.rank} for a weight of shape {tuple(shape)} in "
+                f"{where or self.path or self.name}. Use Adapter({limit})."
+            )
+
+    def build(self, input_shape):
+        rows, columns = input_shape
+        self.check(input_shape)
+        start = starts.variance_matched(self._initializer, (rows, columns))
+        noise = start or starts.glorot((rows, columns))
+        s = noise.factor_std(self.rank)
+        self.w0 = self.add_weight(
+            name="w0",
+            shape=(rows, columns),
+            initializer=start.initializer(self.damping * start.std) if start else self._initializer,
+            trainable=False,
+            dtype="float32",
+            autocast=False,
+        )
+        mean_a = noise.initializer(self.damping * s)
+
+        def loc(_, dtype=None):
+            return ops.concatenate([mean_a((rows, self.rank), dtype), ops.zeros((columns, self.rank), dtype)])
+
+        self._build_kl_scale()
+        self.ab = self._factor("ab", (rows + columns, self.rank), loc, self.eta * s)
+        self.rows, self.product = rows, Product(self.ab, rows)
+
+    @property
+    def factors(self):
+        return [self.ab] if self.built else []
+
+    def _added_to_w0(self, part):
+        return SumMatrix(DenseMatrix(ops.convert_to_tensor(self.w0)), part)
+
+    def draw(self, key):
+        return self.product.draw(key, self.by_rows)
+
+    def weight(self, draw):
+        return self._added_to_w0(self.product.weight(draw, self.by_rows))
+
+    def whole(self, draw):
+        return self.product.whole(draw, self.by_rows)
+
+    def mean(self):
+        return self._added_to_w0(self.product.mean())
+
+    def local(self, key):
+        return self._added_to_w0(self.product.local(key))
+
+    def variance(self):
+        return self.product.variance()
+
+    def covariance(self, entry, other):
+        return self.product.covariance(entry, other)
+
+    def center(self, matrix):
+        self.w0.assign(matrix)
+        a = ops.convert_to_numpy(self.ab.loc)[: self.rows]
+        self.ab.set_loc(np.concatenate([a, np.zeros((self.ab.shape[0] - len(a), self.rank), "float32")]))
+
+    def get_config(self):
+        return {**super().get_config(), "rank": self.rank}

@@ -1,0 +1,166 @@
+"""Models that nobody here wrote: keras.applications and KerasHub, there and back, on the installed classes themselves.
+
+A run is minutes, so the suite takes one model a family; SINGULARBAYES_APPLICATIONS=all takes every one.
+"""
+
+import os
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import singularbayes as sb
+from singularbayes import FullRank, find_posteriors, mean_weights
+
+BACKEND = keras.backend.backend()
+on_torch = pytest.mark.skipif(BACKEND != "torch", reason="surgery is the same everywhere; torch is quickest")
+pytestmark = [
+    pytest.mark.backend,
+    # KerasHub's own: it makes layers that drop a mask.
+    pytest.mark.filterwarnings("ignore:.*was passed an input with a mask attached to it:UserWarning"),
+]
+RNG = np.random.default_rng(11)
+SMALLEST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # others: 32
+FAMILIES = ["ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0", "InceptionV3", "MobileNet"]
+FAMILIES += ["MobileNetV2", "MobileNetV3Small", "NASNetMobile", "ResNet50", "ResNet50V2", "VGG16", "Xception"]
+EVERY = [name for name in dir(keras.applications) if name[0].isupper()]
+CHOSEN = EVERY if os.environ.get("SINGULARBAYES_APPLICATIONS") == "all" else FAMILIES
+
+
+def _numpy(values):
+    return [ops.convert_to_numpy(ops.cast(v, "float32")) for v in keras.tree.flatten(values)]
+
+
+def _assert_close(a, b, tolerance=1e-5):
+    for x, y in zip(_numpy(a), _numpy(b), strict=True):
+        np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * max(1.0, np.abs(y).max()))
+
+
+def _mean(model, x):
+    with mean_weights(model):
+        return model(x)
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_applications_go_there_and_back(name):
+    quickest = "tensorflow" if name.startswith("NASNet") else "torch"
+    if quickest != BACKEND:
+        pytest.skip("surgery is the same everywhere; torch is quickest, but Keras has no NASNet there")
+    size = SMALLEST.get(name, 32)
+    model = getattr(keras.applications, name)(weights=None, classes=10, input_shape=(size, size, 3))
+    x = RNG.uniform(0, 255, size=(2, size, size, 3)).astype("float32")
+    truth = _numpy(model(x))
+    # Singular values of wide layers take minutes, so full rank is FullRank but in the small models.
+    posterior = 10**6 if name.startswith("MobileNetV") else FullRank()
+    bayes = sb.bayesianize(model, posterior, init="svd", cap=True, unsupported="keep")
+    assert find_posteriors(bayes)
+    _assert_close(_mean(bayes, x), truth)
+    plain = sb.collapse(bayes)
+    assert [layer.name for layer in plain.layers] == [layer.name for layer in model.layers]
+    _assert_close(plain(x), truth)
+
+
+@on_torch
+def test_a_rank_shrinks_an_application_and_its_plan_says_so():
+    model = keras.applications.MobileNet(weights=None, classes=10, input_shape=(32, 32, 3))
+    planned = sb.plan(model, 4, cap=True)
+    assert {row.kind for row in planned.unsupported} == {"DepthwiseConv2D"}
+    assert planned.before == model.count_params() > 2 * planned.after
+    with pytest.raises(ValueError, match=r"DepthwiseConv2D 'conv_dw_1' \(no twin\).*and 10 more"):
+        sb.bayesianize(model, 4, cap=True)
+
+
+TEXT = {"vocabulary_size": 30, "num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
+GROUPED = {"vocabulary_size": 30, "num_layers": 2, "num_query_heads": 2, "num_key_value_heads": 1, "hidden_dim": 8}
+GROUPED["intermediate_dim"] = 16
+LENGTH = {"max_sequence_length": 8}
+IMAGE = {"image_shape": (16, 16, 3), "patch_size": 8, "num_layers": 2, "num_heads": 2, "hidden_dim": 8}
+
+# name: (arguments, names of the inputs, layers without a twin)
+BACKBONES = {
+    "BertBackbone": ({**TEXT, **LENGTH}, "token_ids segment_ids padding_mask", {"PositionEmbedding"}),
+    "DistilBertBackbone": ({**TEXT, **LENGTH}, "token_ids padding_mask", {"PositionEmbedding"}),
+    "RobertaBackbone": ({**TEXT, **LENGTH}, "token_ids padding_mask", {"PositionEmbedding"}),
+    "DebertaV3Backbone": ({**TEXT, **LENGTH, "bucket_size": 4}, "token_ids padding_mask", {"RelativeEmbedding"}),
+    "GPT2Backbone": ({**TEXT, **LENGTH}, "token_ids padding_mask", {"PositionEmbedding"}),
+    "BloomBackbone": (TEXT | LENGTH, "token_ids padding_mask", set()),
+    "GemmaBackbone": ({**GROUPED, "head_dim": 4}, "token_ids padding_mask", set()),
+    "LlamaBackbone": (GROUPED, "token_ids padding_mask", set()),
+    "T5Backbone": (
+        TEXT,
+        "encoder_token_ids encoder_padding_mask decoder_token_ids decoder_padding_mask",
+        {"T5MultiHeadAttention"},
+    ),
+    "BartBackbone": (
+        {**TEXT, **LENGTH},
+        "encoder_token_ids encoder_padding_mask decoder_token_ids decoder_padding_mask",
+        {"PositionEmbedding"},
+    ),
+    "ViTBackbone": ({**IMAGE, "mlp_dim": 12}, "", set()),
+}
+
+
+def _hub():
+    return pytest.importorskip("keras_hub", reason="KerasHub is not installed").models
+
+
+def _batch(inputs: str):
+    if not inputs:
+        return RNG.normal(size=(2, 16, 16, 3)).astype("float32")
+    batch = {name: RNG.integers(1, 30, (2, 8)).astype("int32") for name in inputs.split() if name.endswith("token_ids")}
+    mask = np.ones((2, 8), "int32")
+    mask[1, 5:] = 0
+    batch |= {name: mask for name in inputs.split() if name.endswith("mask")}
+    return batch | {name: np.zeros((2, 8), "int32") for name in inputs.split() if name.endswith("segment_ids")}
+
+
+def _stirred(model):
+    rng = np.random.default_rng(0)
+    model.set_weights([(w + rng.uniform(0, 0.2, w.shape)).astype(w.dtype) for w in model.get_weights()])
+    return model
+
+
+@on_torch
+@pytest.mark.parametrize("name", BACKBONES)
+def test_backbones_go_there_and_back_and_into_a_file(name, tmp_path):
+    arguments, inputs, kept = BACKBONES[name]
+    model, x = _stirred(getattr(_hub(), name)(**arguments)), _batch(inputs)
+    truth = _numpy(model(x))
+    assert {row.kind for row in sb.plan(model, 1).unsupported} == kept
+    bayes = sb.bayesianize(model, 10**6, init="svd", cap=True, unsupported="keep")
+    assert isinstance(bayes, type(model))
+    _assert_close(_mean(bayes, x), truth)
+    bayes.save(tmp_path / "bayes.keras")
+    loaded = keras.saving.load_model(tmp_path / "bayes.keras")
+    assert len(find_posteriors(loaded)) == len(find_posteriors(bayes))
+    _assert_close(_mean(loaded, x), _mean(bayes, x), 1e-6)
+    plain = sb.collapse(bayes)
+    assert type(plain) is type(model)
+    _assert_close(plain(x), truth)
+
+
+@on_torch
+def test_a_task_is_fine_tuned_after_conversion():
+    hub = _hub()
+    backbone = hub.BertBackbone(**BACKBONES["BertBackbone"][0])
+    model, x = hub.BertTextClassifier(backbone=backbone, num_classes=3), _batch("token_ids segment_ids padding_mask")
+    bayes = sb.bayesianize(model, 2, init="svd", unsupported="keep", rules={"logits": FullRank()})
+    assert isinstance(bayes, hub.BertTextClassifier) and isinstance(bayes.backbone, hub.BertBackbone)
+    bayes.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    sb.set_kl(bayes, num_data=100)
+    before = bayes.get_weights()
+    bayes.train_on_batch(x, np.array([0, 2]))
+    moved = [not np.array_equal(a, b) for a, b in zip(before, bayes.get_weights(), strict=True)]
+    assert sum(moved) > len(find_posteriors(bayes))
+
+
+@on_torch
+def test_the_tied_table_of_a_language_model_is_one_posterior():
+    hub = _hub()
+    backbone = hub.GemmaBackbone(**BACKBONES["GemmaBackbone"][0])
+    model, x = hub.GemmaCausalLM(backbone=backbone), _batch("token_ids padding_mask")
+    bayes = sb.bayesianize(model, FullRank(), init="svd")
+    tables = [layer for layer in bayes._flatten_layers() if isinstance(layer, sb.layers.ReversibleEmbedding)]
+    assert len(tables) == 1 and bayes.backbone.token_embedding is tables[0]
+    _assert_close(_mean(bayes, x), model(x))

@@ -1,0 +1,128 @@
+"""A collapsed model is plain Keras: it predicts what the means do, and loads where this package cannot be imported."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, RankOne, layers, mean_weights
+
+pytestmark = pytest.mark.backend
+L = keras.layers
+RNG = np.random.default_rng(7)
+BACKEND = keras.backend.backend()
+IDS = RNG.integers(0, 50, (3, 6)).astype("int32")
+IDS[1, 4:] = 0
+
+
+def _close(a, b, atol=2e-5):
+    np.testing.assert_allclose(ops.convert_to_numpy(a), ops.convert_to_numpy(b), rtol=1e-4, atol=atol)
+
+
+def _mean(model, x):
+    with mean_weights(model):
+        return model(x)
+
+
+def _text(posterior):
+    """Masks pass through every layer."""
+    return keras.Sequential(
+        [
+            keras.Input((6,), dtype="int32"),
+            layers.Embedding(50, 12, mask_zero=True, posterior=posterior, name="table"),
+            layers.Dense(12, "tanh", posterior=posterior, bias_posterior=FullRank(), name="mix"),
+            layers.TransformerEncoder(8, 2, posterior=posterior, name="block"),
+            layers.LSTM(5, posterior=posterior, name="read"),
+            layers.Dense(4, posterior=posterior, name="head"),
+        ]
+    )
+
+
+def _image(posterior):
+    return keras.Sequential(
+        [
+            keras.Input((9, 9, 3)),
+            layers.Conv2D(12, 3, strides=2, padding="same", activation="relu", posterior=posterior, name="conv"),
+            L.BatchNormalization(),
+            layers.Conv2D(12, 3, groups=2, posterior=posterior, name="grouped"),
+            L.Flatten(),
+            layers.Dense(4, posterior=posterior, name="head"),
+        ]
+    )
+
+
+CASES = {"text": (_text, IDS), "image": (_image, RNG.normal(size=(2, 9, 9, 3)).astype("float32"))}
+
+
+@pytest.mark.parametrize("make", [lambda: LowRank(2), FullRank, RankOne], ids=["low_rank", "full_rank", "rank_one"])
+@pytest.mark.parametrize("kind", ["text"] if BACKEND == "jax" else [*CASES])
+def test_it_predicts_what_the_means_do(kind, make):
+    if BACKEND == "jax" and make is not FullRank:
+        pytest.skip("compiling takes long; torch and TensorFlow run it")
+    build, x = CASES[kind]
+    model = build(make())
+    truth = _mean(model, x)
+    for merge in (False, True):
+        plain = sb.collapse(model, merge=merge)
+        _close(plain(x), truth)
+        assert not [w for w in plain.weights if "posterior" in w.path]
+    assert not plain.compiled
+
+
+def test_low_rank_layers_are_two_small_ones_where_that_is_smaller():
+    names = [layer.name for layer in sb.collapse(_text(LowRank(2))).layers]
+    assert names == ["table_a", "table", "mix_a", "mix", "block", "read", "head_a", "head"]
+    names = [layer.name for layer in sb.collapse(_text(LowRank(4))).layers]
+    assert names == ["table_a", "table", "mix_a", "mix", "block", "read", "head"]  # 4 · (5 + 4) > 5 · 4
+    plain = sb.collapse(_image(LowRank(2)))
+    kinds = [(layer.name, type(layer).__name__) for layer in plain.layers if layer.weights]
+    assert kinds[:2] == [("conv_a", "Conv2D"), ("conv", "Conv2D")]
+    assert [name for name, _ in kinds[3:]] == ["grouped", "head_a", "head"]
+    assert plain.get_layer("conv").kernel_size == (1, 1) and plain.get_layer("conv_a").strides == (2, 2)
+
+
+def test_a_shared_layer_is_split_once():
+    x, y = keras.Input((8,)), keras.Input((8,))
+    shared = layers.Dense(8, posterior=LowRank(1), name="shared")
+    model = keras.Model([x, y], shared(shared(x)) + shared(y))
+    plain = sb.collapse(model)
+    assert sum(layer.name.startswith("shared") for layer in plain.layers) == 2
+    batch = [RNG.normal(size=(3, 8)).astype("float32") for _ in range(2)]
+    _close(plain(batch), _mean(model, batch))
+    again = keras.Model.from_config(plain.get_config())
+    again.set_weights(plain.get_weights())
+    _close(again(batch), plain(batch), atol=1e-6)
+
+
+_LOAD = """
+import sys
+sys.modules["singularbayes"] = None
+import keras, numpy as np
+model = keras.saving.load_model(sys.argv[1])
+np.save(sys.argv[3], keras.ops.convert_to_numpy(model(np.load(sys.argv[2]))))
+"""
+
+
+def test_its_file_loads_where_this_package_cannot_be_imported(tmp_path):
+    model = _text(LowRank(2))
+    plain = sb.collapse(model)
+    plain.save(tmp_path / "plain.keras")
+    np.save(tmp_path / "x.npy", IDS)
+    command = [sys.executable, "-c", _LOAD, *(str(tmp_path / name) for name in ("plain.keras", "x.npy", "y.npy"))]
+    subprocess.run(command, check=True, env={**os.environ, "KERAS_BACKEND": BACKEND}, capture_output=True)
+    _close(np.load(tmp_path / "y.npy"), _mean(model, IDS))
+
+
+def test_the_model_is_not_changed_and_trains_on():
+    model = _image(LowRank(2))
+    before = model.get_weights()
+    plain = sb.collapse(model)
+    plain.compile("adam", "mse")
+    plain.train_on_batch(CASES["image"][1], np.zeros((2, 4), "float32"))
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)

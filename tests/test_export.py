@@ -1,0 +1,91 @@
+"""What leaves the package keeps its answers: exported files are run by other programs and agree with `predict`."""
+
+import keras
+import numpy as np
+import pytest
+from networks import NETWORKS
+
+import singularbayes as sb
+
+# Exporters warn of their own future, and of what tracing may miss.
+pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore")]
+BACKEND = keras.backend.backend()
+NEEDED = {"tensorflow": "tf2onnx", "torch": "onnxscript", "jax": "jax2onnx"}
+
+
+def _onnx(model, x, path):
+    """Returns the outputs of the model's ONNX file for x, run by onnxruntime."""
+    for package in (NEEDED[BACKEND], "onnxruntime"):
+        pytest.importorskip(package, reason=f"ONNX files of {BACKEND} need {package}")
+    import onnxruntime
+
+    normalised = any(isinstance(layer, keras.layers.LayerNormalization) for layer in model._flatten_layers())
+    if BACKEND == "torch" and normalised:
+        # Keras cannot export LayerNormalization from torch with a batch of any size.
+        fixed = {"input_signature": [keras.InputSpec(shape=x.shape, dtype=str(x.dtype), name="x")]}
+    else:
+        fixed = {}
+    model.export(path, format="onnx", verbose=False, **fixed)
+    session = onnxruntime.InferenceSession(path)
+    (argument,) = session.get_inputs()
+    return session.run(None, {argument.name: x})
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_frozen_draws_answer_as_predict_does_in_onnxruntime(name, tmp_path):
+    if (BACKEND, name) == ("jax", "cnn"):
+        pytest.skip("jax2onnx writes a MaxPool that onnxruntime cannot run")
+    make, x = NETWORKS[name]
+    model = make()
+    frozen = sb.freeze_draws(model, 3, seed=1, likelihood="categorical_logits")
+    mean, mutual_information = _onnx(frozen, x, str(tmp_path / "frozen.onnx"))
+    p = sb.predict(model, x, draws=3, seed=1, likelihood="categorical_logits")
+    np.testing.assert_allclose(mean, p.mean, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(mutual_information, p.mutual_information, rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", NETWORKS if BACKEND != "jax" else ["mlp"])
+def test_frozen_draws_answer_as_predict_does_from_a_saved_model(name, tmp_path):
+    if BACKEND == "torch":
+        pytest.skip("Keras writes no SavedModel from torch")
+    tensorflow = pytest.importorskip("tensorflow", reason="a SavedModel needs TensorFlow")
+    make, x = NETWORKS[name]
+    model = make()
+    sb.freeze_draws(model, 3, seed=1, likelihood="categorical_logits").export(tmp_path / "frozen", verbose=False)
+    loaded = tensorflow.saved_model.load(str(tmp_path / "frozen"))
+    p = sb.predict(model, x, draws=3, seed=1, likelihood="categorical_logits")
+    for name, value in loaded.serve(x).items():
+        np.testing.assert_allclose(value.numpy(), getattr(p, name), rtol=1e-4, atol=2e-6)
+
+
+def test_frozen_draws_answer_as_predict_does_from_a_torch_program(tmp_path):
+    if BACKEND != "torch":
+        pytest.skip("Keras writes torch programs from torch")
+    import torch
+
+    make, x = NETWORKS["mlp"]
+    model = make()
+    frozen = sb.freeze_draws(model, 3, seed=1, likelihood="categorical_logits")
+    signature = [keras.InputSpec(shape=x.shape, dtype="float32", name="rows")]
+    frozen.export(tmp_path / "frozen.pt2", format="torch", verbose=False, input_signature=signature)
+    answer = torch.export.load(tmp_path / "frozen.pt2").module()(torch.tensor(x))
+    p = sb.predict(model, x, draws=3, seed=1, likelihood="categorical_logits")
+    for name, value in answer.items():
+        np.testing.assert_allclose(value.detach().numpy(), getattr(p, name), rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("merge", [False, True], ids=["factors", "merged"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_collapsed_model_answers_as_itself_and_as_the_means_in_onnxruntime(name, merge, tmp_path):
+    if (BACKEND, name) == ("jax", "cnn"):
+        pytest.skip("jax2onnx writes a MaxPool that onnxruntime cannot run")
+    if merge and name in ("lstm", "transformer"):
+        pytest.skip("they are merged anyway")
+    make, x = NETWORKS[name]
+    model = make()
+    collapsed = sb.collapse(model, merge=merge)
+    expected = keras.ops.convert_to_numpy(collapsed(x))
+    with sb.mean_weights(model):
+        np.testing.assert_allclose(expected, keras.ops.convert_to_numpy(model(x)), rtol=1e-4, atol=1e-5)
+    (found,) = _onnx(collapsed, x, str(tmp_path / "collapsed.onnx"))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
