@@ -37,7 +37,9 @@ class TestPadding:
         model, ids = _reader(), _texts([3, 16, 1, 9, 4, 4, 12, 2, 0])
         seen = []
         run = type(engine(model)).run
-        monkeypatch.setattr(type(engine(model)), "run", lambda self, w, x: seen.append(x.shape) or run(self, w, x))
+        monkeypatch.setattr(
+            type(engine(model)), "run", lambda self, w, x, n: seen.append(x.shape) or run(self, w, x, n)
+        )
         wanted = sb.predict(model, ids, 6, likelihood="categorical_logits", keep_draws=True)
         seen.clear()
         ours = sb.predict(model, ids, 6, likelihood="categorical_logits", keep_draws=True, padding=0, batch_size=3)
@@ -62,15 +64,16 @@ class TestPrograms:
         model.add(layers.Dense(2, posterior=LowRank(1)))
         run = engine(model)
         assert isinstance(run, JaxEngine)
-        few, many = (run.scratch(run.draw(draw_keys(0, n)), np.ones((50, 4), "float32")) for n in (2, 20))
+        x = np.ones((50, 4), "float32")
+        few, many = (run.scratch(run.draw(draw_keys(0, 20)), x, together) for together in (2, 20))
         assert 5 < many / few < 15
 
     def test_a_program_too_large_is_cut(self, monkeypatch):
         model = keras.Sequential([keras.Input((4,)), layers.Dense(500, posterior=LowRank(1))])
         seen = []
         run = JaxEngine.run
-        monkeypatch.setattr(JaxEngine, "run", lambda self, w, x: seen.append((len(w[0][0]), len(x))) or run(self, w, x))
-        monkeypatch.setattr(JaxEngine, "scratch", lambda self, w, x: len(w[0][0]) * len(x) * 100)
+        monkeypatch.setattr(JaxEngine, "run", lambda self, w, x, n: seen.append((n, len(x))) or run(self, w, x, n))
+        monkeypatch.setattr(JaxEngine, "scratch", lambda self, w, x, n: n * len(x) * 100)
         monkeypatch.setattr(MODULE, "_SCRATCH_BYTES", 800)
         sb.predict(model, np.ones((16, 4)), 8, likelihood="gaussian")
         assert set(seen) == {(1, 8)}
@@ -94,9 +97,9 @@ SPREAD = """
     model.add(sb.layers.Dense(3, posterior=sb.LowRank(2)))
     x = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
     run = engine(model)
-    output = run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), x[:8]))[0]
+    output = run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), x[:8]), 2)[0]
     assert len(output.devices()) == {devices}, output.sharding
-    one = run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), x[:1]))[0]
+    one = run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), x[:1]), 8)[0]
     assert len(one.devices()) == {devices}, one.sharding
     answers = [sb.predict(model, part, 7, likelihood="categorical_logits").mean for part in (x, x[:1])]
     np.save("{path}", np.concatenate(answers))

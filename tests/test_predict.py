@@ -68,7 +68,7 @@ def test_draws_do_not_depend_on_the_batch_size(model, batch_size):
     np.testing.assert_allclose(ours.mutual_information, _predict(model).mutual_information, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("sizes", [(1, 4), (3, 4), (10, 3)])
+@pytest.mark.parametrize("sizes", [(1, 1, 4), (3, 3, 4), (10, 2, 3), (6, 4, 11)])
 def test_draws_do_not_depend_on_how_they_are_chunked(model, monkeypatch, sizes):
     whole = _predict(model)
     monkeypatch.setattr(MODULE, "_sizes", lambda *_: sizes)

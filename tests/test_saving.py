@@ -16,6 +16,7 @@ from table import LAYERS, POSTERIORS, RANDOM, stir, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, RankOne, layers, posteriors
+from singularbayes.inference.elbo import share_state
 
 pytestmark = pytest.mark.backend
 X = np.random.default_rng(2).normal(size=(8, 5)).astype("float32")
@@ -76,6 +77,7 @@ def test_a_trained_model_predicts_the_same_and_trains_on_as_if_it_had_not_been_s
     np.testing.assert_allclose(theirs.draws, ours.draws, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(theirs.variance("total"), ours.variance("total"), rtol=1e-4, atol=1e-6)
     # The file also holds the weight of the KL and the optimizer's state; Keras does not save states of noise.
+    share_state(again)
     for ours, theirs in zip(model.non_trainable_variables, again.non_trainable_variables, strict=True):
         theirs.assign(ops.convert_to_numpy(ours).copy())  # on JAX a variable would share its buffer
     for m in (model, again):

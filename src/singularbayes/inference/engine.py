@@ -45,7 +45,7 @@ class LoopEngine:
         with _no_gradient():
             return [_draw(posteriors, noise.as_keys(key)) for key in keys]
 
-    def run(self, draws, x) -> list[np.ndarray]:
+    def run(self, draws, x, together: int = 1) -> list[np.ndarray]:
         """Returns the model's outputs, flattened, each (draws, examples, …)."""
         model = self.model()
         posteriors = find_posteriors(model)
@@ -57,7 +57,7 @@ class LoopEngine:
                 outputs.append(keras.tree.flatten(_forward(model, posteriors, draw, x)))
         return [np.stack([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
 
-    def scratch(self, draws, x) -> int:
+    def scratch(self, draws, x, together: int = 1) -> int:
         """Returns 0: one draw at a time takes what a plain forward pass takes."""
         return 0
 
@@ -68,14 +68,17 @@ class LoopEngine:
 
 
 class JaxEngine:
-    """All draws of a chunk as one compiled program; the data streams past them, over all devices there are."""
+    """All draws of a chunk as one compiled program, so many at a time as its memory or the caches hold.
+
+    The data streams past them, over all devices there are.
+    """
 
     def __init__(self, model):
         import jax
 
         self.model: Callable[[], Any] = weakref.ref(model)
         self._draw = jax.jit(jax.vmap(self._draw_one, in_axes=(None, 0)))
-        self._run = jax.jit(self._run_all)
+        self._run = jax.jit(self._run_all, static_argnums=3)
         self._programs: dict = {}
         self._scratch: dict = {}
         self._drawn: tuple = ((), None, None)  # values, keys and draws of the last call
@@ -91,11 +94,14 @@ class JaxEngine:
         with self._state(values):
             return keras.tree.flatten(_forward(self.model(), find_posteriors(self.model()), draw, x))
 
-    def _run_all(self, values, draws, x):
+    def _run_all(self, values, draws, x, together):
         import jax
 
+        arrays = keras.tree.flatten(draws)
+        if arrays and together < len(arrays[0]):
+            return jax.lax.map(lambda draw: self._run_one(values, draw, x), draws, batch_size=together)
         # Where nothing is random a draw has no arrays that say how many draws there are: it is one.
-        size = None if keras.tree.flatten(draws) else 1
+        size = None if arrays else 1
         return jax.vmap(self._run_one, in_axes=(None, 0, None), axis_size=size)(values, draws, x)
 
     def evaluate(self, function):
@@ -124,17 +130,17 @@ class JaxEngine:
             self._drawn = (values, keys, draws)
         return draws
 
-    def run(self, draws, x) -> list[np.ndarray]:
-        """Returns the model's outputs, flattened, each (draws, examples, …)."""
-        return [np.asarray(output) for output in self._run(self._values(), *_spread(draws, x))]
+    def run(self, draws, x, together: int) -> list[np.ndarray]:
+        """Returns the model's outputs, flattened, each (draws, examples, …), from so many draws at a time."""
+        return [np.asarray(output) for output in self._run(self._values(), *_spread(draws, x), together)]
 
-    def scratch(self, draws, x) -> int:
+    def scratch(self, draws, x, together: int) -> int:
         """Returns the bytes that a run of these shapes takes beside its inputs and outputs."""
         shapes = tuple((array.shape, str(array.dtype)) for array in keras.tree.flatten((draws, x)))
-        if shapes not in self._scratch:
-            compiled = self._run.lower(self._values(), *_spread(draws, x)).compile()
-            self._scratch[shapes] = int(compiled.memory_analysis().temp_size_in_bytes)
-        return self._scratch[shapes]
+        if (shapes, together) not in self._scratch:
+            compiled = self._run.lower(self._values(), *_spread(draws, x), together).compile()
+            self._scratch[shapes, together] = int(compiled.memory_analysis().temp_size_in_bytes)
+        return self._scratch[shapes, together]
 
 
 def _spread(draws, x):
@@ -177,19 +183,32 @@ def compiled(model: keras.Model, function):
     return engine(model).evaluate(function)
 
 
-def activation_bytes(model: keras.Model, x) -> int:
-    """Returns the memory of the largest known output of a layer for one draw and one example; 0 where none is known."""
-    outputs = [output for layer in flat_layers(model) for output in _outputs(layer)]
-    # Sizes that the model leaves open, such as the length of a sequence, are the data's.
-    length = max((size for array in keras.tree.flatten(x) for size in array.shape[1:2]), default=1)
-    return 4 * max((math.prod(dim or length for dim in output.shape[1:]) for output in outputs), default=0)
+def activations(model: keras.Model, x) -> int:
+    """Returns the numbers in the largest array that a layer is known to make for one example; 0 where none is known."""
+    return max((_inner(layer, x) for layer in flat_layers(model)), default=0)
 
 
-def _outputs(layer) -> list:
+def outputs(model: keras.Model, x) -> int:
+    """Returns the numbers in the model's largest output for one example; 0 where it is not known."""
+    return _numbers(getattr(model, "outputs", None) or [], x)
+
+
+def _inner(layer, x) -> int:
+    if hasattr(layer, "gates"):  # recurrent: all inputs are projected for all gates before the loop
+        return _length(x) * layer.gates * layer.units
     try:
-        return keras.tree.flatten(layer.output)
+        return _numbers(keras.tree.flatten(layer.output), x)
     except (AttributeError, ValueError):  # not called on symbolic tensors, or more than once
-        return []
+        return 0
+
+
+def _numbers(tensors, x) -> int:
+    # Sizes that a model leaves open, such as the length of a sequence, are the data's.
+    return max((math.prod(dim or _length(x) for dim in tensor.shape[1:]) for tensor in tensors), default=0)
+
+
+def _length(x) -> int:
+    return max((size for array in keras.tree.flatten(x) for size in array.shape[1:2]), default=1)
 
 
 def draw_bytes(model: keras.Model) -> int:

@@ -8,7 +8,15 @@ import numpy as np
 from scipy import special
 
 from singularbayes.inference import likelihood as likelihoods
-from singularbayes.inference.engine import activation_bytes, device_count, draw_bytes, draw_keys, engine, free_bytes
+from singularbayes.inference.engine import (
+    activations,
+    device_count,
+    draw_bytes,
+    draw_keys,
+    engine,
+    free_bytes,
+    outputs,
+)
 from singularbayes.inference.find import find_posteriors
 from singularbayes.inference.inputs import arranged, count_examples
 from singularbayes.inference.outputs import loss_of, position_of
@@ -18,8 +26,9 @@ from singularbayes.inference.progress import track
 _WEIGHT_BYTES = 256 << 20  # drawn weights held at a time
 # Of the largest layer's outputs, over all draws and examples at a time: what stays in the caches of a CPU, and a share
 # of an accelerator's memory, which also holds the outputs of other layers.
-_CACHED_BYTES = 16 << 20
-_ACCELERATOR_SHARE = 1 / 32
+_CACHED_BYTES = 8 << 20
+_ACCELERATOR_SHARE = 1 / 16
+_REDUCED_BYTES = 16 << 20  # of the outputs that are reduced at a time, in float64 and some copies of them
 _SCRATCH_BYTES = 2 << 30  # a compiled program's own memory, on a CPU
 _SCRATCH_SHARE = 1 / 2
 
@@ -73,10 +82,10 @@ def predict(
     lengths = None if padding is None else _lengths(model, x, padding)
     reduce = _reducer(meaning, examples)
     kept: list[tuple[int, np.ndarray, np.ndarray]] = []
-    for first, where, outputs in _stream(model, x, examples, draws, seed, batch_size, lengths):
-        if not (position < len(outputs) if position is not None else len(outputs) == 1):
-            raise ValueError(f"predict needs output= for a model with {len(outputs)} outputs; got output={output!r}.")
-        chosen = outputs[position or 0]
+    for first, where, answers in _stream(model, x, examples, draws, seed, batch_size, lengths):
+        if not (position < len(answers) if position is not None else len(answers) == 1):
+            raise ValueError(f"predict needs output= for a model with {len(answers)} outputs; got output={output!r}.")
+        chosen = answers[position or 0]
         _require_numbers(model, x, where, chosen)
         values = reduce.values(chosen)
         reduce.update(where, values)
@@ -104,7 +113,7 @@ def _stream(model, x, examples, draws, seed, batch_size, lengths) -> Iterator[tu
     """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
     run = engine(model)
     keys = draw_keys(seed, draws)
-    chunk, batch = _sizes(model, x, examples, draws, batch_size)
+    chunk, together, batch = _sizes(model, x, examples, draws, batch_size)
     order = np.arange(examples) if lengths is None else np.argsort(-lengths, kind="stable")
 
     def part(first: int):
@@ -112,15 +121,15 @@ def _stream(model, x, examples, draws, seed, batch_size, lengths) -> Iterator[tu
         data = keras.tree.map_structure(lambda array: _padded(array[where], batch), x)
         return where, data if lengths is None else data[:, : _rounded(lengths[where].max(), data.shape[1])]
 
-    while run.scratch(run.draw(_padded(keys[:chunk], chunk)), part(0)[1]) > _scratch_limit() and chunk * batch > 1:
-        chunk, batch = (math.ceil(chunk / 2), batch) if chunk > 1 else (1, math.ceil(batch / 2))
+    weights = run.draw(_padded(keys[:chunk], chunk))
+    while run.scratch(weights, part(0)[1], together) > _scratch_limit() and together * batch > 1:
+        together, batch = (math.ceil(together / 2), batch) if together > 1 else (1, math.ceil(batch / 2))
     steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
-    weights = None
     for d, e in track(steps, len(steps), "posterior draws"):
-        if e == 0:
+        if d and e == 0:
             weights = run.draw(_padded(keys[d : d + chunk], chunk))
         where, data = part(e)
-        yield d, where, [o[: draws - d, : len(where)] for o in run.run(weights, data)]
+        yield d, where, [o[: draws - d, : len(where)] for o in run.run(weights, data, together)]
 
 
 def _rounded(length: int, longest: int) -> int:
@@ -129,18 +138,26 @@ def _rounded(length: int, longest: int) -> int:
     return min(longest, quarter * math.ceil(length / quarter))
 
 
-def _sizes(model, x, examples, draws, batch_size) -> tuple[int, int]:
-    """Returns how many draws and how many examples to take at a time, so that weights and activations fit."""
-    free = free_bytes()
+def _sizes(model, x, examples, draws, batch_size) -> tuple[int, int, int]:
+    """Returns how many draws have their weights made and are run together, and how many examples, so that they fit."""
+    free, devices = free_bytes(), device_count()
     budget = _CACHED_BYTES if free is None else int(free * _ACCELERATOR_SHARE)
-    pairs = max(1, budget // max(1, activation_bytes(model, x)))  # of a draw and an example
-    batch = min(batch_size, examples, pairs)
-    fit = max(1, min(draws, _WEIGHT_BYTES // max(1, draw_bytes(model)), pairs // batch))
-    # Draws in chunks of one size; examples, or where there are too few the draws, in equal parts for all devices.
-    chunk, devices = math.ceil(draws / math.ceil(draws / fit)), device_count()
-    if batch >= devices:
-        return chunk, devices * math.ceil(batch / devices)
-    return devices * math.ceil(chunk / devices), batch
+    an_example, reduced = max(1, 4 * activations(model, x)), max(1, 32 * outputs(model, x))
+    batch = min(batch_size, examples, max(1, budget // an_example))
+    # Examples, or where there are too few the draws, are in equal parts for all devices.
+    batch = devices * math.ceil(batch / devices) if batch >= devices else batch
+    fit = min(draws, _WEIGHT_BYTES // max(1, draw_bytes(model)), _REDUCED_BYTES // (reduced * batch))
+    chunk = _share(draws, max(1, fit))
+    if batch < devices:
+        chunk = devices * math.ceil(chunk / devices)
+        return chunk, chunk, batch
+    together = _share(chunk, max(1, min(chunk, budget // (an_example * batch))))
+    return together * math.ceil(chunk / together), together, batch
+
+
+def _share(total: int, most: int) -> int:
+    """Returns the size of the fewest equal parts that are not above `most`."""
+    return math.ceil(total / math.ceil(total / most))
 
 
 def _scratch_limit() -> int:

@@ -10,15 +10,28 @@ from singularbayes.layers.dense import Dense
 
 
 class _Norm(keras.layers.LayerNormalization):
-    """Keras's layer, from the squares of the centred values: XLA makes that one loop with the sum before it."""
+    """Keras's layer, written for XLA.
+
+    The squares are of centred values: that makes one loop with the sum before it. For the gradient only the mean and
+    the scale of a position are kept; the normalised values are made again, which costs less than to keep them.
+    """
 
     def call(self, inputs):
         if keras.backend.backend() != "jax":
             return super().call(inputs)
-        x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
-        x = x - ops.mean(x, axis=-1, keepdims=True)
-        x = x * ops.rsqrt(ops.mean(x * x, axis=-1, keepdims=True) + self.epsilon)
-        return ops.cast(x * ops.cast(self.gamma, x.dtype) + ops.cast(self.beta, x.dtype), self.compute_dtype)
+        import jax
+        from jax.ad_checkpoint import checkpoint_name
+
+        def normalised(inputs, gamma, beta):
+            x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
+            mean = checkpoint_name(ops.mean(x, axis=-1, keepdims=True), "mean")
+            variance = ops.mean(ops.square(x - mean), axis=-1, keepdims=True)
+            scale = checkpoint_name(ops.rsqrt(variance + self.epsilon), "scale")
+            return ops.cast((x - mean) * scale * gamma + beta, self.compute_dtype)
+
+        kept = jax.checkpoint_policies.save_only_these_names("mean", "scale")
+        gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
+        return jax.checkpoint(normalised, policy=kept)(inputs, gamma, beta)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")

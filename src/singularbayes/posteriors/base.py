@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from numbers import Integral
+from typing import Any
 
 import keras
 import numpy as np
@@ -99,6 +100,7 @@ class Posterior(keras.layers.Layer):
         self._guard = _Guard(self._require_kl_weight)
 
     random = True  # whether draws differ
+    kl_scale: Any  # the weight of its KL in the loss, once built
 
     # -- what each posterior says ------------------------------------------------------------------------------------
 
