@@ -16,7 +16,7 @@ BACKEND = keras.backend.backend()
 # Compiling takes long on JAX, where one option a layer is enough: the code is the same.
 MAIN = ["lstm_no_bias", "gru_plain", "conv1d_causal_dilated", "conv2d_groups", "attention_gated"]
 MAIN += ["embedding_back_untied", "einsum_acbd,bde->ace"]
-NAMES = {"torch": [*OPTIONS], "tensorflow": MAIN, "jax": MAIN[3:5]}[BACKEND]
+NAMES = {"torch": [*OPTIONS], "tensorflow": MAIN, "jax": MAIN[3:4]}[BACKEND]
 BIASES = (FullRank(),) if BACKEND == "jax" else (None, FullRank())
 
 
@@ -79,7 +79,7 @@ def test_every_posterior_can_start_at_a_layer(make):
         _assert_equal(twin(SEQUENCE), truth)
 
 
-@pytest.mark.parametrize("per_head", [False, True])
+@pytest.mark.parametrize("per_head", [True] if BACKEND == "jax" else [False, True])
 def test_heads_have_matrices_of_their_own_when_asked(per_head):
     layer = keras.layers.MultiHeadAttention(2, 3)
     truth = layer(SEQUENCE, SEQUENCE)
@@ -105,7 +105,7 @@ def test_at_a_lower_rank_every_matrix_is_the_truncated_svd(name):
 
 
 def test_names_match_posteriors_of_the_right_shape():
-    for name in MAIN:
+    for name in NAMES:
         layer = _trained(OPTIONS[name])
         twin = twins.make_twin(layer, FullRank())
         slots, weights = twins.slots(layer), twins.weights(twin)
