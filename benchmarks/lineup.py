@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from builders import rivals
 from environments import PEERS
 from interleaved import ratios, seconds, summary
-from networks import rivals
 from shapes import SHAPES, Mlp
 from workers import Rival, Worker, working
 

@@ -99,8 +99,8 @@ def serve(order: dict[str, Any]) -> None:
 
 def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, Any]]:
     """Returns what the row can be asked, each compiled, and its parameters and peak memory."""
+    import builders
     import keras
-    import networks
 
     import singularbayes as sb
     from singularbayes.experiments import sst2
@@ -112,7 +112,7 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
     x = rng.integers(1, 30_522, (BATCH, TOKENS)).astype("int32")
     y = rng.integers(0, 2, BATCH).astype("int32")
     if row.method == "keras":
-        model = networks.rivals("sst2 transformer")["keras"]()
+        model = builders.rivals("sst2 transformer")["keras"]()
     else:
         model = sst2.network(row.method, sst2.Settings(rank=row.rank, embedding_rank=row.embedding_rank))
     model.compile(keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))

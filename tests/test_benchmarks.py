@@ -14,7 +14,7 @@ import lineup
 import numpy as np
 import pytest
 import workers
-from networks import rivals
+from builders import rivals
 from peers import worker
 from shapes import SHAPES, targets
 

@@ -111,6 +111,15 @@ np.save(sys.argv[3], keras.ops.convert_to_numpy(model(np.load(sys.argv[2]))))
 
 
 @not_on_jax
+def test_a_block_that_gives_the_first_positions_does_so_collapsed():
+    block = layers.TransformerEncoder(8, 2, posterior=LowRank(2), positions=2)
+    model = keras.Sequential([keras.Input((6, 12)), block])
+    x = np.random.default_rng(0).normal(size=(3, 6, 12)).astype("float32")
+    plain = sb.collapse(model)
+    assert plain(x).shape == (3, 2, 12)
+    _close(ops.convert_to_numpy(plain(x)), _mean(model, x))
+
+
 def test_its_file_loads_where_this_package_cannot_be_imported(tmp_path):
     model = _text(LowRank(2))
     plain = sb.collapse(model)

@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -144,7 +143,7 @@ def test_the_kl_covers_all_rows_and_over_random_rows_it_is_unbiased(make):
         factor = stirred_layer(CASE.make(make(rows)), IDS).posterior.factors[0]
 
         def kl(key):
-            factor._seeds = SimpleNamespace(next=iter(noise.split(key, 2)).__next__)
+            factor._next_key = iter(noise.split(key, 2)).__next__
             return factor.kl()
 
         return factor.kl_exact(), over_keys(kl, 300)

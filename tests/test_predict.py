@@ -291,7 +291,7 @@ def test_memory_does_not_grow_with_the_number_of_draws():
         finally:
             tracemalloc.stop()
 
-    peak(128)  # compiles
-    few, many = peak(128), peak(640)
-    # 640 draws of 1,100 × 3 probabilities alone would be 17 MB.
+    peak(256)  # compiles
+    few, many = peak(256), peak(1280)
+    # 1,280 draws of 1,100 × 3 probabilities alone would be 34 MB.
     assert many < few + 1e6

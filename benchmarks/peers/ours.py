@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import keras
 import numpy as np
-from networks import rivals
+from builders import rivals
 from shapes import NUM_DATA, SHAPES, Shape, targets
 
 import singularbayes as sb

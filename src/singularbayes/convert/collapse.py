@@ -90,14 +90,29 @@ def _factored(layer, rank: int) -> tuple[keras.layers.Layer, keras.layers.Layer]
 def _encoder(block: layers.TransformerEncoder) -> keras.Model:
     """Returns the block as a functional model of Keras layers."""
     attention, inner, outer = (twins.make_plain(part) for part in (block.attention, block.inner, block.outer))
-    norms = [surgery.copied(norm) for norm in (block.attention_norm, block.dense_norm)]
+    norms = [_norm(norm) for norm in (block.attention_norm, block.dense_norm)]
     drop = keras.layers.Dropout(block.dropout, dtype=block.dtype_policy, name="dropout")
     shape = (None, *block.get_build_config()["input_shape"][1:])
     x = inputs = keras.Input(batch_shape=shape, dtype=block.compute_dtype)
-    for norm, change in zip(norms, (lambda x: attention(x, x), lambda x: outer(inner(x))), strict=True):
+
+    def first(y):
+        return y if block.positions is None else y[:, : block.positions]
+
+    changes = (lambda x: attention(first(x), x), lambda x: outer(inner(x)))
+    for norm, change in zip(norms, changes, strict=True):
         # A layer, because the mask passes it, where it would not pass a sum.
-        added = keras.layers.Add(dtype=block.dtype_policy)([x, drop(change(norm(x) if block.normalize_first else x))])
+        changed = drop(change(norm(x) if block.normalize_first else x))
+        added = keras.layers.Add(dtype=block.dtype_policy)([first(x), changed])
         x = added if block.normalize_first else norm(added)
     model = keras.Model(inputs, x, name=block.name, trainable=block.trainable)
     model.supports_masking = True
     return model
+
+
+def _norm(norm) -> keras.layers.LayerNormalization:
+    """Returns Keras's layer for the one of a block, which is a subclass."""
+    plain = keras.layers.LayerNormalization.from_config(norm.get_config())
+    plain.build(norm.gamma.shape)
+    plain.set_weights(norm.get_weights())
+    plain.trainable = norm.trainable
+    return plain

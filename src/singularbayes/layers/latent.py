@@ -36,7 +36,7 @@ def latent_attention(inputs, projections, mask, scale):
     queries = ops.einsum("btq,hqk->bhtk", x, between)
     if q.bias is not None:
         queries = queries + scale * ops.einsum("hs,hsk->hk", q.bias, k.b)[:, None, :]
-    weights = _softmax(ops.einsum("bhtk,bsk->bhts", queries, y), mask)
+    weights = ops.cast(_softmax(ops.einsum("bhtk,bsk->bhts", queries, y), mask), y.dtype)
     seen = ops.einsum("bhts,bsv->bthv", weights, z)
     inner = ops.einsum("bthv,hvo->bto", seen, ops.einsum("hsv,hso->hvo", v.b, o.a))
     if v.bias is not None:
