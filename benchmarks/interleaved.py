@@ -92,7 +92,7 @@ def report(name: str, results: dict[str, dict], unit: str) -> None:
     keep(name, results)
 
 
-def keep(name: str, results: dict[str, Any], folder: Path = RECORDS) -> None:
+def keep(name: str, results: dict[str, Any], folder: Path | None = None) -> None:
     """Writes benchmarks/records/NAME.json, or the same into another folder."""
     record = {
         "command": " ".join(["python", *map(_relative, sys.argv)]),
@@ -100,6 +100,7 @@ def keep(name: str, results: dict[str, Any], folder: Path = RECORDS) -> None:
         "machine": {**machine(), "load": round(LOAD, 2)},
         "results": results,
     }
+    folder = folder or RECORDS
     folder.mkdir(exist_ok=True)
     path = folder / f"{name}.json"
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")

@@ -233,7 +233,7 @@ def main(ids: str = "", ranks: bool = False, only: str = "", repeats: int = 8, r
     if worker:
         return serve(json.loads(worker))
     import jax
-    from interleaved import RECORDS, keep
+    from interleaved import keep
 
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     measured = rates()
@@ -251,7 +251,7 @@ def main(ids: str = "", ranks: bool = False, only: str = "", repeats: int = 8, r
                 workers[name].ready()
                 print(name, workers[name].facts, file=sys.stderr, flush=True)
         results["rows"] |= _measured(workers, rows, repeats)
-        keep("sst2_profile", results, Path(record) if record else RECORDS)
+        keep("sst2_profile", results, Path(record) if record else None)
 
 
 if __name__ == "__main__":

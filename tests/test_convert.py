@@ -522,3 +522,65 @@ def test_the_plan_prints_as_a_table_and_as_html():
     text, page = str(sb.plan(_sequential(), 2)), sb.plan(_sequential(), 2)._repr_html_()
     assert "27×5" in text and "LowRank(2)" in text and "no weight matrix" in text and "2 converted" in text
     assert page.startswith("<table>") and page.count("<tr>") == 1 + 5 + 1
+
+
+FROZEN = {
+    "dense": lambda: (L.Dense(4), (6,)),
+    "einsum": lambda: (L.EinsumDense("ab,bc->ac", 4, bias_axes="c"), (6,)),
+    "lstm": lambda: (L.LSTM(4), (5, 6)),
+    "conv": lambda: (L.Conv1D(4, 2), (5, 6)),
+    "embedding": lambda: (L.Embedding(9, 4), (5,)),
+}
+
+
+@pytest.mark.parametrize("kind", FROZEN)
+@not_on_jax
+def test_a_frozen_layer_stays_frozen_at_its_weights(kind, tmp_path):
+    layer, shape = FROZEN[kind]()
+    model = keras.Sequential([keras.Input(shape), layer, L.Flatten(), L.Dense(2)])
+    layer.trainable = False
+    bayes = sb.bayesianize(model, 2)
+    assert len(bayes.trainable_variables) == 2  # the posterior and the bias of the last layer
+    assert "frozen: starts at its weights" in str(sb.plan(model, 2))
+    exact = sb.bayesianize(model, sb.FullRank())
+    means = [ops.convert_to_numpy(posterior.mean().dense()).ravel() for posterior in find_posteriors(exact)]
+    assert any(np.array_equal(mean, ops.convert_to_numpy(layer.weights[0]).ravel()) for mean in means)
+    bayes.save(tmp_path / "frozen.keras")
+    assert len(sb.load(tmp_path / "frozen.keras").trainable_variables) == 2
+    assert len(sb.collapse(bayes, merge=True).trainable_variables) == 2
+
+
+@not_on_jax
+def test_a_name_with_brackets_is_matched_by_itself():
+    model = keras.Sequential([keras.Input((6,)), L.Dense(4, name="block[0]"), L.Dense(2)])
+    bayes = sb.bayesianize(model, 2, rules={"block[0]": 1})
+    assert [posterior.rank for posterior in sb.find_posteriors(bayes)] == [1, 2]
+
+
+class Unregistered(keras.Model):
+    """A user's model that Keras cannot find by name."""
+
+    def __init__(self, scale=2.0, **kwargs):
+        super().__init__(**kwargs)
+        self.scale, self.dense = 2.0, L.Dense(4)
+
+    def call(self, x):
+        return self.dense(x) * self.scale
+
+
+@not_on_jax
+def test_a_converted_model_of_an_unregistered_class_collapses():
+    model = Unregistered()
+    x = np.ones((2, 3), "float32")
+    wanted = ops.convert_to_numpy(model(x))
+    bayes = sb.bayesianize(model, sb.Adapter(2))
+    np.testing.assert_allclose(ops.convert_to_numpy(sb.collapse(bayes)(x)), wanted, rtol=1e-5, atol=1e-6)
+
+
+@not_on_jax
+def test_a_setting_that_the_config_forgets_is_named():
+    model = Unregistered()
+    model(np.ones((2, 3), "float32"))
+    model.scale = 5.0
+    with pytest.raises(ValueError, match=r"with scale=5.0, which is 2.0 when it is built from its config"):
+        sb.bayesianize(model, 2)

@@ -35,7 +35,7 @@ def bayesianize(
             "encoder/*_dense".
         init: "random" starts converted layers as new ones; "svd" starts the means at the trained weights, at a lower
             rank at the truncated SVD, and takes over the biases. Posterior scales start the same way in both: η times
-            the variance-matched scale. An `Adapter` always starts at the trained weights.
+            the variance-matched scale. An `Adapter`, and a layer that is frozen, always start at the trained weights.
         unsupported: what to do with a layer that has weight matrices and no twin: "error", or "keep" it.
         bias_posterior: a posterior for the biases; None leaves them plain weights.
         per_head: see `layers.MultiHeadAttention`.
@@ -64,7 +64,8 @@ def bayesianize(
     for decision in decisions:
         if decision.posteriors:
             twin = twins.make_twin(decision.layer, decision.posteriors, bias_posterior, per_head)
-            if init == "svd" or any(isinstance(chosen, Adapter) for chosen in decision.posteriors.values()):
+            adapts = any(isinstance(chosen, Adapter) for chosen in decision.posteriors.values())
+            if init == "svd" or adapts or decision.frozen:
                 twins.start_from(twin, decision.layer)
             new[id(counterparts[decision.place.keys])] = twin
     converted = surgery.exchange(copy, new)

@@ -15,11 +15,12 @@ from singularbayes.posteriors import noise, scope
 def freeze_draws(
     model: keras.Model, draws: int = 32, seed: int = 0, *, likelihood=None, output: str | int | None = None
 ) -> keras.Model:
-    """Returns a plain Keras model that answers as `predict(model, x, draws, seed)` does, to the accuracy of float32.
+    """Returns a Keras model that answers as `predict(model, x, draws, seed)` does, to the accuracy of float32.
 
     Its outputs are "mean" and "mutual_information" (nats) for classes, "mean" and "std" (over draws: the epistemic part
     alone) for numbers. Nothing in it is random: the draws are weights of its own, k · r (m + n) numbers for a low-rank
-    weight, so `save` and `export` keep the uncertainty. The graph holds the model once a draw, one after another.
+    weight, so `save` and `export` keep the uncertainty. What `export` writes needs nothing of this package; a `.keras`
+    file needs it to be loaded. The graph holds the model once a draw, one after another.
 
     Args:
         likelihood, output: as for `predict`.

@@ -42,6 +42,11 @@ class Decision:
     def layer(self) -> keras.layers.Layer:
         return self.place.layer
 
+    @property
+    def frozen(self) -> bool:
+        """Whether training leaves the layer as it is."""
+        return not any(weight.trainable for weight in self.layer.weights)
+
 
 def decide(
     model: keras.layers.Layer, posterior, rules: Rules | None = None, cap: bool = False, per_head: bool = False
@@ -136,7 +141,7 @@ def _fits(key, place: surgery.Place) -> bool:
     if not isinstance(key, str):
         raise ValueError(f"A rule needs a name, a pattern or a class of layers; got {key!r}.")
     paths = ["/".join(place.names[: depth + 1]) for depth in range(len(place.names))]
-    return any(fnmatch.fnmatchcase(name, key) for name in (*place.names, *paths))
+    return any(name == key or fnmatch.fnmatchcase(name, key) for name in (*place.names, *paths))
 
 
 def _resolved(choice, place: surgery.Place) -> Posterior | None:
@@ -342,6 +347,8 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
         else:
             after += _count(bias_posterior, slot.shape, counts)
     lost = [f"{name} dropped: the prior takes its place" for name in twins.dropped(layer)]
+    if decision.frozen:
+        lost.append("frozen: starts at its weights and stays there")
     return Row(path, type(layer).__name__, _called(decision), tuple(matrices), before, after, "; ".join(lost))
 
 

@@ -156,8 +156,24 @@ def copied(model: keras.layers.Layer) -> keras.layers.Layer:
             f"whose weights {hidden} belong to none of these."
         )
     for old, new in pairs:
+        _require_same_settings(old, new, model)
         _copy_state(old.layer, new.layer, old.path or model.name)
     return copy
+
+
+def _require_same_settings(old: Place, new: Place, model) -> None:
+    """Raises where a user's layer has a plain attribute that its config does not give back."""
+    cls = getattr(type(old.layer), "original", type(old.layer))
+    if cls.__module__.partition(".")[0] in ("keras", "keras_hub", "singularbayes"):
+        return
+    for name, value in _own_attributes(old.layer):
+        plain = isinstance(value, (bool, int, float, str)) and not name.startswith("_") and name != "name"
+        if plain and getattr(new.layer, name, None) != value:
+            raise ValueError(
+                f"Conversion needs a model that its config describes; got {cls.__name__} {old.path or model.name!r} "
+                f"with {name}={value!r}, which is {getattr(new.layer, name, None)!r} when it is built from its config. "
+                f"Make {name} an argument of __init__ and of get_config()."
+            )
 
 
 def _own_weights(layer) -> list:
@@ -181,7 +197,7 @@ def _rebuilt(model):
 
 def _custom_classes(model) -> dict[str, type]:
     """Returns the classes of a user's layers that Keras cannot find by name."""
-    classes = {type(place.layer) for place in places(model)}
+    classes = {getattr(type(place.layer), "original", type(place.layer)) for place in places(model)}
     users = [cls for cls in classes if not cls.__module__.startswith("keras.")]
     return {cls.__name__: cls for cls in users if ">" not in keras.saving.get_registered_name(cls)}
 

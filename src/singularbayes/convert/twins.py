@@ -290,4 +290,5 @@ def _built(new, old):
         for scope in (old.path or "").split("/")[:-1]:
             scopes.enter_context(keras.name_scope(scope))
         new.build_from_config(shapes)
+    new.trainable = old.trainable  # again, for it reaches what was built only now
     return new

@@ -38,7 +38,16 @@ def whole(layer: str, **sizes) -> tuple[int, ...]:
     return tuple(int(value) for value in sizes.values())
 
 
-class BayesianLayer(keras.layers.Layer):
+class FreezesWhole(keras.layers.Layer):
+    """A layer whose `trainable=False` holds for all it is made of, also what is made after the flag was set."""
+
+    def _post_build(self):
+        super()._post_build()
+        if not self.trainable:  # type: ignore[has-type]
+            self.trainable = False  # which Keras hands down to every layer inside
+
+
+class BayesianLayer(FreezesWhole):
     """A layer whose weight is drawn from a posterior.
 
     Args:

@@ -24,7 +24,8 @@ class Adapter(Posterior):
 
         Var W_ij = η² s² (‖μ_A,i‖² + rank · η² s²), on average (η² + η⁴) σ_W² for damping 1:
 
-    1.01 % of σ_W² for η = 0.1, whatever the rank, a perturbation of a tenth of a weight. (`LowRank` starts with 2.01 %:
+    1.01 % of σ_W² for η = 0.1, whatever the rank: a tenth of a weight, if the pretrained ones are as large as an
+    initializer's. For much smaller or larger ones choose η by their size. (`LowRank` starts with 2.01 %:
     there the mean of B is not 0.)
 
     Args:
