@@ -70,7 +70,8 @@ def test_what_can_be_mended_is_one_line_and_leaves_no_file(trained, tmp_path):
     message = _refused(["convert", path, out, "--rank", 3])
     assert "got rank=3 for a weight of shape (6, 2) in head/kernel" in message and "--cap lowers" in message
     assert "needs an output file that ends in .keras" in _refused(["convert", path, tmp_path / "out.h5", "--rank", 2])
-    assert "No such file" in _refused(["convert", path, tmp_path / "no" / "folder.keras", "--rank", 2])
+    message = _refused(["convert", path, tmp_path / "no" / "folder.keras", "--rank", 2])
+    assert "needs a folder that exists" in message
     (tmp_path / "text.keras").write_text("text")
     assert "not a zip archive" in _refused(["convert", tmp_path / "text.keras", out, "--rank", 2])
     assert "No module named 'no_such'" in _refused(["convert", path, out, "--rank", 2, "--import", "no_such"])

@@ -314,7 +314,8 @@ def test_a_compiled_model_is_compiled_again():
     assert bayes.compiled and float(_array(bayes.optimizer.learning_rate)) == np.float32(0.03)
     assert bayes.optimizer is not model.optimizer
     model.compile("adam", lambda y, p: ops.mean((y - p) ** 2))
-    assert not sb.bayesianize(model, 2).compiled
+    with pytest.warns(UserWarning, match="is not compiled: its loss or metrics cannot be read back"):
+        assert not sb.bayesianize(model, 2).compiled
 
 
 # -- which posterior -------------------------------------------------------------------------------------------------
@@ -584,3 +585,23 @@ def test_a_setting_that_the_config_forgets_is_named():
     model.scale = 5.0
     with pytest.raises(ValueError, match=r"with scale=5.0, which is 2.0 when it is built from its config"):
         sb.bayesianize(model, 2)
+
+
+def test_a_rule_that_another_hides_is_named():
+    model = keras.Sequential([keras.Input((6,)), L.Dense(4, name="g"), L.Dense(2)])
+    with pytest.raises(ValueError, match=r"got 'g' after Dense, which fits the same layers .* Put 'g' before it"):
+        sb.plan(model, 2, rules={L.Dense: 2, "g": 1})
+
+
+def test_where_nothing_is_left_to_convert_it_says_so():
+    bayes = keras.Sequential([keras.Input((6,)), layers.Dense(4, posterior=LowRank(2)), L.Dropout(0.1)])
+    with pytest.raises(ValueError, match=r"a weight matrix that is not Bayesian yet; got .* which has none"):
+        sb.bayesianize(bayes, 2)
+
+
+def test_weights_that_are_no_numbers_are_named():
+    model = keras.Sequential([keras.Input((6,)), L.Dense(4, name="broken")])
+    model.layers[0].kernel.assign(np.full((6, 4), np.nan))
+    for convert in (sb.plan, sb.bayesianize):
+        with pytest.raises(ValueError, match=r"NaN or infinity in .*broken/kernel"):
+            convert(model, 2, init="svd")

@@ -118,6 +118,7 @@ def convert(
     """
     if out.suffix != ".keras":
         sys.exit(f"singularbayes: convert needs an output file that ends in .keras; got {str(out)!r}.")
+    _require_folder(out)
     if out.exists() and not force:
         sys.exit(f"singularbayes: {str(out)!r} is there already; --force writes over it.")
     from singularbayes import Adapter, LowRank, bayesianize, plan
@@ -157,6 +158,7 @@ def spectrum(
         require_extra()
         if figure.suffix not in (".png", ".svg", ".pdf"):
             sys.exit(f"singularbayes: --figure needs a file that ends in .png, .svg or .pdf; got {str(figure)!r}.")
+        _require_folder(figure)
     import singularbayes as sb
 
     with _one_line():
@@ -167,6 +169,11 @@ def spectrum(
 
         _print(f"\nThe figure: {spectra.write(found, figure, energy)}")
     return 0
+
+
+def _require_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        sys.exit(f"singularbayes: {str(path)!r} needs a folder that exists; {str(path.parent)!r} is none.")
 
 
 def _load(path: Path, packages: Sequence[str] | None) -> Any:

@@ -3,7 +3,7 @@
 import keras
 
 from singularbayes.convert import surgery, twins
-from singularbayes.convert.plan import Decision, Rules, decide, require_start
+from singularbayes.convert.plan import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
 from singularbayes.posteriors import Adapter, Posterior
 
 
@@ -53,6 +53,11 @@ def bayesianize(
     decisions = decide(model, posterior, rules, cap, per_head)
     if unsupported == "error":
         _require_supported([decision for decision in decisions if decision.unsupported])
+    if all(decision.reason in (NO_MATRIX, BAYESIAN) for decision in decisions):
+        raise ValueError(
+            f"bayesianize needs a model with a weight matrix that is not Bayesian yet; got {model.name!r}, which has "
+            "none."
+        )
     if not any(decision.posteriors for decision in decisions):
         raise ValueError(
             f"bayesianize needs a posterior for at least one layer of {model.name!r}; got posterior={posterior!r} and "

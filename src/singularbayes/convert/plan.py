@@ -26,7 +26,7 @@ _ELEMENTWISE = (
     keras.layers.PReLU,
     keras.layers.RMSNormalization,
 )
-NO_MATRIX, NO_TWIN = "no weight matrix", "no twin"
+NO_MATRIX, NO_TWIN, BAYESIAN = "no weight matrix", "no twin", "Bayesian already"
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _has_matrix(layer) -> bool:
 def _decide(place: surgery.Place, choose: "_Chooser", cap: bool, per_head: bool) -> Decision:
     layer = place.layer
     if surgery.is_ours(layer):
-        return Decision(place, {}, "Bayesian already")
+        return Decision(place, {}, BAYESIAN)
     if twins.twin_class(layer) is None and not _has_matrix(layer):
         return Decision(place, {}, NO_MATRIX)
     chosen, said = choose(place)
@@ -110,19 +110,28 @@ class _Chooser:
     def __init__(self, posterior, rules: dict):
         self.posterior, self.rules = posterior, rules
         self.used: set = set()
+        self.before: dict = {}  # of a rule that fits a layer, the rule that came first
         self.names: list[str] = []
 
     def __call__(self, place: surgery.Place) -> tuple[Posterior | None, str]:
         """Returns the posterior, or None and who said so."""
         self.names.append(place.path or place.layer.name)
         fitting = [key for key in self.rules if _fits(key, place)]
-        self.used |= set(fitting)
         if fitting:
+            self.used.add(fitting[0])
+            self.before |= dict.fromkeys(fitting[1:], fitting[0])
             return _resolved(self.rules[fitting[0]], place), f"kept by the rule {_shown(fitting[0])}"
         return _resolved(self.posterior, place), "no posterior asked for"
 
     def require_every_rule_used(self, model) -> None:
-        unused = [_shown(key) for key in self.rules if key not in self.used]
+        unused = [_shown(key) for key in self.rules if key not in self.used and key not in self.before]
+        shadowed = {key: first for key, first in self.before.items() if key not in self.used}
+        if shadowed:
+            key, first = next(iter(shadowed.items()))
+            raise ValueError(
+                f"The first rule that fits is taken; got {_shown(key)} after {_shown(first)}, which fits the same "
+                f"layers of {model.name!r}. Put {_shown(key)} before it."
+            )
         if unused:
             raise ValueError(
                 f"Every rule needs to match a layer with a weight matrix of {model.name!r}; got {', '.join(unused)}, "
@@ -341,7 +350,7 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
         if not slot.is_bias:
             chosen = decision.posteriors[name]
             after += _count(chosen, slot.shape, counts)
-            matrices.append(_matrix(name, slot, chosen, svd))
+            matrices.append(_matrix(path, name, slot, chosen, svd))
         elif bias_posterior is None:
             after += math.prod(slot.shape)
         else:
@@ -359,9 +368,10 @@ def _called(decision: Decision) -> str:
     return f"{kind}({', '.join(map(str, ranks))})"
 
 
-def _matrix(name: str, slot: twins.Slot, chosen: Posterior, svd: bool) -> Matrix:
+def _matrix(layer: str, name: str, slot: twins.Slot, chosen: Posterior, svd: bool) -> Matrix:
     rank = getattr(chosen, "rank", None)
     values = slot.read().astype("float64")
+    twins.require_finite(values, f"{layer}/{name}")
     residual = None
     if svd:
         cut = rank if isinstance(chosen, LowRank) else None  # every other posterior starts at W itself

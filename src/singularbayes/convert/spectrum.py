@@ -129,8 +129,7 @@ def _has_matrices(layer) -> bool:
 
 
 def _matrix_spectrum(layer: str, kind: str, name: str, matrix: np.ndarray) -> MatrixSpectrum:
-    if not np.isfinite(matrix).all():
-        raise ValueError(f"spectrum needs finite weights; got NaN or infinity in {layer}/{name}.")
+    twins.require_finite(matrix, f"{layer}/{name}")
     values = np.linalg.svd(matrix.astype("float64"), compute_uv=False)
     return MatrixSpectrum(layer, kind, name, (matrix.shape[0], matrix.shape[1]), values)
 

@@ -248,12 +248,17 @@ def compile_like(copy: keras.Model, model: keras.Model) -> None:
     """Compiles the copy with the optimizer, loss and metrics of the model, if that is compiled."""
     if not (isinstance(model, keras.Model) and model.compiled):
         return
-    # A loss without a name to find it by cannot be copied: `fit` then asks to compile.
     with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
         warnings.simplefilter("ignore")
         config = model.get_compile_config()
         if config:
             copy.compile_from_config(config)
+    if not copy.compiled:  # a loss without a name to find it by cannot be copied
+        warnings.warn(
+            f"The copy of {model.name!r} is not compiled: its loss or metrics cannot be read back from their config. "
+            "Call compile before fit.",
+            stacklevel=4,
+        )
 
 
 # -- exchange --------------------------------------------------------------------------------------------------------

@@ -265,10 +265,17 @@ def start_from(twin: keras.layers.Layer, layer: keras.layers.Layer) -> None:
     found = weights(twin)
     for name, slot in slots(layer, getattr(twin, "per_head", False)).items():
         weight, matrix = found[name], slot.read()
+        require_finite(matrix, f"{layer.path or layer.name}/{name}")
         if isinstance(weight, Posterior):
             weight.center(matrix)
         else:
             weight.assign(np.reshape(matrix, weight.shape))
+
+
+def require_finite(matrix: np.ndarray, where: str) -> None:
+    """Raises where a weight is NaN or infinite: it has no singular values."""
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"Singular values need finite weights; got NaN or infinity in {where}.")
 
 
 def _arguments(layer) -> dict[str, Any]:
