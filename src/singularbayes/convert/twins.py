@@ -16,6 +16,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes import layers
+from singularbayes.layers.base import hand_down
 from singularbayes.posteriors import Posterior
 
 TWINS: dict[type[keras.layers.Layer], type[keras.layers.Layer]] = {
@@ -297,5 +298,5 @@ def _built(new, old):
         for scope in (old.path or "").split("/")[:-1]:
             scopes.enter_context(keras.name_scope(scope))
         new.build_from_config(shapes)
-    new.trainable = old.trainable  # again, for it reaches what was built only now
+    hand_down(new, old.trainable)  # again, for it reaches what was built only now
     return new

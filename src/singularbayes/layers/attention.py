@@ -204,7 +204,7 @@ class MultiHeadAttention(FreezesWhole, keras.layers.MultiHeadAttention):
 
     def _may_be_latent(self, query, training) -> bool:
         return (
-            keras.backend.backend() != "torch"  # its attention kernels make no scores, which is better still
+            keras.backend.backend() == "jax"  # the kernels of torch make no scores; TensorFlow would miss gradients
             and len(query.shape) == 3
             and len(self._output_dense.column_sizes) == 1
             and self._key_dim == self._value_dim

@@ -43,8 +43,13 @@ class FreezesWhole(keras.layers.Layer):
 
     def _post_build(self):
         super()._post_build()
-        if not self.trainable:  # type: ignore[has-type]
-            self.trainable = False  # which Keras hands down to every layer inside
+        if not self.trainable:
+            hand_down(self, False)
+
+
+def hand_down(layer: keras.layers.Layer, trainable: bool) -> None:
+    """Sets the flag of a layer and of all that it is made of by now, also where the layer has it already."""
+    type(layer).trainable.fset(layer, trainable)  # Keras on TensorFlow drops an assignment that changes nothing
 
 
 class BayesianLayer(FreezesWhole):
