@@ -18,6 +18,8 @@ from builders import rivals
 from peers import worker
 from shapes import SHAPES, targets
 
+from singularbayes.experiments import sst2
+
 ROOT = Path(__file__).parent.parent
 FAKE = """
 import sys
@@ -160,3 +162,10 @@ def test_every_peer_has_a_file_and_pinned_requirements():
         for name in (peer, environment):
             lines = (environments.REQUIREMENTS / f"{name}.txt").read_text().split()
             assert lines and all("==" in line for line in lines)
+
+
+def test_the_transformer_of_all_rivals_is_the_experiment_s():
+    shape, settings = SHAPES["sst2 transformer"], sst2.Settings()
+    for name in ("vocabulary", "length", "width", "blocks", "heads", "feed_forward"):
+        assert getattr(shape, name) == getattr(settings, name), name
+    assert shape.outputs == settings.classes

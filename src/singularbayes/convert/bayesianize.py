@@ -3,7 +3,7 @@
 import keras
 
 from singularbayes.convert import surgery, twins
-from singularbayes.convert.plan import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
+from singularbayes.convert.decide import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
 from singularbayes.posteriors import Adapter, Posterior
 
 

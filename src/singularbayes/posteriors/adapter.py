@@ -7,7 +7,7 @@ from keras import ops
 from singularbayes.posteriors import starts
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
-from singularbayes.posteriors.product import Product, whole_rank
+from singularbayes.posteriors.product import Product, require_fit, whole_rank
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -45,12 +45,7 @@ class Adapter(Posterior):
         self.rank = whole_rank("Adapter", rank)
 
     def check(self, shape, where=""):
-        limit = min(shape)
-        if self.rank > limit:
-            raise ValueError(
-                f"Adapter needs 1 <= rank <= {limit}; got rank={self.rank} for a weight of shape {tuple(shape)} in "
-                f"{where or self.path or self.name}. Use Adapter({limit})."
-            )
+        require_fit("Adapter", self.rank, shape, where or self.path or self.name)
 
     def build(self, input_shape):
         rows, columns = input_shape

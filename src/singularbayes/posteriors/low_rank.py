@@ -5,7 +5,7 @@ import numpy as np
 
 from singularbayes.posteriors import starts
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.product import Product, whole_rank
+from singularbayes.posteriors.product import Product, require_fit, whole_rank
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -32,12 +32,9 @@ class LowRank(Posterior):
         self.rank, self.overcomplete = whole_rank("LowRank", rank), overcomplete
 
     def check(self, shape, where=""):
-        limit = min(shape)
-        if self.rank > limit and not self.overcomplete:
-            raise ValueError(
-                f"LowRank needs 1 <= rank <= {limit}; got rank={self.rank} for a weight of shape {tuple(shape)} in "
-                f"{where or self.path or self.name}. Use LowRank({limit}), or LowRank({self.rank}, overcomplete=True)."
-            )
+        if not self.overcomplete:
+            also = f", or LowRank({self.rank}, overcomplete=True)"
+            require_fit("LowRank", self.rank, shape, where or self.path or self.name, also)
 
     def build(self, input_shape):
         rows, columns = input_shape
