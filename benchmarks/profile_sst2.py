@@ -2,14 +2,16 @@
 
 Protocol: batches of 64 × 64 tokens, 10 warm-up steps and two epochs of 25 steps by `train_on_batch`; prediction of 872
 sentences by one pass, by 20 and by 100 draws. Every row is a process of its own, so that its peak memory is its own;
-the steps that ratios are made of are taken in turn. `--ids FILE.npy` gives real token ids (872, 64), else made up;
-`--ranks` adds the seven ranks.
+the steps that ratios are made of are taken in turn. The memory of training is what XLA says its program needs: the
+allocator's peak, kept beside it, also holds what the compiler took to try kernels out. `--ids FILE.npy` gives real
+token ids (872, 64), else made up; `--ranks` adds the seven ranks. Next to times stands their floor (`floor.py`).
 """
 
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -34,33 +36,46 @@ class Row:
     rank: int = 16
     policy: str = "float32"
     trimmed: bool = False
+    share: float = 0.2  # of the GPU's memory; rows of a group live side by side
     jobs: tuple[str, ...] = ("train", "mc1", "mc20", "mc100")
+
+    @property
+    def settings(self):
+        from singularbayes.experiments import sst2
+
+        return sst2.Settings(rank=self.rank, embedding_rank=self.embedding_rank)
 
 
 ROWS = {
-    "keras": Row("keras", jobs=("train", "fit")),
-    "low_rank": Row("low_rank", jobs=("train", "fit", "mc100")),
-    "full_rank": Row("full_rank", jobs=("train", "fit")),
+    "keras": Row("keras", share=0.1, jobs=("train", "fit")),
+    "low_rank": Row("low_rank", share=0.5, jobs=("train", "fit", "mc1", "mc20", "mc100")),
+    "full_rank": Row("full_rank", share=0.1, jobs=("train", "fit")),
     "low_rank, bfloat16": Row("low_rank", policy="mixed_bfloat16", jobs=("mc100",)),
     "low_rank, trimmed": Row("low_rank", trimmed=True, jobs=("mc100",)),
     "low_rank, bfloat16, trimmed": Row("low_rank", policy="mixed_bfloat16", trimmed=True, jobs=("mc100",)),
-    "low_rank, 10000 draws": Row("low_rank", jobs=("mc10000",)),
+    "low_rank, 10000 draws": Row("low_rank", jobs=("mc100", "mc10000")),
 }
-RANKS = {f"low_rank ({e}, {r})": Row("low_rank", e, r) for e, r in SWEEP}
+RANKS = {f"low_rank ({e}, {r})": Row("low_rank", e, r, share=0.1) for e, r in SWEEP}
 IN_TURN = ("keras", "low_rank", "full_rank")
+CACHE = tempfile.TemporaryDirectory()
 
 
 class Worker:
     """A process with one row and a share of the memory; `ask` gives the numbers of one job."""
 
-    def __init__(self, row: Row, ids: str, share: float):
+    def __init__(self, row: Row, ids: str):
         order = json.dumps({"row": asdict(row), "ids": ids})
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--worker", order],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{share:.3f}", "KERAS_BACKEND": "jax"},
+            env={
+                **os.environ,
+                "KERAS_BACKEND": "jax",
+                "XLA_PYTHON_CLIENT_MEM_FRACTION": str(row.share),
+                "JAX_COMPILATION_CACHE_DIR": CACHE.name,  # Keras's step is compiled once more than ours, and equal
+            },
         )
         self.facts: dict[str, Any] = {}
 
@@ -114,22 +129,27 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
     if row.method == "keras":
         model = builders.rivals("sst2 transformer")["keras"]()
     else:
-        model = sst2.network(row.method, sst2.Settings(rank=row.rank, embedding_rank=row.embedding_rank))
+        model = sst2.network(row.method, row.settings)
     model.compile(keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     sb.set_kl(model, num_data=NUM_DATA)
     facts: dict[str, Any] = {"parameters": sum(int(np.prod(v.shape)) for v in model.trainable_variables)}
     jobs: dict[str, Callable[[], Any]] = {}
     if "train" in row.jobs:
+        model._symbolic_build(data_batch=(x, y))
+        model.optimizer.build(model.trainable_variables)
+        step = _Step(model, x, y)
+        facts["training_program_bytes"] = step.bytes
+        jobs["step"] = step.seconds
+        jobs["step"]()
         for _ in range(10):
             model.train_on_batch(x, y)
         facts["training_peak_bytes"] = _peak()
         jobs["train"] = lambda: [_seconds(lambda: [model.train_on_batch(x, y) for _ in range(25)]) for _ in range(2)]
     if "fit" in row.jobs:
-        jobs["step"] = _stepper(model, x, y)
         many = (np.tile(x, (100, 1)), np.tile(y, 100))
         epoch = lambda: _seconds(lambda: model.fit(*many, batch_size=BATCH, verbose=0)) / 100  # noqa: E731
         jobs["fit"] = lambda: [epoch() for _ in range(3)]
-        jobs["step"](), epoch()
+        epoch()
 
     def predict(draws: int):
         padding = 0 if row.trimmed else None
@@ -144,28 +164,30 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
     return jobs, facts
 
 
-def _stepper(model, x, y):
-    """Returns the time of one compiled step, the data on the device and the weights kept there, over 50 steps."""
+class _Step:
+    """Keras's own training step, compiled; the data lie on the device and the weights stay there."""
 
-    def steps() -> float:
+    def __init__(self, model, x, y):
         import jax
 
-        model.make_train_function()
         names = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
         state = model._get_jax_state(**dict.fromkeys(names, True))
-        data = jax.device_put((x, y))
+        self.state = jax.tree.map(lambda array: array + 0, state)  # a copy, for the step takes the memory of its state
+        self.data = jax.device_put((x, y))
+        self.program = jax.jit(model.train_step, donate_argnums=0).lower(self.state, self.data).compile()
+        self.bytes = int(self.program.memory_analysis().peak_memory_in_bytes)
 
-        def run(state, times):
-            # Keras's own compiled step takes a batch from an iterator; it donates the state, so a copy is given.
-            for _ in range(times):
-                logs, state = model.train_function(state, iter([data]))
-            jax.block_until_ready(logs)
-            return state
+    def seconds(self, steps: int = 50) -> float:
+        """Returns the time of a step, over so many after five more."""
+        self._run(5)
+        return _seconds(lambda: self._run(steps)) / steps
 
-        state = run(jax.tree.map(lambda array: array + 0, state), 5)
-        return _seconds(lambda: run(state, 50)) / 50
+    def _run(self, steps: int) -> None:
+        import jax
 
-    return steps
+        for _ in range(steps):
+            logs, self.state = self.program(self.state, self.data)
+        jax.block_until_ready(logs)
 
 
 def _five(run: Callable[[], object]) -> list[float]:
@@ -210,7 +232,7 @@ def _measured(workers: dict[str, Worker], rows: dict[str, Row], repeats: int) ->
     results: dict[str, dict[str, Any]] = {name: dict(worker.facts) for name, worker in workers.items()}
     in_turn = [name for name in IN_TURN if name in workers]
     for name in in_turn:
-        results[name]["step"] = []
+        results[name]["step"] = []  # seconds
     for _ in range(repeats):
         for name in in_turn:
             results[name]["step"].append(workers[name].ask("step"))
@@ -221,6 +243,23 @@ def _measured(workers: dict[str, Worker], rows: dict[str, Row], repeats: int) ->
         worker.close()
         print(name, json.dumps(results[name]), file=sys.stderr, flush=True)
     return results
+
+
+def floors(row: Row, parameters: int, measured: dict[str, float], length: float) -> dict[str, float]:
+    """Returns the least seconds of a training step and of every prediction of a row, at the machine's rates."""
+    import floor
+
+    size, kind = (2, "bfloat16") if "bfloat16" in row.policy else (4, "float32")
+    at = (measured[f"operations_{kind}"], measured["bytes"])
+    found = {}
+    if "train" in row.jobs:
+        found["step"] = floor.training(row.method, parameters, row.settings, BATCH, TOKENS).seconds(*at)
+    for job in row.jobs:
+        if job.startswith("mc"):
+            positions = length if row.trimmed else TOKENS
+            least = floor.prediction(row.method, row.settings, SENTENCES, int(job[2:]), size, positions)
+            found[job] = least.seconds(*at)
+    return found
 
 
 @app.default
@@ -241,16 +280,19 @@ def main(ids: str = "", ranks: bool = False, only: str = "", repeats: int = 8, r
     # Rows that are timed in turn are made one by one, for the compiler times kernels too; then the others all at once.
     in_turn = [name for name in rows if name in IN_TURN]
     results: dict[str, Any] = {"accelerator": jax.devices()[0].device_kind, "rates": measured}
-    results |= {"ids": Path(ids).name or "made up", "rows": {}}
+    length = float((np.load(ids) != 0).sum(axis=1).mean()) if ids else float(TOKENS)
+    results |= {"ids": Path(ids).name or "made up", "mean_length": length, "rows": {}}
     for group in ([[name] for name in in_turn], [[name for name in rows if name not in in_turn]]):
         workers: dict[str, Worker] = {}
         for names in group:
-            share = 0.8 / max(1, len(in_turn if in_turn and names[0] in in_turn else names))
-            workers |= {name: Worker(rows[name], ids, share) for name in names}
+            workers |= {name: Worker(rows[name], ids) for name in names}
             for name in names:
                 workers[name].ready()
                 print(name, workers[name].facts, file=sys.stderr, flush=True)
-        results["rows"] |= _measured(workers, rows, repeats)
+        found = _measured(workers, rows, repeats)
+        for name, row in found.items():
+            row["floors"] = floors(rows[name], row["parameters"], measured, length)
+        results["rows"] |= found
         keep("sst2_profile", results, Path(record) if record else None)
 
 

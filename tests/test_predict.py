@@ -82,6 +82,13 @@ def test_draws_do_not_depend_on_the_memory_there_is(model, monkeypatch, limit):
     _assert_same(_predict(model, batch_size=4), whole)
 
 
+@pytest.mark.parametrize("free", [1 << 30, 1 << 18, 0])
+def test_draws_do_not_depend_on_the_memory_of_an_accelerator(model, monkeypatch, free):
+    whole = _predict(model)
+    monkeypatch.setattr(MODULE, "free_bytes", lambda: free)
+    _assert_same(_predict(model, batch_size=4), whole)
+
+
 def _assert_same(ours, theirs):
     np.testing.assert_allclose(ours.draws, theirs.draws, rtol=1e-5, atol=1e-6)
     for name in ("mean", "std", "entropy", "mutual_information"):

@@ -31,6 +31,7 @@ _ACCELERATOR_SHARE = 1 / 16
 _REDUCED_BYTES = 16 << 20  # of the outputs that are reduced at a time, in float64 and some copies of them
 _SCRATCH_BYTES = 2 << 30  # a compiled program's own memory, on a CPU
 _SCRATCH_SHARE = 1 / 2
+_LIKE_LENGTHS = 32  # examples in the smallest batch that is made for its length's sake
 
 
 def predict(
@@ -113,6 +114,8 @@ def _stream(model, x, examples, draws, seed, batch_size, lengths) -> Iterator[tu
     """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
     run = engine(model)
     keys = draw_keys(seed, draws)
+    if lengths is not None:  # few enough that a batch has like lengths
+        batch_size = min(batch_size, max(_LIKE_LENGTHS, math.ceil(examples / 8)))
     chunk, together, batch = _sizes(model, x, examples, draws, batch_size)
     order = np.arange(examples) if lengths is None else np.argsort(-lengths, kind="stable")
 
@@ -124,6 +127,9 @@ def _stream(model, x, examples, draws, seed, batch_size, lengths) -> Iterator[tu
     weights = run.draw(_padded(keys[:chunk], chunk))
     while run.scratch(weights, part(0)[1], together) > _scratch_limit() and together * batch > 1:
         together, batch = (math.ceil(together / 2), batch) if together > 1 else (1, math.ceil(batch / 2))
+        if free_bytes() is not None:
+            chunk = together
+            weights = run.draw(_padded(keys[:chunk], chunk))
     steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
     for d, e in track(steps, len(steps), "posterior draws"):
         if d and e == 0:
@@ -152,6 +158,8 @@ def _sizes(model, x, examples, draws, batch_size) -> tuple[int, int, int]:
         chunk = devices * math.ceil(chunk / devices)
         return chunk, chunk, batch
     together = _share(chunk, max(1, min(chunk, budget // (an_example * batch))))
+    if free is not None:  # a loop inside the program would cost an accelerator more than another call
+        return together, together, batch
     return together * math.ceil(chunk / together), together, batch
 
 

@@ -32,17 +32,32 @@ def latent_attention(inputs, projections, mask, scale):
     """
     q, k, v, o = projections
     x, y, z = _inner(inputs, (q.a, k.a, v.a))
-    between = scale * ops.einsum("hsq,hsk->hqk", q.b, k.b)
-    queries = ops.einsum("btq,hqk->bhtk", x, between)
-    if q.bias is not None:
-        queries = queries + scale * ops.einsum("hs,hsk->hk", q.bias, k.b)[:, None, :]
-    weights = ops.cast(_softmax(ops.einsum("bhtk,bsk->bhts", queries, y), mask), y.dtype)
-    seen = ops.einsum("bhts,bsv->bthv", weights, z)
-    inner = ops.einsum("bthv,hvo->bto", seen, ops.einsum("hsv,hso->hvo", v.b, o.a))
-    if v.bias is not None:
-        inner = inner + ops.einsum("hs,hso->o", v.bias, o.a)
+    batch, length, _ = x.shape
+    heads = k.b.shape[0]
+    # Heads stay beside the rank, (batch, length, heads, rank): then every product is plain, and nothing is turned.
+    between, shift = _split(scale * ops.einsum("hsq,hsk->qhk", _beside(q), k.b), q)
+    queries = ops.matmul(x, ops.reshape(between, (x.shape[-1], -1))) + ops.reshape(ops.sum(shift, axis=0), (-1,))
+    scores = ops.matmul(ops.reshape(queries, (batch, length * heads, -1)), ops.transpose(y, (0, 2, 1)))
+    weights = _softmax(ops.reshape(scores, (batch, length, heads, -1)), mask)
+    seen = ops.matmul(ops.reshape(ops.cast(weights, y.dtype), scores.shape), z)
+    onward, shift = _split(ops.einsum("hsv,hso->vho", _beside(v), o.a), v)
+    onward = ops.reshape(ops.transpose(onward, (1, 0, 2)), (-1, onward.shape[-1]))
+    inner = ops.matmul(ops.reshape(seen, (batch, length, -1)), onward) + ops.sum(shift, axis=(0, 1))
     outputs = ops.matmul(inner, ops.transpose(o.b))
-    return (outputs if o.bias is None else outputs + o.bias), weights
+    return (outputs if o.bias is None else outputs + o.bias), ops.transpose(ops.cast(weights, y.dtype), (0, 2, 1, 3))
+
+
+def _beside(projection):
+    """Returns B of the inputs with the bias, if there is one, as one more column."""
+    if projection.bias is None:
+        return projection.b
+    return ops.concatenate([projection.b, ops.expand_dims(projection.bias, -1)], axis=-1)
+
+
+def _split(product, projection):
+    """Returns the rows of the rank, and the row that the bias made: none without one."""
+    rank = projection.b.shape[-1]
+    return product[:rank], product[rank:]
 
 
 def _inner(inputs, factors) -> list:
@@ -58,10 +73,12 @@ def _inner(inputs, factors) -> list:
 
 
 def _softmax(scores, mask):
+    """Returns the weights over the last axis of scores (batch, queries, heads, keys), where the mask allows any."""
     scores = ops.cast(scores, "float32") if scores.dtype != "float64" else scores
     if mask is not None:
         while len(mask.shape) < 4:
             mask = ops.expand_dims(mask, -3)
+        mask = ops.transpose(mask, (0, 2, 1, 3))
         # Finite, so that a query which may look nowhere looks everywhere instead of giving NaN.
         scores = ops.where(mask, scores, -1e30)
     return ops.softmax(scores, axis=-1)

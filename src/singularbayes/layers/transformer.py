@@ -10,28 +10,16 @@ from singularbayes.layers.dense import Dense
 
 
 class _Norm(keras.layers.LayerNormalization):
-    """Keras's layer, written for XLA.
-
-    The squares are of centred values: that makes one loop with the sum before it. For the gradient only the mean and
-    the scale of a position are kept; the normalised values are made again, which costs less than to keep them.
-    """
+    """Keras's layer with the squares taken of centred values, which XLA makes one loop with the sum before it."""
 
     def call(self, inputs):
         if keras.backend.backend() != "jax":
             return super().call(inputs)
-        import jax
-        from jax.ad_checkpoint import checkpoint_name
-
-        def normalised(inputs, gamma, beta):
-            x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
-            mean = checkpoint_name(ops.mean(x, axis=-1, keepdims=True), "mean")
-            variance = ops.mean(ops.square(x - mean), axis=-1, keepdims=True)
-            scale = checkpoint_name(ops.rsqrt(variance + self.epsilon), "scale")
-            return ops.cast((x - mean) * scale * gamma + beta, self.compute_dtype)
-
-        kept = jax.checkpoint_policies.save_only_these_names("mean", "scale")
-        gamma, beta = (ops.cast(weight, "float32") for weight in (self.gamma, self.beta))
-        return jax.checkpoint(normalised, policy=kept)(inputs, gamma, beta)
+        x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
+        gamma, beta = (ops.cast(weight, x.dtype) for weight in (self.gamma, self.beta))
+        centred = x - ops.mean(x, axis=-1, keepdims=True)
+        variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
+        return ops.cast(centred * ops.rsqrt(variance + self.epsilon) * gamma + beta, self.compute_dtype)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
