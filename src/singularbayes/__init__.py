@@ -27,6 +27,7 @@ from singularbayes.inference import (
     predict,
     set_kl,
 )
+from singularbayes.metrics import ood_scores
 from singularbayes.posteriors import (
     Adapter,
     Deterministic,
@@ -62,6 +63,7 @@ __all__ = [
     "layers",
     "load",
     "mean_weights",
+    "ood_scores",
     "plan",
     "predict",
     "set_kl",
