@@ -20,11 +20,14 @@ from singularbayes.inference import (
     GaussianNLL,
     KLSchedule,
     Predictive,
+    conformal_intervals,
+    conformal_sets,
     find_posteriors,
     kl,
     load,
     mean_weights,
     predict,
+    recalibrate,
     set_kl,
 )
 from singularbayes.metrics import ood_scores
@@ -57,6 +60,8 @@ __all__ = [
     "ScaleMixture",
     "bayesianize",
     "collapse",
+    "conformal_intervals",
+    "conformal_sets",
     "find_posteriors",
     "freeze_draws",
     "kl",
@@ -66,6 +71,7 @@ __all__ = [
     "ood_scores",
     "plan",
     "predict",
+    "recalibrate",
     "set_kl",
     "spectrum",
 ]
