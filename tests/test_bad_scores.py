@@ -27,8 +27,13 @@ SCORES = [
 BAD = {
     "one label too few": (HALF, np.zeros(2, int), r"one label an example; got shapes \(3, 2\) and \(2,\)"),
     "one-hot labels": (HALF, np.eye(2)[[0, 1, 1]], r"got shapes \(3, 2\) and \(3, 2\).*labels.argmax\(axis=1\)"),
-    "one column": (np.full((3, 1), 0.5), np.zeros(3, int), r"got \(3, 1\).*np.stack\(\[1 - p, p\], axis=-1\)"),
+    "one column": (
+        np.full((3, 1), 0.5),
+        np.zeros(3, int),
+        r"got \(3, 1\).*np.stack\(\[1 - p, p\], axis=-1\) with p of shape",
+    ),
     "no column": (np.full(3, 0.5), np.zeros(3, int), r"\(examples, classes\), not empty; got \(3,\)"),
+    "a sequence": (np.full((3, 5, 2), 0.5), np.zeros((3, 5), int), r"got \(3, 5, 2\).*reshape\(-1, classes\)"),
     "empty": (np.ones((0, 2)), np.zeros(0, int), r"not empty; got \(0, 2\)"),
     "a scalar": (np.float64(0.5), np.zeros(1, int), r"not empty; got \(\)"),
     "NaN": (np.where(np.eye(3, 2), np.nan, 0.5), np.zeros(3, int), r"got nan in probabilities at \[0, 0\], and 2 of 6"),

@@ -39,7 +39,11 @@ def distributions(name: str, probabilities: np.ndarray, axes: str = "examples, c
     given = np.asarray(probabilities)
     p = given.astype("float64")
     if p.ndim != len(axes.split(",")) or not p.size or p.shape[-1] < 2:
-        hint = " For two classes stack them: np.stack([1 - p, p], axis=-1)." if p.ndim and p.size else ""
+        hint = ""
+        if p.size and (p.ndim == 1 or p.shape[-1:] == (1,)):
+            hint = " For two classes give both: np.stack([1 - p, p], axis=-1) with p of shape (examples,)."
+        elif p.size and p.ndim > 2:
+            hint = " Put positions into the first axis: probabilities.reshape(-1, classes)."
         raise ValueError(f"{name} needs probabilities of shape ({axes}), not empty; got {p.shape}.{hint}")
     require_finite(name, "probabilities", p)
     tolerance = 1e-3 if given.dtype.itemsize > 2 else 0.03  # half precision rounds every class
