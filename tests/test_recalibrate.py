@@ -147,6 +147,13 @@ def test_held_out_data_that_fix_no_temperature_are_refused():
         sb.recalibrate(_classes([[[1.0, 0.0], [0.3, 0.7]]]), [1, 1])
 
 
+@pytest.mark.parametrize("value", [0, -1.0, float("inf"), float("nan")])
+def test_a_factor_is_finite_and_above_0(value):
+    for kind in (Temperature, VarianceScale):
+        with pytest.raises(ValueError, match=f"{kind.__name__} needs a finite value > 0; got value="):
+            kind(value)
+
+
 def test_wrong_input_is_refused():
     p, y = values()
     classes, labels = made_up()

@@ -1,5 +1,6 @@
 """Recalibration: one number is fitted on held-out data, then applied to any prediction of the same model."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +20,9 @@ class Temperature:
     """
 
     value: float
+
+    def __post_init__(self):
+        _require_positive("Temperature", self.value)
 
     def __call__(self, p: ClassPredictive) -> ClassPredictive:
         require_kind("Temperature", p, ClassPredictive)
@@ -56,6 +60,9 @@ class VarianceScale:
     """Multiplies the total variance by `value`: epistemic part and noise alike, so their shares stay."""
 
     value: float
+
+    def __post_init__(self):
+        _require_positive("VarianceScale", self.value)
 
     def __call__(self, p: ValuePredictive) -> ValuePredictive:
         require_kind("VarianceScale", p, ValuePredictive)
@@ -123,6 +130,11 @@ def _temperature(mean: np.ndarray, y: np.ndarray) -> float:
 def _tempered(p: np.ndarray, power: float) -> np.ndarray:
     weights = np.where(p > 0, (p / p.max(axis=-1, keepdims=True)) ** power, 0)
     return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} needs a finite value > 0; got value={value!r}.")
 
 
 def _untempered(what: str) -> ValueError:
