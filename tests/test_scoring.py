@@ -1,22 +1,29 @@
-"""Scores equal the paper's numbers and hand-made ones, and do not depend on the order of examples."""
+"""Scores of classes equal the paper's numbers and scikit-learn's, whatever the order of examples and classes."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, roc_auc_score
 
-from singularbayes.metrics import (
-    accuracy,
-    brier,
-    expected_calibration_error,
-    negative_log_likelihood,
-    root_mean_square_error,
-)
+from singularbayes.metrics import accuracy, auroc, brier, negative_log_likelihood
 
-SCORES = [accuracy, negative_log_likelihood, brier, expected_calibration_error]
+SCORES = [accuracy, auroc, negative_log_likelihood, brier]
+TWINS = {
+    accuracy: lambda p, y: accuracy_score(y, p.argmax(axis=1)),
+    auroc: lambda p, y: roc_auc_score(y, p, multi_class="ovr"),
+    negative_log_likelihood: lambda p, y: log_loss(y, p, labels=range(p.shape[1])),
+    brier: lambda p, y: brier_score_loss(y, p, labels=range(p.shape[1]), scale_by_half=False),
+}
 
 
-def made_up(examples=97, classes=4, seed=0):
+def made_up(seed=0, examples=97, classes=4):
+    """Returns probabilities with many ties, none of them 0, and labels that know a little about them."""
     rng = np.random.default_rng(seed)
-    return rng.dirichlet(np.ones(classes), examples).round(1) + 1e-3, rng.integers(0, classes, examples)
+    p = rng.integers(1, 6, (examples, classes)).astype(float)
+    labels = np.where(rng.random(examples) < 0.5, p.argmax(axis=1), rng.integers(0, classes, examples))
+    labels[:classes] = np.arange(classes)
+    return p / p.sum(axis=1, keepdims=True), labels
 
 
 @pytest.mark.parametrize(
@@ -28,62 +35,77 @@ def test_scores_equal_the_papers_numbers(score, name, vectors):
     assert score(probabilities, np.array(case["inputs"]["y"])) == pytest.approx(case["expected"][name], rel=1e-12)
 
 
+def test_the_brier_score_is_at_least_half_the_error_rate_which_the_printed_ones_are_not(vectors):
+    case = vectors["brier_lower_bound"]
+    for error, printed, bound in zip(*case["inputs"].values(), case["expected"]["lower_bound"], strict=True):
+        assert 0.5 * error / 100 == pytest.approx(bound)
+        wrong = round(error * 100)  # of 10,000 examples, each as sure as a wrong answer can be at the least cost
+        p = np.tile([0.5, 0.5], (10_000, 1))
+        p[wrong:] = [1, 0]
+        p[:wrong] += [1e-12, -1e-12]
+        labels = np.zeros(10_000, int)
+        labels[:wrong] = 1
+        assert accuracy(p, labels) == pytest.approx(1 - error / 100)
+        assert brier(p, labels) == pytest.approx(bound) and printed < bound < 10 * printed
+
+
 @pytest.mark.parametrize("score", SCORES)
-def test_the_order_of_examples_does_not_matter_even_with_ties(score):
-    probabilities, labels = made_up()
-    order = np.random.default_rng(1).permutation(len(labels))
-    assert score(probabilities[order], labels[order]) == pytest.approx(score(probabilities, labels), rel=1e-12)
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_of_several_classes_are_scikit_learns(score, seed):
+    p, labels = made_up(seed)
+    assert score(p, labels) == pytest.approx(TWINS[score](p, labels), rel=1e-12)
 
 
-def test_calibration_error_of_two_bins_by_hand():
-    probabilities = np.array([[0.6, 0.4], [0.7, 0.3], [0.8, 0.2], [1.0, 0.0]])
-    labels = np.array([1, 0, 0, 0])  # the less sure half is right once, the surer half always
-    expected = (2 * abs(0.5 - 0.65) + 2 * abs(1.0 - 0.9)) / 4
-    assert expected_calibration_error(probabilities, labels, bins=2) == pytest.approx(expected)
+def test_scores_of_two_classes_are_scikit_learns():
+    p, labels = made_up(classes=2)
+    assert auroc(p, labels) == pytest.approx(roc_auc_score(labels, p[:, 1]), rel=1e-12)
+    assert brier(p, labels) == pytest.approx(2 * brier_score_loss(labels, p[:, 1]), rel=1e-12)
 
 
-def test_calibration_error_of_one_bin_is_confidence_less_accuracy():
-    probabilities, labels = made_up()
-    gap = abs(probabilities.max(axis=1).mean() - accuracy(probabilities, labels))
-    assert expected_calibration_error(probabilities, labels, bins=1) == pytest.approx(gap)
+@pytest.mark.parametrize("score", SCORES)
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 999), classes=st.integers(2, 5))
+def test_the_order_of_examples_and_the_names_of_classes_do_not_matter(score, seed, classes):
+    p, labels = made_up(seed, classes=classes)
+    rng = np.random.default_rng(seed)
+    p *= rng.uniform(1, 1.001, p.shape)  # no ties: of them the first class counts
+    p /= p.sum(axis=1, keepdims=True)
+    order, names = rng.permutation(len(labels)), rng.permutation(classes)
+    expected = score(p, labels)
+    assert score(p[order], labels[order]) == pytest.approx(expected, rel=1e-12)
+    assert score(p[:, np.argsort(names)], names[labels]) == pytest.approx(expected, rel=1e-12)
 
 
-def test_calibration_error_is_zero_when_confidence_is_the_accuracy():
-    probabilities = np.tile([0.75, 0.25], (40, 1))
-    assert expected_calibration_error(probabilities, np.tile([0, 0, 0, 1], 10)) == pytest.approx(0, abs=1e-12)
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 999), power=st.floats(0.2, 5))
+def test_a_monotone_transform_leaves_auroc(seed, power):
+    p, labels = made_up(seed, classes=2)
+    one = p[:, 1] ** power
+    assert auroc(np.stack([1 - one, one], axis=1), labels) == pytest.approx(auroc(p, labels), rel=1e-12)
+
+
+def test_a_perfect_and_a_useless_predictor_get_the_textbook_values():
+    labels = np.arange(12) % 4
+    perfect, useless = np.eye(4)[labels], np.full((12, 4), 0.25)
+    assert [score(perfect, labels) for score in SCORES] == [1, 1, 0, 0]
+    assert [score(useless, labels) for score in SCORES] == pytest.approx([0.25, 0.5, np.log(4), 0.75])
+    assert brier(np.roll(perfect, 1, axis=1), labels) == 2
 
 
 def test_an_impossible_label_costs_infinitely_much():
     assert negative_log_likelihood(np.array([[1.0, 0.0]]), np.array([1])) == np.inf
 
 
-def test_brier_runs_from_zero_to_two():
-    certain = np.array([[1.0, 0.0]])
-    assert (brier(certain, np.array([0])), brier(certain, np.array([1]))) == (0.0, 2.0)
-
-
-def test_root_mean_square_error_by_hand():
-    assert root_mean_square_error(np.array([1.0, 2.0]), np.array([4.0, -2.0])) == pytest.approx(np.sqrt(12.5))
-
-
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize(
-    ("probabilities", "labels", "message"),
-    [
-        (np.ones((3, 2)), np.zeros(2, int), r"one label an example; got shapes \(3, 2\) and \(2,\)"),
-        (np.ones(3), np.zeros(3, int), r"\(examples, classes\)"),
-        (np.ones((0, 2)), np.zeros(0, int), r"got shapes \(0, 2\)"),
-        (np.ones((3, 2)), np.array([0, 1, 2]), "from 0 to 1; got int64 from 0 to 2"),
-        (np.ones((3, 2)), np.zeros(3), "whole numbers from 0 to 1; got float64"),
-    ],
-)
-def test_wrong_classes_are_refused(score, probabilities, labels, message):
-    with pytest.raises(ValueError, match=message):
-        score(probabilities, labels)
+def test_labels_may_be_a_column_booleans_or_whole_floats(score):
+    p, labels = made_up(classes=2)
+    for same in (labels[:, None], labels.astype(bool), labels.astype("float32"), labels.tolist()):
+        assert score(p, same) == score(p, labels)
 
 
-def test_wrong_bins_and_shapes_are_refused():
-    with pytest.raises(ValueError, match="bins >= 1; got bins=0"):
-        expected_calibration_error(*made_up(), bins=0)
-    with pytest.raises(ValueError, match=r"one shape; got \(3, 1\) and \(3,\)"):
-        root_mean_square_error(np.ones((3, 1)), np.ones(3))
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_rounded_probabilities_are_accepted(dtype):
+    p, labels = made_up(examples=400, classes=300)
+    assert negative_log_likelihood(p.astype(dtype), labels) == pytest.approx(
+        negative_log_likelihood(p, labels), rel=float(np.finfo(dtype).eps)
+    )

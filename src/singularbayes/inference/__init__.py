@@ -1,5 +1,11 @@
 """How a model is fitted and asked."""
 
+from singularbayes.inference.conformal import (
+    ConformalIntervals,
+    ConformalSets,
+    conformal_intervals,
+    conformal_sets,
+)
 from singularbayes.inference.elbo import KLSchedule, kl, set_kl
 from singularbayes.inference.files import load
 from singularbayes.inference.find import find_posteriors
@@ -7,20 +13,28 @@ from singularbayes.inference.likelihood import Bernoulli, Categorical, Gaussian,
 from singularbayes.inference.mean import mean_weights
 from singularbayes.inference.predict import predict
 from singularbayes.inference.predictive import ClassPredictive, Predictive, ValuePredictive
+from singularbayes.inference.recalibrate import Temperature, VarianceScale, recalibrate
 
 __all__ = [
     "Bernoulli",
     "Categorical",
     "ClassPredictive",
+    "ConformalIntervals",
+    "ConformalSets",
     "Gaussian",
     "GaussianNLL",
     "KLSchedule",
     "Predictive",
+    "Temperature",
     "ValuePredictive",
+    "VarianceScale",
+    "conformal_intervals",
+    "conformal_sets",
     "find_posteriors",
     "kl",
     "load",
     "mean_weights",
     "predict",
+    "recalibrate",
     "set_kl",
 ]

@@ -121,3 +121,8 @@ class ValuePredictive(Predictive):
 def _require_level(level: float) -> None:
     if not 0 < level < 1:
         raise ValueError(f"interval needs 0 < level < 1; got level={level!r}.")
+
+
+def require_kind(name: str, p: Predictive, kind: type[Predictive]) -> None:
+    if not isinstance(p, kind):
+        raise TypeError(f"{name} needs a {kind.__name__}, as predict returns it; got {type(p).__name__}.")

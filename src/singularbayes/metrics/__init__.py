@@ -1,20 +1,90 @@
 """Arrays in, numbers out: pure functions that know neither models nor Keras."""
 
-from singularbayes.metrics.detection import aupr_ood, auroc_ood
-from singularbayes.metrics.scoring import (
-    accuracy,
-    brier,
+from singularbayes.metrics.calibration import (
+    ReliabilityCurve,
+    calibration_errors,
     expected_calibration_error,
-    negative_log_likelihood,
+    optimistic_configuration,
+    reliability_curve,
+)
+from singularbayes.metrics.detection import (
+    aupr_err,
+    aupr_in,
+    aupr_ood,
+    aupr_succ,
+    auroc_ood,
+    fpr_at_tpr,
+    ood_scores,
+    tpr_at_fpr,
+)
+from singularbayes.metrics.efficiency import efficiency_factors
+from singularbayes.metrics.intervals import (
+    IntervalCalibration,
+    interval_calibration_area,
+    interval_calibration_curve,
+    interval_calibration_error,
+    interval_coverage,
+    interval_score,
+    interval_width,
+)
+from singularbayes.metrics.regression import (
+    crps_gaussian,
+    crps_sample,
+    gaussian_nll,
+    mean_absolute_error,
+    r_squared,
     root_mean_square_error,
+)
+from singularbayes.metrics.scoring import accuracy, auroc, brier, negative_log_likelihood
+from singularbayes.metrics.selective import OperatingPoint, SelectiveCurve, selective_curve
+from singularbayes.metrics.uncertainty import (
+    entropy,
+    epistemic_iqr,
+    iqr_scores,
+    mi_ratio,
+    mutual_information,
+    predictive_std,
 )
 
 __all__ = [
+    "IntervalCalibration",
+    "OperatingPoint",
+    "ReliabilityCurve",
+    "SelectiveCurve",
     "accuracy",
+    "aupr_err",
+    "aupr_in",
     "aupr_ood",
+    "aupr_succ",
+    "auroc",
     "auroc_ood",
     "brier",
+    "calibration_errors",
+    "crps_gaussian",
+    "crps_sample",
+    "efficiency_factors",
+    "entropy",
+    "epistemic_iqr",
     "expected_calibration_error",
+    "fpr_at_tpr",
+    "gaussian_nll",
+    "interval_calibration_area",
+    "interval_calibration_curve",
+    "interval_calibration_error",
+    "interval_coverage",
+    "interval_score",
+    "interval_width",
+    "iqr_scores",
+    "mean_absolute_error",
+    "mi_ratio",
+    "mutual_information",
     "negative_log_likelihood",
+    "ood_scores",
+    "optimistic_configuration",
+    "predictive_std",
+    "r_squared",
+    "reliability_curve",
     "root_mean_square_error",
+    "selective_curve",
+    "tpr_at_fpr",
 ]

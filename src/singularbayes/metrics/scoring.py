@@ -1,64 +1,46 @@
-"""How good predictions are. `accuracy` is better when higher, every other score when lower.
+"""How good predicted classes are. `accuracy` and `auroc` are better when higher, the others when lower.
 
-`probabilities` are (examples, classes), averaged over draws; `labels` are whole numbers from 0. Logarithms are natural.
+`probabilities` are (examples, classes), averaged over draws: two columns for two classes, as `predict` returns them.
+`labels` are whole numbers from 0, (examples,) or (examples, 1). Logarithms are natural.
 """
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from singularbayes.metrics.checks import labelled
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Returns the share of examples whose most probable class is the label; of a tie the first class counts."""
-    _require_classes("accuracy", probabilities, labels)
-    return float((probabilities.argmax(axis=1) == labels).mean())
+    p, y = labelled("accuracy", probabilities, labels)
+    return float((p.argmax(axis=1) == y).mean())
+
+
+def auroc(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the chance that an example of a class gets more probability for it than another: 1 perfect, ½ blind.
+
+    Ties count half. With more than two classes it is the mean over classes, each against the rest.
+
+    >>> auroc(np.array([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8]]), np.array([0, 0, 1, 1]))
+    0.75
+    """
+    p, y = labelled("auroc", probabilities, labels)
+    classes = p.shape[1]
+    missing = sorted(set(range(classes)) - set(y.tolist()))
+    if missing:
+        raise ValueError(f"auroc needs examples of each of the {classes} classes; got none with label {missing}.")
+    columns = [1] if classes == 2 else range(classes)
+    return float(np.mean([roc_auc_score(y == c, p[:, c]) for c in columns]))
 
 
 def negative_log_likelihood(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Returns the mean of −log p(label), in nats; infinite where a label was called impossible."""
-    _require_classes("negative_log_likelihood", probabilities, labels)
+    p, y = labelled("negative_log_likelihood", probabilities, labels)
     with np.errstate(divide="ignore"):
-        return float(-np.log(probabilities[np.arange(len(labels)), labels]).mean())
+        return float(-np.log(p[np.arange(len(y)), y]).mean())
 
 
 def brier(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Returns the mean of Σ_c (p_c − [c = label])²: the sum over classes, from 0 to 2."""
-    _require_classes("brier", probabilities, labels)
-    return float(((probabilities - np.eye(probabilities.shape[1])[labels]) ** 2).sum(axis=1).mean())
-
-
-def expected_calibration_error(probabilities: np.ndarray, labels: np.ndarray, bins: int = 15) -> float:
-    """Returns the mean gap between confidence and accuracy over bins that hold equally many examples.
-
-    ECE = Σ_b n_b/n · |accuracy_b − confidence_b|, bins over the sorted probability of the predicted class.
-    """
-    _require_classes("expected_calibration_error", probabilities, labels)
-    if bins < 1:
-        raise ValueError(f"expected_calibration_error needs bins >= 1; got bins={bins!r}.")
-    confidence = probabilities.max(axis=1)
-    correct = probabilities.argmax(axis=1) == labels
-    # Equal confidences share their mean accuracy, so that a bin's edge among them does not depend on their order.
-    _, group, size = np.unique(confidence, return_inverse=True, return_counts=True)
-    gaps = (np.bincount(group, correct) / size)[group] - confidence
-    return float(sum(abs(part.sum()) for part in np.array_split(gaps[np.argsort(confidence)], bins)) / len(labels))
-
-
-def root_mean_square_error(predictions: np.ndarray, targets: np.ndarray) -> float:
-    """Returns √mean (prediction − target)²."""
-    if predictions.shape != targets.shape:
-        raise ValueError(
-            f"root_mean_square_error needs predictions and targets of one shape; got {predictions.shape} and "
-            f"{targets.shape}."
-        )
-    return float(np.sqrt(((predictions - targets) ** 2).mean()))
-
-
-def _require_classes(name: str, probabilities: np.ndarray, labels: np.ndarray) -> None:
-    if probabilities.ndim != 2 or labels.shape != probabilities.shape[:1] or not len(labels):
-        raise ValueError(
-            f"{name} needs probabilities of shape (examples, classes) and one label an example; got shapes "
-            f"{probabilities.shape} and {labels.shape}."
-        )
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= probabilities.shape[1]:
-        raise ValueError(
-            f"{name} needs labels that are whole numbers from 0 to {probabilities.shape[1] - 1}; got {labels.dtype} "
-            f"from {labels.min()} to {labels.max()}."
-        )
+    p, y = labelled("brier", probabilities, labels)
+    return float(((p - np.eye(p.shape[1])[y]) ** 2).sum(axis=1).mean())

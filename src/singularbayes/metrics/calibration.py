@@ -1,0 +1,106 @@
+"""Whether stated confidence is the accuracy. Errors are better when lower.
+
+`probabilities` and `labels` are as in `scoring`. Confidence is the probability of the predicted class. Bins are
+"equal_mass", which hold equally many examples, or "equal_width", ((b − 1)/B, b/B].
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from singularbayes.metrics.checks import labelled
+
+SCHEMES = ("equal_mass", "equal_width")
+
+
+@dataclass(frozen=True)
+class ReliabilityCurve:
+    """Mean confidence, accuracy and share of the examples of every bin that holds any, least confident first."""
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    share: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """Σ_b share_b · |accuracy_b − confidence_b|, the expected calibration error of these bins."""
+        return float((self.share * np.abs(self.accuracy - self.confidence)).sum())
+
+
+def reliability_curve(
+    probabilities: np.ndarray, labels: np.ndarray, bins: int = 15, scheme: str = "equal_mass"
+) -> ReliabilityCurve:
+    """Returns accuracy against confidence, a point a bin.
+
+    >>> curve = reliability_curve(np.array([[0.6, 0.4], [0.7, 0.3], [0.8, 0.2], [1.0, 0.0]]), np.array([1, 0, 0, 0]), 2)
+    >>> curve.confidence, curve.accuracy
+    (array([0.65, 0.9 ]), array([0.5, 1. ]))
+    """
+    return _curve("reliability_curve", probabilities, labels, bins, scheme)
+
+
+def expected_calibration_error(
+    probabilities: np.ndarray, labels: np.ndarray, bins: int = 15, scheme: str = "equal_mass"
+) -> float:
+    """Returns the mean gap between confidence and accuracy: ECE = Σ_b n_b/n · |accuracy_b − confidence_b|."""
+    return _curve("expected_calibration_error", probabilities, labels, bins, scheme).error
+
+
+def calibration_errors(
+    probabilities: np.ndarray, labels: np.ndarray, bins: Sequence[int] = (10, 15, 20)
+) -> dict[str, float]:
+    """Returns the expected calibration error of both schemes at every number of bins.
+
+    >>> sorted(calibration_errors(np.array([[0.6, 0.4]]), np.array([0]), bins=(5, 10)))
+    ['equal_mass_10', 'equal_mass_5', 'equal_width_10', 'equal_width_5']
+    """
+    return {
+        f"{scheme}_{b}": _curve("calibration_errors", probabilities, labels, b, scheme).error
+        for scheme in SCHEMES
+        for b in bins
+    }
+
+
+def optimistic_configuration(errors: Mapping[str, Mapping[str, float]]) -> str:
+    """Returns the configuration with the least mean error over models: the paper's search, which chooses on test data.
+
+    It makes every model look better calibrated than it is. Report `calibration_errors` whole instead.
+
+    Args:
+        errors: what `calibration_errors` returned, by model.
+
+    >>> optimistic_configuration({"one": {"equal_mass_15": 0.03, "equal_width_10": 0.02}})
+    'equal_width_10'
+    """
+    configurations = [set(found) for found in errors.values()]
+    if not configurations or not configurations[0] or any(found != configurations[0] for found in configurations):
+        raise ValueError(
+            "optimistic_configuration needs the same configurations of every model, at least one; got "
+            f"{ {model: sorted(found) for model, found in errors.items()} }."
+        )
+    first = next(iter(errors.values()))
+    return min(first, key=lambda name: float(np.mean([found[name] for found in errors.values()])))
+
+
+def _curve(name: str, probabilities: np.ndarray, labels: np.ndarray, bins: int, scheme: str) -> ReliabilityCurve:
+    p, y = labelled(name, probabilities, labels)
+    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 1:
+        raise ValueError(f"{name} needs bins to be a whole number >= 1; got bins={bins!r}.")
+    if scheme not in SCHEMES:
+        raise ValueError(f"{name} needs scheme to be one of {list(SCHEMES)}; got scheme={scheme!r}.")
+    confidence, correct = p.max(axis=1), p.argmax(axis=1) == y
+    # Equal confidences share their mean accuracy, so that a bin's edge among them does not depend on their order.
+    _, group, size = np.unique(confidence, return_inverse=True, return_counts=True)
+    shared = (np.bincount(group, correct) / size)[group]
+    order = np.argsort(confidence)
+    if scheme == "equal_mass":
+        parts = [part for part in np.array_split(order, bins) if len(part)]
+    else:
+        cuts = np.searchsorted(confidence[order], np.arange(1, bins) / bins, side="right")
+        parts = [part for part in np.split(order, cuts) if len(part)]
+    return ReliabilityCurve(
+        confidence=np.array([confidence[part].mean() for part in parts]),
+        accuracy=np.array([shared[part].mean() for part in parts]),
+        share=np.array([len(part) / len(y) for part in parts]),
+    )

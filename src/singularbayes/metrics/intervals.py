@@ -1,0 +1,99 @@
+"""Whether intervals hold the targets and how wide they are; whether Gaussian ones hold what their level says.
+
+Arrays have one shape, examples first, as in `regression`. Widths, scores, errors and areas are better when lower;
+coverage is best at the level.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scoringrules
+from scipy import special
+
+from singularbayes.metrics.checks import aligned
+from singularbayes.metrics.regression import predicted
+
+LEVELS = tuple(level / 20 for level in range(1, 20))
+
+
+def interval_coverage(lower: np.ndarray, upper: np.ndarray, targets: np.ndarray) -> float:
+    """Returns the share of targets in their closed interval (PICP)."""
+    low, high, y = _intervals("interval_coverage", lower=lower, upper=upper, targets=targets)
+    return float(((low <= y) & (y <= high)).mean())
+
+
+def interval_width(lower: np.ndarray, upper: np.ndarray) -> float:
+    """Returns the mean width (MPIW), in the units of the targets."""
+    low, high = _intervals("interval_width", lower=lower, upper=upper)
+    return float((high - low).mean())
+
+
+def interval_score(lower: np.ndarray, upper: np.ndarray, targets: np.ndarray, level: float = 0.95) -> float:
+    """Returns the mean of width + 2/(1 − level) · (distance to a target outside), which the true quantiles minimise."""
+    low, high, y = _intervals("interval_score", lower=lower, upper=upper, targets=targets)
+    if not 0 < level < 1:
+        raise ValueError(f"interval_score needs 0 < level < 1; got level={level!r}.")
+    return float(np.mean(scoringrules.interval_score(y, low, high, 1 - level)))
+
+
+@dataclass(frozen=True)
+class IntervalCalibration:
+    """The share of targets in the central intervals of every level."""
+
+    levels: np.ndarray
+    observed: np.ndarray
+
+
+def interval_calibration_curve(
+    mean: np.ndarray, std: np.ndarray, targets: np.ndarray, levels: Sequence[float] = LEVELS
+) -> IntervalCalibration:
+    """Returns the coverage of mean ∓ z_level · std at every level; a calibrated prediction lies on the diagonal.
+
+    >>> curve = interval_calibration_curve(np.zeros(4), np.ones(4), np.array([0.1, -0.5, 1.0, 3.0]), levels=(0.5, 0.95))
+    >>> curve.observed
+    array([0.5 , 0.75])
+    """
+    return _curve("interval_calibration_curve", mean, std, targets, levels)
+
+
+def interval_calibration_error(
+    mean: np.ndarray, std: np.ndarray, targets: np.ndarray, levels: Sequence[float] = LEVELS
+) -> float:
+    """Returns the mean over levels of |coverage − level|, the ECE of regression."""
+    curve = _curve("interval_calibration_error", mean, std, targets, levels)
+    return float(np.abs(curve.observed - curve.levels).mean())
+
+
+def interval_calibration_area(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> float:
+    """Returns ∫₀¹ |coverage(level) − level| dlevel, the area between the curve of all levels and the diagonal.
+
+    It is exact: no grid is chosen. From 0 to ½.
+    """
+    needed = _needed_levels("interval_calibration_area", mean, std, targets)
+    edges = np.concatenate([[0.0], needed, [1.0]])
+    coverage = np.arange(len(needed) + 1) / len(needed)  # between one edge and the next
+    after, before = edges[1:] - coverage, edges[:-1] - coverage
+    return float((after * np.abs(after) - before * np.abs(before)).sum() / 2)  # d/dt t|t|/2 = |t|
+
+
+def _curve(name: str, mean: np.ndarray, std: np.ndarray, targets: np.ndarray, levels: Sequence[float]):
+    needed = _needed_levels(name, mean, std, targets)
+    grid = np.asarray(levels, "float64")
+    if grid.ndim != 1 or not grid.size or not ((grid > 0) & (grid < 1)).all():
+        raise ValueError(f"{name} needs levels between 0 and 1; got levels={levels!r}.")
+    return IntervalCalibration(grid, np.searchsorted(needed, grid, side="right") / len(needed))
+
+
+def _needed_levels(name: str, mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Returns the level whose central interval just reaches the target, sorted: P(|Z| ≤ |target − mean|/std)."""
+    m, s, y = predicted(name, mean, std, targets)
+    return np.sort(special.erf(np.abs(y - m) / s / np.sqrt(2)), axis=None)
+
+
+def _intervals(name: str, **arrays: np.ndarray) -> list[np.ndarray]:
+    values = aligned(name, **arrays)
+    wrong = int((values[0] > values[1]).sum())
+    if wrong:
+        raise ValueError(f"{name} needs lower <= upper; got {wrong} of {values[0].size} the other way round.")
+    return values

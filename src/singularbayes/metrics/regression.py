@@ -1,0 +1,85 @@
+"""How good predicted numbers are. `r_squared` is better when higher, every other score when lower.
+
+Arrays have one shape: (examples,), (examples, 1) or (examples, outputs). Scores are means over all of it.
+`std` is the standard deviation of what is predicted: with the noise (`Predictive.variance("total")`) for targets.
+"""
+
+import math
+
+import numpy as np
+import scoringrules
+from sklearn.metrics import r2_score
+
+from singularbayes.metrics.checks import aligned, require_finite
+
+
+def mean_absolute_error(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """Returns mean |prediction − target|."""
+    p, y = aligned("mean_absolute_error", predictions=predictions, targets=targets)
+    return float(np.abs(p - y).mean())
+
+
+def root_mean_square_error(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """Returns √mean (prediction − target)²."""
+    p, y = aligned("root_mean_square_error", predictions=predictions, targets=targets)
+    return float(np.sqrt(((p - y) ** 2).mean()))
+
+
+def r_squared(predictions: np.ndarray, targets: np.ndarray) -> float:
+    """Returns the share of the targets' variance that is predicted: 1 is perfect, the targets' own mean gets 0.
+
+    Of several outputs it is the mean over them.
+    """
+    p, y = (array.reshape(len(array), -1) for array in aligned("r_squared", predictions=predictions, targets=targets))
+    if (y == y[0]).all(axis=0).any():
+        raise ValueError(f"r_squared needs targets that differ, in every output; got {len(y)} of one value.")
+    return float(r2_score(y, p))
+
+
+def gaussian_nll(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> float:
+    """Returns the mean of −log N(target; mean, std²), in nats.
+
+    >>> round(gaussian_nll(np.array([0.8]), np.array([0.5]), np.array([1.0])), 6)
+    0.305791
+    """
+    m, s, y = predicted("gaussian_nll", mean, std, targets)
+    return float((0.5 * np.log(2 * math.pi * s**2) + 0.5 * ((y - m) / s) ** 2).mean())
+
+
+def crps_gaussian(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> float:
+    """Returns the mean continuous ranked probability score of N(mean, std²), in the units of the targets.
+
+    CRPS = ∫ (F(t) − [target ≤ t])² dt. Where `std` is 0 it is the absolute error.
+    """
+    m, s, y = aligned("crps_gaussian", mean=mean, std=std, targets=targets)
+    if s.min() < 0:
+        raise ValueError(f"crps_gaussian needs std >= 0; got {s.min():.3g}.")
+    known = s == 0
+    return float(np.where(known, np.abs(y - m), scoringrules.crps_normal(y, m, np.where(known, 1.0, s))).mean())
+
+
+def crps_sample(draws: np.ndarray, targets: np.ndarray) -> float:
+    """Returns the mean continuous ranked probability score of the draws' own distribution.
+
+    CRPS = mean |draw − target| − ½ mean |draw − draw′|, over all pairs. Draws of the mean lack the noise: add it first.
+
+    Args:
+        draws: (draws, examples, …), targets (examples, …).
+    """
+    values = np.asarray(draws, "float64")
+    if values.ndim < 2 or not values.size:
+        raise ValueError(f"crps_sample needs draws of shape (draws, examples, …), not empty; got {values.shape}.")
+    require_finite("crps_sample", "draws", values)
+    _, y = aligned("crps_sample", **{"the first draw": values[0], "targets": targets})
+    return float(scoringrules.crps_ensemble(y, values.reshape(len(values), *y.shape), m_axis=0).mean())
+
+
+def predicted(name: str, mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> list[np.ndarray]:
+    """Returns the three in one shape, where every `std` is above 0."""
+    values = aligned(name, mean=mean, std=std, targets=targets)
+    if values[1].min() <= 0:
+        raise ValueError(
+            f"{name} needs std > 0; got {values[1].min():.3g}. A prediction without spread has no density: add the "
+            'noise (variance="total").'
+        )
+    return values
