@@ -5,7 +5,6 @@ of the ROC curve, where ties count half, or average precision. Higher is better,
 """
 
 import numpy as np
-from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from singularbayes.metrics.checks import one_each
 
@@ -32,6 +31,8 @@ def auroc_ood(inside: np.ndarray, outside: np.ndarray) -> float:
     >>> auroc_ood(np.array([0.1, 0.2]), np.array([0.15, 0.9]))
     0.75
     """
+    from sklearn.metrics import roc_auc_score
+
     return float(roc_auc_score(*_foreign("auroc_ood", inside, outside)))
 
 
@@ -41,26 +42,26 @@ def aupr_ood(inside: np.ndarray, outside: np.ndarray) -> float:
     >>> aupr_ood(np.zeros(3), np.zeros(1))
     0.25
     """
-    return float(average_precision_score(*_foreign("aupr_ood", inside, outside)))
+    return _precision(*_foreign("aupr_ood", inside, outside))
 
 
 def aupr_in(inside: np.ndarray, outside: np.ndarray) -> float:
     """Returns the average precision with known as the positive class, the most certain first."""
     foreign, uncertainty = _foreign("aupr_in", inside, outside)
-    return float(average_precision_score(1 - foreign, -uncertainty))
+    return _precision(1 - foreign, -uncertainty)
 
 
 def fpr_at_tpr(inside: np.ndarray, outside: np.ndarray, tpr: float = 0.95) -> float:
     """Returns the least share of known examples that is flagged when at least `tpr` of the foreign ones are."""
     _require_rate("fpr_at_tpr", "tpr", tpr)
-    false, true, _ = roc_curve(*_foreign("fpr_at_tpr", inside, outside), drop_intermediate=False)
+    false, true = _rates(*_foreign("fpr_at_tpr", inside, outside))
     return float(false[true >= tpr].min())
 
 
 def tpr_at_fpr(inside: np.ndarray, outside: np.ndarray, fpr: float = 0.05) -> float:
     """Returns the largest share of foreign examples that is flagged when at most `fpr` of the known ones are."""
     _require_rate("tpr_at_fpr", "fpr", fpr)
-    false, true, _ = roc_curve(*_foreign("tpr_at_fpr", inside, outside), drop_intermediate=False)
+    false, true = _rates(*_foreign("tpr_at_fpr", inside, outside))
     return float(true[false <= fpr].max())
 
 
@@ -73,13 +74,13 @@ def aupr_err(uncertainty: np.ndarray, wrong: np.ndarray) -> float:
     1.0
     """
     uncertainty, errors = _answers("aupr_err", uncertainty, wrong)
-    return float(average_precision_score(errors, uncertainty))
+    return _precision(errors, uncertainty)
 
 
 def aupr_succ(uncertainty: np.ndarray, wrong: np.ndarray) -> float:
     """Returns the average precision with right answers as the positive class, the most certain first."""
     uncertainty, errors = _answers("aupr_succ", uncertainty, wrong)
-    return float(average_precision_score(~errors, -uncertainty))
+    return _precision(~errors, -uncertainty)
 
 
 def _foreign(name: str, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -95,6 +96,22 @@ def _answers(name: str, uncertainty: np.ndarray, wrong: np.ndarray) -> tuple[np.
             f"{name} needs wrong to be 0 or 1 an example, and examples of both; got {np.unique(errors)[:5].tolist()}."
         )
     return uncertainty, errors == 1
+
+
+# scikit-learn is imported where it is used: to import this library takes less time without it.
+
+
+def _precision(positive: np.ndarray, score: np.ndarray) -> float:
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(positive, score))
+
+
+def _rates(positive: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rates of false and of true alarms at every threshold."""
+    from sklearn.metrics import roc_curve
+
+    return roc_curve(positive, score, drop_intermediate=False)[:2]
 
 
 def _require_rate(name: str, what: str, rate: float) -> None:

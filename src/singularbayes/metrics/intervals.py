@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scoringrules
 from scipy import special
 
 from singularbayes.metrics.checks import aligned
@@ -31,6 +30,8 @@ def interval_width(lower: np.ndarray, upper: np.ndarray) -> float:
 
 def interval_score(lower: np.ndarray, upper: np.ndarray, targets: np.ndarray, level: float = 0.95) -> float:
     """Returns the mean of width + 2/(1 − level) · (distance to a target outside), which the true quantiles minimise."""
+    import scoringrules
+
     low, high, y = _intervals("interval_score", lower=lower, upper=upper, targets=targets)
     if not 0 < level < 1:
         raise ValueError(f"interval_score needs 0 < level < 1; got level={level!r}.")

@@ -7,8 +7,6 @@ Arrays have one shape: (examples,), (examples, 1) or (examples, outputs). Scores
 import math
 
 import numpy as np
-import scoringrules
-from sklearn.metrics import r2_score
 
 from singularbayes.metrics.checks import aligned, require_finite
 
@@ -30,6 +28,8 @@ def r_squared(predictions: np.ndarray, targets: np.ndarray) -> float:
 
     Of several outputs it is the mean over them.
     """
+    from sklearn.metrics import r2_score
+
     p, y = (array.reshape(len(array), -1) for array in aligned("r_squared", predictions=predictions, targets=targets))
     if (y == y[0]).all(axis=0).any():
         raise ValueError(f"r_squared needs targets that differ, in every output; got {len(y)} of one value.")
@@ -51,6 +51,8 @@ def crps_gaussian(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> flo
 
     CRPS = ∫ (F(t) − [target ≤ t])² dt. Where `std` is 0 it is the absolute error.
     """
+    import scoringrules
+
     m, s, y = aligned("crps_gaussian", mean=mean, std=std, targets=targets)
     if s.min() < 0:
         raise ValueError(f"crps_gaussian needs std >= 0; got {s.min():.3g}.")
@@ -66,6 +68,8 @@ def crps_sample(draws: np.ndarray, targets: np.ndarray) -> float:
     Args:
         draws: (draws, examples, …), targets (examples, …).
     """
+    import scoringrules
+
     values = np.asarray(draws, "float64")
     if values.ndim < 2 or not values.size:
         raise ValueError(f"crps_sample needs draws of shape (draws, examples, …), not empty; got {values.shape}.")

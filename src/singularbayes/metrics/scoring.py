@@ -5,7 +5,6 @@
 """
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
 
 from singularbayes.metrics.checks import labelled
 
@@ -24,6 +23,8 @@ def auroc(probabilities: np.ndarray, labels: np.ndarray) -> float:
     >>> auroc(np.array([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8]]), np.array([0, 0, 1, 1]))
     0.75
     """
+    from sklearn.metrics import roc_auc_score
+
     p, y = labelled("auroc", probabilities, labels)
     classes = p.shape[1]
     missing = sorted(set(range(classes)) - set(y.tolist()))
