@@ -130,9 +130,13 @@ class JaxEngine:
             self._drawn = (values, keys, draws)
         return draws
 
-    def run(self, draws, x, together: int) -> list[np.ndarray]:
-        """Returns the model's outputs, flattened, each (draws, examples, …), from so many draws at a time."""
-        return [np.asarray(output) for output in self._run(self._values(), *_spread(draws, x), together)]
+    def run(self, draws, x, together: int) -> list:
+        """Returns the model's outputs, flattened, each (draws, examples, …), from so many draws at a time.
+
+        The draws are those of the last call of `draw`. An accelerator is not waited for.
+        """
+        outputs = self._run(self._drawn[0], *_spread(draws, x), together)
+        return outputs if free_bytes() is not None else [np.asarray(output) for output in outputs]
 
     def scratch(self, draws, x, together: int) -> int:
         """Returns the bytes that a run of these shapes takes beside its inputs and outputs."""

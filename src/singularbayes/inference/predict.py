@@ -131,11 +131,21 @@ def _stream(model, x, examples, draws, seed, batch_size, lengths) -> Iterator[tu
             chunk = together
             weights = run.draw(_padded(keys[:chunk], chunk))
     steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
+    waiting: list[tuple[int, np.ndarray, list]] = []
     for d, e in track(steps, len(steps), "posterior draws"):
         if d and e == 0:
             weights = run.draw(_padded(keys[d : d + chunk], chunk))
         where, data = part(e)
-        yield d, where, [o[: draws - d, : len(where)] for o in run.run(weights, data, together)]
+        # An accelerator works on the next outputs while those before are reduced here.
+        waiting.append((d, where, run.run(weights, data, together)))
+        if len(waiting) > 1:
+            yield _fetched(*waiting.pop(0), draws)
+    yield _fetched(*waiting.pop(), draws)
+
+
+def _fetched(first: int, where: np.ndarray, outputs, draws: int):
+    """Returns the outputs as arrays, without padding."""
+    return first, where, [np.asarray(output)[: draws - first, : len(where)] for output in outputs]
 
 
 def _rounded(length: int, longest: int) -> int:
