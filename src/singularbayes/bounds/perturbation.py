@@ -74,17 +74,18 @@ def deviation(
     if len(perturbations) != len(norms):
         raise ValueError(f"deviation needs a perturbation a norm; got {len(perturbations)} and {len(norms)}.")
     total, depth, product = sum(perturbations), len(norms), math.prod(norms)
-    grown = {
-        "product": math.expm1(sum(map(math.log1p, perturbations))),
-        "mean": math.expm1(depth * math.log1p(total / depth)),
-        "exponential": math.expm1(total),
-        "linear": math.e * total,
-    }[form]
+    with np.errstate(over="ignore"):  # infinity is a bound
+        grown = {
+            "product": np.expm1(np.log1p(perturbations).sum()),
+            "mean": np.expm1(depth * np.log1p(total / depth)),
+            "exponential": np.expm1(total),
+            "linear": math.e * total,
+        }[form]
     false = form == "linear" and total > LINEAR_LIMIT
     return Bound(
         f"Perturbation, {form} form",
         "distance from the mean network",
-        radius * product * grown,
+        float(radius * product * grown),
         assumptions=_ASSUMPTIONS,
         terms={"S": total, "product of norms": product},
         defect=f"e S is below e^S − 1 for S > {LINEAR_LIMIT:.4g}" if false else None,
@@ -152,5 +153,7 @@ class GaussianLayer:
 def sum_budget(layers: Sequence[GaussianLayer], probability: float = 0.5) -> float:
     """Returns Σ ρ_i(t), which S stays within with the given probability: t = √(2 ln(2D/(1 − probability)))."""
     require_share("sum_budget", probability=probability)
+    if not len(layers):
+        raise ValueError("sum_budget needs at least one layer; got none.")
     t = math.sqrt(2 * math.log(2 * len(layers) / (1 - probability)))
     return sum(layer.perturbation(t) for layer in layers)
