@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 
@@ -45,6 +45,14 @@ class Bound:
     @property
     def vacuous(self) -> bool:
         return self.value >= self.trivial if self.side == "≤" else self.value <= self.trivial
+
+    def with_defect(self, defect: str) -> "Bound":
+        """Returns the same bound with one more reason why it is not a certificate.
+
+        >>> Bound("PAC-Bayes", "risk", 0.1).with_defect("the prior saw these examples").is_certificate
+        False
+        """
+        return replace(self, defect="; ".join(filter(None, [self.defect, defect])))
 
     def __repr__(self) -> str:
         lines = [f"{self.name}: {self.quantity} {self.side} {self._rounded()}"]

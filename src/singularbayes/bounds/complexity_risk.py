@@ -86,9 +86,8 @@ def complexity_risk(
     _require("complexity_risk", risk, complexity, num_data, lipschitz, delta, share)
     constant = math.sqrt(math.pi * lipschitz) if variant == "published" else math.sqrt(2 * math.pi) * lipschitz
     gap = constant * complexity.value
-    defects = [_CONTRACTION if variant == "published" else None, complexity.defect]
     slack = 3 * math.sqrt(math.log(2 / (delta * share)) / (2 * num_data))
-    return Bound(
+    bound = Bound(
         "Gaussian complexity",
         "risk of the mean predictor",
         min(1.0, risk + gap + slack),
@@ -103,8 +102,9 @@ def complexity_risk(
             "share of δ": share,
         },
         trivial=1.0,
-        defect=_joined(defects),
+        defect=complexity.defect,
     )
+    return bound.with_defect(_CONTRACTION) if variant == "published" else bound
 
 
 def good_event_risk(
@@ -136,9 +136,8 @@ def good_event_risk(
     added = 0.0 if approach == "rejection" else failure
     predictor = "mean predictor of the accepted draws" if approach == "rejection" else "mean predictor of all draws"
     needs = () if approach == "rejection" else ("loss convex and in [0, 1] on the outputs",)
-    unmet = _CONVEX if needs and not convex_on_outputs else None
     uncapped = base.terms["uncapped"] + added
-    return Bound(
+    bound = Bound(
         f"Gaussian complexity, {'by rejection' if approach == 'rejection' else 'approach ' + approach}",
         f"risk of the {predictor}",
         min(1.0, uncapped),
@@ -147,8 +146,9 @@ def good_event_risk(
         deltas=base.deltas,
         terms={**base.terms, "uncapped": uncapped, "probability of a bad draw": failure},
         trivial=1.0,
-        defect=_joined([base.defect, unmet]),
+        defect=base.defect,
     )
+    return bound.with_defect(_CONVEX) if needs and not convex_on_outputs else bound
 
 
 def good_event_failure(failures: Sequence[float]) -> float:
@@ -173,10 +173,6 @@ def matrix_failure(failure: float, depth: int, approach: str = "A", variant: str
     require_choice("matrix_failure", ("sound", "published"), variant=variant)
     wasted = 2 if approach == "B" and variant == "published" else 1
     return failure / (2 * depth * wasted)
-
-
-def _joined(defects: Sequence[str | None]) -> str | None:
-    return "; ".join(filter(None, defects)) or None
 
 
 def _require(name: str, risk, complexity, num_data, lipschitz, delta, share) -> None:
