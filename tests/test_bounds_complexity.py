@@ -70,6 +70,13 @@ def test_pinto_s_rank_factor_is_that_of_its_diameter(vectors):
     assert (pinto - first) / (sound - first) == pytest.approx(ratio, rel=1e-12)
 
 
+def test_pinto_s_bound_has_the_smallest_rank_so_far():
+    network = NetworkClass([2.0, 3.0, 0.5], [3, 8, 5], [9, 10, 12, 20])
+    found = gaussian_complexity(network, 1.0, 1, "pinto", k1=1.5, k2=2.0).value
+    layers = 1.5 * 2 * math.sqrt(2 * 3) * math.sqrt(8 * 12) + 2 * math.sqrt(2 * 3) * math.sqrt(5 * 20)
+    assert found == pytest.approx(3.0 * (1.5**2 * math.sqrt(3 * 10) + 2 * layers), rel=1e-12)
+
+
 def test_gap_and_slack_are_the_paper_s(vectors):
     inputs, expected = vectors["gap_term_constants"]["inputs"], vectors["gap_term_constants"]["expected"]
     complexity = Bound("Ĝ", "made up", inputs["G"])
@@ -260,6 +267,12 @@ def test_strata_hold_the_norms_and_are_no_more_than_twice_as_large(norms, unit):
     cell = stratify(norms, unit)
     assert all(norm <= top <= 2 * norm * (1 + 1e-12) for norm, top in zip(norms, cell.norms, strict=True))
     assert 0 < cell.share < 1
+
+
+def test_a_norm_just_above_a_power_of_two_goes_to_the_next():
+    top = 2.0**40
+    assert stratify([math.nextafter(top, math.inf)]).norms == (2 * top,)  # though its logarithm rounds to 40
+    assert stratify([top]).norms == (top,)
 
 
 def test_shares_of_all_strata_add_to_less_than_one():

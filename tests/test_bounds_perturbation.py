@@ -182,6 +182,13 @@ def gaussian():
     return layers, sums
 
 
+def test_the_budget_of_a_layer_is_the_sum_of_its_three_terms():
+    layer = GaussianLayer(9, 16, 4, norm_a=2.0, norm_b=3.0, norm=5.0, scale_a=0.1, scale_b=0.2)
+    a, b = 3 + 2 + 1.5, 4 + 2 + 1.5
+    expected = (0.2 * b * 2.0 + 0.1 * a * 3.0 + 0.1 * 0.2 * a * b) / 5.0
+    assert layer.perturbation(1.5) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("probability", [0.5, 0.9])
 def test_the_budget_holds_with_its_probability_and_is_the_inverse_of_the_threshold(gaussian, probability):
     layers, sums = gaussian

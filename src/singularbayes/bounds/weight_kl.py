@@ -55,7 +55,7 @@ def _cuts(parts) -> np.ndarray:
     """Returns points between which the log-odds of the wide component change by a step, symmetric around 0."""
     (log_narrow, narrow), (log_wide, wide) = sorted(parts, key=lambda part: part[1])
     if narrow == wide:
-        return np.array([-np.inf, 0.0, np.inf])
+        return np.array([-np.inf, np.inf])
     start = log_wide - log_narrow + np.log(narrow / wide)
     odds = np.arange(start, max(_LAST, start + 1), _STEP)
     w = np.sqrt(2 * (odds - start) / (narrow**-2.0 - wide**-2.0))
@@ -73,9 +73,6 @@ def _expected_log(parts, cuts, loc, scale) -> np.ndarray:
     square = loc**2 * mass + 2 * loc * scale * first + scale**2 * second  # E[w²; piece]
     inside = mass > 1e-300
     mean_square = np.divide(square, mass, out=np.zeros_like(mass), where=inside)
-    # Cancellation must not leave the piece: w² lies between the squares of its ends.
-    ends = np.sort(cuts[np.array([np.arange(len(cuts) - 1), np.arange(1, len(cuts))])] ** 2, axis=0)
-    mean_square = np.clip(mean_square, ends[0][:, None], ends[1][:, None])
     logs = [log - np.log(s) - 0.5 * np.log(2 * np.pi) - 0.5 * mean_square / s**2 for log, s in parts]
     return np.where(inside, mass * np.logaddexp(*logs), 0.0).sum(axis=0)
 
