@@ -51,6 +51,7 @@ from singularbayes.bounds import (
 
 NAN, INF = float("nan"), float("inf")
 G = Bound("Ĝ", "made up", 0.1)
+R = complexity_risk(0.1, G, 100)
 CLASS = NetworkClass([1.0], [1], [2, 2])
 EYE, DRAWS = np.eye(2), np.stack([np.eye(2)] * 3)
 LAYER = GaussianLayer.of((EYE, EYE + 0.1), (EYE, EYE + 0.1))
@@ -66,7 +67,7 @@ DELTAS = {
     "critical_rank": lambda d: critical_rank(0.1, 1.0, [(2, 2)], 100, d),
     "linear_complexity": lambda d: linear_complexity(EYE, 2, 1, 1.0, d),
     "complexity_risk": lambda d: complexity_risk(0.1, G, 100, 1.0, d),
-    "good_event_risk": lambda d: good_event_risk(0.1, G, 100, d),
+    "good_event_risk": lambda d: good_event_risk(R, d),
     "good_event_failure": lambda d: good_event_failure([0.1, d]),
     "matrix_failure": lambda d: matrix_failure(d, 2),
     "gaussian_norm": lambda d: gaussian_norm(EYE, 0.1, d),
@@ -226,7 +227,7 @@ def test_arrays_are_finite(call, value):
         lambda: empirical_risk(RISKS, method="guess"),
         lambda: gaussian_complexity(CLASS, 1.0, 10, "printed"),
         lambda: complexity_risk(0.1, G, 100, variant="pinto"),
-        lambda: good_event_risk(0.1, G, 100, 0.1, approach="C"),
+        lambda: good_event_risk(R, 0.1, approach="C"),
         lambda: matrix_failure(0.1, 2, approach="C"),
         lambda: gaussian_norm(EYE, 0.1, 0.1, "pinto"),
         lambda: truncation_bound([1.0], 0, 1.0, 1.0, "frobenius"),

@@ -292,17 +292,19 @@ def test_learned_norms_cost_the_logarithm_of_their_share():
 def test_rejection_needs_neither_convexity_nor_the_probability_of_rejection():
     small = Bound("Ĝ", "made up", 0.01)
     plain = complexity_risk(0.1, small, 1000)
-    rejection, a, b = (good_event_risk(0.1, small, 1000, failure=0.02, approach=x) for x in ("rejection", "A", "B"))
+    rejection, a, b = (good_event_risk(plain, failure=0.02, approach=x) for x in ("rejection", "A", "B"))
     assert rejection.value == plain.value and rejection.is_certificate
     assert a.value == b.value == pytest.approx(plain.value + 0.02)
     assert not a.is_certificate and not b.is_certificate and "only constants" in a.defect
-    repaired = good_event_risk(0.1, small, 1000, 0.02, approach="A", convex_on_outputs=True)
+    repaired = good_event_risk(plain, 0.02, approach="A", convex_on_outputs=True)
     assert repaired.is_certificate and repaired.value == a.value
     assert "accepted" in rejection.quantity and "all draws" in a.quantity
 
 
 def test_published_approaches_name_every_defect():
-    bound = good_event_risk(0.1, Bound("Ĝ", "made up", 0.01), 1000, 0.02, approach="B", variant="published")
+    published = complexity_risk(0.1, Bound("Ĝ", "made up", 0.01), 1000, variant="published")
+    bound = good_event_risk(published, 0.02, approach="B")
+    assert bound.variant == "published"
     assert "rescaling" in bound.defect and "convex" in bound.defect
 
 

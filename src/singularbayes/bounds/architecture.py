@@ -29,7 +29,7 @@ ACTIVATIONS = {
     "log_sigmoid": (1.0, -0.694),
     "softplus": (1.0, 0.694),
 }
-_DENSE = ("Dense",)
+_KINDS = ("Dense", "InputLayer", "Flatten", "Reshape", "Activation")  # all but the first only move or map numbers
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def require_inside(name: str, layers: Sequence[LayerFacts]) -> None:
 
 
 def _reasons(layer: LayerFacts) -> list[str]:
-    if layer.kind not in _DENSE:
+    if layer.kind not in _KINDS:
         return [" is not a dense layer of a feed-forward network"]
     reasons = [" has a bias"] if layer.has_bias else []
     if layer.activation not in ACTIVATIONS:

@@ -10,7 +10,7 @@ for a λ-Lipschitz loss in [0, 1]. The class must be fixed before the data are s
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from singularbayes.bounds.bound import Bound
 from singularbayes.bounds.require import (
@@ -108,16 +108,7 @@ def complexity_risk(
 
 
 def good_event_risk(
-    risk: float,
-    complexity: Bound,
-    num_data: int,
-    failure: float,
-    lipschitz: float = 1.0,
-    delta: float = 0.05,
-    share: float = 1.0,
-    approach: str = "rejection",
-    convex_on_outputs: bool = False,
-    variant: str = "sound",
+    bound: Bound, failure: float, approach: str = "rejection", convex_on_outputs: bool = False
 ) -> Bound:
     """Returns a risk bound for draws whose norms are bounded only with probability 1 − `failure`.
 
@@ -126,29 +117,25 @@ def good_event_risk(
     the average over *all* draws: they add `failure` and need a loss that is convex and in [0, 1] on the outputs.
 
     Args:
-        risk: empirical risk of f_good, for every approach.
+        bound: `complexity_risk` of f_good, for every approach.
         failure: probability that a draw exceeds a norm, δ_total; see `good_event_failure`.
         convex_on_outputs: the loss is convex and in [0, 1] on all outputs, as half the Brier score is on probabilities.
     """
     require_choice("good_event_risk", APPROACHES, approach=approach)
     require_share("good_event_risk", failure=failure)
-    base = complexity_risk(risk, complexity, num_data, lipschitz, delta, share, variant)
-    added = 0.0 if approach == "rejection" else failure
-    predictor = "mean predictor of the accepted draws" if approach == "rejection" else "mean predictor of all draws"
-    needs = () if approach == "rejection" else ("loss convex and in [0, 1] on the outputs",)
-    uncapped = base.terms["uncapped"] + added
-    bound = Bound(
-        f"Gaussian complexity, {'by rejection' if approach == 'rejection' else 'approach ' + approach}",
-        f"risk of the {predictor}",
-        min(1.0, uncapped),
-        variant=variant,
-        assumptions=base.assumptions + needs,
-        deltas=base.deltas,
-        terms={**base.terms, "uncapped": uncapped, "probability of a bad draw": failure},
-        trivial=1.0,
-        defect=base.defect,
+    rejection = approach == "rejection"
+    uncapped = bound.terms["uncapped"] + (0.0 if rejection else failure)
+    found = replace(
+        bound,
+        name=f"Gaussian complexity, {'by rejection' if rejection else 'approach ' + approach}",
+        quantity=f"risk of the mean predictor of {'the accepted' if rejection else 'all'} draws",
+        value=min(1.0, uncapped),
+        assumptions=bound.assumptions
+        if rejection
+        else (*bound.assumptions, "loss convex and in [0, 1] on the outputs"),
+        terms={**bound.terms, "uncapped": uncapped, "probability of a bad draw": failure},
     )
-    return bound.with_defect(_CONVEX) if needs and not convex_on_outputs else bound
+    return found if rejection or convex_on_outputs else found.with_defect(_CONVEX)
 
 
 def good_event_failure(failures: Sequence[float]) -> float:
