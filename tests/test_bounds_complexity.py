@@ -298,6 +298,7 @@ def test_rejection_needs_neither_convexity_nor_the_probability_of_rejection():
     assert not a.is_certificate and not b.is_certificate and "only constants" in a.defect
     repaired = good_event_risk(plain, 0.02, approach="A", convex_on_outputs=True)
     assert repaired.is_certificate and repaired.value == a.value
+    assert "empirical risk of the exact mean over accepted draws" in repaired.assumptions
     assert "accepted" in rejection.quantity and "all draws" in a.quantity
 
 

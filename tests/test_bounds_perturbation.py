@@ -198,6 +198,10 @@ def test_the_budget_holds_with_its_probability_and_is_the_inverse_of_the_thresho
     assert budget_probability(layers, budget).value <= probability
 
 
+def test_no_gaussian_budget_is_certain(gaussian):
+    assert 0.999 < budget_probability(gaussian[0], 1e3).value < 1
+
+
 def test_a_threshold_below_every_budget_has_no_analytic_probability(gaussian):
     assert budget_probability(gaussian[0], 1e-6).vacuous
 

@@ -32,6 +32,10 @@ _CONVEX = (
     "needs a convex loss into [0, 1] on the outputs: on all of Rᵏ only constants are; use probabilities with half the "
     "Brier score, or the rejection-sampled predictor"
 )
+_CONVEX_ASSUMPTIONS = (
+    "loss convex and in [0, 1] on the outputs",
+    "empirical risk of the exact mean over accepted draws",
+)
 APPROACHES = ("rejection", "A", "B")
 
 
@@ -130,9 +134,7 @@ def good_event_risk(
         name=f"Gaussian complexity, {'by rejection' if rejection else 'approach ' + approach}",
         quantity=f"risk of the mean predictor of {'the accepted' if rejection else 'all'} draws",
         value=min(1.0, uncapped),
-        assumptions=bound.assumptions
-        if rejection
-        else (*bound.assumptions, "loss convex and in [0, 1] on the outputs"),
+        assumptions=bound.assumptions + (() if rejection else _CONVEX_ASSUMPTIONS),
         terms={**bound.terms, "uncapped": uncapped, "probability of a bad draw": failure},
     )
     return found if rejection or convex_on_outputs else found.with_defect(_CONVEX)

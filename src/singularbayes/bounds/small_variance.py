@@ -107,7 +107,7 @@ def budget_probability(layers: Sequence[GaussianLayer], threshold: float) -> Bou
         while excess(end) <= 0:
             end *= 2
         t = brentq(excess, 0.0, end) * (1 - 1e-9)  # a little less is surely within the budget
-        value = max(0.0, 1 - 2 * len(layers) * math.exp(-0.5 * t * t))
+        value = max(0.0, math.nextafter(1 - 2 * len(layers) * math.exp(-0.5 * t * t), 0.0))  # never rounded up to 1
     return Bound(
         "Analytic budget",
         f"probability of {_EVENT}",
