@@ -1,0 +1,99 @@
+"""Numbers in, numbers out: bounds and certificates that know neither models nor Keras.
+
+A bound is computed in its sound form; `variant="published"` gives the paper's beside it, with its defect named.
+"""
+
+from singularbayes.bounds.architecture import ACTIVATIONS, LayerFacts, reasons_outside, require_inside
+from singularbayes.bounds.betting import betting_mean
+from singularbayes.bounds.binary_kl import binary_kl, kl_inverse
+from singularbayes.bounds.bound import Bound
+from singularbayes.bounds.complexity_risk import (
+    Strata,
+    complexity_risk,
+    good_event_failure,
+    good_event_risk,
+    matrix_failure,
+    stratify,
+)
+from singularbayes.bounds.gauge import Gauge, best_gauge
+from singularbayes.bounds.gaussian_complexity import NetworkClass, gaussian_complexity, linear_complexity
+from singularbayes.bounds.loss_approximation import (
+    learned_bound,
+    output_variance,
+    stochastic_bound,
+    truncation_bound,
+)
+from singularbayes.bounds.loss_constants import SOFTMAX_LIPSCHITZ, LossConstants, loss_constants
+from singularbayes.bounds.pac_bayes import empirical_risk, pac_bayes, risk_certificate
+from singularbayes.bounds.perturbation import (
+    GaussianLayer,
+    deviation,
+    product_norm,
+    relative_perturbation,
+    sum_budget,
+    sum_threshold,
+)
+from singularbayes.bounds.probability import probability_at_least
+from singularbayes.bounds.rank_dependence import break_even_rank, complexity_ratio, critical_rank
+from singularbayes.bounds.small_variance import SmallVariance, budget_probability, margin_risk, small_variance
+from singularbayes.bounds.spectral import (
+    GUARANTEES,
+    gaussian_norm,
+    project_spectral,
+    spectral_penalty,
+    truncated_kl,
+)
+from singularbayes.bounds.weight_kl import mixture_kl, normal_kl
+
+__all__ = [
+    "ACTIVATIONS",
+    "GUARANTEES",
+    "SOFTMAX_LIPSCHITZ",
+    "Bound",
+    "Gauge",
+    "GaussianLayer",
+    "LayerFacts",
+    "LossConstants",
+    "NetworkClass",
+    "SmallVariance",
+    "Strata",
+    "best_gauge",
+    "betting_mean",
+    "binary_kl",
+    "break_even_rank",
+    "budget_probability",
+    "complexity_ratio",
+    "complexity_risk",
+    "critical_rank",
+    "deviation",
+    "empirical_risk",
+    "gaussian_complexity",
+    "gaussian_norm",
+    "good_event_failure",
+    "good_event_risk",
+    "kl_inverse",
+    "learned_bound",
+    "linear_complexity",
+    "loss_constants",
+    "margin_risk",
+    "matrix_failure",
+    "mixture_kl",
+    "normal_kl",
+    "output_variance",
+    "pac_bayes",
+    "probability_at_least",
+    "product_norm",
+    "project_spectral",
+    "reasons_outside",
+    "relative_perturbation",
+    "require_inside",
+    "risk_certificate",
+    "small_variance",
+    "spectral_penalty",
+    "stochastic_bound",
+    "stratify",
+    "sum_budget",
+    "sum_threshold",
+    "truncated_kl",
+    "truncation_bound",
+]

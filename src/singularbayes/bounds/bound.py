@@ -1,0 +1,73 @@
+"""What a bound says, and what its number is worth."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
+
+@dataclass(frozen=True, repr=False)
+class Bound:
+    """quantity ≤ value (or ≥), with probability at least `confidence`, if the assumptions hold.
+
+    A bound with a named defect is not a certificate: its number may be below the truth.
+
+    Args:
+        trivial: the value from which on the bound says nothing: 1 for a risk, 0 for a probability from below.
+        deltas: what may go wrong → its probability; they add up.
+        terms: the numbers that the value is made of.
+    """
+
+    name: str
+    quantity: str
+    value: float
+    side: str = "≤"
+    variant: str = "sound"
+    assumptions: tuple[str, ...] = ()
+    deltas: Mapping[str, float] = field(default_factory=dict)
+    terms: Mapping[str, float] = field(default_factory=dict)
+    trivial: float = math.inf
+    defect: str | None = None
+
+    def __post_init__(self):
+        if not sum(self.deltas.values()) < 1:
+            parts = ", ".join(f"{key} {value:g}" for key, value in self.deltas.items())
+            raise ValueError(f"{self.name} needs parts of δ that add to less than 1; got {parts}.")
+
+    @property
+    def is_certificate(self) -> bool:
+        return self.defect is None
+
+    @property
+    def confidence(self) -> float:
+        return 1.0 - sum(self.deltas.values())
+
+    @property
+    def vacuous(self) -> bool:
+        return self.value >= self.trivial if self.side == "≤" else self.value <= self.trivial
+
+    def with_defect(self, defect: str) -> "Bound":
+        """Returns the same bound with one more reason why it is not a certificate.
+
+        >>> Bound("PAC-Bayes", "risk", 0.1).with_defect("the prior saw these examples").is_certificate
+        False
+        """
+        return replace(self, defect="; ".join(filter(None, [self.defect, defect])))
+
+    def __repr__(self) -> str:
+        lines = [f"{self.name}: {self.quantity} {self.side} {self._rounded()}"]
+        if self.deltas:
+            lines[0] += f" with probability ≥ {self.confidence:.4g}"
+        lines.append(f"  {'certificate' if self.is_certificate else 'NOT a certificate: ' + str(self.defect)}")
+        lines[-1] += f" (variant {self.variant!r})" + (", vacuous" if self.vacuous else "")
+        for title, numbers in (("δ", self.deltas), ("terms", self.terms)):
+            if numbers:
+                lines.append(f"  {title}: " + ", ".join(f"{key} {value:.4g}" for key, value in numbers.items()))
+        if self.assumptions:
+            lines.append(f"  assumes: {'; '.join(self.assumptions)}")
+        return "\n".join(lines)
+
+    def _rounded(self) -> str:
+        # A bound from above is rounded up, one from below down, so that what is printed holds too.
+        rounding = ROUND_CEILING if self.side == "≤" else ROUND_FLOOR
+        return f"{float(Context(prec=4, rounding=rounding).create_decimal_from_float(float(self.value))):.4g}"

@@ -1,0 +1,263 @@
+"""PAC-Bayes: the paper's numbers, rigorous inverses, coverage where the true risk is known, and what δ is spent on."""
+
+import math
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import comb
+from scipy.stats import binom
+
+from singularbayes.bounds import (
+    Bound,
+    betting_mean,
+    binary_kl,
+    break_even_rank,
+    complexity_ratio,
+    critical_rank,
+    empirical_risk,
+    kl_inverse,
+    pac_bayes,
+    probability_at_least,
+    risk_certificate,
+)
+
+FORMS = ("kl", "sqrt", "quadratic")
+quick = settings(max_examples=100, deadline=None, derandomize=True)
+shares = st.floats(0.001, 0.999)
+risks = st.floats(0.0, 1.0)
+divergences = st.floats(0.0, 1e5)
+sizes = st.integers(1, 10**7)
+
+
+# -- numbers of the paper --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_bounds_are_the_paper_s(vectors, case):
+    case = vectors["mcallester_bound"]["expected"]["cases"][case]
+    arguments = case["emp"], case["KL"], case["N"], case["delta"]
+    root, inverse = pac_bayes(*arguments, form="sqrt"), pac_bayes(*arguments)
+    assert root.terms["uncapped"] == pytest.approx(case["mcallester"], rel=1e-12)
+    assert math.sqrt(root.terms["budget"] / 2) == pytest.approx(case["complexity"], rel=1e-12)
+    assert root.value == pytest.approx(min(1.0, case["mcallester"]), rel=1e-12)
+    assert root.vacuous is case["vacuous"]
+    assert inverse.value == pytest.approx(case["pac_bayes_kl_inverse"], rel=1e-9)
+
+
+def test_ratios_and_break_even_ranks_are_the_paper_s(vectors):
+    for case in vectors["pac_complexity_ratio"]["expected"]["cases"]:
+        shape = case["m"], case["n"]
+        assert complexity_ratio(*shape, case["r"]) == pytest.approx(case["ratio"], rel=1e-12)
+        assert break_even_rank(*shape) == pytest.approx(case["break_even_rank"], rel=1e-12)
+        assert (complexity_ratio(*shape, case["r"]) < 1) is (case["r"] < break_even_rank(*shape)) is case["helps"]
+
+
+def test_the_critical_rank_is_the_last_below_one(vectors):
+    given_, expected = (vectors["critical_rank"][key] for key in ("inputs", "expected"))
+    weights = sum(m + n for m, n in given_["dims"])
+    found = critical_rank(given_["emp"], given_["C_max"], given_["dims"], given_["N"], given_["delta"])
+    assert found == expected["r_star_int"]
+
+    def bound(rank):
+        kl = given_["C_max"] * weights * rank
+        return pac_bayes(given_["emp"], kl, given_["N"], given_["delta"], form="sqrt").terms["uncapped"]
+
+    assert bound(found) == pytest.approx(expected["bound_at_floor"], rel=1e-12)
+    assert bound(found + 1) == pytest.approx(expected["bound_at_floor_plus_1"], rel=1e-12)
+    assert bound(expected["r_star_real"]) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_no_rank_is_critical_when_even_rank_one_is_vacuous():
+    assert critical_rank(0.5, weight_kl=100.0, shapes=[(500, 500)], num_data=100) == 0
+
+
+# -- the inverse -----------------------------------------------------------------------------------------------------
+
+
+@quick
+@given(q=risks, c=st.floats(1e-12, 50.0))
+def test_the_inverse_never_falls_below_the_largest_p_and_is_tight(q, c):
+    p = kl_inverse(q, c)
+    assert p >= q
+    assert p == 1 or binary_kl(q, p) >= c
+    # A little less is within the budget, up to what rounding of kl allows.
+    assert binary_kl(q, q + (p - q) * (1 - 1e-4)) <= c * (1 + 1e-6) + 1e-14
+
+
+@quick
+@given(q=risks, c=st.floats(1e-15, 30.0))
+def test_the_inverse_holds_in_arithmetic_of_fifty_digits(q, c):
+    p = kl_inverse(q, c)
+    with localcontext(prec=50):
+        first, second = Decimal(q), 1 - Decimal(q)
+        terms = [x * (x / y).ln() for x, y in ((first, Decimal(p)), (second, 1 - Decimal(p))) if x and y]
+        assert p == 1 or sum(terms) >= Decimal(c)
+
+
+def test_kl_of_coins_is_exact_in_rational_arithmetic():
+    q, p = Fraction(1, 3), Fraction(2, 5)
+    expected = float(q) * math.log(q / p) + float(1 - q) * math.log((1 - q) / (1 - p))
+    assert binary_kl(float(q), float(p)) == pytest.approx(expected, rel=1e-13)
+    assert binary_kl(0.0, 0.25) == pytest.approx(-math.log(0.75), rel=1e-15)
+    assert binary_kl(0.3, 0.0) == math.inf
+
+
+def test_the_constant_of_the_bound_holds_for_every_small_number_of_examples():
+    # E exp(N kl(k/N ‖ p)) = Σ C(N, k) (k/N)^k (1 − k/N)^(N−k) ≤ 2√N; Maurer's proof starts at N = 8.
+    for n in range(1, 60):
+        k = np.arange(n + 1)
+        assert np.sum(comb(n, k) * (k / n) ** k * (1 - k / n) ** (n - k)) <= 2 * math.sqrt(n) + 1e-12
+
+
+# -- order and monotonicity ------------------------------------------------------------------------------------------
+
+
+@quick
+@given(risk=risks, kl=divergences, n=sizes, delta=shares)
+def test_the_inverse_form_is_the_tightest_and_all_lie_between_risk_and_one(risk, kl, n, delta):
+    tight, root, quadratic = (pac_bayes(risk, kl, n, delta, form=form).value for form in FORMS)
+    assert risk <= tight <= min(root, quadratic) + 1e-12
+    assert max(root, quadratic) <= 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@quick
+@given(risk=risks, kl=divergences, n=sizes, delta=shares, factor=st.floats(1.0, 10.0))
+def test_bounds_rise_with_risk_kl_and_candidates_and_fall_with_data_and_delta(form, risk, kl, n, delta, factor):
+    def value(risk=risk, kl=kl, n=n, delta=delta, share=1.0):
+        return pac_bayes(risk, kl, n, delta, form, share).terms["uncapped"]
+
+    slack = 1e-12
+    assert value() <= value(kl=kl * factor) + slack
+    assert value() <= value(risk=min(1.0, risk * factor)) + slack
+    assert value() <= value(delta=delta / factor) + slack
+    assert value() <= value(share=0.5) + slack
+    # The budget falls with N from N = 1 on where KL + ln(2/δ) ≥ 1.
+    assert value(kl=kl + 1, n=int(n * factor) + 1) <= value(kl=kl + 1) + slack
+
+
+def test_an_infinite_kl_says_nothing():
+    bound = pac_bayes(0.0, math.inf, 1000)
+    assert bound.value == 1.0 and bound.vacuous and bound.is_certificate
+
+
+# -- what δ is spent on ----------------------------------------------------------------------------------------------
+
+
+def test_parts_of_delta_add_to_the_whole_and_are_shown():
+    bound = risk_certificate(np.full(200, 0.1), kl=50.0, num_data=10_000, delta=0.05)
+    assert sum(bound.deltas.values()) == pytest.approx(0.05, rel=1e-12)
+    assert bound.confidence == pytest.approx(0.95)
+    assert "data 0.04, Monte Carlo 0.01" in repr(bound)
+
+
+def test_trying_ranks_costs_the_logarithm_of_their_number():
+    alone, tried = (risk_certificate(np.full(200, 0.1), 50.0, 10_000, tried=k) for k in (1, 3))
+    assert tried.terms["budget"] - alone.terms["budget"] == pytest.approx(math.log(3) / 10_000, rel=1e-9)
+    assert tried.terms["empirical risk"] > alone.terms["empirical risk"]
+    assert tried.confidence == alone.confidence
+
+
+def test_the_published_variant_drops_the_error_of_the_draws_and_says_so():
+    estimate = empirical_risk(np.full(50, 0.1), 0.01)
+    published = pac_bayes(estimate, 50.0, 10_000, form="kl", share=0.5, variant="published")
+    assert published.value == pytest.approx(pac_bayes(0.1, 50.0, 10_000, form="sqrt").value, rel=1e-12)
+    assert not published.is_certificate and "mean over draws" in published.defect
+    assert published.deltas == {"data": 0.05}
+
+
+def test_a_defect_of_the_risk_is_a_defect_of_the_bound():
+    assert pac_bayes(Bound("x", "risk", 0.1, defect="made up"), 1.0, 100).defect == "made up"
+
+
+def test_parts_of_delta_that_leave_no_confidence_are_refused():
+    with pytest.raises(ValueError, match=r"add to less than 1; got data 0\.6, Monte Carlo 0\.5"):
+        pac_bayes(empirical_risk(np.full(9, 0.1), 0.5), 1.0, 100, delta=0.6)
+
+
+def test_what_is_printed_holds_too():
+    assert "≤ 0.1235 " in repr(Bound("x", "y", 0.123401, deltas={"d": 0.1}))
+    assert "≥ 0.1234\n" in repr(Bound("x", "y", 0.123499, side="≥"))
+    assert "≤ 1.235e+06\n" in repr(Bound("x", "y", 1234001.0))
+    assert "≤ inf" in repr(Bound("x", "y", math.inf))
+
+
+# -- coverage --------------------------------------------------------------------------------------------------------
+
+
+def _within_binomial_error(failures, trials, delta):
+    """Whether so many failures could come from a chance of δ: not above its 1 − 10⁻⁴ quantile."""
+    return failures <= binom.ppf(1 - 1e-4, trials, delta)
+
+
+@pytest.fixture(scope="module")
+def gibbs():
+    """Posteriors fitted to 30 flips of each of 2000 fair coins, 1000 times: KL, empirical and true risk, 30 draws."""
+    rng = np.random.default_rng(0)
+    size, flips, trials = 2000, 30, 1000
+    true = np.full(size, 0.5)
+    losses = rng.binomial(flips, true, (trials, size)) / flips
+    weights = np.exp(-20 * flips * (losses - losses.min(axis=1, keepdims=True)))
+    q = weights / weights.sum(axis=1, keepdims=True)
+    kl = (q * np.log(np.maximum(q, 1e-300) * size)).sum(axis=1)
+    drawn = np.stack([rng.choice(losses[i], 30, p=q[i]) for i in range(trials)])
+    return kl, (q * losses).sum(axis=1), q @ true, drawn, flips
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_true_risk_exceeds_the_bound_at_most_delta_of_the_time(gibbs, form):
+    kl, empirical, true, _, flips = gibbs
+    bounds = [pac_bayes(e, k, flips, 0.2, form).value for e, k in zip(empirical, kl, strict=True)]
+    assert _within_binomial_error((true > bounds).sum(), len(true), 0.2)
+    # The KL is needed: without it the chosen coins are worse than promised nearly always.
+    without = [pac_bayes(e, 0.0, flips, 0.2, form).value for e in empirical]
+    assert form == "quadratic" or (true > without).mean() > 0.9
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("n", [1, 3, 10, 200])
+def test_for_one_coin_the_chance_to_exceed_the_bound_is_below_delta_exactly(form, n):
+    delta, flips = 0.3, np.arange(n + 1)
+    bounds = np.array([pac_bayes(k / n, 0.0, n, delta, form).value for k in flips])
+    for p in np.linspace(0.01, 0.99, 50):
+        assert binom.pmf(flips, n, p) @ (bounds < p) <= delta
+
+
+@pytest.mark.parametrize("method", ["kl", "betting"])
+def test_the_empirical_risk_exceeds_its_bound_at_most_delta_of_the_time(gibbs, method):
+    _, empirical, _, drawn, _ = gibbs
+    bounds = np.array([empirical_risk(d, 0.2, method=method).value for d in drawn[:400]])
+    assert _within_binomial_error((empirical[:400] > bounds).sum(), 400, 0.2)
+
+
+@pytest.mark.parametrize("method", ["kl", "betting"])
+def test_the_bound_of_a_mean_covers_it_for_rare_ones_too(method):
+    # One in 50 draws is 1, the others 0: the case that a bound with too little slack fails.
+    rng = np.random.default_rng(1)
+    bounds = [empirical_risk(d, 0.1, method=method).value for d in rng.binomial(1, 0.02, (400, 40)).astype(float)]
+    assert _within_binomial_error((np.array(bounds) < 0.02).sum(), 400, 0.1)
+
+
+def test_betting_is_tighter_than_kl_when_draws_agree_and_little_worse_when_they_do_not():
+    rng = np.random.default_rng(2)
+    agree, differ = 0.02 + 0.001 * rng.standard_normal(1000), rng.binomial(1, 0.3, 1000).astype(float)
+    assert betting_mean(agree, 0.01) - agree.mean() < 0.5 * (empirical_risk(agree).value - agree.mean())
+    assert betting_mean(differ, 0.01) < empirical_risk(differ).value + 0.02
+
+
+def test_betting_gives_up_where_it_must():
+    assert betting_mean(np.ones(10), 0.05) == 1.0
+    assert betting_mean(np.array([0.5]), 0.01) == 1.0
+
+
+def test_clopper_pearson_is_above_the_probability_at_most_delta_of_the_time():
+    p, draws, delta = 0.6, 50, 0.1
+    lower = np.array([probability_at_least(k, draws, delta).value for k in range(draws + 1)])
+    assert binom.pmf(np.arange(draws + 1), draws, p) @ (lower > p) <= delta
+    assert lower[0] == 0.0 and probability_at_least(0, 10).vacuous
+    # All of n: p^n = δ at the bound.
+    assert lower[-1] ** draws == pytest.approx(delta, rel=1e-9)
