@@ -17,11 +17,11 @@ def rivals(name: str) -> Rivals:
     shape = SHAPES[name]
     match shape:
         case Mlp():
-            return _mlp(shape)
+            return mlp(shape)
         case Lstm():
             return {"keras": partial(_keras_lstm, shape), **_experiment(beijing.network, beijing.METHODS)}
         case Transformer():
-            return {"keras": partial(_keras_transformer, shape), **_experiment(sst2.network, sst2.METHODS)}
+            return {"keras": partial(keras_transformer, shape), **_experiment(sst2.network, sst2.METHODS)}
         case Convolution():
             return _convolution(shape)
 
@@ -30,7 +30,7 @@ def _experiment(network: Callable[[str], keras.Model], methods: Iterable[str]) -
     return {method: partial(network, method) for method in methods}
 
 
-def _mlp(shape: Mlp) -> Rivals:
+def mlp(shape: Mlp) -> Rivals:
     def build(dense) -> keras.Model:
         last = len(shape.ranks) - 1
         hidden = [dense(n, "relu" if i < last else None, i) for i, n in enumerate(shape.widths[1:])]
@@ -86,7 +86,7 @@ class _Block(keras.layers.Layer):
         return None if mask is None else mask[:, : self.positions]
 
 
-def _keras_transformer(shape: Transformer) -> keras.Model:
+def keras_transformer(shape: Transformer) -> keras.Model:
     ids = keras.Input((None,), dtype="int32")
     x = keras.layers.Embedding(shape.vocabulary, shape.width, mask_zero=True)(ids)
     for i in range(shape.blocks):

@@ -113,6 +113,7 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
     """Returns what the row can be asked, each compiled, and its parameters and peak memory."""
     import builders
     import keras
+    from step import Step
 
     import singularbayes as sb
     from singularbayes.experiments import sst2
@@ -127,14 +128,10 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
         model = builders.rivals("sst2 transformer")["keras"]()
     else:
         model = sst2.network(row.method, row.settings)
-    model.compile(keras.optimizers.Adam(), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    sb.set_kl(model, num_data=NUM_DATA)
     facts: dict[str, Any] = {"parameters": sum(int(np.prod(v.shape)) for v in model.trainable_variables)}
     jobs: dict[str, Callable[[], Any]] = {}
     if "train" in row.jobs:
-        model._symbolic_build(data_batch=(x, y))
-        model.optimizer.build(model.trainable_variables)
-        step = _Step(model, x, y)
+        step = Step(model, x, y, NUM_DATA)
         facts["training_program_bytes"] = step.bytes
         jobs["step"] = step.seconds
         step.run(10)
@@ -157,32 +154,6 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
             facts[f"{name}_peak_bytes"] = _peak()
             jobs[name] = partial(_five, partial(predict, draws))
     return jobs, facts
-
-
-class _Step:
-    """Keras's own training step, compiled; the data lie on the device and the weights stay there."""
-
-    def __init__(self, model, x, y):
-        import jax
-
-        names = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
-        state = model._get_jax_state(**dict.fromkeys(names, True))
-        self.state = jax.tree.map(lambda array: array + 0, state)  # a copy, for the step takes the memory of its state
-        self.data = jax.device_put((x, y))
-        self.program = jax.jit(model.train_step, donate_argnums=0).lower(self.state, self.data).compile()
-        self.bytes = int(self.program.memory_analysis().peak_memory_in_bytes)
-
-    def seconds(self, steps: int = 50) -> float:
-        """Returns the time of a step, over so many after five more."""
-        self.run(5)
-        return _seconds(lambda: self.run(steps)) / steps
-
-    def run(self, steps: int) -> None:
-        import jax
-
-        for _ in range(steps):
-            logs, self.state = self.program(self.state, self.data)
-        jax.block_until_ready(logs)
 
 
 def _five(run: Callable[[], object]) -> list[float]:
