@@ -12,6 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
+from singularbayes.baselines import SWAG, DeepEnsemble, LowRankEnsemble, MCDropout, TemperatureScaled
 from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
 from singularbayes.inference import (
     Bernoulli,
@@ -21,6 +22,7 @@ from singularbayes.inference import (
     KLSchedule,
     Predictive,
     find_posteriors,
+    fit_many,
     kl,
     load,
     mean_weights,
@@ -41,9 +43,11 @@ from singularbayes.posteriors import (
 
 __version__ = "0.1.0"
 __all__ = [
+    "SWAG",
     "Adapter",
     "Bernoulli",
     "Categorical",
+    "DeepEnsemble",
     "Deterministic",
     "FullRank",
     "Gaussian",
@@ -52,13 +56,17 @@ __all__ = [
     "KTied",
     "Laplace",
     "LowRank",
+    "LowRankEnsemble",
+    "MCDropout",
     "Normal",
     "Predictive",
     "RankOne",
     "ScaleMixture",
+    "TemperatureScaled",
     "bayesianize",
     "collapse",
     "find_posteriors",
+    "fit_many",
     "freeze_draws",
     "kl",
     "layers",

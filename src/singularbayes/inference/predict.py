@@ -1,7 +1,8 @@
 """Monte Carlo prediction with coherent draws: draw s is one function for all the data."""
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import keras
 import numpy as np
@@ -17,7 +18,7 @@ from singularbayes.inference.engine import (
     free_bytes,
     outputs,
 )
-from singularbayes.inference.find import find_posteriors
+from singularbayes.inference.find import find_sources
 from singularbayes.inference.inputs import arranged, count_examples
 from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.inference.predictive import ClassPredictive, Predictive, RunningMoments, ValuePredictive
@@ -68,30 +69,70 @@ def predict(
     >>> p.mean.shape, p.mutual_information.shape
     ((5, 3), (5,))
     """
+    options = {"likelihood": likelihood, "batch_size": batch_size, "keep_draws": keep_draws}
+    return pool([model], 1, x, draws, seed, **options, output=output, padding=padding)
+
+
+def pool(
+    models: Iterable[keras.Model],
+    count: int,
+    x,
+    draws: int = 100,
+    seed: int = 0,
+    *,
+    likelihood=None,
+    batch_size: int = 256,
+    keep_draws: bool = False,
+    output=None,
+    padding: int | None = None,
+) -> Predictive:
+    """Returns what `count` models predict together: every draw of every model counts the same.
+
+    Each answers its share draws / count of the keys of the seed, so one model answers as `predict` says. A model is
+    asked before the next is taken, so `models` may also yield one object with other weights each time.
+    """
     _require_whole("draws", draws)
     _require_whole("batch_size", batch_size)
     _require_whole("seed", seed, least=0)
+    models = iter(models)
+    model = next(models)
     x = arranged(model, x)
     examples = count_examples(model, x)
     position = position_of(model, output)
     meaning = likelihoods.get(likelihood, loss_of(model, position), model.name)
-    if not model.built:
-        model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
-    if not any(posterior.random for posterior in find_posteriors(model)):
-        draws = 1  # nothing is random: every draw is the same function
     lengths = None if padding is None else _lengths(model, x, padding)
+    share = _draws_each(model, x, draws, count)
+    keys = draw_keys(seed, count * share)
     reduce = _reducer(meaning, examples)
     kept: list[tuple[int, np.ndarray, np.ndarray]] = []
-    for first, where, answers in _stream(model, x, examples, draws, seed, batch_size, lengths):
-        if not (position < len(answers) if position is not None else len(answers) == 1):
-            raise ValueError(f"predict needs output= for a model with {len(answers)} outputs; got output={output!r}.")
-        chosen = answers[position or 0]
-        _require_numbers(model, x, where, chosen)
-        values = reduce.values(chosen)
-        reduce.update(where, values)
-        if keep_draws:
-            kept.append((first, where, values))
-    return reduce.result(draws, _join(kept, draws, examples) if keep_draws else None)
+    members = enumerate(itertools.chain([model], models))
+    for place, model in track(members, count, "members") if count > 1 else members:
+        if _draws_each(model, x, draws, count) != share:
+            raise ValueError(f"predict needs members that are all random or all not; got {model.name!r} among others.")
+        own = keys[place * share : (place + 1) * share]
+        for first, where, answers in _stream(model, x, examples, own, batch_size, lengths, alone=count == 1):
+            if not (position < len(answers) if position is not None else len(answers) == 1):
+                raise ValueError(
+                    f"predict needs output= for a model with {len(answers)} outputs; got output={output!r}."
+                )
+            chosen = answers[position or 0]
+            _require_numbers(model, x, where, chosen)
+            values = reduce.values(chosen)
+            reduce.update(where, values)
+            if keep_draws:
+                kept.append((place * share + first, where, values))
+    return reduce.result(len(keys), _join(kept, len(keys), examples) if keep_draws else None)
+
+
+def _draws_each(model, x, draws: int, count: int) -> int:
+    """Returns how many draws each of `count` models makes; 1 where nothing is random: all would be one function."""
+    if not model.built:
+        model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
+    if not any(source.random for source in find_sources(model)):
+        return 1
+    if draws % count:
+        raise ValueError(f"predict needs draws to be a multiple of the {count} members; got draws={draws}.")
+    return draws // count
 
 
 def _lengths(model, x, padding) -> np.ndarray:
@@ -109,10 +150,12 @@ def _lengths(model, x, padding) -> np.ndarray:
     return np.where(used.any(axis=1), x.shape[1] - used[:, ::-1].argmax(axis=1), 1)
 
 
-def _stream(model, x, examples, draws, seed, batch_size, lengths) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
+def _stream(
+    model, x, examples, keys, batch_size, lengths, alone: bool
+) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
     """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
     run = engine(model)
-    keys = draw_keys(seed, draws)
+    draws = len(keys)
     chunk, together, batch = _sizes(model, x, examples, draws, batch_size)
     order = np.arange(examples) if lengths is None else np.argsort(-lengths, kind="stable")
 
@@ -125,7 +168,7 @@ def _stream(model, x, examples, draws, seed, batch_size, lengths) -> Iterator[tu
     while run.scratch(weights, part(0)[1], together) > _scratch_limit() and together * batch > 1:
         together, batch = (math.ceil(together / 2), batch) if together > 1 else (1, math.ceil(batch / 2))
     steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
-    for d, e in track(steps, len(steps), "posterior draws"):
+    for d, e in track(steps, len(steps), "posterior draws") if alone else steps:
         if d and e == 0:
             weights = run.draw(_padded(keys[d : d + chunk], chunk))
         where, data = part(e)

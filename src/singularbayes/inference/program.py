@@ -9,8 +9,8 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.inference.engine import free_bytes
-from singularbayes.inference.find import flat_layers
+from singularbayes.inference.alike import kind_of, optimizer_kind
+from singularbayes.inference.engine import free_bytes, share_programs
 from singularbayes.inference.many import Examples, Job
 from singularbayes.inference.progress import track
 
@@ -21,11 +21,13 @@ _BATCH_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_tr
 
 def train_together(job: Job, seeds: list[int], most: int) -> list[keras.callbacks.History]:
     """Returns the history of every seed, as few programs as the memory allows one after another."""
-    program, histories = None, []
+    program: Program | None = None
+    histories: list[keras.callbacks.History] = []
     while seeds:
         size = math.ceil(len(seeds) / math.ceil(len(seeds) / most))  # equal groups are compiled once
         members = [Member(job, seed) for seed in seeds[:size]]
         program = program or Program(job, members[0].model)
+        share_programs([program.model, *(member.model for member in members if member.model is not program.model)])
         if not program.fits(members):
             if size == 1:
                 return [*histories, *[job.alone(seed) for seed in track(seeds, len(seeds), "members")]]
@@ -104,7 +106,11 @@ class Program:
     def _test(self, state, data):
         trainable, others, optimizer, metrics = state
         held_out = self.job.held_out
-        step = lambda state, batch: self.model.test_step(state, batch)[1]  # noqa: E731
+        assert held_out is not None
+
+        def step(state, batch):
+            return self.model.test_step(state, batch)[1]
+
         order = jnp.arange(len(held_out))
         trainable, others, metrics = _through(step, (trainable, others, metrics), order, data, held_out)
         return trainable, others, optimizer, metrics
@@ -177,6 +183,10 @@ def _through(step, state, order, data, examples: Examples):
     return on(state, order[whole * size :]) if len(examples) % size else state
 
 
+def _kind(model: keras.Model) -> list:
+    return [kind_of(model), optimizer_kind(model.optimizer)]
+
+
 def _refuse_batch_hooks(callbacks) -> None:
     for callback in callbacks:
         for hook in _BATCH_HOOKS:
@@ -185,27 +195,3 @@ def _refuse_batch_hooks(callbacks) -> None:
                     f"fit_many runs an epoch as one program, where nothing is called at a batch; got "
                     f"{type(callback).__name__} with {hook}. Pass together=1 to train one after another."
                 )
-
-
-def _kind(model: keras.Model) -> list:
-    """Returns what members have to have in common: settings of layers, optimizer and loss; shapes of weights."""
-    layers = [(type(layer), _settings(layer)) for layer in flat_layers(model) if not hasattr(layer, "layers")]
-    optimizer = _settings(model.optimizer)
-    if isinstance(optimizer.get("learning_rate"), float):
-        del optimizer["learning_rate"]  # a variable
-    shapes = [(tuple(v.shape), str(v.dtype), v.trainable) for v in (*model.variables, *model.optimizer.variables)]
-    return [layers, type(model.optimizer), optimizer, shapes]
-
-
-def _settings(thing) -> dict:
-    try:
-        config = thing.get_config()
-    except NotImplementedError:  # a layer of the user's, whose weights are still compared
-        return {}
-    return _nameless(config)
-
-
-def _nameless(config):
-    if isinstance(config, dict):
-        return {key: _nameless(value) for key, value in config.items() if key not in ("name", "shared_object_id")}
-    return [_nameless(value) for value in config] if isinstance(config, (list, tuple)) else config

@@ -1,0 +1,129 @@
+"""Dropout left on when predicting (Gal & Ghahramani 2016)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import keras
+from keras import ops
+
+from singularbayes.baselines import folders
+from singularbayes.baselines.counts import count_trained
+from singularbayes.inference import Predictive, load, predict
+from singularbayes.inference.find import flat_layers
+from singularbayes.posteriors import noise, scope
+
+_FILE = "model.keras"
+# Where Keras's layers say how much they drop or add.
+_RATES = ("rate", "dropout", "recurrent_dropout", "stddev")
+# What `predict` wants to know of a model, where it knows it.
+_ASKED = ("inputs", "outputs", "input_shape", "output_names", "_inputs_struct", "_outputs_struct")
+
+
+class _Masks(scope.Source, keras.layers.Layer):
+    """The states of a model's seed generators: a draw of them fixes every mask of a pass."""
+
+    def __init__(self, states):
+        super().__init__()
+        self.states = [states]  # in a list of its own, so that Keras does not take them for this layer's
+
+    def draw(self, key):
+        (states,) = self.states
+        keys = noise.split(key, len(states))
+        return tuple(ops.cast(key, state.dtype) for key, state in zip(keys, states, strict=True))
+
+
+class _Dropping(keras.Model):
+    """A model that answers with dropout on, and else as in prediction."""
+
+    def __init__(self, model):
+        super().__init__(name=f"{model.name}_dropping")
+        weights = {id(weight) for weight in model.weights}
+        self.model, self.loss = model, model.loss
+        self.masks = _Masks([variable for variable in model.variables if id(variable) not in weights])
+        self.built = True
+
+    def __getattr__(self, name):
+        if name in _ASKED:
+            return getattr(self.model, name)
+        raise AttributeError(name)
+
+    def call(self, inputs, training=False):
+        states = scope.fixed(self.masks)
+        for variable, state in zip(self.masks.states[0], states, strict=True):
+            variable.assign(state)  # inside a pass of `predict` no assignment outlives it
+        with _standing_normalisation(self.model):
+            return self.model(inputs, training=True)
+
+
+@contextmanager
+def _standing_normalisation(model: keras.Model) -> Iterator[None]:
+    """Keeps batch normalisation at its running statistics: Keras does so for layers that are not trainable."""
+    layers = [layer for layer in flat_layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
+    layers = [layer for layer in layers if layer.trainable]
+    try:
+        for layer in layers:
+            layer.trainable = False
+        yield
+    finally:
+        for layer in layers:
+            layer.trainable = True
+
+
+class MCDropout:
+    """A network whose dropout stays on: every draw is a pass with new masks. One training, one network, S passes.
+
+    Batch normalisation keeps its running statistics. Masks are made per example, so a draw is reproducible from the
+    seed for one `batch_size`, and another size gives other masks of the same distribution.
+
+    Args:
+        model: a compiled model with dropout, trained already or not.
+
+    >>> import keras, numpy as np
+    >>> model = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+    >>> model.compile("adam", "mse")
+    >>> p = MCDropout(model).fit(np.ones((8, 4)), np.ones((8, 1)), epochs=1).predict(np.ones((2, 4)), draws=50)
+    >>> bool((p.std > 0).all())
+    True
+    """
+
+    def __init__(self, model: keras.Model):
+        rates = [getattr(layer, name, None) for layer in flat_layers(model) for name in _RATES]
+        if not any(isinstance(rate, (int, float)) and rate > 0 for rate in rates):
+            raise ValueError(f"MCDropout needs a model with dropout; got {model.name!r} with none.")
+        self.model = model
+        self._dropping: keras.Model | None = None
+
+    def fit(self, x, y, epochs: int, batch_size: int = 32, **options) -> Self:
+        """Trains the model by its own `fit`, which takes the `options`. Returns the baseline."""
+        self.model.fit(x, y, epochs=epochs, batch_size=batch_size, **{"verbose": 0, **options})
+        return self
+
+    @property
+    def num_trained(self) -> int:
+        """How many numbers are trained."""
+        return count_trained(self.model)
+
+    @property
+    def num_stored(self) -> int:
+        """How many numbers are kept: all that are trained."""
+        return self.num_trained
+
+    def predict(self, x, draws: int = 100, seed: int = 0, **options) -> Predictive:
+        """Returns what `draws` passes with dropout say; `options` are those of `singularbayes.predict`."""
+        if self._dropping is None:
+            if not self.model.built:
+                self.model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
+            self._dropping = _Dropping(self.model)
+        return predict(self._dropping, x, draws, seed, **options)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the model into a folder; an older one there is replaced."""
+        folders.write(folder, "MCDropout", {}, lambda path: self.model.save(path / _FILE))
+
+    @classmethod
+    def load(cls, folder: str | Path, **options) -> Self:
+        """Returns a saved baseline; `options` are those of `keras.saving.load_model`."""
+        folders.read(folder, "MCDropout")
+        return cls(load(Path(folder) / _FILE, **options))
