@@ -17,8 +17,6 @@ from singularbayes.posteriors import noise, scope
 _FILE = "model.keras"
 # Where Keras's layers say how much they drop or add.
 _RATES = ("rate", "dropout", "recurrent_dropout", "stddev")
-# What `predict` wants to know of a model, where it knows it.
-_ASKED = ("inputs", "outputs", "input_shape", "output_names", "_inputs_struct", "_outputs_struct")
 
 
 class _Masks(scope.Source, keras.layers.Layer):
@@ -34,6 +32,10 @@ class _Masks(scope.Source, keras.layers.Layer):
         return tuple(ops.cast(key, state.dtype) for key, state in zip(keys, states, strict=True))
 
 
+def _of_model(name: str) -> property:
+    return property(lambda self: getattr(self.model, name, None))
+
+
 class _Dropping(keras.Model):
     """A model that answers with dropout on, and else as in prediction."""
 
@@ -44,16 +46,19 @@ class _Dropping(keras.Model):
         self.masks = _Masks([variable for variable in model.variables if id(variable) not in weights])
         self.built = True
 
-    def __getattr__(self, name):
-        if name in _ASKED:
-            return getattr(self.model, name)
-        raise AttributeError(name)
+    # What `predict` wants to know of a model; one that was not made as a graph knows none of it.
+    inputs = _of_model("inputs")
+    outputs = _of_model("outputs")
+    input_shape = _of_model("input_shape")
+    output_names = _of_model("output_names")
+    _inputs_struct = _of_model("_inputs_struct")
+    _outputs_struct = _of_model("_outputs_struct")
 
     def call(self, inputs, training=False):
         states = scope.fixed(self.masks)
         for variable, state in zip(self.masks.states[0], states, strict=True):
             variable.assign(state)  # inside a pass of `predict` no assignment outlives it
-        with _standing_normalisation(self.model):
+        with _standing_normalisation(self.model), _seeded(states):
             return self.model(inputs, training=True)
 
 
@@ -69,6 +74,20 @@ def _standing_normalisation(model: keras.Model) -> Iterator[None]:
     finally:
         for layer in layers:
             layer.trainable = True
+
+
+@contextmanager
+def _seeded(states: tuple) -> Iterator[None]:
+    """Seeds torch's own generator, from which Keras takes the masks there; elsewhere the states are the seeds."""
+    if keras.backend.backend() != "torch":
+        yield
+        return
+    import torch
+
+    first, second = (int(word) for word in states[0])
+    with torch.random.fork_rng():
+        torch.manual_seed(first << 31 | second)
+        yield
 
 
 class MCDropout:
