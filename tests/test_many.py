@@ -116,15 +116,24 @@ def test_a_member_depends_neither_on_the_others_nor_on_the_groups():
 
 
 @on_jax
-def test_where_members_do_not_fit_groups_are_halved_and_at_last_trained_alone(monkeypatch):
+@pytest.mark.parametrize(("most", "tried"), [(1, [3, 2, 1, 1, 1]), (0, [3, 2, 1])])
+def test_where_members_do_not_fit_groups_are_halved_and_at_last_trained_alone(monkeypatch, most, tried):
     from singularbayes.inference import program
 
+    sizes, fits = [], program.Program.fits
+
+    def crowded(self, members):
+        sizes.append(len(members))
+        # One byte holds no program.
+        monkeypatch.setattr(program, "_CPU_BYTES", 1 if len(members) > most else 4 << 30)
+        return fits(self, members)
+
     whole = sb.fit_many(_line, X, X[:, :1], [1, 2, 3], epochs=2)
-    for limit in (1, 900, 1200):  # bytes
-        monkeypatch.setattr(program, "_CPU_BYTES", limit)
-        parts = sb.fit_many(_line, X, X[:, :1], [1, 2, 3], epochs=2)
-        for one, other in zip(whole, parts, strict=True):
-            np.testing.assert_allclose(_weights(one.model)[0], _weights(other.model)[0], rtol=1e-6)
+    monkeypatch.setattr(program.Program, "fits", crowded)
+    parts = sb.fit_many(_line, X, X[:, :1], [1, 2, 3], epochs=2)
+    assert sizes == tried
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(_weights(one.model)[0], _weights(other.model)[0], rtol=1e-6)
 
 
 @pytest.mark.backend
@@ -211,6 +220,7 @@ def test_callbacks_of_batches_are_refused_in_a_program(callback):
         ({"y": Y[:3]}, r"got shapes \[\(21, 4\), \(3,\)\]"),
         ({"sample_weight": Y[:2]}, r"got shapes \[\(21, 4\), \(21,\), \(2,\)\]"),
         ({"validation_data": (X[:0], Y[:0])}, "validation_data needs one and the same number"),
+        ({"callbacks": []}, r"callbacks needs to be a function.*got a list. Write callbacks=lambda: \[...\]"),
         ({"validation_data": X}, r"validation_data needs to be \(x, y\)"),
     ],
 )

@@ -10,7 +10,7 @@ from keras import ops
 
 from singularbayes.baselines import folders
 from singularbayes.baselines.counts import count_trained
-from singularbayes.inference import Predictive, load, predict
+from singularbayes.inference import Predictive, fit_many, load, predict
 from singularbayes.inference.find import flat_layers
 from singularbayes.posteriors import noise, scope
 
@@ -112,11 +112,12 @@ class MCDropout:
         if not any(isinstance(rate, (int, float)) and rate > 0 for rate in rates):
             raise ValueError(f"MCDropout needs a model with dropout; got {model.name!r} with none.")
         self.model = model
+        self.history: keras.callbacks.History | None = None
         self._dropping: keras.Model | None = None
 
-    def fit(self, x, y, epochs: int, batch_size: int = 32, **options) -> Self:
-        """Trains the model by its own `fit`, which takes the `options`. Returns the baseline."""
-        self.model.fit(x, y, epochs=epochs, batch_size=batch_size, **{"verbose": 0, **options})
+    def fit(self, x, y, epochs: int, batch_size: int = 32, *, seed: int = 0, **options) -> Self:
+        """Trains the model; `options` are those of `fit_many`. Returns the baseline."""
+        (self.history,) = fit_many(lambda: self.model, x, y, [seed], epochs, batch_size, **options)
         return self
 
     @property

@@ -14,6 +14,7 @@ from singularbayes.baselines.normalisation import has_statistics, renew_statisti
 from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.inference import Predictive, find_posteriors, fit_many, load
 from singularbayes.inference.engine import draw_keys
+from singularbayes.inference.many import factory
 from singularbayes.inference.mean import forget_compiled
 from singularbayes.inference.predict import pool
 
@@ -120,7 +121,7 @@ class SWAG:
             **options: those of `fit_many`.
         """
         snapshots = Snapshots(self.rank)
-        collect, others = _Collect(snapshots, start), options.pop("callbacks", list)
+        collect, others = _Collect(snapshots, start), factory(options.pop("callbacks", None))
         with _trained_by(optimizer or keras.optimizers.SGD(0.01, momentum=0.9), self.model) as model:
             (self.history,) = fit_many(
                 lambda: model, x, y, [seed], epochs, batch_size, callbacks=lambda: [collect, *others()], **options

@@ -5,8 +5,9 @@ A member is its seed. The seed is set, the network is built, and the order of th
 of shuffling.
 """
 
+import contextlib
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,9 +115,9 @@ def fit_many(
     held_out = None if validation_data is None else examples("validation_data", validation_data, batch_size)
     if together is not None:
         _whole("together", together)
-    job = Job(_Builds(build), callbacks or list, train, held_out, epochs)
+    job = Job(_Builds(build), factory(callbacks), train, held_out, epochs)
     if keras.backend.backend() != "jax" or together == 1:
-        return [job.alone(seed) for seed in track(seeds, len(seeds), "members")]
+        return job.one_after_another(seeds)
     from singularbayes.inference.program import train_together
 
     return train_together(job, seeds, together or len(seeds))
@@ -153,11 +154,22 @@ class Job:
     held_out: Examples | None
     epochs: int
 
-    def alone(self, seed: int) -> keras.callbacks.History:
-        """Returns the history of one member, trained by plain Keras."""
+    def one_after_another(self, seeds: Sequence[int]) -> list[keras.callbacks.History]:
+        """Returns the history of every seed, each trained by plain Keras."""
+        total = len(seeds) * self.epochs
+        bar = track(range(total), total, f"epochs of {len(seeds)} members")
+        with contextlib.closing(bar):
+            return [self._alone(seed, bar) for seed in seeds]
+
+    def _alone(self, seed: int, bar: Generator) -> keras.callbacks.History:
         model = self.build(seed)
         data = _Shuffled(self.train, seed)
-        turn = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: data.turn(epoch))
+
+        def begin(epoch, logs):
+            next(bar)
+            data.turn(epoch)
+
+        turn = keras.callbacks.LambdaCallback(on_epoch_begin=begin)
         validation = None if self.held_out is None else self.held_out.arrays
         return model.fit(
             data,
@@ -168,6 +180,18 @@ class Job:
             shuffle=False,
             verbose=0,
         )
+
+
+def factory(callbacks) -> Callbacks:
+    """Returns what makes the callbacks of one member; raises for a list, whose callbacks members would share."""
+    if callbacks is None:
+        return list
+    if not callable(callbacks):
+        raise ValueError(
+            "callbacks needs to be a function, because each member has its own; got a "
+            f"{type(callbacks).__name__}. Write callbacks=lambda: [...]."
+        )
+    return callbacks
 
 
 def examples(name: str, arrays: tuple, batch_size: int) -> Examples:

@@ -30,7 +30,7 @@ def train_together(job: Job, seeds: list[int], most: int) -> list[keras.callback
         share_programs([program.model, *(member.model for member in members if member.model is not program.model)])
         if not program.fits(members):
             if size == 1:
-                return [*histories, *[job.alone(seed) for seed in track(seeds, len(seeds), "members")]]
+                return [*histories, *job.one_after_another(seeds)]
             most = math.ceil(size / 2)
             continue
         program.train(members)
