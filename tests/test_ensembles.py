@@ -144,3 +144,25 @@ def test_an_ensemble_is_asked_only_with_members_of_its_kind():
 def test_draws_that_members_cannot_share_are_refused():
     with pytest.raises(ValueError, match="draws to be a multiple of the 2 members; got draws=5"):
         LowRankEnsemble.of([random(), random()]).predict(X, draws=5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="there are compiled programs on JAX alone")
+def test_members_alike_are_compiled_once_and_others_apart():
+    calls = []
+
+    class Counted(keras.layers.Dense):
+        def call(self, x):
+            calls.append(self.units)
+            return super().call(x)
+
+    def build(units):
+        return _compiled(keras.Sequential([keras.Input((4,)), Counted(units), keras.layers.Dense(3)]))
+
+    models = [build(2), build(2), build(5)]
+    DeepEnsemble.of(models[:1]).predict(X)
+    calls.clear()
+    p = DeepEnsemble.of(models).predict(X, keep_draws=True)
+    assert set(calls) == {5}
+    for model, draw in zip(models, p.draws, strict=True):
+        expected = special.softmax(ops.convert_to_numpy(model(X)), axis=-1)
+        np.testing.assert_allclose(draw, expected, rtol=1e-5)

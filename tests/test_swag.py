@@ -141,6 +141,20 @@ def test_a_saved_swag_predicts_the_same(tmp_path):
     assert again.num_stored == swag.num_stored
 
 
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="elsewhere there is no program")
+def test_where_no_program_fits_it_collects_the_same_by_plain_training(monkeypatch):
+    from singularbayes.inference import program
+
+    whole = SWAG(_line(), rank=3)
+    other = SWAG(_line(), rank=3)
+    other.model.set_weights(whole.model.get_weights())
+    whole.fit(X, TARGET, epochs=3)
+    monkeypatch.setattr(program, "_CPU_BYTES", 1)
+    other.fit(X, TARGET, epochs=3)
+    np.testing.assert_allclose(whole.snapshots.mean, other.snapshots.mean, rtol=1e-5, atol=1e-6)
+    assert other.snapshots.collected == 3
+
+
 def test_the_schedule_falls_between_half_and_nine_tenths_and_keeps_its_config():
     rate = SWASchedule(0.5, 0.1, 10)
     found = [float(rate(step)) for step in (0, 5, 7, 9, 30)]

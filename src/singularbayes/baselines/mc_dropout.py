@@ -24,12 +24,11 @@ class _Masks(scope.Source, keras.layers.Layer):
 
     def __init__(self, states):
         super().__init__()
-        self.states = [states]  # in a list of its own, so that Keras does not take them for this layer's
+        self.states = states
 
     def draw(self, key):
-        (states,) = self.states
-        keys = noise.split(key, len(states))
-        return tuple(ops.cast(key, state.dtype) for key, state in zip(keys, states, strict=True))
+        keys = noise.split(key, len(self.states))
+        return tuple(ops.cast(key, state.dtype) for key, state in zip(keys, self.states, strict=True))
 
 
 def _of_model(name: str) -> property:
@@ -56,7 +55,7 @@ class _Dropping(keras.Model):
 
     def call(self, inputs, training=False):
         states = scope.fixed(self.masks)
-        for variable, state in zip(self.masks.states[0], states, strict=True):
+        for variable, state in zip(self.masks.states, states, strict=True):
             variable.assign(state)  # inside a pass of `predict` no assignment outlives it
         with _standing_normalisation(self.model), _seeded(states):
             return self.model(inputs, training=True)

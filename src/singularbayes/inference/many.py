@@ -148,7 +148,7 @@ class _Builds:
 class Job:
     """What every member is given."""
 
-    build: Callable[[int], keras.Model]
+    build: _Builds
     callbacks: Callbacks
     train: Examples
     held_out: Examples | None

@@ -29,6 +29,7 @@ def train_together(job: Job, seeds: list[int], most: int) -> list[keras.callback
         program = program or Program(job, members[0].model)
         share_programs([program.model, *(member.model for member in members if member.model is not program.model)])
         if not program.fits(members):
+            job.build.models.clear()  # these are given up, and may come again
             if size == 1:
                 return [*histories, *job.one_after_another(seeds)]
             most = math.ceil(size / 2)
@@ -52,7 +53,7 @@ class Member:
             callbacks, add_history=True, model=self.model, epochs=job.epochs, steps=job.train.steps, verbose=0
         )
         self.history = self.model.history
-        self.logs: dict[str, float] = {}
+        self.logs: dict[str, Any] = {}
         self.model.stop_training = False
         self.callbacks.on_train_begin()
 
@@ -76,9 +77,10 @@ class Member:
             for variable, value in zip(variables, new, strict=True):
                 variable.assign(value)
 
-    def take_logs(self, prefix: str = "") -> dict[str, float]:
+    def take_logs(self, prefix: str = "") -> dict[str, Any]:
         """Returns what the metrics say, and keeps it for the end of the epoch."""
-        found = {f"{prefix}{name}": float(value) for name, value in self.model.get_metrics_result().items()}
+        results = self.model.get_metrics_result()
+        found = {f"{prefix}{name}": np.asarray(value).tolist() for name, value in results.items()}
         self.logs.update(found)
         return found
 
