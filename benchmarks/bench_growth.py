@@ -25,6 +25,7 @@ from step import Step
 import singularbayes as sb
 from singularbayes.experiments import sst2
 from singularbayes.inference.engine import draw_keys, engine
+from singularbayes.inference.stream import sizes
 
 app = App(help=__doc__)
 METHODS = ("low_rank", "full_rank", "keras")
@@ -80,9 +81,7 @@ def _prediction(method: str, draws: int) -> Point:
 
 def _prediction_bytes(model: keras.Model, x: np.ndarray, draws: int) -> int:
     """Returns the bytes of the weights drawn at a time, and of the program that runs them."""
-    from singularbayes.inference.predict import _sizes
-
-    chunk, together, batch = _sizes(model, x, len(x), draws, IMAGES)
+    chunk, together, batch = sizes(model, x, len(x), draws, IMAGES)
     run = engine(model)
     weights = run.draw(draw_keys(0, chunk))
     held = sum(array.nbytes for array in keras.tree.flatten(weights))

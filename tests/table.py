@@ -8,8 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes import Adapter, Deterministic, FullRank, LowRank, RankOne, find_posteriors, layers
+from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, RankOne, find_posteriors, layers
 from singularbayes.posteriors import noise
+from singularbayes.posteriors.k_tied import TiedScalars
 
 SHAPE = (5, 4)
 
@@ -19,6 +20,7 @@ POSTERIORS = {
     "low_rank_laplace": partial(LowRank, 2, family="laplace"),
     "full_rank": FullRank,
     "full_rank_laplace": partial(FullRank, family="laplace"),
+    "k_tied": KTied,
     "rank_one": RankOne,
     "rank_one_outer": partial(RankOne, "outer"),
     "rank_one_scale": partial(RankOne, "scale"),
@@ -114,9 +116,14 @@ def stirred(posterior, shape=SHAPE, seed=0):
 
 
 def set_factor(factor, loc, scale):
-    """Gives a factor exactly these means and scales."""
+    """Gives a factor exactly these means and scales; tied scales are made of some of them."""
     loc, scale = np.broadcast_to(loc, factor.shape), np.broadcast_to(scale, factor.shape).astype("float64")
+    if isinstance(factor, TiedScalars):
+        scale = np.sqrt(np.concatenate([scale[:, : factor.k], scale[: factor.k].T]))  # u above v
     rho = scale + np.log(-np.expm1(-scale))
+    if isinstance(factor, TiedScalars):
+        factor.values.assign(np.concatenate([loc.ravel(), rho.ravel() / factor.rho_lr]).astype("float32"))
+        return
     factor.values.assign(np.stack([loc, rho / factor.rho_lr]).astype("float32"))
 
 

@@ -1,7 +1,5 @@
 """A forecaster, a Transformer and a convolutional net: fitted on the ELBO, and asked draw by draw."""
 
-import importlib
-
 import keras
 import numpy as np
 import pytest
@@ -10,12 +8,11 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
-from singularbayes.inference import engine
+from singularbayes.inference import engine, stream
 from singularbayes.posteriors import scope
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(6)
-MODULE = importlib.import_module("singularbayes.inference.predict")  # the package shows the function of that name
 P = {"posterior": LowRank(2, prior=Normal(0.5)), "bias_posterior": FullRank(prior=Normal(0.5))}
 HEAD = {"posterior": LowRank(1, prior=Normal(0.5))}
 IDS = RNG.integers(1, 7, (8, 5)).astype("int32")
@@ -88,7 +85,7 @@ def test_a_draw_is_one_function_however_the_data_and_the_draws_are_cut(network, 
     for s in (0, 3):
         np.testing.assert_allclose(whole[s], _fixed(model, s, x), rtol=1e-4, atol=1e-5)
     assert min(np.abs(whole[s] - whole[t]).max() for s in range(4) for t in range(s)) > 1e-3
-    monkeypatch.setattr(MODULE, "_sizes", lambda *_: (4, 2, 4))
+    monkeypatch.setattr(stream, "sizes", lambda *_: (4, 2, 4))
     np.testing.assert_allclose(_draws(model, x), whole, rtol=1e-4, atol=1e-5)
 
 

@@ -1,7 +1,5 @@
 """Laws at the corners where parts meet: configs, compiled functions, precision, optimizers, states, unbuilt models."""
 
-import importlib
-
 import keras
 import numpy as np
 import pytest
@@ -9,6 +7,7 @@ from keras import ops
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors, layers
+from singularbayes.inference import stream
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(4)
@@ -156,7 +155,7 @@ def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
 
 
 def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
-    sizes = importlib.import_module("singularbayes.inference.predict")._sizes
+    sizes = stream.sizes
 
     def network(width):
         dense = layers.Dense(width, posterior=LowRank(1))

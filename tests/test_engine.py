@@ -1,6 +1,5 @@
 """The prediction engine: cut to the length of the text, to the memory, and spread over devices, with one answer."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -13,9 +12,9 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
+from singularbayes.inference import stream
 from singularbayes.inference.engine import JaxEngine, draw_keys, engine
 
-MODULE = importlib.import_module("singularbayes.inference.predict")
 RNG = np.random.default_rng(3)
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="programs are compiled by XLA on JAX alone")
 
@@ -74,7 +73,7 @@ class TestPrograms:
         run = JaxEngine.run
         monkeypatch.setattr(JaxEngine, "run", lambda self, w, x, n: seen.append((n, len(x))) or run(self, w, x, n))
         monkeypatch.setattr(JaxEngine, "scratch", lambda self, w, x, n: n * len(x) * 100)
-        monkeypatch.setattr(MODULE, "_SCRATCH_BYTES", 800)
+        monkeypatch.setattr(stream, "_SCRATCH_BYTES", 800)
         sb.predict(model, np.ones((16, 4)), 8, likelihood="gaussian")
         assert set(seen) == {(1, 8)}
 

@@ -98,7 +98,7 @@ def test_a_model_without_noise_is_one_function():
 
 
 @pytest.mark.parametrize("by_rows", [False, True])
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one", "adapter"])
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "k_tied", "rank_one", "adapter"])
 def test_a_whole_draw_is_the_same_matrix_with_all_its_rows_made(name, by_rows):
     posterior = stirred(RANDOM[name]())
     posterior.by_rows = by_rows

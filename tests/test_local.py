@@ -65,7 +65,7 @@ def test_examples_of_a_batch_are_independent(outputs):
     assert_uncorrelated((local[:, 0] - shared.mean(axis=0)) ** 2, (local[:, 1] - shared.mean(axis=0)) ** 2)
 
 
-@pytest.mark.parametrize("name", ["low_rank", "full_rank"])
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "k_tied"])
 def test_the_gradient_has_the_same_mean_and_less_variance(name):
     posterior = stirred(GAUSSIAN[name]())
     variable = posterior.factors[0].values
@@ -84,7 +84,7 @@ def test_the_gradient_has_the_same_mean_and_less_variance(name):
     assert local.var(axis=0).sum() < 0.5 * shared.var(axis=0).sum()
 
 
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "adapter"])
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "k_tied", "adapter"])
 def test_inputs_of_zeros_give_no_output_and_finite_gradients(name):
     posterior = stirred(GAUSSIAN[name]())
     zeros = ops.zeros((3, SHAPE[0]))

@@ -18,7 +18,7 @@ from table import (
     stirred,
 )
 
-from singularbayes import Adapter, Deterministic, FullRank, LowRank, Normal, RankOne, layers, posteriors
+from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Normal, RankOne, layers, posteriors
 from singularbayes.posteriors import noise
 
 pytestmark = pytest.mark.backend
@@ -152,6 +152,22 @@ def test_each_form_of_rank_one_is_the_one_it_names(form, weight):
     np.testing.assert_allclose(ops.convert_to_numpy(posterior.weight((s, r)).dense()), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_tied_scales_are_the_product_of_their_factors(k):
+    posterior = stirred(KTied(k))
+    u, v = np.split(np.logaddexp(0, ops.convert_to_numpy(posterior.w.rho).astype("float64")), [SHAPE[0]])
+    np.testing.assert_allclose(np.sqrt(posterior.variance()), u @ v.T, rtol=1e-5)
+    assert np.linalg.matrix_rank(np.sqrt(posterior.variance()), tol=1e-5) == k
+
+
+def test_a_normal_prior_s_kl_of_a_k_tied_posterior_is_the_textbook_s():
+    posterior = stirred(KTied(2, prior=Normal(0.7)))
+    variance, square = posterior.variance(), _mean(posterior) ** 2
+    expected = 0.5 * ((variance + square) / 0.49 - 1 - np.log(variance / 0.49)).sum()
+    assert posterior.kl_exact() == pytest.approx(expected, rel=1e-6)
+    assert float(ops.convert_to_numpy(posterior.kl())) == pytest.approx(expected, rel=1e-5)
+
+
 # -- matrices and their dense twins ----------------------------------------------------------------------------------
 
 
@@ -174,7 +190,7 @@ def test_a_matrix_answers_in_the_precision_of_its_inputs(posterior):
         assert keras.backend.standardize_dtype(matrix.apply(x).dtype) == "float16"
 
 
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace", "adapter"])
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace", "k_tied", "adapter"])
 def test_rows_of_one_draw_agree_in_every_batch(name):
     posterior = stirred(RANDOM[name]())
     posterior.by_rows = True
@@ -193,7 +209,7 @@ def test_consecutive_draws_are_independent(drawn):
         assert_uncorrelated(draws[:-lag], draws[lag:])
 
 
-@pytest.mark.parametrize("name", [name for name in RANDOM if "full_rank" not in name])
+@pytest.mark.parametrize("name", [name for name in RANDOM if "full_rank" not in name and name != "k_tied"])
 def test_the_two_factors_of_a_draw_have_independent_noise(name):
     _, _, (first, second) = _drawn(name, False)
     assert_uncorrelated(first, second)
@@ -235,6 +251,8 @@ def test_posteriors_of_one_kind_start_independent_in_both_factors():
         (lambda: Adapter(2), 2 * 2 * (5 + 4)),
         (FullRank, 2 * 5 * 4),
         (RankOne, 5 * 4 + 2 * (5 + 4)),
+        (KTied, 5 * 4 + 2 * (5 + 4)),
+        (lambda: KTied(1), 5 * 4 + 5 + 4),
         (Deterministic, 5 * 4),
     ],
 )
@@ -271,7 +289,9 @@ def test_a_posterior_can_be_named(name):
 
 @pytest.mark.parametrize("bad", ["low_rank", "mean_field", None, LowRank, 16])
 def test_an_unknown_posterior_is_refused_with_the_known_ones(bad):
-    with pytest.raises(ValueError, match=r"LowRank\(16\), or one of \['deterministic', 'full_rank', 'rank_one'\]; got"):
+    with pytest.raises(
+        ValueError, match=r"LowRank\(16\), or one of \['deterministic', 'full_rank', 'k_tied', 'rank_one'\]; got"
+    ):
         posteriors.get(bad)
 
 
@@ -280,6 +300,12 @@ def test_an_unknown_posterior_is_refused_with_the_known_ones(bad):
 def test_a_rank_that_is_not_a_whole_number_above_0_is_refused(rank, make):
     with pytest.raises(ValueError, match=rf"{make.__name__} needs rank to be a whole number >= 1; got rank={rank!r}"):
         make(rank)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, "2", None])
+def test_a_number_of_ties_that_is_not_whole_and_above_0_is_refused(k):
+    with pytest.raises(ValueError, match=f"KTied needs k to be a whole number >= 1; got k={k!r}"):
+        KTied(k)
 
 
 def test_a_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_layer():
@@ -303,7 +329,9 @@ def test_a_rank_above_both_sides_can_be_asked_for():
     np.testing.assert_allclose(_mean(posterior), a @ b.T, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("make", [FullRank, RankOne, lambda **k: LowRank(2, **k)], ids=["full", "one", "low"])
+@pytest.mark.parametrize(
+    "make", [FullRank, KTied, RankOne, lambda **k: LowRank(2, **k)], ids=["full", "tied", "one", "low"]
+)
 @pytest.mark.parametrize("name", ["eta", "damping", "rho_lr"])
 @pytest.mark.parametrize("bad", [0, -0.1, float("nan"), float("inf"), "1", None, True])
 def test_a_multiple_that_is_not_a_positive_number_is_refused(make, name, bad):

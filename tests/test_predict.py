@@ -1,6 +1,5 @@
 """Draw s of `predict` is one function: the same weights for every batch, whatever the batch size and the chunks."""
 
-import importlib
 import tracemalloc
 
 import keras
@@ -12,12 +11,11 @@ from table import LAYERS, POSTERIORS, RANDOM, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
-from singularbayes.inference import engine
+from singularbayes.inference import engine, stream
 from singularbayes.posteriors import scope
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(4)
-MODULE = importlib.import_module("singularbayes.inference.predict")  # the package shows the function of that name
 IDS = RNG.integers(0, 5, (11, 3)).astype("int32")
 X = RNG.normal(size=(11, 5)).astype("float32")
 
@@ -71,21 +69,21 @@ def test_draws_do_not_depend_on_the_batch_size(model, batch_size):
 @pytest.mark.parametrize("sizes", [(1, 1, 4), (3, 3, 4), (10, 2, 3), (6, 4, 11)])
 def test_draws_do_not_depend_on_how_they_are_chunked(model, monkeypatch, sizes):
     whole = _predict(model)
-    monkeypatch.setattr(MODULE, "_sizes", lambda *_: sizes)
+    monkeypatch.setattr(stream, "sizes", lambda *_: sizes)
     _assert_same(_predict(model), whole)
 
 
 @pytest.mark.parametrize("limit", ["_WEIGHT_BYTES", "_CACHED_BYTES", "_SCRATCH_BYTES"])
 def test_draws_do_not_depend_on_the_memory_there_is(model, monkeypatch, limit):
     whole = _predict(model)
-    monkeypatch.setattr(MODULE, limit, 0)
+    monkeypatch.setattr(stream, limit, 0)
     _assert_same(_predict(model, batch_size=4), whole)
 
 
 @pytest.mark.parametrize("free", [1 << 30, 1 << 18, 0])
 def test_draws_do_not_depend_on_the_memory_of_an_accelerator(model, monkeypatch, free):
     whole = _predict(model)
-    monkeypatch.setattr(MODULE, "free_bytes", lambda: free)
+    monkeypatch.setattr(stream, "free_bytes", lambda: free)
     _assert_same(_predict(model, batch_size=4), whole)
 
 

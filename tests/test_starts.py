@@ -9,7 +9,7 @@ from keras import ops
 from scipy import stats
 from table import POSTERIORS, RANDOM, SHAPE, assert_unbiased, assert_uncorrelated, built, gradient, stirred
 
-from singularbayes import Adapter, Deterministic, FullRank, LowRank, RankOne, layers
+from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, RankOne, layers
 from singularbayes.posteriors import noise, starts
 from singularbayes.posteriors.softplus import inverse_softplus
 
@@ -21,6 +21,7 @@ UNRESTRICTED = {
     "low_rank": lambda **k: LowRank(4, **k),
     "overcomplete": lambda **k: LowRank(6, overcomplete=True, **k),
     "full_rank": FullRank,
+    "k_tied": KTied,
     "rank_one": RankOne,
     "rank_one_outer": lambda **k: RankOne("outer", **k),
     "rank_one_scale": lambda **k: RankOne("scale", **k),
@@ -85,8 +86,8 @@ def test_damping_multiplies_the_scale_of_the_means_alone(vectors, damping):
 
 @pytest.mark.parametrize(
     "make",
-    [FullRank, RankOne, lambda **k: LowRank(3, **k), lambda **k: Adapter(3, **k)],
-    ids=["full", "one", "low", "adapter"],
+    [FullRank, KTied, RankOne, lambda **k: LowRank(3, **k), lambda **k: Adapter(3, **k)],
+    ids=["full", "tied", "one", "low", "adapter"],
 )
 @pytest.mark.parametrize(
     ("initializer", "variance"),
@@ -141,7 +142,7 @@ def test_scales_start_at_eta_times_the_scale_of_the_means(name):
     posterior = built(RANDOM[name](eta=0.03, rho_lr=7.0))
     # s = (σ_W²/r)^¼ for factors, σ_W for entries; factors of a rank-one posterior scale W₀ around 1.
     factor_unit = (2 / 9 / 2) ** 0.25
-    units = {"low": factor_unit, "adapter": factor_unit, "full": math.sqrt(2 / 9), "rank": 1.0}
+    units = {"low": factor_unit, "adapter": factor_unit, "full": math.sqrt(2 / 9), "k": math.sqrt(2 / 9), "rank": 1.0}
     unit = units[name.split("_")[0]]
     for factor in posterior.factors:
         np.testing.assert_allclose(_array(factor.scale), 0.03 * unit, rtol=1e-5)
@@ -172,6 +173,14 @@ def test_rho_can_have_an_initializer_of_its_own_and_each_factor_its_own_numbers(
         a, b = np.split(_array(posterior.ab.rho), 2)
         assert -5 <= min(a.min(), b.min()) < -4.98 and -4.02 < max(a.max(), b.max()) <= -4
         assert_uncorrelated(a, b)
+
+
+def test_the_ties_of_a_k_tied_posterior_start_apart_and_can_have_an_initializer():
+    u = np.logaddexp(0, _array(built(KTied(2), (800, 3)).w.rho))[:800]
+    assert abs(np.corrcoef(u.T)[0, 1] + 1) < 1e-6  # shares of one sum, so what one has the other lacks
+    assert u.std(axis=0).min() > 0.2 * u.mean()
+    rho = _array(built(KTied(2, rho_initializer=keras.initializers.RandomUniform(-5, -4), rho_lr=50.0), (800, 3)).w.rho)
+    assert -5 <= rho.min() < -4.98 and -4.02 < rho.max() <= -4
 
 
 # -- the learning rate of rho ----------------------------------------------------------------------------------------

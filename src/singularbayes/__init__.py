@@ -12,6 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
+from singularbayes.baselines import SWAG, DeepEnsemble, LowRankEnsemble, MCDropout, TemperatureScaled
 from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
 from singularbayes.inference import (
     Bernoulli,
@@ -23,6 +24,7 @@ from singularbayes.inference import (
     conformal_intervals,
     conformal_sets,
     find_posteriors,
+    fit_many,
     kl,
     load,
     mean_weights,
@@ -35,6 +37,7 @@ from singularbayes.posteriors import (
     Adapter,
     Deterministic,
     FullRank,
+    KTied,
     Laplace,
     LowRank,
     Normal,
@@ -44,25 +47,32 @@ from singularbayes.posteriors import (
 
 __version__ = "0.1.0"
 __all__ = [
+    "SWAG",
     "Adapter",
     "Bernoulli",
     "Categorical",
+    "DeepEnsemble",
     "Deterministic",
     "FullRank",
     "Gaussian",
     "GaussianNLL",
     "KLSchedule",
+    "KTied",
     "Laplace",
     "LowRank",
+    "LowRankEnsemble",
+    "MCDropout",
     "Normal",
     "Predictive",
     "RankOne",
     "ScaleMixture",
+    "TemperatureScaled",
     "bayesianize",
     "collapse",
     "conformal_intervals",
     "conformal_sets",
     "find_posteriors",
+    "fit_many",
     "freeze_draws",
     "kl",
     "layers",

@@ -10,6 +10,7 @@ from singularbayes.inference.elbo import KLSchedule, kl, set_kl
 from singularbayes.inference.files import load
 from singularbayes.inference.find import find_posteriors
 from singularbayes.inference.likelihood import Bernoulli, Categorical, Gaussian, GaussianNLL
+from singularbayes.inference.many import fit_many
 from singularbayes.inference.mean import mean_weights
 from singularbayes.inference.predict import predict
 from singularbayes.inference.predictive import ClassPredictive, Predictive, ValuePredictive
@@ -31,6 +32,7 @@ __all__ = [
     "conformal_intervals",
     "conformal_sets",
     "find_posteriors",
+    "fit_many",
     "kl",
     "load",
     "mean_weights",

@@ -14,7 +14,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.inference.find import find_posteriors, flat_layers
+from singularbayes.inference.alike import kind_of
+from singularbayes.inference.find import find_sources, flat_layers
 from singularbayes.posteriors import noise, scope
 
 
@@ -24,13 +25,13 @@ def draw_keys(seed: int, draws: int) -> np.ndarray:
     return (np.random.SeedSequence(seed).generate_state(2 * draws) >> 1).reshape(draws, 2)
 
 
-def _draw(posteriors, key) -> list[tuple]:
-    keys = noise.split(key, len(posteriors))
-    return [posterior.draw(key) for posterior, key in zip(posteriors, keys, strict=True)]
+def _draw(sources, key) -> list[tuple]:
+    keys = noise.split(key, len(sources))
+    return [source.draw(key) for source, key in zip(sources, keys, strict=True)]
 
 
-def _forward(model, posteriors, draw, x):
-    with scope.fix({id(posterior): arrays for posterior, arrays in zip(posteriors, draw, strict=True)}):
+def _forward(model, sources, draw, x):
+    with scope.fix({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
         return model(x, training=False)
 
 
@@ -41,30 +42,33 @@ class LoopEngine:
         self.model: Callable[[], Any] = weakref.ref(model)
 
     def draw(self, keys: np.ndarray):
-        posteriors = find_posteriors(self.model())
+        sources = find_sources(self.model())
         with _no_gradient():
-            return [_draw(posteriors, noise.as_keys(key)) for key in keys]
+            return [_draw(sources, noise.as_keys(key)) for key in keys]
 
     def run(self, draws, x, together: int = 1) -> list[np.ndarray]:
         """Returns the model's outputs, flattened, each (draws, examples, …)."""
         model = self.model()
-        posteriors = find_posteriors(model)
+        sources = find_sources(model)
         x = keras.tree.map_structure(ops.convert_to_tensor, x)
         outputs = []
         for draw in draws:
             # Stateless, so that every draw starts from the states of a stateful layer, and leaves them.
             with _no_gradient(), keras.StatelessScope():
-                outputs.append(keras.tree.flatten(_forward(model, posteriors, draw, x)))
+                outputs.append(keras.tree.flatten(_forward(model, sources, draw, x)))
         return [np.stack([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
 
     def scratch(self, draws, x, together: int = 1) -> int:
         """Returns 0: one draw at a time takes what a plain forward pass takes."""
         return 0
 
-    def evaluate(self, function):
-        """Returns function(model)."""
+    def evaluate(self, function, *arguments):
+        """Returns function(model, *arguments)."""
         with _no_gradient():
-            return function(self.model())
+            return function(self.model(), *arguments)
+
+    def adopt(self, other) -> None:
+        """Does nothing: there are no programs."""
 
 
 class JaxEngine:
@@ -82,17 +86,18 @@ class JaxEngine:
         self._programs: dict = {}
         self._scratch: dict = {}
         self._drawn: tuple = ((), None, None)  # values, keys and draws of the last call
+        self._traced: tuple = (self, None)  # the engine, and its model, that the programs were made from
 
     def _state(self, values):
         return keras.StatelessScope(state_mapping=list(zip(self.model().variables, values, strict=True)))
 
     def _draw_one(self, values, key):
         with self._state(values):
-            return _draw(find_posteriors(self.model()), key)
+            return _draw(find_sources(self.model()), key)
 
     def _run_one(self, values, draw, x):
         with self._state(values):
-            return keras.tree.flatten(_forward(self.model(), find_posteriors(self.model()), draw, x))
+            return keras.tree.flatten(_forward(self.model(), find_sources(self.model()), draw, x))
 
     def _run_all(self, values, draws, x, together):
         import jax
@@ -104,18 +109,24 @@ class JaxEngine:
         size = None if arrays else 1
         return jax.vmap(self._run_one, in_axes=(None, 0, None), axis_size=size)(values, draws, x)
 
-    def evaluate(self, function):
-        """Returns function(model), compiled once for each function."""
+    def adopt(self, other) -> None:
+        """Uses the programs of an engine whose model is alike from now on, with the weights of its own."""
+        self._draw, self._run, self._programs, self._scratch = other._draw, other._run, other._programs, other._scratch
+        self._traced = (other, other.model())
+
+    def evaluate(self, function, *arguments):
+        """Returns function(model, *arguments), compiled once for each function."""
         import jax
 
         if function not in self._programs:
+            traced, _ = self._traced
 
-            def program(values):
-                with self._state(values):
-                    return function(self.model())
+            def program(values, *arguments):
+                with traced._state(values):
+                    return function(traced.model(), *arguments)
 
             self._programs[function] = jax.jit(program)
-        return self._programs[function](self._values())
+        return self._programs[function](self._values(), *arguments)
 
     def _values(self):
         return [variable.value for variable in self.model().variables]
@@ -182,9 +193,18 @@ def engine(model: keras.Model) -> LoopEngine | JaxEngine:
     return _ENGINES[model]
 
 
-def compiled(model: keras.Model, function):
-    """Returns function(model); on JAX as one compiled program instead of operation by operation."""
-    return engine(model).evaluate(function)
+def share_programs(models: list[keras.Model]) -> None:
+    """Makes models alike use the compiled programs of the first, so that they are compiled once."""
+    first, *others = models
+    kind = kind_of(first)
+    for model in others:
+        if kind_of(model) == kind:
+            engine(model).adopt(engine(first))
+
+
+def compiled(model: keras.Model, function, *arguments):
+    """Returns function(model, *arguments); on JAX as one compiled program instead of operation by operation."""
+    return engine(model).evaluate(function, *arguments)
 
 
 def activations(model: keras.Model, x) -> int:
@@ -217,8 +237,7 @@ def _length(x) -> int:
 
 def draw_bytes(model: keras.Model) -> int:
     """Returns an upper bound of the memory that one draw of the weights takes."""
-    sizes = [int(np.prod(factor.shape)) for posterior in find_posteriors(model) for factor in posterior.factors]
-    return 4 * sum(sizes)
+    return 4 * sum(source.draw_size for source in find_sources(model))
 
 
 def free_bytes() -> int | None:

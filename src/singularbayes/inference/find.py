@@ -3,11 +3,17 @@
 import keras
 
 from singularbayes.posteriors import Posterior
+from singularbayes.posteriors.scope import Source
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
     """Returns every posterior of a model or layer once, however deep it is nested, in a fixed order."""
     return [layer for layer in flat_layers(model) if isinstance(layer, Posterior)]
+
+
+def find_sources(model: keras.layers.Layer) -> list[Source]:
+    """Returns all that a draw fixes in a model or layer: its posteriors, and other layers with noise of this kind."""
+    return [layer for layer in flat_layers(model) if isinstance(layer, Source)]
 
 
 def flat_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:

@@ -1,37 +1,20 @@
 """Monte Carlo prediction with coherent draws: draw s is one function for all the data."""
 
-import math
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable
 
 import keras
 import numpy as np
 from scipy import special
 
 from singularbayes.inference import likelihood as likelihoods
-from singularbayes.inference.engine import (
-    activations,
-    device_count,
-    draw_bytes,
-    draw_keys,
-    engine,
-    free_bytes,
-    outputs,
-)
-from singularbayes.inference.find import find_posteriors
+from singularbayes.inference.engine import draw_keys
+from singularbayes.inference.find import find_sources
 from singularbayes.inference.inputs import arranged, count_examples
 from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.inference.predictive import ClassPredictive, Predictive, RunningMoments, ValuePredictive
 from singularbayes.inference.progress import track
-
-_WEIGHT_BYTES = 256 << 20  # drawn weights held at a time
-# Of the largest layer's outputs, over all draws and examples at a time: what stays in the caches of a CPU, and a share
-# of an accelerator's memory, which also holds the outputs of other layers.
-_CACHED_BYTES = 8 << 20
-_ACCELERATOR_SHARE = 1 / 16
-_REDUCED_BYTES = 16 << 20  # of the outputs that are reduced at a time, in float64 and some copies of them
-_SCRATCH_BYTES = 2 << 30  # a compiled program's own memory, on a CPU
-_SCRATCH_SHARE = 1 / 2
-_LIKE_LENGTHS = 32  # examples in the smallest batch that is made for its length's sake
+from singularbayes.inference.stream import lengths_of, stream
 
 
 def predict(
@@ -69,124 +52,70 @@ def predict(
     >>> p.mean.shape, p.mutual_information.shape
     ((5, 3), (5,))
     """
+    options = {"likelihood": likelihood, "batch_size": batch_size, "keep_draws": keep_draws}
+    return pool([model], 1, x, draws, seed, **options, output=output, padding=padding)
+
+
+def pool(
+    models: Iterable[keras.Model],
+    count: int,
+    x,
+    draws: int = 100,
+    seed: int = 0,
+    *,
+    likelihood=None,
+    batch_size: int = 256,
+    keep_draws: bool = False,
+    output=None,
+    padding: int | None = None,
+) -> Predictive:
+    """Returns what `count` models predict together: every draw of every model counts the same.
+
+    Each answers its share draws / count of the keys of the seed, so one model answers as `predict` says. A model is
+    asked before the next is taken, so `models` may also yield one object with other weights each time.
+    """
     _require_whole("draws", draws)
     _require_whole("batch_size", batch_size)
     _require_whole("seed", seed, least=0)
+    models = iter(models)
+    model = next(models)
     x = arranged(model, x)
     examples = count_examples(model, x)
     position = position_of(model, output)
     meaning = likelihoods.get(likelihood, loss_of(model, position), model.name)
-    if not model.built:
-        model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
-    if not any(posterior.random for posterior in find_posteriors(model)):
-        draws = 1  # nothing is random: every draw is the same function
-    lengths = None if padding is None else _lengths(model, x, padding)
+    lengths = None if padding is None else lengths_of(model, x, padding)
+    share = _draws_each(model, x, draws, count)
+    keys = draw_keys(seed, count * share)
     reduce = _reducer(meaning, examples)
     kept: list[tuple[int, np.ndarray, np.ndarray]] = []
-    for first, where, answers in _stream(model, x, examples, draws, seed, batch_size, lengths):
-        if not (position < len(answers) if position is not None else len(answers) == 1):
-            raise ValueError(f"predict needs output= for a model with {len(answers)} outputs; got output={output!r}.")
-        chosen = answers[position or 0]
-        _require_numbers(model, x, where, chosen)
-        values = reduce.values(chosen)
-        reduce.update(where, values)
-        if keep_draws:
-            kept.append((first, where, values))
-    return reduce.result(draws, _join(kept, draws, examples) if keep_draws else None)
+    members = enumerate(itertools.chain([model], models))
+    for place, model in track(members, count, "members") if count > 1 else members:
+        if _draws_each(model, x, draws, count) != share:
+            raise ValueError(f"predict needs members that are all random or all not; got {model.name!r} among others.")
+        own = keys[place * share : (place + 1) * share]
+        for first, where, answers in stream(model, x, examples, own, batch_size, lengths, alone=count == 1):
+            if not (position < len(answers) if position is not None else len(answers) == 1):
+                raise ValueError(
+                    f"predict needs output= for a model with {len(answers)} outputs; got output={output!r}."
+                )
+            chosen = answers[position or 0]
+            _require_numbers(model, x, where, chosen)
+            values = reduce.values(chosen)
+            reduce.update(where, values)
+            if keep_draws:
+                kept.append((place * share + first, where, values))
+    return reduce.result(len(keys), _join(kept, len(keys), examples) if keep_draws else None)
 
 
-def _lengths(model, x, padding) -> np.ndarray:
-    """Returns the number of positions of every example up to its last that is not padding."""
-    if not (isinstance(x, np.ndarray) and x.ndim == 2 and np.issubdtype(x.dtype, np.integer)):
-        shapes = keras.tree.map_structure(lambda array: (array.shape, str(array.dtype)), x)
-        raise ValueError(f"padding needs one input of whole numbers (examples, length); got {shapes}.")
-    known = getattr(model, "input_shape", None)
-    if known is not None and known[1] is not None:
-        raise ValueError(
-            f"padding needs a model that takes any length, built with keras.Input((None,)); got input shape {known} in "
-            f"{model.name!r}."
-        )
-    used = x != padding
-    return np.where(used.any(axis=1), x.shape[1] - used[:, ::-1].argmax(axis=1), 1)
-
-
-def _stream(model, x, examples, draws, seed, batch_size, lengths) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
-    """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
-    run = engine(model)
-    keys = draw_keys(seed, draws)
-    if lengths is not None:  # few enough that a batch has like lengths
-        batch_size = min(batch_size, max(_LIKE_LENGTHS, math.ceil(examples / 8)))
-    chunk, together, batch = _sizes(model, x, examples, draws, batch_size)
-    order = np.arange(examples) if lengths is None else np.argsort(-lengths, kind="stable")
-
-    def part(first: int):
-        where = order[first : first + batch]
-        data = keras.tree.map_structure(lambda array: _padded(array[where], batch), x)
-        return where, data if lengths is None else data[:, : _rounded(lengths[where].max(), data.shape[1])]
-
-    weights = run.draw(_padded(keys[:chunk], chunk))
-    while run.scratch(weights, part(0)[1], together) > _scratch_limit() and together * batch > 1:
-        together, batch = (math.ceil(together / 2), batch) if together > 1 else (1, math.ceil(batch / 2))
-        if free_bytes() is not None:
-            chunk = together
-            weights = run.draw(_padded(keys[:chunk], chunk))
-    steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
-    waiting: list[tuple[int, np.ndarray, list]] = []
-    for d, e in track(steps, len(steps), "posterior draws"):
-        if d and e == 0:
-            weights = run.draw(_padded(keys[d : d + chunk], chunk))
-        where, data = part(e)
-        # An accelerator works on the next outputs while those before are reduced here.
-        waiting.append((d, where, run.run(weights, data, together)))
-        if len(waiting) > 1:
-            yield _fetched(*waiting.pop(0), draws)
-    yield _fetched(*waiting.pop(), draws)
-
-
-def _fetched(first: int, where: np.ndarray, outputs, draws: int):
-    """Returns the outputs as arrays, without padding."""
-    return first, where, [np.asarray(output)[: draws - first, : len(where)] for output in outputs]
-
-
-def _rounded(length: int, longest: int) -> int:
-    # Quarters of the full length: at most four programs to compile.
-    quarter = math.ceil(longest / 4)
-    return min(longest, quarter * math.ceil(length / quarter))
-
-
-def _sizes(model, x, examples, draws, batch_size) -> tuple[int, int, int]:
-    """Returns how many draws have their weights made and are run together, and how many examples, so that they fit."""
-    free, devices = free_bytes(), device_count()
-    budget = _CACHED_BYTES if free is None else int(free * _ACCELERATOR_SHARE)
-    an_example, reduced = max(1, 4 * activations(model, x)), max(1, 32 * outputs(model, x))
-    batch = min(batch_size, examples, max(1, budget // an_example))
-    # Examples, or where there are too few the draws, are in equal parts for all devices.
-    batch = devices * math.ceil(batch / devices) if batch >= devices else batch
-    fit = min(draws, _WEIGHT_BYTES // max(1, draw_bytes(model)), _REDUCED_BYTES // (reduced * batch))
-    chunk = _share(draws, max(1, fit))
-    if batch < devices:
-        chunk = devices * math.ceil(chunk / devices)
-        return chunk, chunk, batch
-    together = _share(chunk, max(1, min(chunk, budget // (an_example * batch))))
-    if free is not None:  # a loop inside the program would cost an accelerator more than another call
-        return together, together, batch
-    return together * math.ceil(chunk / together), together, batch
-
-
-def _share(total: int, most: int) -> int:
-    """Returns the size of the fewest equal parts that are not above `most`."""
-    return math.ceil(total / math.ceil(total / most))
-
-
-def _scratch_limit() -> int:
-    free = free_bytes()
-    return _SCRATCH_BYTES if free is None else int(free * _SCRATCH_SHARE)
-
-
-def _padded(array: np.ndarray, length: int) -> np.ndarray:
-    # One shape throughout, so that compiled programs are compiled once; the padding is cut off again.
-    missing = length - len(array)
-    return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
+def _draws_each(model, x, draws: int, count: int) -> int:
+    """Returns how many draws each of `count` models makes; 1 where nothing is random: all would be one function."""
+    if not model.built:
+        model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
+    if not any(source.random for source in find_sources(model)):
+        return 1
+    if draws % count:
+        raise ValueError(f"predict needs draws to be a multiple of the {count} members; got draws={draws}.")
+    return draws // count
 
 
 class _Classes:

@@ -1,14 +1,14 @@
 """A progress bar for work that turns out long."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
 PATIENCE_S = 2.0  # nobody needs a bar for less
 
 
-def track(items: Iterable[T], total: int, label: str) -> Iterator[T]:
+def track(items: Iterable[T], total: int, label: str) -> Generator[T]:
     """Yields the items; shows a bar on a terminal when they take longer than two seconds."""
     from rich.console import Console
     from rich.progress import Progress

@@ -7,6 +7,7 @@ from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.deterministic import Deterministic
 from singularbayes.posteriors.full_rank import FullRank
+from singularbayes.posteriors.k_tied import KTied
 from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture
 from singularbayes.posteriors.rank_one import RankOne
@@ -15,6 +16,7 @@ __all__ = [
     "Adapter",
     "Deterministic",
     "FullRank",
+    "KTied",
     "Laplace",
     "LowRank",
     "Normal",
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 # LowRank and Adapter have no name here: they need a rank.
-POSTERIORS = {"full_rank": FullRank, "rank_one": RankOne, "deterministic": Deterministic}
+POSTERIORS = {"full_rank": FullRank, "k_tied": KTied, "rank_one": RankOne, "deterministic": Deterministic}
 
 
 def get(identifier, name: str = "posterior") -> Posterior:

@@ -44,7 +44,7 @@ class _Guard(keras.metrics.Metric):
         return {}
 
 
-class Posterior(keras.layers.Layer):
+class Posterior(scope.Source, keras.layers.Layer):
     """A distribution over one weight matrix W (rows × columns). It never sees an input.
 
     A layer holds its own copy, builds it with the matrix's shape and asks it for `sample()`. The arguments below are
@@ -99,7 +99,6 @@ class Posterior(keras.layers.Layer):
         self._pending_weight = kl_weight  # what was said before there is a variable for it
         self._guard = _Guard(self._require_kl_weight)
 
-    random = True  # whether draws differ
     kl_scale: Any  # the weight of its KL in the loss, once built
 
     # -- what each posterior says ------------------------------------------------------------------------------------
@@ -108,6 +107,10 @@ class Posterior(keras.layers.Layer):
     def factors(self) -> list[Factor]:
         """The arrays of random weights."""
         return []
+
+    @property
+    def draw_size(self):
+        return sum(factor.size for factor in self.factors)
 
     def check(self, shape, where: str = "") -> None:
         """Raises unless this posterior fits a weight of that shape, which is `where`; makes nothing."""

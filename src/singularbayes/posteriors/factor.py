@@ -1,6 +1,7 @@
 """One array of independent variational weights."""
 
 import math
+from abc import ABC, abstractmethod
 
 import keras
 from keras import ops
@@ -16,56 +17,59 @@ def halves(x, at: int, axis: int = 0):
     return ops.split(x, [at], axis=axis)
 
 
-class Factor:
-    """Scalars w ~ family(loc, softplus(ρ)) in one trainable variable that stacks loc and u, with ρ = rho_lr · u.
+class Scalars(ABC):
+    """Independent scalars w ~ family(loc, scale) of one array, however loc and scale are stored.
 
-    Adam's step does not depend on the gradient's scale, so storing u trains ρ at `rho_lr` times the optimizer's rate.
-    The KL is a regularizer of that one variable: Keras adds it to the loss once, however often the layer is called.
+    The KL is a regularizer of the one variable `values`: Keras adds it to the loss once, however often the layer is
+    called.
 
     Args:
         layer: the Keras layer that owns the variable.
-        loc: initializer of the means; scale: where the scales start (a number, or an initializer of ρ).
+        initializer: gives the variable's start from its shape and type.
+        stored: shape of the variable.
         weigh: gives the KL's part of the loss from the KL.
         kl_rows: estimate the KL from this many random rows; None takes all rows.
     """
 
-    def __init__(self, layer, name, shape, *, loc, scale, family, prior, rho_lr, weigh, kl_rows=None):
+    def __init__(self, layer, name, shape, *, stored, initializer, family, prior, rho_lr, weigh, kl_rows=None):
         self.shape, self.rho_lr, self.kl_rows = tuple(shape), rho_lr, kl_rows
         self.family, self.prior = families.get(family), priors.get(prior)
-        if not callable(scale):
-            scale = keras.initializers.Constant(inverse_softplus(scale))
         self.size = math.prod(self.shape)
         self._next_key = lambda: layer.seed_generator.next()
         self.values = layer.add_weight(
             name=name,
-            shape=(2, *self.shape),
-            initializer=lambda _, dtype=None: ops.stack([loc(self.shape, dtype), scale(self.shape, dtype) / rho_lr]),
+            shape=stored,
+            initializer=initializer,
             regularizer=lambda _: weigh(self.kl()),
             dtype="float32",
             autocast=False,
         )
 
-    def _parameters(self, values):
-        """Returns loc and scale from stacked values: all of them, or those of some rows."""
-        # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
-        loc, u = ops.split(values, 2, axis=0)
-        return ops.squeeze(loc, 0), softplus(self.rho_lr * ops.squeeze(u, 0))
-
+    @abstractmethod
     def _flat(self):
         """Returns loc and scale of all scalars, (size,): loops over one long axis vectorise, over short rows not."""
-        return self._parameters(ops.reshape(self.values, (2, self.size)))
+
+    @abstractmethod
+    def _rows(self, ids):
+        """Returns loc and scale of some rows."""
+
+    @abstractmethod
+    def _range(self, start: int, stop: int):
+        """Returns loc and scale of the rows `start` … `stop` − 1."""
 
     @property
+    @abstractmethod
     def loc(self):
-        return self.values[0]
+        """The means."""
 
     @property
-    def rho(self):
-        return self.rho_lr * self.values[1]
-
-    @property
+    @abstractmethod
     def scale(self):
-        return softplus(self.rho)
+        """The scales, above 0."""
+
+    @abstractmethod
+    def set_loc(self, loc) -> None:
+        """Moves the means to `loc` and leaves the scales."""
 
     @property
     def variance(self):
@@ -79,12 +83,12 @@ class Factor:
 
     def sample_rows(self, key, ids):
         """Returns the rows `ids` of the draw that `key` names, without making the others."""
-        loc, scale = self._parameters(ops.take(self.values, ids, axis=1))
+        loc, scale = self._rows(ids)
         return loc + scale * self._row_noise(key, ids)
 
     def sample_range(self, key, start: int, stop: int):
         """Returns the rows `start` … `stop` − 1 of the same draw."""
-        loc, scale = self._parameters(self.values[:, start:stop])
+        loc, scale = self._range(start, stop)
         return loc + scale * self._row_noise(key, ops.arange(start, stop))
 
     def _row_noise(self, key, ids):
@@ -97,7 +101,7 @@ class Factor:
             return self.prior.kl(self.family, loc, scale, self._next_key)
         # Rows drawn with replacement, each weighed by rows / kl_rows: unbiased.
         ids = noise.integers((self.kl_rows,), self.shape[0], self._next_key())
-        loc, scale = self._parameters(ops.take(self.values, ids, axis=1))
+        loc, scale = self._rows(ids)
         return self.shape[0] / self.kl_rows * self.prior.kl(self.family, loc, scale, self._next_key)
 
     def kl_bound(self):
@@ -109,6 +113,53 @@ class Factor:
         loc, scale = (ops.convert_to_numpy(v) for v in (self.loc, self.scale))
         return float(self.prior.kl_exact(self.family, loc, scale).sum())
 
+
+class Factor(Scalars):
+    """Every scalar has a loc and a scale = softplus(ρ) of its own; `values` stacks loc and u, with ρ = rho_lr · u.
+
+    Adam's step does not depend on the gradient's scale, so storing u trains ρ at `rho_lr` times the optimizer's rate.
+
+    Args:
+        loc: initializer of the means; scale: where the scales start (a number, or an initializer of ρ).
+        **kwargs: arguments of `Scalars`.
+    """
+
+    def __init__(self, layer, name, shape, *, loc, scale, rho_lr, **kwargs):
+        shape = tuple(shape)
+        if not callable(scale):
+            scale = keras.initializers.Constant(inverse_softplus(scale))
+
+        def initializer(_, dtype=None):
+            return ops.stack([loc(shape, dtype), scale(shape, dtype) / rho_lr])
+
+        super().__init__(layer, name, shape, stored=(2, *shape), initializer=initializer, rho_lr=rho_lr, **kwargs)
+
+    def _parameters(self, values):
+        """Returns loc and scale from stacked values: all of them, or those of some rows."""
+        # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
+        loc, u = ops.split(values, 2, axis=0)
+        return ops.squeeze(loc, 0), softplus(self.rho_lr * ops.squeeze(u, 0))
+
+    def _flat(self):
+        return self._parameters(ops.reshape(self.values, (2, self.size)))
+
+    def _rows(self, ids):
+        return self._parameters(ops.take(self.values, ids, axis=1))
+
+    def _range(self, start, stop):
+        return self._parameters(self.values[:, start:stop])
+
+    @property
+    def loc(self):
+        return self.values[0]
+
+    @property
+    def rho(self):
+        return self.rho_lr * self.values[1]
+
+    @property
+    def scale(self):
+        return softplus(self.rho)
+
     def set_loc(self, loc) -> None:
-        """Moves the means to `loc` and leaves the scales."""
         self.values.assign(ops.stack([ops.convert_to_tensor(loc, "float32"), self.values[1]]))

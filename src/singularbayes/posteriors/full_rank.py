@@ -1,17 +1,13 @@
 """Independent posteriors on the entries of W: mean-field variational inference (Blundell et al. 2015)."""
 
 import keras
-import numpy as np
 
 from singularbayes.posteriors import starts
-from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.local import LocalDense
-from singularbayes.posteriors.matrices import DenseMatrix, DenseRows
-from singularbayes.posteriors.moments import moments
+from singularbayes.posteriors.entrywise import Entrywise
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class FullRank(Posterior):
+class FullRank(Entrywise):
     """Every entry of W random and independent: 2 · rows · columns parameters.
 
     >>> import math
@@ -28,32 +24,3 @@ class FullRank(Posterior):
         loc = start.initializer(self.damping * std) if start else self._initializer
         self._build_kl_scale()
         self.w = self._factor("w", input_shape, loc, self.eta * std)
-
-    @property
-    def factors(self):
-        return [self.w] if self.built else []
-
-    def draw(self, key):
-        return (key if self.by_rows else self.w.sample(key),)
-
-    def weight(self, draw):
-        (w,) = draw
-        return DenseRows(self.w, w) if self.by_rows else DenseMatrix(w)
-
-    def whole(self, draw):
-        return (self.weight(draw).dense(),)
-
-    def mean(self):
-        return DenseMatrix(self.w.loc)
-
-    def local(self, key):
-        return LocalDense(self.w, key)
-
-    def variance(self):
-        return moments(self.w)[1]
-
-    def covariance(self, entry, other):
-        return float(self.variance()[entry]) if tuple(entry) == tuple(other) else 0.0
-
-    def center(self, matrix):
-        self.w.set_loc(np.asarray(matrix))

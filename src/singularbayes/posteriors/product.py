@@ -8,10 +8,10 @@ from singularbayes.posteriors.matrices import LowRankMatrix, LowRankRows
 from singularbayes.posteriors.moments import moments, product_covariance, product_variance
 
 
-def whole_rank(kind: str, rank) -> int:
+def whole_rank(kind: str, rank, name: str = "rank") -> int:
     """Returns a rank as a plain number; raises unless it is a whole number above 0."""
     if isinstance(rank, bool) or not isinstance(rank, Integral) or rank < 1:
-        raise ValueError(f"{kind} needs rank to be a whole number >= 1; got rank={rank!r}.")
+        raise ValueError(f"{kind} needs {name} to be a whole number >= 1; got {name}={rank!r}.")
     return int(rank)
 
 

@@ -10,14 +10,29 @@ MEAN = object()
 _FIXED: ContextVar[Mapping[int, Any]] = ContextVar("singularbayes_fixed", default=MappingProxyType({}))
 
 
-def fixed(posterior) -> Any:
-    """Returns what `posterior` is fixed to: MEAN, the arrays of a draw, or None."""
-    return _FIXED.get().get(id(posterior))
+class Source:
+    """A layer whose noise a draw fixes for a whole pass: `draw(key)` gives its arrays, `fixed(self)` the choice."""
+
+    random = True  # whether draws differ
+
+    def draw(self, key) -> tuple:
+        """Returns the arrays of one draw."""
+        raise NotImplementedError
+
+    @property
+    def draw_size(self) -> int:
+        """How many numbers a draw has, at most."""
+        return 0
+
+
+def fixed(source: Source) -> Any:
+    """Returns what a source is fixed to: MEAN, the arrays of a draw, or None."""
+    return _FIXED.get().get(id(source))
 
 
 @contextmanager
 def fix(choices: dict[int, Any]) -> Iterator[None]:
-    """Fixes posteriors, by identity, to MEAN or to the arrays of a draw."""
+    """Fixes sources, by identity, to MEAN or to the arrays of a draw."""
     token = _FIXED.set({**_FIXED.get(), **choices})
     try:
         yield

@@ -1,0 +1,13 @@
+"""What low-rank posteriors are compared with, behind one interface.
+
+A baseline has `fit(x, y, …)`, which returns itself, and `predict(x, draws, seed, …)`, which takes the options of
+`singularbayes.predict` and returns the same `Predictive`. `num_trained` says how many numbers are trained, `num_stored`
+how many are kept to predict from. `save(folder)` and the class method `load(folder)` keep it.
+"""
+
+from singularbayes.baselines.ensembles import DeepEnsemble, LowRankEnsemble
+from singularbayes.baselines.mc_dropout import MCDropout
+from singularbayes.baselines.swag import SWAG, SWASchedule
+from singularbayes.baselines.temperature import TemperatureScaled
+
+__all__ = ["SWAG", "DeepEnsemble", "LowRankEnsemble", "MCDropout", "SWASchedule", "TemperatureScaled"]

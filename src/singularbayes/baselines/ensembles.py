@@ -1,0 +1,150 @@
+"""Ensembles: several networks trained alike from different seeds, whose draws are pooled."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Self
+
+import keras
+import numpy as np
+
+from singularbayes.baselines import folders
+from singularbayes.baselines.counts import count_trained
+from singularbayes.inference import Predictive, find_posteriors, fit_many, load
+from singularbayes.inference.engine import share_programs
+from singularbayes.inference.predict import pool
+
+
+class _Ensemble(ABC):
+    """Members trained by `fit_many`, which predict together."""
+
+    def __init__(self, build: Callable[[], keras.Model], members: int = 5, seed: int = 0):
+        kind = type(self).__name__
+        for name, value, least in (("members", members, 1), ("seed", seed, 0)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise ValueError(f"{kind} needs {name} to be a whole number >= {least}; got {name}={value!r}.")
+        self.build, self.members, self.seed = build, int(members), int(seed)
+        self.models: list[keras.Model] = []
+        self.histories: list[keras.callbacks.History] = []
+
+    @property
+    def seeds(self) -> list[int]:
+        """The members' own seeds, hashed from `seed`: no two ensembles share a member, more members keep the first."""
+        words = np.random.SeedSequence(self.seed).generate_state(self.members)
+        return [int(word) >> 1 for word in words]
+
+    @classmethod
+    def of(cls, models: Iterable[keras.Model]) -> Self:
+        """Returns the ensemble of models that are trained already."""
+        models = list(models)
+        ensemble = cls(_no_build, max(1, len(models)))
+        ensemble._join(models)
+        return ensemble
+
+    def fit(self, x, y, epochs: int, batch_size: int = 32, **options) -> Self:
+        """Trains all members, on JAX as one program; `options` are those of `fit_many`. Returns the ensemble."""
+        histories = fit_many(self.build, x, y, self.seeds, epochs, batch_size, **options)
+        self._join([history.model for history in histories])
+        self.histories = histories
+        return self
+
+    def _join(self, models: list[keras.Model]) -> None:
+        if not models or len({id(model) for model in models}) < len(models):
+            raise ValueError(f"{type(self).__name__} needs one or more different models; got {len(models)}.")
+        for model in models:
+            self._require(model, any(posterior.random for posterior in find_posteriors(model)))
+        share_programs(models)
+        self.models = models
+
+    @abstractmethod
+    def _require(self, model: keras.Model, random: bool) -> None:
+        """Raises unless a model can be a member."""
+
+    def _fitted(self) -> list[keras.Model]:
+        if not self.models:
+            raise ValueError(f"{type(self).__name__} needs trained members; call fit first.")
+        return self.models
+
+    @property
+    def num_trained(self) -> int:
+        """How many numbers are trained, over all members."""
+        return sum(map(count_trained, self._fitted()))
+
+    @property
+    def num_stored(self) -> int:
+        """How many numbers are kept: all that are trained."""
+        return self.num_trained
+
+    def predict(self, x, draws: int = 100, seed: int = 0, **options) -> Predictive:
+        """Returns what all members say together; `options` are those of `singularbayes.predict`.
+
+        `draws` are shared out equally and each counts the same; members without noise give one each, whatever `draws`.
+        """
+        models = self._fitted()
+        return pool(models, len(models), x, draws, seed, **options)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes one `.keras` file a member into a folder; an older ensemble there is replaced."""
+        models = self._fitted()
+
+        def fill(path: Path) -> None:
+            for i, model in enumerate(models):
+                model.save(path / _file(i))
+
+        folders.write(folder, type(self).__name__, {"members": len(models), "seed": self.seed}, fill)
+
+    @classmethod
+    def load(cls, folder: str | Path, **options) -> Self:
+        """Returns a saved ensemble; `options` are those of `keras.saving.load_model`."""
+        content = folders.read(folder, cls.__name__)
+        ensemble = cls.of(load(Path(folder) / _file(i), **options) for i in range(content["members"]))
+        ensemble.seed = content["seed"]
+        return ensemble
+
+
+class DeepEnsemble(_Ensemble):
+    """M point networks from different seeds (Lakshminarayanan et al. 2017): M trainings, M times the numbers, M passes.
+
+    Args:
+        build: makes a new compiled model.
+        seed: the members' seeds are hashed from it.
+
+    >>> import keras, numpy as np
+    >>> def build():
+    ...     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+    ...     model.compile("adam", "mse")
+    ...     return model
+    >>> x = np.linspace(-1, 1, 32)[:, None]
+    >>> ensemble = DeepEnsemble(build, members=3).fit(x, x**2, epochs=2)
+    >>> ensemble.num_trained, ensemble.predict(x).num_draws  # 3 · 25
+    (75, 3)
+    """
+
+    def _require(self, model, random):
+        if random:
+            raise ValueError(
+                f"DeepEnsemble needs point networks; got {model.name!r} with a random posterior. Use LowRankEnsemble."
+            )
+
+
+class LowRankEnsemble(_Ensemble):
+    """M variational networks from different seeds, whose posterior draws are pooled; the paper's has 5 × 20 draws.
+
+    Members may have any random posterior. `build` and `seed` are as in `DeepEnsemble`; `fit` needs the weight of the
+    KL: `callbacks=lambda: [sb.KLSchedule(num_data=len(x))]`.
+    """
+
+    def _require(self, model, random):
+        if not random:
+            raise ValueError(
+                "LowRankEnsemble needs members with a random posterior, such as layers.Dense(8, posterior=LowRank(4)); "
+                f"got {model.name!r} with none. Use DeepEnsemble."
+            )
+
+
+def _no_build() -> keras.Model:
+    raise ValueError("fit needs build, and this ensemble was made from models; make a new one with build.")
+
+
+def _file(member: int) -> str:
+    return f"member_{member}.keras"

@@ -1,0 +1,198 @@
+"""SWAG: a Gaussian fitted to the weights that SGD passes through (Maddox et al. 2019)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import keras
+import numpy as np
+
+from singularbayes.baselines import folders
+from singularbayes.baselines.counts import count_trained
+from singularbayes.baselines.normalisation import has_statistics, renew_statistics
+from singularbayes.baselines.snapshots import Snapshots
+from singularbayes.inference import Predictive, find_posteriors, fit_many, load
+from singularbayes.inference.engine import draw_keys
+from singularbayes.inference.many import factory
+from singularbayes.inference.mean import forget_compiled
+from singularbayes.inference.predict import pool
+
+_MODEL, _MOMENTS = "model.keras", "moments.npz"
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class SWASchedule(keras.optimizers.schedules.LearningRateSchedule):
+    """The authors' learning rate: constant, from half of `steps` on linear to `final`, which 0.9 of them reach.
+
+    >>> rate = SWASchedule(1.0, 0.2, steps=100)
+    >>> [round(float(rate(step)), 3) for step in (0, 50, 70, 90, 200)]
+    [1.0, 1.0, 0.6, 0.2, 0.2]
+    """
+
+    def __init__(self, initial: float, final: float, steps: int):
+        self.initial, self.final, self.steps = initial, final, steps
+
+    def __call__(self, step):
+        progress = keras.ops.clip((keras.ops.cast(step, "float32") / self.steps - 0.5) / 0.4, 0.0, 1.0)
+        return self.initial + (self.final - self.initial) * progress
+
+    def get_config(self):
+        return {"initial": self.initial, "final": self.final, "steps": self.steps}
+
+
+class _Collect(keras.callbacks.Callback):
+    """Takes a snapshot after every epoch from `start` on."""
+
+    def __init__(self, snapshots: Snapshots, start: int):
+        super().__init__()
+        self.snapshots, self.start = snapshots, start
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch >= self.start:
+            self.snapshots.add(_flat(self.model.trainable_variables))
+
+
+@contextmanager
+def _trained_by(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> Iterator[keras.Model]:
+    """Gives a compiled model another optimizer inside a `with` block."""
+    own = model.optimizer
+    try:
+        model.optimizer = optimizer
+        forget_compiled(model)
+        yield model
+    finally:
+        if not own.built:
+            own.build(model.trainable_variables)  # Keras warns about a file whose optimizer has no state
+        model.optimizer = own
+        forget_compiled(model)
+
+
+class SWAG:
+    """A point network and the Gaussian N(mean, ½ diag(var) + ½ D Dᵀ / (K − 1)) of its weights along SGD.
+
+    The mean and the variances are of all snapshots; D has the last K of their deviations from the running mean. One
+    training of some epochs more, (2 + K) times the numbers, one pass a draw. After `fit` the model itself stands at the
+    mean. With batch normalisation every draw gets its own statistics from the training inputs, as the authors do it:
+    one pass over them a draw.
+
+    Args:
+        model: compiled; trained already, or trained by `fit` before it collects.
+        rank: K, at least 2; the paper has 20.
+
+    >>> import keras, numpy as np
+    >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    >>> model.compile("adam", "mse")
+    >>> x = np.random.default_rng(0).normal(size=(64, 3))
+    >>> swag = SWAG(model, rank=4).fit(x, x[:, :1], epochs=10)
+    >>> swag.num_trained, swag.num_stored, swag.predict(x, draws=20).num_draws  # (2 + 4) · 4
+    (4, 24, 20)
+    """
+
+    def __init__(self, model: keras.Model, rank: int = 20):
+        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 2:
+            raise ValueError(f"SWAG needs rank to be a whole number >= 2; got rank={rank!r}.")
+        if any(posterior.random for posterior in find_posteriors(model)):
+            raise ValueError(f"SWAG needs a point network; got {model.name!r} with a random posterior.")
+        self.model, self.rank = model, int(rank)
+        self.snapshots = Snapshots(self.rank)
+        self.history: keras.callbacks.History | None = None
+        self.inputs = None  # what the statistics of batch normalisation are made from
+
+    def fit(
+        self,
+        x,
+        y,
+        epochs: int,
+        batch_size: int = 32,
+        *,
+        start: int = 0,
+        optimizer: keras.optimizers.Optimizer | None = None,
+        seed: int = 0,
+        **options,
+    ) -> Self:
+        """Trains the model on, takes a snapshot after every epoch from `start` on, and returns the baseline.
+
+        The model has its own optimizer back afterwards.
+
+        Args:
+            optimizer: SGD with a constant rate of 0.01 and momentum 0.9 if None. For a model that is not trained yet:
+                `SGD(SWASchedule(0.05, 0.01, start * steps_per_epoch), momentum=0.9)` with `start` > 0.
+            **options: those of `fit_many`.
+        """
+        snapshots = Snapshots(self.rank)
+        collect, others = _Collect(snapshots, start), factory(options.pop("callbacks", None))
+        with _trained_by(optimizer or keras.optimizers.SGD(0.01, momentum=0.9), self.model) as model:
+            (self.history,) = fit_many(
+                lambda: model, x, y, [seed], epochs, batch_size, callbacks=lambda: [collect, *others()], **options
+            )
+        snapshots.require()
+        self.snapshots = snapshots
+        self.inputs = x if has_statistics(self.model) else None
+        self._set(snapshots.mean)
+        return self
+
+    @property
+    def num_trained(self) -> int:
+        """How many numbers are trained: P of one network."""
+        return count_trained(self.model)
+
+    @property
+    def num_stored(self) -> int:
+        """How many numbers are kept: (2 + K) P. The first deviation is 0 and is not kept."""
+        return (2 + len(self.snapshots.deviations)) * self.num_trained
+
+    def predict(self, x, draws: int = 100, seed: int = 0, **options) -> Predictive:
+        """Returns what `draws` networks from the Gaussian say; `options` are those of `singularbayes.predict`."""
+        self.snapshots.require()
+        if has_statistics(self.model) and self.inputs is None:
+            raise ValueError(
+                f"SWAG needs the training inputs for the batch normalisation of {self.model.name!r}, and files do not "
+                "hold them; pass them to load: SWAG.load(folder, inputs=x)."
+            )
+        try:
+            return pool(self._drawn(seed, draws), draws, x, draws, seed, **options)
+        finally:
+            self._set(self.snapshots.mean)
+
+    def _drawn(self, seed: int, draws: int) -> Iterator[keras.Model]:
+        """Yields the model with one draw of its weights after another."""
+        for key in draw_keys(seed, draws):
+            self._set(self.snapshots.draw(np.random.default_rng(key)))
+            yield self.model
+
+    def _set(self, flat: np.ndarray) -> None:
+        variables = self.model.trainable_variables
+        ends = np.cumsum([int(np.prod(variable.shape)) for variable in variables])
+        for variable, values in zip(variables, np.split(flat, ends[:-1]), strict=True):
+            variable.assign(values.reshape(variable.shape))
+        if has_statistics(self.model):
+            renew_statistics(self.model, self.inputs)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes the model at the mean and the moments into a folder; training inputs are not saved."""
+        self.snapshots.require()
+
+        def fill(path: Path) -> None:
+            self.model.save(path / _MODEL)
+            np.savez(path / _MOMENTS, **self.snapshots.arrays())
+
+        folders.write(folder, "SWAG", {"rank": self.rank, "collected": self.snapshots.collected}, fill)
+
+    @classmethod
+    def load(cls, folder: str | Path, inputs=None, **options) -> Self:
+        """Returns a saved SWAG; `options` are those of `keras.saving.load_model`.
+
+        Args:
+            inputs: the training inputs, which a network with batch normalisation needs.
+        """
+        content = folders.read(folder, "SWAG")
+        swag = cls(load(Path(folder) / _MODEL, **options), content["rank"])
+        with np.load(Path(folder) / _MOMENTS) as arrays:
+            swag.snapshots = Snapshots.of(content["rank"], content["collected"], dict(arrays))
+        swag.inputs = inputs
+        return swag
+
+
+def _flat(variables) -> np.ndarray:
+    return np.concatenate([keras.ops.convert_to_numpy(variable).ravel() for variable in variables])

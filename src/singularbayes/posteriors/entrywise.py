@@ -1,0 +1,44 @@
+"""What posteriors with independent entries of W share, however their scales are stored."""
+
+import numpy as np
+
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.factor import Scalars
+from singularbayes.posteriors.local import LocalDense
+from singularbayes.posteriors.matrices import DenseMatrix, DenseRows
+from singularbayes.posteriors.moments import moments
+
+
+class Entrywise(Posterior):
+    """Every entry of W random and independent; `build` makes them as `w`."""
+
+    w: Scalars
+
+    @property
+    def factors(self):
+        return [self.w] if self.built else []
+
+    def draw(self, key):
+        return (key if self.by_rows else self.w.sample(key),)
+
+    def weight(self, draw):
+        (w,) = draw
+        return DenseRows(self.w, w) if self.by_rows else DenseMatrix(w)
+
+    def whole(self, draw):
+        return (self.weight(draw).dense(),)
+
+    def mean(self):
+        return DenseMatrix(self.w.loc)
+
+    def local(self, key):
+        return LocalDense(self.w, key)
+
+    def variance(self):
+        return moments(self.w)[1]
+
+    def covariance(self, entry, other):
+        return float(self.variance()[entry]) if tuple(entry) == tuple(other) else 0.0
+
+    def center(self, matrix):
+        self.w.set_loc(np.asarray(matrix))
