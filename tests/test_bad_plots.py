@@ -3,11 +3,9 @@
 import math
 from dataclasses import replace
 
+import made_up_plots as made_up
 import numpy as np
 import pytest
-
-pytest.importorskip("matplotlib")
-import made_up_plots as made_up
 
 from singularbayes.metrics import IntervalCalibration, ReliabilityCurve
 from singularbayes.report import plots

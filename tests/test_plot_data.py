@@ -3,8 +3,6 @@
 import made_up_plots as made_up
 import numpy as np
 import pytest
-
-pytest.importorskip("matplotlib")
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -214,6 +212,7 @@ def test_a_pareto_figure_fills_labels_and_joins_exactly_the_front(better):
         assert (mark.get_markerfacecolor() != "white") == best
     ordered = sorted((p for p, best in zip(made_up.POINTS, front, strict=True) if best), key=lambda p: -x.sign * p.x)
     np.testing.assert_array_equal(_drawn(stairs), np.transpose([[p.x, p.y] for p in ordered]))
+    assert stairs.get_drawstyle() == "steps-post"  # first x is given up, then y gained: no corner beats another
     assert sorted(text.get_text() for text in axes.texts) == sorted(p.label for p in ordered)
     assert axes.get_xlabel() == f"x, {better[0]} is better" and axes.get_ylabel() == f"y,\n{better[1]} is better"
     for text in axes.texts:

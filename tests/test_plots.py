@@ -3,13 +3,12 @@
 import itertools
 import sys
 
+import made_up_plots as made_up
 import matplotlib
 import numpy as np
 import pytest
-
-pytest.importorskip("matplotlib")
-import made_up_plots as made_up
 from made_up_plots import FIGURES, METHODS, legend_labels, written
+from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from singularbayes.report import plots, style
@@ -79,6 +78,30 @@ def test_methods_are_told_apart_without_colour():
     )
     for first, second in itertools.combinations(looks[:5], 2):
         assert first.line != second.line and first.marker != second.marker and first.colour != second.colour
+
+
+# Machado et al. 2009, on linear RGB: no cones for green (deuteranopia), and none for red (protanopia).
+SIGHT = {
+    "all cones": np.eye(3),
+    "no green": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "no red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def _lab(colour, sight):
+    """Returns CIE L*a*b* of a colour as it is seen."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.cbrt(XYZ @ np.clip(SIGHT[sight] @ linear, 1e-3, 1) / XYZ.sum(axis=1))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_the_first_five_colours_and_white_are_apart_for_colour_blind_people(sight):
+    seen = [_lab(colour, sight) for colour in (*style.COLOURS[:5], "white")]
+    # A distance of 2.3 can just be seen; 20 cannot be missed on a thin line.
+    assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 20
 
 
 def test_drawing_changes_no_setting_of_matplotlib_and_needs_no_pyplot():

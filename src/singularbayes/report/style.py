@@ -17,7 +17,8 @@ from matplotlib.ticker import FuncFormatter
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"
 INK, GREY, PALE = "#222222", "#888888", "#EDEDED"
 
-COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK)
+# The first five stay apart without red or green cones; the last two come near others then, and have marks of their own.
+COLOURS = (BLUE, VERMILION, GREEN, INK, SKY, ORANGE, PURPLE)
 _LINES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1.2, 1.2, 1.2, 1.2, 1.2)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")  # eight, so that the seven colours meet each of them
 
@@ -52,7 +53,7 @@ PRINT: Any = {
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "lines.linewidth": 1.2,
-    "lines.markersize": 3.5,
+    "lines.markersize": 4,
     "lines.markeredgewidth": 0.6,
     "hatch.linewidth": 0.6,
     "figure.constrained_layout.use": True,
@@ -70,7 +71,7 @@ class Look:
     @property
     def plot(self) -> dict[str, Any]:
         """The arguments of `Axes.plot`."""
-        return {"color": self.colour, "ls": self.line, "marker": self.marker, "mec": "white", "mew": 0.4}
+        return {"color": self.colour, "ls": self.line, "marker": self.marker, "mec": "white", "mew": 0.3}
 
 
 def looks(names: Iterable[str]) -> dict[str, Look]:
