@@ -7,13 +7,13 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from singularbayes.report.figures import STYLE
+from singularbayes.report.style import BLUE, INK, PAGE, VERMILION
 
 PATH = Path(__file__).parent.parent / "docs" / "growth.png"
 LOOKS = {
-    "low_rank": ("low-rank", "#0072B2", "o", "-"),
-    "full_rank": ("full-rank", "#D55E00", "s", "--"),
-    "keras": ("Keras, deterministic", "#555555", "^", ":"),
+    "low_rank": ("low-rank", BLUE, "o", "-"),
+    "full_rank": ("full-rank", VERMILION, "s", "--"),
+    "keras": ("Keras, deterministic", INK, "^", ":"),
 }
 LABELS = {
     "rank": "rank (width 1024)",
@@ -24,7 +24,7 @@ LABELS = {
 
 
 def write(results: dict[str, list[dict[str, Any]]], path: Path = PATH) -> Path:
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PAGE):
         figure(results).savefig(path, dpi=110)
     return path
 

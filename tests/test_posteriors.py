@@ -19,7 +19,7 @@ from table import (
 )
 
 from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Normal, RankOne, layers, posteriors
-from singularbayes.posteriors import noise
+from singularbayes.posteriors import entry_correlation, noise
 
 pytestmark = pytest.mark.backend
 
@@ -111,6 +111,48 @@ def test_moments_of_a_product_are_the_paper_s(vectors, name, make):
         np.testing.assert_allclose(covariances, expected["cov_rowmajor"], rtol=1e-5, atol=1e-7)
     else:
         assert np.abs(covariances - np.diag(np.diag(covariances))).max() == expected["cov_offdiag_max"]
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_correlations_of_a_block_are_those_of_draws(name):
+    posterior, draws, _ = _drawn(name, False)
+    rows, columns = [0, 3, 4], [2, 0]
+    found = entry_correlation(posterior, rows, columns)
+    mean, std, block = (v[..., rows, :][..., columns] for v in (_mean(posterior), np.sqrt(posterior.variance()), draws))
+    scaled = ((block - mean) / std).reshape(NUM_DRAWS, -1)
+    assert_unbiased(scaled[:, :, None] * scaled[:, None, :], found, 6 if posterior.family == "laplace" else 4.5)
+    np.testing.assert_allclose(np.diag(found), 1, rtol=1e-12)
+    np.testing.assert_array_equal(found, found.T)
+    assert np.linalg.eigvalsh(found).min() > -1e-9
+
+
+def test_correlations_are_0_without_factors_and_do_not_depend_on_the_scale_of_one():
+    np.testing.assert_allclose(entry_correlation(stirred(FullRank()), range(5), range(4)), np.eye(20), rtol=1e-12)
+    posterior = stirred(LowRank(2))
+    before = entry_correlation(posterior, range(5), range(4))
+    loc, scale = (ops.convert_to_numpy(v) for v in (posterior.ab.loc, ops.sqrt(posterior.ab.variance)))
+    thrice = np.where(np.arange(9)[:, None] < 5, 3.0, 1.0)  # A, not B
+    set_factor(posterior.ab, thrice * loc, thrice * scale)
+    np.testing.assert_allclose(entry_correlation(posterior, range(5), range(4)), before, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "message"),
+    [
+        ([], [0], r"rows that are different whole numbers from 0 to 4, at least one; got rows=\[\]"),
+        ([0, 0], [0], r"got rows=\[0, 0\]"),
+        ([-1], [0], r"got rows=\[-1\]"),
+        ([0], [4], r"columns that are different whole numbers from 0 to 3, at least one; got columns=\[4\]"),
+    ],
+)
+def test_a_block_outside_the_weight_is_refused(rows, columns, message):
+    with pytest.raises(ValueError, match=message):
+        entry_correlation(stirred(LowRank(2)), rows, columns)
+
+
+def test_entries_that_are_not_random_have_no_correlation():
+    with pytest.raises(ValueError, match=r"needs entries that are random; got variance 0 at \(1, 2\)"):
+        entry_correlation(built(Deterministic()), [1], [2])
 
 
 def test_every_low_rank_draw_has_at_most_that_rank():

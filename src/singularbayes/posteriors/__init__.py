@@ -9,6 +9,7 @@ from singularbayes.posteriors.deterministic import Deterministic
 from singularbayes.posteriors.full_rank import FullRank
 from singularbayes.posteriors.k_tied import KTied
 from singularbayes.posteriors.low_rank import LowRank
+from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture
 from singularbayes.posteriors.rank_one import RankOne
 
@@ -24,6 +25,7 @@ __all__ = [
     "Prior",
     "RankOne",
     "ScaleMixture",
+    "entry_correlation",
     "get",
     "recipe",
     "serialize",

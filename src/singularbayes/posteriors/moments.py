@@ -4,6 +4,8 @@ Var W_ij = Σ_k (σ²_A σ²_B + σ²_A μ²_B + μ²_A σ²_B); entries that sh
 that share a column Σ_k μ_A,ik μ_A,lk σ²_B,jk, and entries that share neither exactly 0.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from keras import ops
 
@@ -32,3 +34,36 @@ def product_covariance(
     same_row = var_a[i] * mean_b[j] * mean_b[t] * (i == s)
     same_column = mean_a[i] * mean_a[s] * var_b[j] * (j == t)
     return float(np.sum(both + same_row + same_column))
+
+
+def entry_correlation(posterior, rows: Sequence[int], columns: Sequence[int]) -> np.ndarray:
+    """Returns the correlations, in closed form, between the entries of W in these rows and columns, row by row.
+
+    Entry number p · len(columns) + q is the one in row rows[p] and column columns[q]. Every pair is
+    asked for: choose a block of some hundred entries at most.
+
+    >>> from singularbayes import FullRank
+    >>> posterior = FullRank()
+    >>> posterior.build((5, 4))
+    >>> entry_correlation(posterior, rows=[0, 1], columns=[3])
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    variance = posterior.variance()
+    for what, chosen, size in zip(("rows", "columns"), (rows, columns), variance.shape, strict=True):
+        if not len(chosen) or len(set(chosen)) < len(chosen) or not all(0 <= i < size for i in chosen):
+            raise ValueError(
+                f"entry_correlation needs {what} that are different whole numbers from 0 to {size - 1}, at least one; "
+                f"got {what}={list(chosen)}."
+            )
+    entries = [(int(i), int(j)) for i in rows for j in columns]
+    std = np.sqrt([variance[entry] for entry in entries])
+    if not std.min() > 0:
+        where = entries[int(std.argmin())]
+        raise ValueError(
+            f"entry_correlation needs entries that are random; got variance 0 at {where} in {posterior.path}."
+        )
+    half = np.zeros((len(entries), len(entries)))
+    for p, entry in enumerate(entries):
+        half[p, : p + 1] = [posterior.covariance(entry, other) for other in entries[: p + 1]]
+    return (np.tril(half) + np.tril(half, -1).T) / np.outer(std, std)

@@ -1,11 +1,10 @@
-"""Panels as SVG and small images as PNG, drawn from the arrays of records. Colours: Okabe and Ito's."""
+"""Panels as SVG and small images as PNG for the page, drawn from the arrays of records."""
 
 import base64
 import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import matplotlib
 import numpy as np
@@ -14,21 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import imsave
 
 from singularbayes.experiments.record import Record
+from singularbayes.report.histograms import draw_shares
 from singularbayes.report.sentences import NAMES, score
-
-BLUE, SKY, ORANGE, INK, PALE = "#0072B2", "#56B4E9", "#D55E00", "#222222", "#EDEDED"
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 11,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#888888",
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "svg.hashsalt": "singularbayes",  # the same records give the same page
-}
+from singularbayes.report.style import BLUE, INK, PAGE, PALE, SKY
 
 
 @dataclass(frozen=True)
@@ -40,7 +27,7 @@ class Panel:
 
 
 def _panel(name: str, draw, alt: str, size: tuple[float, float]) -> Panel:
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PAGE):
         figure = Figure(figsize=size, layout="constrained")
         draw(figure)
         page = io.StringIO()
@@ -105,15 +92,8 @@ def _uncertainty(record: Record, kind: str) -> np.ndarray:
     return record.arrays[f"{prefix}_{kind}"]
 
 
-def _shares(values: np.ndarray, bins: np.ndarray) -> np.ndarray:
-    return 100 * np.histogram(values, bins)[0] / len(values)
-
-
 def _draw_digits(axes: Axes, record: Record, bins: np.ndarray) -> None:
-    for kind, colour, hatch in (("test", BLUE, None), ("foreign", ORANGE, "///")):
-        shares = _shares(_uncertainty(record, kind), bins)
-        axes.stairs(shares, bins, fill=True, color=colour, alpha=0.25, lw=0)
-        axes.stairs(shares, bins, color=colour, lw=1.6, hatch=hatch)
+    draw_shares(axes, _uncertainty(record, "test"), _uncertainty(record, "foreign"), bins, lw=1.6)
     name, auroc = score(record)
     axes.set_title(f"{NAMES[record.method].capitalize()}: AUROC {auroc:.3f}", loc="left", fontsize=12)
     axes.set(xlabel=f"{name} (nats)", ylabel="% of images", xlim=(0, bins[-1]), ylim=(0, 100))

@@ -7,7 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from singularbayes.experiments.record import Record, read, replace
-from singularbayes.report import figures, sentences, tables
+from singularbayes.report import figures, sentences, style, tables
 
 PAGE = "report.html"
 
@@ -46,7 +46,7 @@ def render(records: Sequence[Record], command: str) -> str:
         departures=departures(toy),
         settings={"Toy regression": text(toy[0].settings), "Digits": text(digits[0].settings)},
         seconds=sum(record.seconds for record in records),
-        colours={name.lower(): getattr(figures, name) for name in ("BLUE", "SKY", "ORANGE", "INK", "PALE")},
+        colours={name.lower(): getattr(style, name) for name in ("BLUE", "SKY", "VERMILION", "INK", "PALE")},
     )
 
 

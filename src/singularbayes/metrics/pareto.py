@@ -1,0 +1,30 @@
+"""Which of several settings are not beaten in everything by another."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from singularbayes.metrics.checks import require_finite
+
+
+def pareto_front(values: np.ndarray, signs: Sequence[int]) -> np.ndarray:
+    """Returns for every row whether no other is at least as good in all columns and better in one.
+
+    Args:
+        values: (settings, measures).
+        signs: of every measure, 1 where higher is better and −1 where lower is.
+
+    >>> pareto_front(np.array([[0.9, 0.3], [0.8, 0.2], [0.8, 0.4]]), signs=(1, -1))
+    array([ True,  True, False])
+    """
+    table, sign = np.asarray(values, "float64"), np.asarray(signs)
+    if table.ndim != 2 or not table.size or sign.shape != table.shape[1:] or not np.isin(sign, (-1, 1)).all():
+        raise ValueError(
+            "pareto_front needs values of shape (settings, measures), not empty, and a sign, 1 or -1, a measure; "
+            f"got shape {table.shape} and signs {list(signs)}."
+        )
+    require_finite("pareto_front", "values", table)
+    good = table * sign
+    as_good = (good[:, None] >= good[None]).all(axis=-1)
+    better = (good[:, None] > good[None]).any(axis=-1)
+    return ~(as_good & better).any(axis=0)
