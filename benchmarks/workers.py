@@ -29,6 +29,8 @@ class Rival:
     Args:
         times: what its time is multiplied by, for "50 x keras".
         note: what a reader of the row must know.
+        backend: Keras's, where it is not the one of this process.
+        execution: Keras's `steps_per_execution`.
     """
 
     peer: str
@@ -36,6 +38,8 @@ class Rival:
     times: int = 1
     note: str = ""
     batches: tuple[int, ...] = ()
+    backend: str = ""
+    execution: int = 1
 
 
 class Worker:
@@ -44,7 +48,7 @@ class Worker:
     def __init__(self, rival: Rival, order: dict[str, Any], command: list[str]):
         self.rival = rival
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115
-        order = {**order, "peer": rival.peer, "variant": rival.variant}
+        order = {**order, "peer": rival.peer, "variant": rival.variant, "execution": rival.execution}
         if rival.batches:
             order["batches"] = rival.batches
         self.process = subprocess.Popen(
@@ -53,7 +57,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self.log,
             text=True,
-            env={**os.environ, **SETTINGS, "PYTHONPATH": _path()},
+            env={**os.environ, **SETTINGS, **_backend(rival), "PYTHONPATH": _path()},
         )
         self.facts = self._answer()
         if "absent" in self.facts:
@@ -121,6 +125,10 @@ def _command(rival: Rival) -> list[str] | str:
     except DoesNotInstall as error:
         return f"does not install: {error}"
     return [str(python), "-m", "peers.worker"]
+
+
+def _backend(rival: Rival) -> dict[str, str]:
+    return {"KERAS_BACKEND": rival.backend} if rival.backend else {}
 
 
 def _path() -> str:

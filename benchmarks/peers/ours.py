@@ -13,8 +13,8 @@ PACKAGES = ("keras", "jax")
 VECTORISED = True
 
 
-def train(shape: Shape, variant: str) -> Callable[[], int]:
-    model = _model(shape, variant)
+def train(shape: Shape, variant: str, execution: int = 1) -> Callable[[], int]:
+    model = _model(shape, variant, steps_per_execution=execution)
     sb.set_kl(model, num_data=NUM_DATA)
     examples = shape.batch * shape.steps
     x, y = shape.inputs(examples), targets(shape, examples)
@@ -40,10 +40,11 @@ def predict(shape: Shape, variant: str) -> Callable[[np.ndarray, int, int], np.n
     return once
 
 
-def _model(shape: Shape, variant: str) -> keras.Model:
+def _model(shape: Shape, variant: str, **options) -> keras.Model:
     keras.utils.set_random_seed(0)
     [name] = [name for name, known in SHAPES.items() if known == shape]
     model = rivals(name)[variant]()
     classes = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(), keras.losses.MeanSquaredError() if shape.outputs == 1 else classes)
+    loss = keras.losses.MeanSquaredError() if shape.outputs == 1 else classes
+    model.compile(keras.optimizers.Adam(), loss, **options)
     return model

@@ -49,7 +49,8 @@ def prepare(order: dict[str, Any]) -> tuple[Callable[[], float], dict[str, Any]]
     facts = {"versions": {package: metadata.version(package) for package in peer.PACKAGES}}
     shape = SHAPES[order["network"]]
     if order["job"] == "training":
-        run = peer.train(shape, order["variant"])
+        options = {"execution": order["execution"]} if order.get("execution", 1) > 1 else {}
+        run = peer.train(shape, order["variant"], **options)
         _seconds_a_step(run)  # compiles
         return lambda: _seconds_a_step(run), {**facts, "batch": shape.batch}
     ask = peer.predict(shape, order["variant"])

@@ -1,0 +1,169 @@
+"""Writes docs/performance.md from the records: python benchmarks/performance_page.py. A test holds the two equal."""
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+RECORDS = Path(__file__).parent / "records"
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
+NETWORKS = {
+    "mlp 784-1200-1200-10": "MLP 784-1200-1200-10, ranks 25/25/10, batch 128",
+    "mlp 44-128-128-1": "MLP 44-128-128-1, ranks 15/15/1, batch 64",
+    "lstm 2x64 on 24x15": "LSTM 2 × 64 on 24 × 15, ranks 14/20/20/20/1, batch 64",
+    "sst2 transformer": "SST-2 Transformer, 4 blocks of 256, length 64, rank 16, batch 64",
+    "conv2d 3x3 128-128": "Conv2D 3 × 3, 128 → 128 on 28 × 28, rank 16, batch 16",
+}
+
+
+def record(name: str) -> dict[str, Any]:
+    return json.loads((RECORDS / f"{name}.json").read_text())
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def source(name: str) -> str:
+    """Returns where a table comes from: record, command, machine, versions."""
+    kept = record(name)
+    versions = ", ".join(f"{package} {version}" for package, version in kept["versions"].items())
+    machine = kept["machine"]
+    gpu = kept["results"].get("accelerator")
+    where = f"{machine['cpu']}, {machine['cores']} cores" + (f", {gpu}" if gpu else "")
+    return f"`{kept['command']}` · {where} · {versions} · [record](../benchmarks/records/{name}.json)"
+
+
+def rivals(name: str, unit: str, networks: dict[str, str] | None = None) -> str:
+    """Returns a table for every network of a record: who, how long, and low rank as a share of it."""
+    parts = []
+    for network, result in record(name)["results"].items():
+        rows = result[f"{unit}s"]
+        lines = [_line(rival, row, result["ratios"]) for rival, row in rows.items()]
+        lines += [[rival, "–", "–", why] for rival, why in result.get("absent", {}).items()]
+        title = f"**{(networks or {}).get(network, network)}**"
+        parts.append(title + "\n\n" + table(["who", "ms (quartiles)", "low-rank / it", ""], lines))
+    return "\n\n".join(parts)
+
+
+def _line(rival: str, row: dict[str, Any], ratios: dict[str, Any]) -> list[str]:
+    time = f"{_number(row['median_ms'])} ({_number(row['q1_ms'])} to {_number(row['q3_ms'])})"
+    ratio = ratios.get(f"low_rank / {rival}")
+    return [rival, time, f"{ratio[0]:.3f}" if ratio else "", row.get("note", "")]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def backends() -> str:
+    """Returns the time of low rank on every backend."""
+    header = ["work", "jax", "jax, 10 steps an execution", "torch", "tensorflow"]
+    rows = []
+    for name, unit, what in (
+        ("backends_training", "steps", "step"),
+        ("backends_prediction", "predictions", "prediction"),
+    ):
+        for network, result in record(name)["results"].items():
+            found = {rival: row["median_ms"] for rival, row in result[unit].items()}
+            columns = ("jax, low_rank", "jax, low_rank, 10 steps", "torch, low_rank", "tensorflow, low_rank")
+            cells = [f"{_number(found[column])} ms" if column in found else "–" for column in columns]
+            rows.append([f"{what}, {network}", *cells])
+    return table(header, rows)
+
+
+def gpu_training() -> str:
+    rows = record("sst2_profile_training")["results"]["rows"]
+    low, keras = (median(rows[name]["step"]) for name in ("low_rank", "keras"))
+    lines = []
+    for name, row in rows.items():
+        step, least = median(row["step"]), row["floors"]["step"]
+        memory = f"{row['training_program_bytes'] / 1e6:.0f} MB"
+        cells = [
+            f"{row['parameters']:,}",
+            f"{1e3 * step:.2f} ms",
+            f"{1e3 * least:.2f} ms",
+            f"{step / least:.0f} ×",
+            memory,
+        ]
+        lines.append([name, *cells])
+    made = table(["network", "parameters", "step", "floor", "step / floor", "memory of the program"], lines)
+    return f"{made}\n\nLow rank / Keras: {low / keras:.2f} a step."
+
+
+def gpu_prediction() -> str:
+    lines = []
+    for name, row in record("sst2_profile_prediction")["results"]["rows"].items():
+        for job in ("mc1", "mc20", "mc100"):
+            if job in row:
+                time, least = median(row[job]), row["floors"][job]
+                shown = name if name != "low_rank, 10000 draws" else "low_rank, float32"
+                lines.append([shown, job[2:], f"{time:.3f} s", f"{least:.4f} s", f"{time / least:.1f} ×"])
+    return table(["how", "draws", "time for 872 sentences", "floor", "time / floor"], lines)
+
+
+def targets() -> str:
+    """Returns the aims and what came of them."""
+    step = record("training_step_peers")["results"]["mlp 784-1200-1200-10"]["ratios"]
+    many = record("prediction_peers")["results"]["mlp, 10000 images x 50 draws"]["ratios"]
+    trained = record("sst2_profile_training")["results"]["rows"]
+    asked = record("sst2_profile_prediction")["results"]["rows"]
+    time = {name: median(row["mc100"]) for name, row in asked.items()}
+    memory = {name: row["training_program_bytes"] for name, row in trained.items()}
+    draws = asked["low_rank, 10000 draws"]
+    batch = "low_rank, batch 1000 / 50 x keras, batch 1000"
+    aims = [
+        ("MNIST MLP step, CPU: low-rank / Keras", 0.35, step["low_rank / keras"][0], ""),
+        ("same / full-rank", 0.05, step["low_rank / full_rank"][0], ""),
+        ("same / bayesian-torch", 0.05, step["low_rank / bayesian_torch"][0], ""),
+        ("same / torchbnn", 0.07, step["low_rank / torchbnn"][0], ""),
+        ("MNIST MLP, 10,000 images × 50 draws, CPU, one batch size: low-rank / (50 × Keras)", 0.10, many[batch][0], ""),
+        ("same / bayesian-torch, each at its best batch size", 0.04, many["low_rank / bayesian_torch"][0], ""),
+        (
+            "SST-2 step, H200: low-rank / Keras",
+            1.0,
+            median(trained["low_rank"]["step"]) / median(trained["keras"]["step"]),
+            "",
+        ),
+        ("SST-2, 100 draws × 872 sentences, H200, float32", 0.10, time["low_rank, 10000 draws"], " s"),
+        ("same, bfloat16", 0.05, time["low_rank, bfloat16"], " s"),
+        ("same, padding trimmed", 0.05, time["low_rank, trimmed"], " s"),
+        ("same, bfloat16 and padding trimmed", 0.05, time["low_rank, bfloat16, trimmed"], " s"),
+        ("SST-2 memory of training, H200: low-rank / full-rank", 0.35, memory["low_rank"] / memory["full_rank"], ""),
+        (
+            "peak memory of 10,000 draws / of 100 draws, H200",
+            1.1,
+            draws["mc10000_peak_bytes"] / draws["mc100_peak_bytes"],
+            "",
+        ),
+    ]
+    rows = [
+        [work, f"≤ {aim:g}{unit}", f"{got:.3g}{unit}", "yes" if round(got, 3) <= aim else "**no**"]
+        for work, aim, got, unit in aims
+    ]
+    return table(["work", "aim", "measured", "reached"], rows)
+
+
+def render() -> str:
+    """Returns the page."""
+    text = (Path(__file__).parent / "performance.md.in").read_text()
+    return text.format(
+        targets=targets(),
+        training=rivals("training_step_peers", "step", NETWORKS),
+        training_source=source("training_step_peers"),
+        prediction=rivals("prediction_peers", "prediction"),
+        prediction_source=source("prediction_peers"),
+        backends=backends(),
+        backends_source=source("backends_training"),
+        growth_source=source("growth"),
+        gpu_training=gpu_training(),
+        gpu_training_source=source("sst2_profile_training"),
+        gpu_prediction=gpu_prediction(),
+        gpu_prediction_source=source("sst2_profile_prediction"),
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render())
+    print("Wrote docs/performance.md")
