@@ -9,7 +9,7 @@ from singularbayes.inference.conformal import (
 from singularbayes.inference.elbo import KLSchedule, kl, set_kl
 from singularbayes.inference.files import load
 from singularbayes.inference.find import find_posteriors
-from singularbayes.inference.likelihood import Bernoulli, Categorical, Gaussian, GaussianNLL
+from singularbayes.inference.likelihood import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL
 from singularbayes.inference.mean import mean_weights
 from singularbayes.inference.predict import predict
 from singularbayes.inference.predictive import ClassPredictive, Predictive, ValuePredictive
@@ -24,6 +24,8 @@ __all__ = [
     "Gaussian",
     "GaussianNLL",
     "KLSchedule",
+    "MeanScale",
+    "MeanScaleNLL",
     "Predictive",
     "Temperature",
     "ValuePredictive",

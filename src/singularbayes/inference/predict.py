@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import keras
 import numpy as np
-from scipy import special
 
 from singularbayes.inference import likelihood as likelihoods
 from singularbayes.inference.engine import (
@@ -20,8 +19,9 @@ from singularbayes.inference.engine import (
 from singularbayes.inference.find import find_posteriors
 from singularbayes.inference.inputs import arranged, count_examples
 from singularbayes.inference.outputs import loss_of, position_of
-from singularbayes.inference.predictive import ClassPredictive, Predictive, RunningMoments, ValuePredictive
+from singularbayes.inference.predictive import Predictive
 from singularbayes.inference.progress import track
+from singularbayes.inference.reducers import REDUCERS
 
 _WEIGHT_BYTES = 256 << 20  # drawn weights held at a time
 # Of the largest layer's outputs, over all draws and examples at a time: what stays in the caches of a CPU, and a share
@@ -54,7 +54,7 @@ def predict(
     Args:
         x: array, or a list or dict of arrays for several inputs.
         likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
-            "gaussian", or an object such as `Gaussian(scale=0.1)`. None reads it from the compiled loss
+            "gaussian", "mean_scale", or an object such as `Gaussian(scale=0.1)`. None reads it from the compiled loss
             (`from_logits=True` there declares logits).
         keep_draws: keep every draw in `Predictive.draws`, which quantiles need; memory then grows with `draws`.
         output: which output of a model with several, by name or position.
@@ -179,40 +179,8 @@ def _padded(array: np.ndarray, length: int) -> np.ndarray:
     return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
 
 
-class _Classes:
-    def __init__(self, meaning, examples):
-        self.meaning = meaning
-        self.moments, self.entropies = RunningMoments(examples), RunningMoments(examples)
-
-    def values(self, outputs):
-        return self.meaning.probabilities(outputs)
-
-    def update(self, where, values):
-        self.moments.update(where, values)
-        self.entropies.update(where, special.entr(values).sum(axis=-1))
-
-    def result(self, draws, kept):
-        std = np.sqrt(self.moments.variance)
-        return ClassPredictive(self.moments.mean, std, draws, kept, self.entropies.mean)
-
-
-class _Values:
-    def __init__(self, meaning, examples):
-        self.noise = meaning.scale
-        self.moments = RunningMoments(examples)
-
-    def values(self, outputs):
-        return np.asarray(outputs, "float64")
-
-    def update(self, where, values):
-        self.moments.update(where, values)
-
-    def result(self, draws, kept):
-        return ValuePredictive(self.moments.mean, np.sqrt(self.moments.variance), draws, kept, self.noise)
-
-
 def _reducer(meaning, examples):
-    return (_Values if isinstance(meaning, likelihoods.Gaussian) else _Classes)(meaning, examples)
+    return REDUCERS[type(meaning)](meaning, examples)
 
 
 def _join(kept, draws, examples) -> np.ndarray:
