@@ -12,6 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
+from singularbayes.assess import compare, evaluate, selective
 from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
 from singularbayes.inference import (
     Bernoulli,
@@ -64,8 +65,10 @@ __all__ = [
     "ScaleMixture",
     "bayesianize",
     "collapse",
+    "compare",
     "conformal_intervals",
     "conformal_sets",
+    "evaluate",
     "find_posteriors",
     "freeze_draws",
     "kl",
@@ -76,6 +79,7 @@ __all__ = [
     "plan",
     "predict",
     "recalibrate",
+    "selective",
     "set_kl",
     "spectrum",
 ]
