@@ -12,7 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
-from singularbayes.assess import compare, evaluate, selective
+from singularbayes.assess import compare, diagnose, evaluate, selective
 from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
 from singularbayes.inference import (
     Bernoulli,
@@ -68,6 +68,7 @@ __all__ = [
     "compare",
     "conformal_intervals",
     "conformal_sets",
+    "diagnose",
     "evaluate",
     "find_posteriors",
     "freeze_draws",
