@@ -104,6 +104,7 @@ def test_a_kl_that_no_fit_can_pay_for_is_found():
         (finding,) = symptoms.kl_dominates(_case(model, p, y))
         assert f"adds {sb.kl(model, 'exact') / 10:.3g} nats" in finding.sentence
         assert f"saves {most:.3g} over" in finding.sentence and "lower beta" in finding.suggestion
+        assert finding.severity == ("notice" if y is None else "warning")  # these predictions are blind
     sb.set_kl(model, 10**6)
     assert not list(symptoms.kl_dominates(_case(model, p, LABELS)))
 

@@ -122,19 +122,20 @@ def dead_columns(case: Case) -> Iterator[Finding]:
 
 
 def kl_dominates(case: Case) -> Iterator[Finding]:
-    """A KL term that even a perfect fit could not pay for."""
+    """A KL term that even a perfect fit could not pay for; it does harm where predictions are poor as well."""
     if not case.posteriors:
         return
     weights = [max(0.0, float(ops.convert_to_numpy(q.kl_scale))) for q in case.posteriors]
     term = sum(w * float(ops.convert_to_numpy(q.kl_bound())) for w, q in zip(weights, case.posteriors, strict=True))
     most = _most_to_gain(case)
     if most is not None and term > most:
+        poor = case.y is not None and list(no_better_than_a_constant(case))
         yield Finding(
             "kl_dominates",
-            "warning",
+            "warning" if poor else "notice",
             f"The KL dominates the loss: it adds {term:.3g} nats an example, and the best fit there could be saves "
-            f"{most:.3g} over a constant answer.",
-            "a lower beta, warmup in KLSchedule, a smaller rank, more data, or longer training if it has just begun.",
+            f"{most:.3g} over a constant answer. Training stopped far from the optimum of this loss.",
+            "a lower beta, a smaller rank or more data; longer training, if predictions stay good meanwhile.",
         )
 
 
