@@ -212,7 +212,7 @@ def _decimals(means: list[float], digits: int) -> int:
 
 
 def _places(measure: Measure, means: list[float], decimals: int) -> list[int | None]:
-    losses = [measure.loss(_shown(mean / measure.unit, decimals)) for mean in means]
+    losses = [measure.loss(mean / measure.unit) for mean in means]
     ranked = [None if loss is None or math.isnan(loss) else _shown(loss, decimals) for loss in losses]
     order = sorted({loss for loss in ranked if loss is not None})
     if sum(loss is not None for loss in ranked) < 2:

@@ -11,7 +11,8 @@ class LearnedNoise(keras.layers.Layer):
     """Puts one learned standard deviation for each output behind the means: (…, k) becomes (…, 2 k).
 
     The last layer of a model that is compiled with `MeanScaleNLL()`. The noise is a point estimate in log form, so that
-    a step of the optimizer changes it by a share of itself, whatever the unit of the targets.
+    a step of the optimizer changes it by a share of itself, whatever the unit of the targets. Weight decay would pull
+    it to 1: `optimizer.exclude_from_weight_decay(var_names=["log_scale"])`.
 
     Args:
         scale: the standard deviation that training starts with.
