@@ -7,7 +7,7 @@ from keras import ops
 from scipy import special, stats
 
 import singularbayes as sb
-from singularbayes import Bernoulli, Categorical, Gaussian, GaussianNLL
+from singularbayes import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL
 from singularbayes.inference import likelihood
 from singularbayes.inference.outputs import loss_of
 
@@ -25,6 +25,7 @@ LOSSES = [
     ("mean_absolute_error", Gaussian()),
     (keras.losses.MeanSquaredError(), Gaussian()),
     (GaussianNLL(0.3), Gaussian(0.3)),
+    (MeanScaleNLL(), MeanScale()),
 ]
 
 

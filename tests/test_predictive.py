@@ -110,8 +110,17 @@ def test_quantiles_need_the_draws():
 def test_total_variance_needs_the_noise():
     with pytest.raises(ValueError, match=r"GaussianNLL\(scale\)"):
         _values(np.zeros((3, 2, 1))).variance("total")
-    with pytest.raises(ValueError, match="'epistemic' or 'total'; got variance='aleatoric'"):
+    with pytest.raises(ValueError, match=r"The aleatoric variance needs the noise, .*or MeanScaleNLL\(\)"):
         _values(np.zeros((3, 2, 1))).variance("aleatoric")
+    with pytest.raises(ValueError, match=r"one of \['epistemic', 'aleatoric', 'total'\]; got variance='noise'"):
+        _values(np.zeros((3, 2, 1))).variance("noise")
+
+
+@pytest.mark.parametrize("noise", [0.4, np.linspace(0.1, 2, 5)[:, None]])
+def test_total_variance_is_epistemic_plus_aleatoric_for_one_noise_or_one_an_example(noise):
+    p = _values(np.random.default_rng(0).normal(size=(40, 5, 1)), noise)
+    np.testing.assert_allclose(p.variance("total"), p.variance("epistemic") + p.variance("aleatoric"))
+    np.testing.assert_allclose(p.variance("aleatoric"), np.broadcast_to(np.square(noise), (5, 1)))
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 95, float("nan")])

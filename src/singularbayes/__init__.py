@@ -12,6 +12,7 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
+from singularbayes.assess import compare, diagnose, evaluate, selective
 from singularbayes.baselines import SWAG, DeepEnsemble, LowRankEnsemble, MCDropout, TemperatureScaled
 from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
 from singularbayes.inference import (
@@ -20,6 +21,8 @@ from singularbayes.inference import (
     Gaussian,
     GaussianNLL,
     KLSchedule,
+    MeanScale,
+    MeanScaleNLL,
     Predictive,
     conformal_intervals,
     conformal_sets,
@@ -62,6 +65,8 @@ __all__ = [
     "LowRank",
     "LowRankEnsemble",
     "MCDropout",
+    "MeanScale",
+    "MeanScaleNLL",
     "Normal",
     "Predictive",
     "RankOne",
@@ -69,8 +74,11 @@ __all__ = [
     "TemperatureScaled",
     "bayesianize",
     "collapse",
+    "compare",
     "conformal_intervals",
     "conformal_sets",
+    "diagnose",
+    "evaluate",
     "find_posteriors",
     "fit_many",
     "freeze_draws",
@@ -82,6 +90,7 @@ __all__ = [
     "plan",
     "predict",
     "recalibrate",
+    "selective",
     "set_kl",
     "spectrum",
 ]

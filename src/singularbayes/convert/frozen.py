@@ -18,9 +18,10 @@ def freeze_draws(
     """Returns a Keras model that answers as `predict(model, x, draws, seed)` does, to the accuracy of float32.
 
     Its outputs are "mean" and "mutual_information" (nats) for classes, "mean" and "std" (over draws: the epistemic part
-    alone) for numbers. Nothing in it is random: the draws are weights of its own, k · r (m + n) numbers for a low-rank
-    weight, so `save` and `export` keep the uncertainty. What `export` writes needs nothing of this package; a `.keras`
-    file needs it to be loaded. The graph holds the model once a draw, one after another.
+    alone) for numbers, with their "noise" where the model says it. Nothing in it is random: the draws are weights of
+    its own, k · r (m + n) numbers for a low-rank weight, so `save` and `export` keep the uncertainty. What `export`
+    writes needs nothing of this package; a `.keras` file needs it to be loaded. The graph holds the model once a draw,
+    one after another.
 
     Args:
         likelihood, output: as for `predict`.
@@ -110,6 +111,8 @@ class FrozenDraws(keras.layers.Layer):
             last = 2
         if self.likelihood == "gaussian":
             shapes = {"mean": output.shape, "std": output.shape}
+        elif self.likelihood == "mean_scale":
+            shapes = dict.fromkeys(("mean", "std", "noise"), (*examples, last // 2))
         else:
             shapes = {"mean": (*examples, last), "mutual_information": tuple(examples)}
         return {name: keras.KerasTensor(shape, "float32") for name, shape in shapes.items()}
@@ -127,8 +130,11 @@ class FrozenDraws(keras.layers.Layer):
     def _reduced(self, outputs):
         """Returns mean and disagreement of outputs, (draws, examples, …)."""
         if self.likelihood == "gaussian":
-            mean = ops.mean(outputs, axis=0)
-            return {"mean": mean, "std": ops.sqrt(ops.mean(ops.square(outputs - mean), axis=0))}
+            return _moments(outputs)
+        if self.likelihood == "mean_scale":
+            mean, rho = ops.split(outputs, 2, axis=-1)
+            scale = ops.softplus(rho) + likelihoods.LEAST_SCALE
+            return {**_moments(mean), "noise": ops.sqrt(ops.mean(ops.square(scale), axis=0))}
         probabilities = _PROBABILITIES[self.likelihood](outputs)
         mean = ops.mean(probabilities, axis=0)
         disagreement = _entropy(mean) - ops.mean(_entropy(probabilities), axis=0)
@@ -143,6 +149,11 @@ class FrozenDraws(keras.layers.Layer):
             "likelihood": self.likelihood,
             "position": self.position,
         }
+
+
+def _moments(values):
+    mean = ops.mean(values, axis=0)
+    return {"mean": mean, "std": ops.sqrt(ops.mean(ops.square(values - mean), axis=0))}
 
 
 def _entropy(p):

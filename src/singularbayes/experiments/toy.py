@@ -14,7 +14,7 @@ from singularbayes import layers
 from singularbayes.experiments.record import Record, departures, plain
 from singularbayes.experiments.training import Watch, count_parameters, fit, require_method
 from singularbayes.inference import GaussianNLL, ValuePredictive, predict
-from singularbayes.metrics import root_mean_square_error
+from singularbayes.metrics import epistemic_iqr, interval_coverage, iqr_scores, root_mean_square_error
 from singularbayes.posteriors import FullRank, LowRank, ScaleMixture
 
 
@@ -84,15 +84,16 @@ def spread(x: np.ndarray, width: np.ndarray, settings: Settings) -> dict[str, fl
     """Returns the median width of the band inside the training range, outside it, and their ratio."""
     low, high = settings.train_range
     inside = (x >= low) & (x <= high)
-    within, beyond = float(np.median(width[inside])), float(np.median(width[~inside]))
-    return {"inside": within, "outside": beyond, "ratio": beyond / within}
+    return _medians(width[inside], width[~inside])
 
 
 def published_spread(x: np.ndarray, width: np.ndarray) -> dict[str, float]:
     """Returns the same with the paper's two regions, [0.1, 0.6] and [0.5, 1.5], which overlap."""
-    within = float(np.median(width[(x >= 0.1) & (x <= 0.6)]))
-    beyond = float(np.median(width[(x >= 0.5) & (x <= 1.5)]))
-    return {"inside": within, "outside": beyond, "ratio": beyond / within}
+    return _medians(width[(x >= 0.1) & (x <= 0.6)], width[(x >= 0.5) & (x <= 1.5)])
+
+
+def _medians(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
+    return {name.removeprefix("iqr_"): value for name, value in iqr_scores(inside, outside).items()}
 
 
 def run(method: str, seed: int, settings: Settings = Settings(), watch: Watch | None = None) -> Record:
@@ -109,15 +110,16 @@ def run(method: str, seed: int, settings: Settings = Settings(), watch: Watch | 
 
     grid = np.linspace(*settings.grid_range, 401, dtype="float32")
     band = predict(model, grid[:, None], settings.draws, seed)
-    quartiles = predict(model, grid[:, None], settings.iqr_draws, seed, keep_draws=True).quantile([0.25, 0.75])
-    iqr = (quartiles[1] - quartiles[0])[:, 0]
+    draws = predict(model, grid[:, None], settings.iqr_draws, seed, keep_draws=True).draws
+    assert draws is not None
+    iqr = epistemic_iqr(draws)[:, 0]
     near, test = (predict(model, inputs, settings.draws, seed) for inputs in (x_near, x_test))
     assert isinstance(band, ValuePredictive) and isinstance(near, ValuePredictive)
     lower, upper = near.interval(0.95, variance="total")
     metrics = {
         "rmse_near": root_mean_square_error(near.mean, y_near),
         "rmse_test": root_mean_square_error(test.mean, y_test),
-        "coverage_near": float(((lower <= y_near) & (y_near <= upper)).mean()),
+        "coverage_near": interval_coverage(lower, upper, y_near),
         **{f"iqr_{region}": value for region, value in spread(grid, iqr, settings).items()},
         **{f"std_{region}": value for region, value in spread(grid, band.std[:, 0], settings).items()},
         **{f"iqr_published_{region}": value for region, value in published_spread(grid, iqr).items()},

@@ -9,7 +9,7 @@ from singularbayes.inference.conformal import (
 from singularbayes.inference.elbo import KLSchedule, kl, set_kl
 from singularbayes.inference.files import load
 from singularbayes.inference.find import find_posteriors
-from singularbayes.inference.likelihood import Bernoulli, Categorical, Gaussian, GaussianNLL
+from singularbayes.inference.likelihood import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL
 from singularbayes.inference.many import fit_many
 from singularbayes.inference.mean import mean_weights
 from singularbayes.inference.predict import predict
@@ -25,6 +25,8 @@ __all__ = [
     "Gaussian",
     "GaussianNLL",
     "KLSchedule",
+    "MeanScale",
+    "MeanScaleNLL",
     "Predictive",
     "Temperature",
     "ValuePredictive",

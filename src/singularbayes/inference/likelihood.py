@@ -1,10 +1,12 @@
-"""What a model's outputs mean: probabilities, logits, or the mean of a Gaussian."""
+"""What a model's outputs mean: probabilities, logits, the mean of a Gaussian, or its mean and scale."""
 
 from dataclasses import dataclass
 
 import keras
 import numpy as np
 from scipy import special
+
+LEAST_SCALE = 1e-6  # a predicted scale is never below, so that a target hit exactly has a finite density
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -22,11 +24,52 @@ class GaussianNLL(keras.losses.Loss):
         self.scale = scale
 
     def call(self, y_true, y_pred):
-        ratio = (y_pred - keras.ops.cast(y_true, y_pred.dtype)) / self.scale
+        ratio = (y_pred - _targets("GaussianNLL", y_true, y_pred)) / self.scale
         return keras.ops.sum(0.5 * ratio * ratio + float(np.log(self.scale) + 0.5 * np.log(2 * np.pi)), axis=-1)
 
     def get_config(self):
         return {**super().get_config(), "scale": self.scale}
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class MeanScaleNLL(keras.losses.Loss):
+    """−log N(y; mean, scale²) summed over outputs, in nats, where the model says both: regression with unknown noise.
+
+    The last axis of the prediction holds the means of all outputs, then as many raw scales ρ with
+    scale = softplus(ρ) + 10⁻⁶. A `Dense(2)` head gives every example its own noise; `layers.LearnedNoise()` behind a
+    `Dense(1)` learns one for all.
+
+    >>> rho = np.log(np.expm1(0.5))
+    >>> round(float(MeanScaleNLL()(np.ones((1, 1)), np.array([[0.8, rho]]))), 4)
+    0.3058
+    """
+
+    def __init__(self, reduction="sum_over_batch_size", name="mean_scale_nll", **kwargs):
+        super().__init__(reduction=reduction, name=name, **kwargs)
+
+    def call(self, y_true, y_pred):
+        _require_even(y_pred.shape)
+        mean, rho = keras.ops.split(y_pred, 2, axis=-1)
+        scale = keras.ops.softplus(rho) + LEAST_SCALE
+        ratio = (mean - _targets("MeanScaleNLL", y_true, mean)) / scale
+        return keras.ops.sum(0.5 * ratio * ratio + keras.ops.log(scale) + float(0.5 * np.log(2 * np.pi)), axis=-1)
+
+
+def _targets(name: str, y_true, mean):
+    """Returns targets in the shape of the means; (examples,) and (examples, 1) would make a table of differences."""
+    if len(y_true.shape) == len(mean.shape) - 1 and mean.shape[-1] == 1:
+        y_true = keras.ops.expand_dims(y_true, -1)
+    if len(y_true.shape) != len(mean.shape) or y_true.shape[-1] != mean.shape[-1]:
+        raise ValueError(f"{name} needs targets in the shape of the means, {mean.shape}; got {y_true.shape}.")
+    return keras.ops.cast(y_true, mean.dtype)
+
+
+def _require_even(shape) -> None:
+    if shape[-1] % 2:
+        raise ValueError(
+            "A mean and a scale need two numbers for every target, the means first; got outputs of shape (examples, …, "
+            f"{shape[-1]}). Double the units of the last layer, or put layers.LearnedNoise() behind it."
+        )
 
 
 def _require_probabilities(outputs: np.ndarray, sums_to_one: bool, name: str) -> None:
@@ -81,13 +124,25 @@ class Gaussian:
     scale: float | None = None
 
 
-Likelihood = Categorical | Bernoulli | Gaussian
+@dataclass(frozen=True)
+class MeanScale:
+    """The mean of a Gaussian and its raw scale ρ, as `MeanScaleNLL` takes them: the noise is the model's to say."""
+
+    def mean_and_scale(self, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the two halves of the last axis, scales as standard deviations."""
+        _require_even(outputs.shape)
+        mean, rho = np.split(np.asarray(outputs, "float64"), 2, axis=-1)
+        return mean, np.logaddexp(0.0, rho) + LEAST_SCALE
+
+
+Likelihood = Categorical | Bernoulli | Gaussian | MeanScale
 NAMES: dict[str, Likelihood] = {
     "categorical_logits": Categorical(),
     "categorical": Categorical(from_logits=False),
     "bernoulli_logits": Bernoulli(),
     "bernoulli": Bernoulli(from_logits=False),
     "gaussian": Gaussian(),
+    "mean_scale": MeanScale(),
 }
 
 
@@ -99,7 +154,7 @@ def get(identifier: Likelihood | str | None, loss=None, model: str = "model") ->
         return NAMES[identifier]
     if identifier is not None:
         raise ValueError(f"likelihood needs a Likelihood or one of {sorted(NAMES)}; got likelihood={identifier!r}.")
-    found = _of_loss(loss)
+    found = of_loss(loss)
     if found is None:
         raise ValueError(
             f"predict needs to know what the outputs mean, and the loss of {model!r} does not say; got "
@@ -108,11 +163,14 @@ def get(identifier: Likelihood | str | None, loss=None, model: str = "model") ->
     return found
 
 
-def _of_loss(loss) -> Likelihood | None:
+def of_loss(loss) -> Likelihood | None:
+    """Returns what a compiled loss says of the outputs; None where it does not say."""
     loss = keras.losses.get(loss) if isinstance(loss, str) else loss
     match getattr(loss, "__name__", type(loss).__name__):
         case "GaussianNLL":
             return Gaussian(loss.scale)
+        case "MeanScaleNLL":
+            return MeanScale()
         case "SparseCategoricalCrossentropy" | "CategoricalCrossentropy":
             return Categorical(loss.from_logits)
         case "sparse_categorical_crossentropy" | "categorical_crossentropy":

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 
 import keras
 import numpy as np
-from scipy import special
 
 from singularbayes.inference import likelihood as likelihoods
 from singularbayes.inference.engine import draw_keys
 from singularbayes.inference.find import find_sources
 from singularbayes.inference.inputs import arranged, count_examples
 from singularbayes.inference.outputs import loss_of, position_of
-from singularbayes.inference.predictive import ClassPredictive, Predictive, RunningMoments, ValuePredictive
+from singularbayes.inference.predictive import Predictive
 from singularbayes.inference.progress import track
+from singularbayes.inference.reducers import REDUCERS
 from singularbayes.inference.stream import lengths_of, stream
 
 
@@ -37,7 +37,7 @@ def predict(
     Args:
         x: array, or a list or dict of arrays for several inputs.
         likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
-            "gaussian", or an object such as `Gaussian(scale=0.1)`. None reads it from the compiled loss
+            "gaussian", "mean_scale", or an object such as `Gaussian(scale=0.1)`. None reads it from the compiled loss
             (`from_logits=True` there declares logits).
         keep_draws: keep every draw in `Predictive.draws`, which quantiles need; memory then grows with `draws`.
         output: which output of a model with several, by name or position.
@@ -118,40 +118,8 @@ def _draws_each(model, x, draws: int, count: int) -> int:
     return draws // count
 
 
-class _Classes:
-    def __init__(self, meaning, examples):
-        self.meaning = meaning
-        self.moments, self.entropies = RunningMoments(examples), RunningMoments(examples)
-
-    def values(self, outputs):
-        return self.meaning.probabilities(outputs)
-
-    def update(self, where, values):
-        self.moments.update(where, values)
-        self.entropies.update(where, special.entr(values).sum(axis=-1))
-
-    def result(self, draws, kept):
-        std = np.sqrt(self.moments.variance)
-        return ClassPredictive(self.moments.mean, std, draws, kept, self.entropies.mean)
-
-
-class _Values:
-    def __init__(self, meaning, examples):
-        self.noise = meaning.scale
-        self.moments = RunningMoments(examples)
-
-    def values(self, outputs):
-        return np.asarray(outputs, "float64")
-
-    def update(self, where, values):
-        self.moments.update(where, values)
-
-    def result(self, draws, kept):
-        return ValuePredictive(self.moments.mean, np.sqrt(self.moments.variance), draws, kept, self.noise)
-
-
 def _reducer(meaning, examples):
-    return (_Values if isinstance(meaning, likelihoods.Gaussian) else _Classes)(meaning, examples)
+    return REDUCERS[type(meaning)](meaning, examples)
 
 
 def _join(kept, draws, examples) -> np.ndarray:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special, stats
 
+VARIANCES = ("epistemic", "aleatoric", "total")
+
 
 class RunningMoments:
     """Mean and variance of arrays that arrive in chunks (Chan et al. 1979), in float64."""
@@ -90,23 +92,28 @@ class ClassPredictive(Predictive):
 
 @dataclass(frozen=True)
 class ValuePredictive(Predictive):
-    """Predictions of numbers, with the noise around them where the likelihood says it."""
+    """Predictions of numbers, with the noise around them where the likelihood says it.
 
-    noise: float | None = None
+    Attributes:
+        noise: its standard deviation: one number, or one for every value in the shape of `mean`.
+    """
+
+    noise: float | np.ndarray | None = None
 
     def variance(self, kind: str) -> np.ndarray:
-        """Returns the "epistemic" variance (of the draws) or the "total" one (with the noise)."""
+        """Returns the "epistemic" variance (of the draws), the "aleatoric" one (of the noise) or their sum, "total"."""
+        if kind not in VARIANCES:
+            raise ValueError(f"variance needs to be one of {list(VARIANCES)}; got variance={kind!r}.")
         if kind == "epistemic":
             return self.std**2
-        if kind != "total":
-            raise ValueError(f"variance needs to be 'epistemic' or 'total'; got variance={kind!r}.")
         if self.noise is None:
             raise ValueError(
-                "The total variance needs the noise, and the likelihood does not say it; compile with "
-                "singularbayes.GaussianNLL(scale), pass likelihood=singularbayes.Gaussian(scale) to predict, or ask "
-                'for variance="epistemic", the part that more data would remove.'
+                f"The {kind} variance needs the noise, and the likelihood does not say it; compile with "
+                "singularbayes.GaussianNLL(scale) or MeanScaleNLL(), pass likelihood=singularbayes.Gaussian(scale) to "
+                'predict, or ask for variance="epistemic", the part that more data would remove.'
             )
-        return self.std**2 + self.noise**2
+        aleatoric = np.broadcast_to(np.square(self.noise), self.std.shape)
+        return aleatoric if kind == "aleatoric" else self.std**2 + aleatoric
 
     def interval(self, level: float = 0.95, variance: str = "total") -> tuple[np.ndarray, np.ndarray]:
         """Returns mean ∓ z · sd: of the "total" variance, where new values lie, or of the "epistemic" one.

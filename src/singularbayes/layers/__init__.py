@@ -7,6 +7,7 @@ from singularbayes.layers.dense import Dense
 from singularbayes.layers.einsum_dense import EinsumDense
 from singularbayes.layers.embedding import Embedding
 from singularbayes.layers.gru import GRU
+from singularbayes.layers.learned_noise import LearnedNoise
 from singularbayes.layers.lstm import LSTM
 from singularbayes.layers.reversible_embedding import ReversibleEmbedding
 from singularbayes.layers.transformer import TransformerEncoder
@@ -20,6 +21,7 @@ __all__ = [
     "Dense",
     "EinsumDense",
     "Embedding",
+    "LearnedNoise",
     "MultiHeadAttention",
     "ReversibleEmbedding",
     "TransformerEncoder",

@@ -1,0 +1,100 @@
+"""The same table four times: every format shows every number, marks the best and the second, and escapes names."""
+
+import io
+import re
+import sys
+
+import pytest
+from rich.console import Console
+from test_compare import SCORES, run, runs
+
+import singularbayes as sb
+from singularbayes.report import comparison
+from singularbayes.report.comparison_latex import escaped, latex
+
+NAME = r"50% <b>A_1 & #|\co"
+
+
+def table(**options):
+    every = [
+        run(method, seed, cost=cost, accuracy=0.9 + a + seed / 100, r2=r)
+        for method, cost, a, r in ((NAME, 20802, 0.01, 0.25), ("low", 7202, 0.05, 0.5), ("c", 9, 0.0, -1.5))
+        for seed in (0, 1)
+    ]
+    return sb.compare(every, ["num_trained", "accuracy", "r2"], reference="low", **options)
+
+
+def printed(shown, width=200):
+    console = Console(width=width, force_terminal=True, color_system="truecolor", file=io.StringIO())
+    comparison.show(shown, console)
+    return console.file.getvalue()
+
+
+def test_all_formats_have_all_numbers():
+    for text in (printed(table()), comparison.markdown(table()), comparison.html(table()), str(table())):
+        plain = re.sub(r"\x1b\[[\d;]*m|<[^>]+>|\*\*", "", text)
+        for number in ("20,802", "0.915 ± 0.007", "0.955 ± 0.007", "0.905 ± 0.007", "−1.50 ± 0.00"):
+            assert number in plain
+        assert "accuracy ↑" in plain and "parameters ↓" in plain
+    for text in (comparison.markdown(table()), comparison.html(table())):
+        assert "−0.050 [−0.050, −0.050]" in text and "+13,600" in text
+
+
+def test_the_best_is_bold_and_the_second_underlined_in_every_format():
+    assert "**0.955** ± 0.007" in comparison.markdown(table()) and "<ins>0.915</ins>" in comparison.markdown(table())
+    assert "<strong>0.955</strong> ± 0.007" in comparison.html(table()) and "<u>0.915</u>" in comparison.html(table())
+    assert r"$\mathbf{0.955} \pm 0.007$" in latex(table()) and r"$\underline{0.915} \pm 0.007$" in latex(table())
+    shown = printed(table())
+    assert "\x1b[1m0.955\x1b[0m" in shown and "\x1b[4m0.915\x1b[0m" in shown
+    for text in (comparison.markdown(table()), comparison.html(table()), latex(table())):
+        assert len(re.findall(r"\*\*|<strong>|\\mathbf", text)) in (3, 6)  # one a column; ** opens and closes
+
+
+def test_markdown_has_as_many_cells_in_every_row_and_no_open_bar():
+    lines = [line for line in comparison.markdown(table()).splitlines() if line.startswith("|")]
+    assert len(lines) == 2 + 3 + 2 + 2
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
+    assert r"50% <b>A_1 & #\|\co" in lines[2]
+
+
+def test_latex_is_a_booktabs_table_with_what_is_special_escaped():
+    text = latex(table(caption="A caption of 100 %"), label="tab:mine")
+    assert r"\caption{A caption of 100 \%" in text and r"\label{tab:mine}" in text
+    assert r"50\% <b>A\_1 \& \#|\textbackslash{}co &" in text
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == 1 and text.count(r"\midrule") == 2
+    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert {len(re.findall(r"(?<!\\)&", line)) for line in rows} == {3} and r"\begin{tabular}{lrrr}" in text
+    assert text.isascii() and text.count("{") == text.count("}") and text.count("$") % 2 == 0
+    assert r"R$^2$ $\uparrow$" in text and r"$20{,}802$" in text and r"$-0.050\ [-0.050,\ -0.050]$" in text
+
+
+def test_every_special_character_of_latex_is_escaped():
+    assert escaped(r"\~^&%$#_{}") == (r"\textbackslash{}\textasciitilde{}\textasciicircum{}\&\%\$\#\_\{\}")
+
+
+def test_html_escapes_names_and_heads_its_cells():
+    text = comparison.html(table())
+    assert "50% &lt;b&gt;A_1 &amp; #|\\co" in text and "<b>" not in text
+    assert text.count('<th scope="row">') == 3 + 2 and text.count('<th scope="col">') == 4
+    assert "<caption>" in text
+
+
+def test_terminal_markup_in_a_name_is_text():
+    every = [run(name, 0, accuracy=0.5) for name in ("[bold]a", "[/b]")]
+    assert "[bold]a" in printed(sb.compare(every, ["accuracy"]))
+
+
+def test_the_caption_says_what_is_shown():
+    two = comparison.caption(table())
+    assert two.startswith("Classification: mean ± standard deviation over 2 seeds. Best in bold, second underlined.")
+    assert two.endswith("differences from low, paired over seeds, with their 95 % intervals.")
+    alone = sb.compare(runs({"low": SCORES["low"]}), ["accuracy"])
+    assert comparison.caption(alone) == "Classification: mean ± standard deviation over 5 seeds."
+    assert comparison.markdown(alone).count("|---|") == 1 and "tbody>" in comparison.html(alone)
+    assert "over one seed" in sb.compare([run("a", 0, nll=1.0)], ["nll"]).caption
+
+
+def test_html_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"pip install 'singularbayes\[report\]'"):
+        comparison.html(table())
