@@ -128,3 +128,8 @@ def test_wrong_bins_schemes_and_configurations_are_refused():
     for errors in ({}, {"a": {}}, {"a": {"equal_mass_5": 0.1}, "b": {"equal_mass_6": 0.1}}):
         with pytest.raises(ValueError, match="needs the same configurations of every model, at least one"):
             optimistic_configuration(errors)
+
+
+def test_the_optimistic_search_refuses_errors_that_are_not_numbers():
+    with pytest.raises(ValueError, match="needs finite errors"):
+        optimistic_configuration({"one": {"equal_mass_15": float("nan"), "equal_width_10": 0.1}})

@@ -8,6 +8,7 @@ from scipy import special
 
 import singularbayes as sb
 from singularbayes import DeepEnsemble, LowRank, LowRankEnsemble, layers
+from singularbayes.inference.counts import count_stored
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(4)
@@ -141,9 +142,26 @@ def test_an_ensemble_is_asked_only_with_members_of_its_kind():
         LowRankEnsemble.of([point()])
 
 
-def test_draws_that_members_cannot_share_are_refused():
-    with pytest.raises(ValueError, match="draws to be a multiple of the 2 members; got draws=5"):
-        LowRankEnsemble.of([random(), random()]).predict(X, draws=5)
+def test_draws_that_members_cannot_share_are_rounded_up():
+    ensemble = LowRankEnsemble.of([random(), random()])
+    assert ensemble.predict(X, draws=5).num_draws == 6
+    np.testing.assert_array_equal(ensemble.predict(X, draws=5).mean, ensemble.predict(X, draws=6).mean)
+
+
+def test_members_whose_outputs_mean_something_else_are_refused():
+    calm, loud = point(), point()
+    calm.compile("sgd", sb.GaussianNLL(0.1))
+    loud.compile("sgd", sb.GaussianNLL(2.0))
+    with pytest.raises(ValueError, match=r"outputs mean the same; got .* with another loss than the first"):
+        DeepEnsemble.of([calm, loud]).predict(X)
+    assert DeepEnsemble.of([calm, loud]).predict(X, likelihood=sb.Gaussian(0.5)).noise == 0.5
+
+
+def test_an_ensemble_of_one_keeps_as_many_numbers_as_its_member():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.BatchNormalization()])
+    model.layers[0].trainable = False
+    assert DeepEnsemble.of([model]).num_stored == count_stored(model) == 16 + 16
+    assert DeepEnsemble.of([model]).num_trained == 8
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="there are compiled programs on JAX alone")

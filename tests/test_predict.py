@@ -300,3 +300,9 @@ def test_memory_does_not_grow_with_the_number_of_draws():
     few, many = peak(316), peak(1580)  # in chunks of 158 both
     # 1,580 draws of 1,100 × 3 probabilities alone would be 42 MB.
     assert many < few + 1e6
+
+
+def test_lists_of_numbers_are_arrays(model):
+    np.testing.assert_array_equal(_predict(model, IDS.tolist()).draws, _predict(model, IDS).draws)
+    with pytest.raises(ValueError, match="rows of one length; got a list with rows of different lengths"):
+        _predict(model, [[1, 2], [3]])

@@ -230,3 +230,9 @@ def test_other_wrong_input_is_refused():
         for call in (interval_calibration_curve, interval_calibration_error):
             with pytest.raises(ValueError, match=f"{call.__name__} needs levels between 0 and 1; got levels="):
                 call(low, high, high, levels=[0.5, level])
+
+
+def test_a_tiny_spread_gives_no_missing_number():
+    expected = 0.5 * np.log(2 * np.pi) - 200 * np.log(10)
+    assert gaussian_nll(np.ones(1), np.full(1, 1e-200), np.ones(1)) == pytest.approx(expected)
+    assert gaussian_nll(np.zeros(1), np.full(1, 1e-200), np.ones(1)) == np.inf

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 from singularbayes.baselines import folders
-from singularbayes.baselines.counts import count_trained
 from singularbayes.inference import Predictive, find_posteriors, fit_many, load
+from singularbayes.inference.counts import count_stored, count_trained
 from singularbayes.inference.engine import share_programs
 from singularbayes.inference.predict import pool
 
@@ -72,13 +72,14 @@ class _Ensemble(ABC):
 
     @property
     def num_stored(self) -> int:
-        """How many numbers are kept: all that are trained."""
-        return self.num_trained
+        """How many numbers are kept, over all members."""
+        return sum(map(count_stored, self._fitted()))
 
     def predict(self, x, draws: int = 100, seed: int = 0, **options) -> Predictive:
         """Returns what all members say together; `options` are those of `singularbayes.predict`.
 
-        `draws` are shared out equally and each counts the same; members without noise give one each, whatever `draws`.
+        `draws` are shared out equally, if need be a few more, and each counts the same; members without noise give one
+        each, whatever `draws`.
         """
         models = self._fitted()
         return pool(models, len(models), x, draws, seed, **options)

@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.baselines.counts import count_trained
 from singularbayes.inference import Predictive, fit_many, load, predict
+from singularbayes.inference.counts import count_stored, count_trained
 from singularbayes.inference.find import flat_layers
 from singularbayes.posteriors import noise, scope
 
@@ -126,8 +126,8 @@ class MCDropout:
 
     @property
     def num_stored(self) -> int:
-        """How many numbers are kept: all that are trained."""
-        return self.num_trained
+        """How many numbers are kept."""
+        return count_stored(self.model)
 
     def predict(self, x, draws: int = 100, seed: int = 0, **options) -> Predictive:
         """Returns what `draws` passes with dropout say; `options` are those of `singularbayes.predict`."""

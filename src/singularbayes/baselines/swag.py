@@ -9,10 +9,10 @@ import keras
 import numpy as np
 
 from singularbayes.baselines import folders
-from singularbayes.baselines.counts import count_trained
 from singularbayes.baselines.normalisation import has_statistics, renew_statistics
 from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.inference import Predictive, find_posteriors, fit_many, load
+from singularbayes.inference.counts import count_stored, count_trained
 from singularbayes.inference.engine import draw_keys
 from singularbayes.inference.many import factory
 from singularbayes.inference.mean import forget_compiled
@@ -139,8 +139,9 @@ class SWAG:
 
     @property
     def num_stored(self) -> int:
-        """How many numbers are kept: (2 + K) P. The first deviation is 0 and is not kept."""
-        return (2 + len(self.snapshots.deviations)) * self.num_trained
+        """How many numbers are kept: (2 + K) P, and what is not trained. The first deviation is 0 and is not kept."""
+        frozen = count_stored(self.model) - self.num_trained
+        return (2 + len(self.snapshots.deviations)) * self.num_trained + frozen
 
     def predict(self, x, draws: int = 100, seed: int = 0, **options) -> Predictive:
         """Returns what `draws` networks from the Gaussian say; `options` are those of `singularbayes.predict`."""

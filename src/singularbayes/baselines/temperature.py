@@ -1,19 +1,15 @@
 """A point classifier whose confidence is set on held-out data (Guo et al. 2017)."""
 
-import dataclasses
 from pathlib import Path
 from typing import Self
 
 import keras
-import numpy as np
-from scipy import optimize, special
 
 from singularbayes.baselines import folders
-from singularbayes.baselines.counts import count_trained
-from singularbayes.inference import ClassPredictive, load, predict
+from singularbayes.inference import ClassPredictive, Temperature, load, predict, recalibrate
+from singularbayes.inference.counts import count_stored, count_trained
 
 _FILE = "model.keras"
-_RANGE = (1e-2, 1e2)
 
 
 class TemperatureScaled:
@@ -35,21 +31,7 @@ class TemperatureScaled:
 
     def fit(self, x, y, **options) -> Self:
         """Finds the T that minimises −log p(y) on held-out `x` and whole-number labels `y`. Returns the baseline."""
-        logits = _logits(self._ask(x, options))
-        labels = np.asarray(y).reshape(-1)
-        if len(labels) != len(logits) or not np.isin(labels, np.arange(logits.shape[1])).all():
-            raise ValueError(
-                f"TemperatureScaled needs a label from 0 to {logits.shape[1] - 1} for each of {len(logits)} examples; "
-                f"got {len(labels)} labels with values {np.unique(labels)[:5]}."
-            )
-
-        def loss(log_t: float) -> float:
-            chosen = special.log_softmax(logits / np.exp(log_t), axis=-1)[np.arange(len(labels)), labels.astype(int)]
-            return float(-chosen.mean())
-
-        # −log p(y) is convex in 1/T, so it has one minimum in log T.
-        found = optimize.minimize_scalar(loss, bounds=np.log(_RANGE), method="bounded", options={"xatol": 1e-8})
-        self.temperature = float(np.exp(found.x))
+        self.temperature = recalibrate(self._ask(x, options), y).value
         return self
 
     def _ask(self, x, options) -> ClassPredictive:
@@ -68,16 +50,12 @@ class TemperatureScaled:
 
     @property
     def num_stored(self) -> int:
-        """How many numbers are kept: all that are trained."""
-        return self.num_trained
+        """How many numbers are kept: the model's and T."""
+        return count_stored(self.model) + 1
 
     def predict(self, x, draws: int = 1, seed: int = 0, **options) -> ClassPredictive:
         """Returns the scaled probabilities; nothing is random, so there is one draw whatever `draws` says."""
-        predictive = self._ask(x, options)
-        mean = special.softmax(_logits(predictive) / self.temperature, axis=-1)
-        draws_kept = None if predictive.draws is None else mean[None]
-        entropy = special.entr(mean).sum(axis=-1)
-        return dataclasses.replace(predictive, mean=mean, draws=draws_kept, expected_entropy=entropy)
+        return Temperature(self.temperature)(self._ask(x, options))
 
     def save(self, folder: str | Path) -> None:
         """Writes the model and T into a folder; an older one there is replaced."""
@@ -91,8 +69,3 @@ class TemperatureScaled:
         scaled = cls(load(Path(folder) / _FILE, **options))
         scaled.temperature = content["temperature"]
         return scaled
-
-
-def _logits(predictive: ClassPredictive) -> np.ndarray:
-    # softmax(log p / T) is softmax(logits / T): they differ by a constant of each example.
-    return np.log(np.maximum(predictive.mean, np.finfo("float64").tiny))

@@ -17,8 +17,9 @@ from sklearn.model_selection import train_test_split
 
 from singularbayes import layers
 from singularbayes.experiments.record import Record, plain
-from singularbayes.experiments.training import Watch, count_parameters, fit, require_method
+from singularbayes.experiments.training import Watch, fit, require_method
 from singularbayes.inference import ClassPredictive, predict
+from singularbayes.inference.counts import count_trained
 from singularbayes.metrics import (
     accuracy,
     aupr_ood,
@@ -155,4 +156,4 @@ def run(method: str, seed: int, settings: Settings = Settings(), watch: Watch | 
         "digits_foreign": data.foreign[1],
         "guesses_foreign": classes[foreign.labels],
     }
-    return Record("digits", method, seed, plain(settings), metrics, count_parameters(model), seconds, arrays=arrays)
+    return Record("digits", method, seed, plain(settings), metrics, count_trained(model), seconds, arrays=arrays)

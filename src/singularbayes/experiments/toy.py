@@ -12,8 +12,9 @@ import numpy as np
 
 from singularbayes import layers
 from singularbayes.experiments.record import Record, departures, plain
-from singularbayes.experiments.training import Watch, count_parameters, fit, require_method
+from singularbayes.experiments.training import Watch, fit, require_method
 from singularbayes.inference import GaussianNLL, ValuePredictive, predict
+from singularbayes.inference.counts import count_trained
 from singularbayes.metrics import epistemic_iqr, interval_coverage, iqr_scores, root_mean_square_error
 from singularbayes.posteriors import FullRank, LowRank, ScaleMixture
 
@@ -132,7 +133,7 @@ def run(method: str, seed: int, settings: Settings = Settings(), watch: Watch | 
         seed,
         plain(settings),
         metrics,
-        count_parameters(model),
+        count_trained(model),
         seconds,
         paper=departures(settings),
         arrays=arrays,

@@ -47,11 +47,6 @@ def fit(model: keras.Model, loss: Any, x: np.ndarray, y: np.ndarray, settings: S
     return time.perf_counter() - start
 
 
-def count_parameters(model: keras.Model) -> int:
-    """Returns how many numbers are trained."""
-    return sum(math.prod(weight.shape) for weight in model.trainable_weights)
-
-
 def require_method(method: str, methods: dict[str, Any]) -> None:
     """Raises unless the experiment knows the method."""
     if method not in methods:

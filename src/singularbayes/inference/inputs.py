@@ -4,9 +4,23 @@ import keras
 import numpy as np
 
 
+def as_arrays(x):
+    """Returns the inputs as arrays in their structure; a list of numbers is an array, one of arrays is a structure."""
+    if isinstance(x, (list, tuple)) and not any(hasattr(leaf, "shape") for leaf in keras.tree.flatten(x)):
+        return _one_array(x)
+    return keras.tree.map_structure(np.asarray, x)
+
+
+def _one_array(numbers) -> np.ndarray:
+    try:
+        return np.asarray(numbers)
+    except ValueError:
+        raise ValueError("Inputs need rows of one length; got a list with rows of different lengths.") from None
+
+
 def arranged(model: keras.Model, x):
     """Returns the inputs as NumPy arrays, a dict for a model with a list of inputs put in its order by name."""
-    x = keras.tree.map_structure(np.asarray, x)
+    x = as_arrays(x)
     tensors = getattr(model, "inputs", None)
     if not isinstance(x, dict) or not tensors or isinstance(getattr(model, "_inputs_struct", None), dict):
         return x

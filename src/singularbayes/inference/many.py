@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from singularbayes.inference.inputs import as_arrays
 from singularbayes.inference.progress import track
 
 Callbacks = Callable[[], list[keras.callbacks.Callback]]
@@ -199,7 +200,7 @@ def examples(name: str, arrays: tuple, batch_size: int) -> Examples:
     if not isinstance(arrays, tuple) or len(arrays) not in (2, 3):
         raise ValueError(f"{name} needs to be (x, y) or (x, y, sample_weight); got {type(arrays).__name__}.")
     x, y, weight = (*arrays, None)[:3]
-    x, y = (keras.tree.map_structure(_numbers, _without_lists(part)) for part in (x, y))
+    x, y = (keras.tree.map_structure(_numbers, _without_lists(as_arrays(part))) for part in (x, y))
     weight = None if weight is None else _numbers(weight)
     flat = keras.tree.flatten((x, y) if weight is None else (x, y, weight))
     lengths = {len(array) if array.ndim else 0 for array in flat}

@@ -71,8 +71,8 @@ def pool(
 ) -> Predictive:
     """Returns what `count` models predict together: every draw of every model counts the same.
 
-    Each answers its share draws / count of the keys of the seed, so one model answers as `predict` says. A model is
-    asked before the next is taken, so `models` may also yield one object with other weights each time.
+    Each answers its share draws / count, rounded up, of the keys of the seed, so one model answers as `predict` says. A
+    model is asked before the next is taken, so `models` may also yield one object with other weights each time.
     """
     _require_whole("draws", draws)
     _require_whole("batch_size", batch_size)
@@ -92,6 +92,11 @@ def pool(
     for place, model in track(members, count, "members") if count > 1 else members:
         if _draws_each(model, x, draws, count) != share:
             raise ValueError(f"predict needs members that are all random or all not; got {model.name!r} among others.")
+        if likelihoods.get(likelihood, loss_of(model, position), model.name) != meaning:
+            raise ValueError(
+                f"predict needs members whose outputs mean the same; got {model.name!r} with another loss than the "
+                "first. Pass likelihood= to say what all of them mean."
+            )
         own = keys[place * share : (place + 1) * share]
         for first, where, answers in stream(model, x, examples, own, batch_size, lengths, alone=count == 1):
             if not (position < len(answers) if position is not None else len(answers) == 1):
@@ -113,9 +118,7 @@ def _draws_each(model, x, draws: int, count: int) -> int:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
     if not any(source.random for source in find_sources(model)):
         return 1
-    if draws % count:
-        raise ValueError(f"predict needs draws to be a multiple of the {count} members; got draws={draws}.")
-    return draws // count
+    return -(-draws // count)
 
 
 def _reducer(meaning, examples):

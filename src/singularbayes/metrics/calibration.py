@@ -79,6 +79,8 @@ def optimistic_configuration(errors: Mapping[str, Mapping[str, float]]) -> str:
             "optimistic_configuration needs the same configurations of every model, at least one; got "
             f"{ {model: sorted(found) for model, found in errors.items()} }."
         )
+    if not all(np.isfinite(error) for found in errors.values() for error in found.values()):
+        raise ValueError(f"optimistic_configuration needs finite errors; got {errors}.")
     first = next(iter(errors.values()))
     return min(first, key=lambda name: float(np.mean([found[name] for found in errors.values()])))
 

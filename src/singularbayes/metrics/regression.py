@@ -43,7 +43,8 @@ def gaussian_nll(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> floa
     0.305791
     """
     m, s, y = predicted("gaussian_nll", mean, std, targets)
-    return float((0.5 * np.log(2 * math.pi * s**2) + 0.5 * ((y - m) / s) ** 2).mean())
+    with np.errstate(over="ignore"):  # infinite where a target is impossible
+        return float((0.5 * math.log(2 * math.pi) + np.log(s) + 0.5 * ((y - m) / s) ** 2).mean())
 
 
 def crps_gaussian(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> float:
