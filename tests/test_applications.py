@@ -43,7 +43,7 @@ def _mean(model, x):
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_applications_go_there_and_back(name):
+def test_applications_go_there_and_back(name, record_property):
     quickest = "tensorflow" if name.startswith("NASNet") else "torch"
     if quickest != BACKEND:
         pytest.skip("surgery is the same everywhere; torch is quickest, but Keras has no NASNet there")
@@ -55,10 +55,15 @@ def test_applications_go_there_and_back(name):
     posterior = 10**6 if name.startswith("MobileNetV") else FullRank()
     bayes = sb.bayesianize(model, posterior, init="svd", cap=True, unsupported="keep")
     assert find_posteriors(bayes)
-    _assert_close(_mean(bayes, x), truth)
+    means = _mean(bayes, x)
+    _assert_close(means, truth)
     plain = sb.collapse(bayes)
     assert [layer.name for layer in plain.layers] == [layer.name for layer in model.layers]
     _assert_close(plain(x), truth)
+    # For `pytest -o junit_family=legacy --junitxml=FILE`: what docs/convert_models.json keeps.
+    record_property("converted", len(find_posteriors(bayes)))
+    record_property("at the means", float(np.abs(_numpy(means)[0] - truth[0]).max()))
+    record_property("collapsed", float(np.abs(_numpy(plain(x))[0] - truth[0]).max()))
 
 
 @on_torch
