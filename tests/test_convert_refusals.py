@@ -98,6 +98,16 @@ def test_a_setting_that_the_config_forgets_is_named():
         sb.bayesianize(model, 2)
 
 
+class _Named(L.Dense):
+    """A user's subclass that only adds a name."""
+
+
+def test_the_marks_that_loading_leaves_are_no_settings(tmp_path):
+    keras.Sequential([keras.Input((3,)), _Named(2)]).save(tmp_path / "trained.keras")
+    loaded = keras.saving.load_model(tmp_path / "trained.keras", custom_objects={"_Named": _Named})
+    assert len(find_posteriors(sb.bayesianize(loaded, 1))) == 1
+
+
 class _Spare(L.Layer):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
