@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 import pytest
-from convertible import not_on_jax, stirred
+from convertible import RNG, array, not_on_jax, stirred
 from keras import ops
 
 import singularbayes as sb
-from singularbayes import find_posteriors
+from singularbayes import LowRank, find_posteriors
 
 pytestmark = pytest.mark.backend
 L = keras.layers
@@ -18,6 +18,19 @@ def test_scales_start_as_those_of_a_new_layer():
     model = stirred(keras.Sequential([keras.Input((6,)), L.Dense(5)]))
     (svd,), (fresh,) = (find_posteriors(sb.bayesianize(model, 2, init=init)) for init in ("svd", "random"))
     np.testing.assert_allclose(*(ops.convert_to_numpy(p.ab.scale) for p in (svd, fresh)), rtol=1e-6)
+
+
+@not_on_jax
+def test_scales_follow_the_trained_weights_where_they_are_asked_to():
+    model = keras.Sequential([keras.Input((6,)), L.Dense(5)])
+    model.layers[0].kernel.assign(RNG.normal(0, 30, (6, 5)))
+    normal = keras.initializers.RandomNormal
+    choose = lambda layer: LowRank(2, initializer=normal(stddev=float(layer.get_weights()[0].std())))  # noqa: E731
+    (posterior,) = find_posteriors(sb.bayesianize(model, choose, init="svd"))
+    expected = 0.1 * (array(model.layers[0].kernel).std() ** 2 / 2) ** 0.25
+    np.testing.assert_allclose(array(posterior.ab.scale), expected, rtol=1e-5)
+    u, s, vt = np.linalg.svd(array(model.layers[0].kernel))
+    np.testing.assert_allclose(array(posterior.mean().dense()), (u[:, :2] * s[:2]) @ vt[:2], rtol=1e-4, atol=1e-4)
 
 
 FROZEN = {
