@@ -137,13 +137,21 @@ class TestPredict:
         (X, {"likelihood": None}, r"the loss of 'net' does not say; got loss=None"),
         (X, {"likelihood": "poisson"}, r"got likelihood='poisson'"),
         (X, {"output": "score"}, r"output= to be one of \[.*\] or a position; got output='score'"),
-        (X, {"output": 1}, r"output= for a model with 1 outputs; got output=1"),
+        (X, {"output": 1}, r"output= to be a name or a position 0 to 0; got output=1"),
     )
 
     @pytest.mark.parametrize(("x", "arguments", "message"), CASES, ids=[message for *_, message in CASES])
     def test_the_error_names_need_and_got(self, x, arguments, message):
         with pytest.raises(ValueError, match=message):
             sb.predict(_model(), x, **{"likelihood": "gaussian", "draws": 2, **arguments})
+
+    def test_an_output_that_only_a_call_shows_to_be_missing_is_named(self):
+        class Mine(keras.Model):
+            def call(self, x):
+                return x
+
+        with pytest.raises(ValueError, match=r"output= for a model with 1 outputs; got output=1"):
+            sb.predict(Mine(), X, draws=2, likelihood="gaussian", output=1)
 
     @pytest.mark.backend
     @pytest.mark.parametrize("wrong", [-1, 5])

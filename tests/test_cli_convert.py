@@ -86,8 +86,36 @@ def test_a_layer_without_a_twin_is_named_with_what_to_type(tmp_path, capsys):
     assert "Conv2DTranspose 'up' (no twin)" in message
     assert message.endswith("Keep them as they are with --unsupported keep; the plan shows them all.")
     assert cli.main([*map(str, command), "--unsupported", "keep"]) == 0
-    assert "no twin" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "no twin" in shown
+    assert "Layers that cannot be converted: 1; --unsupported keep leaves them as they are." in shown
     assert len(sb.find_posteriors(sb.load(tmp_path / "bayes.keras"))) == 1
+
+
+def test_a_class_that_is_not_known_is_named_with_what_to_type(tmp_path, monkeypatch):
+    (tmp_path / "own_layers.py").write_text(
+        "import keras\n\n\n@keras.saving.register_keras_serializable('own')\nclass Own(keras.layers.Dense):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import own_layers
+
+    path, out = tmp_path / "trained.keras", tmp_path / "bayes.keras"
+    keras.Sequential([keras.Input((8,)), own_layers.Own(3)]).save(path)
+    keras.saving.get_custom_objects().pop("own>Own")
+    monkeypatch.delitem(sys.modules, "own_layers")
+    message = _refused(["convert", path, out, "--rank", 2])
+    assert "Name the package of its layers by --import. Keras says: Could not locate class 'Own'." in message
+    assert "custom_objects" not in message and "'config'" not in message
+    assert cli.main(["convert", str(path), str(out), "--rank", "2", "--import", "own_layers"]) == 0
+
+
+def test_the_optimizer_of_the_file_is_passed_over_in_silence(trained, tmp_path, recwarn):
+    model, path = trained
+    model.compile("adam", "mse")  # never fitted: Keras warns that the file has no state for all its weights
+    model.save(path)
+    assert cli.main(["convert", str(path), str(tmp_path / "bayes.keras"), "--rank", "2"]) == 0
+    assert cli.main(["spectrum", str(tmp_path / "bayes.keras")]) == 0
+    assert [str(warning.message) for warning in recwarn if "optimizer" in str(warning.message)] == []
 
 
 @pytest.mark.parametrize(

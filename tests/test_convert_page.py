@@ -14,12 +14,16 @@ PAGE = (DOCS / "convert.md").read_text(encoding="utf-8")
 RECORD = json.loads((DOCS / "convert.json").read_text(encoding="utf-8"))
 
 
-@pytest.fixture(scope="module")
-def script():
-    specification = importlib.util.spec_from_file_location("convert_page", DOCS / "convert.py")
+def _module(name):
+    specification = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def script():
+    return _module("convert")
 
 
 def _lines(code):
@@ -47,6 +51,27 @@ def test_the_record_is_of_the_settings_in_the_script(script):
     from dataclasses import asdict
 
     assert RECORD["settings"] == asdict(script.Settings())
+
+
+def test_the_models_of_the_page_are_those_of_the_record():
+    record = json.loads((DOCS / "convert_models.json").read_text(encoding="utf-8"))
+    models = record["models"]
+    assert "\n".join(_module("convert_models").rows(models)) in PAGE
+    assert f"{len(models)} models of `keras.applications`" in PAGE
+    every = {name for name in dir(keras.applications) if name[0].isupper()}
+    assert set(models) == every or record["keras"] != keras.__version__
+
+
+def test_a_record_is_read_from_what_pytest_writes(tmp_path):
+    shown = {"matrices": 3, "kept": "DepthwiseConv2D", "prediction": 2e-7, "weights": 0.0}
+    properties = "".join(f'<property name="{name}" value="{value}"/>' for name, value in shown.items())
+    case = f'<testcase name="test_there_and_back[VGG{{}}]"><properties>{properties}</properties>{{}}</testcase>'
+    text = f"<testsuites><testsuite>{case.format(16, '')}{case.format(19, '<failure/>')}</testsuite></testsuites>"
+    (tmp_path / "runs.xml").write_text(text)
+    module = _module("convert_models")
+    models = module.read([str(tmp_path / "runs.xml")])
+    assert models == {"VGG16": {**shown, "backend": "torch", "kept": ["DepthwiseConv2D"]}}
+    assert module.rows(models)[2:] == ["| VGG16 | 3 | DepthwiseConv2D | 2e-07 | 0 |"]
 
 
 @pytest.mark.backend

@@ -123,8 +123,11 @@ def _subclassed():
         (mlp, {"draws": 0}, r"freeze_draws needs draws to be a whole number >= 1; got draws=0"),
         (mlp, {"draws": True}, r"got draws=True"),
         (mlp, {"seed": -1}, r"freeze_draws needs seed to be a whole number >= 0; got seed=-1"),
-        (mlp, {"likelihood": "bernoulli_logits"}, r"needs one output a row; got outputs of shape \(None, 3\)"),
-        (mlp, {"likelihood": None}, r"Pass likelihood="),
+        (mlp, {"likelihood": "bernoulli_logits"}, r"^freeze_draws needs one output a row .*got shape \(None, 3\)"),
+        (mlp, {"likelihood": None}, r"^freeze_draws needs to know what the outputs mean.*Pass likelihood="),
+        (mlp, {"likelihood": "odd"}, r"^freeze_draws needs likelihood to be .*got likelihood='odd'"),
+        (mlp, {"output": "odd"}, r"^freeze_draws needs output= to be one of .*got output='odd'"),
+        (mlp, {"output": 3}, r"^freeze_draws needs output= to be a name or a position 0 to 0; got output=3"),
         (_subclassed, {}, r"needs a model that knows its inputs; got 'mine'.*keras\.Model\(x, model\(x\)\)"),
         (
             lambda: keras.Sequential(
@@ -137,7 +140,18 @@ def _subclassed():
             r"without state between batches; got stateful layers \['memory'\]",
         ),
     ],
-    ids=["no_draws", "true_draws", "seed", "bernoulli", "meaning", "inputs", "stateful"],
+    ids=[
+        "no_draws",
+        "true_draws",
+        "seed",
+        "bernoulli",
+        "meaning",
+        "likelihood",
+        "output",
+        "position",
+        "inputs",
+        "stateful",
+    ],
 )
 def test_what_cannot_be_frozen_is_refused(make, arguments, message):
     with pytest.raises(ValueError, match=message):

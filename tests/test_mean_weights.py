@@ -75,6 +75,13 @@ def test_other_models_keep_their_draws(model):
         assert not np.allclose(_numpy(other(X)), _numpy(other(X)))
 
 
+def test_a_model_whose_constructor_has_not_run_is_passed_over(model):
+    unmade = object.__new__(type("Unmade", (keras.Model,), {}))  # KerasHub leaves some behind
+    with sb.mean_weights(model):
+        np.testing.assert_array_equal(_numpy(model(X)), _numpy(model(X)))
+    assert not hasattr(unmade, "_layers")
+
+
 def test_predict_draws_inside_it_too(model):
     outside = sb.predict(model, X, 5, likelihood="gaussian").std
     with sb.mean_weights(model):

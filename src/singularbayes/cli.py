@@ -5,6 +5,7 @@ import shlex
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -126,7 +127,7 @@ def convert(
     with _one_line():
         trained = _load(model, packages)
         chosen = {"low_rank": LowRank, "adapter": Adapter}[posterior](rank)
-        _print(plan(trained, chosen, init=init, cap=cap))
+        _print(_in_shell(str(plan(trained, chosen, init=init, cap=cap))))
         _write(bayesianize(trained, chosen, init=init, unsupported=unsupported, cap=cap), out)
     _print(f"\nWritten: {out}")
     return 0
@@ -181,7 +182,10 @@ def _load(path: Path, packages: Sequence[str] | None) -> Any:
 
     for package in packages or ():
         importlib.import_module(package)
-    return load(path)
+    with warnings.catch_warnings():
+        # The optimizer of the trained model has no use here.
+        warnings.filterwarnings("ignore", message="Skipping variable loading for optimizer")
+        return load(path)
 
 
 def _write(model: Any, path: Path) -> None:
@@ -195,6 +199,7 @@ _IN_SHELL = {
     'unsupported="keep"': "--unsupported keep",
     "cap=True": "--cap",
     ", or by a rule with None; plan(model, …) shows them all": "; the plan shows them all",
+    "Import the package that defines its layers, or pass custom_objects": "Name the package of its layers by --import",
 }
 
 
@@ -204,10 +209,13 @@ def _one_line() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        shown = str(error)
-        for python, shell in _IN_SHELL.items():
-            shown = shown.replace(python, shell)
-        sys.exit(f"singularbayes: {shown}")
+        sys.exit(f"singularbayes: {_in_shell(' '.join(str(error).split()))}")
+
+
+def _in_shell(text: str) -> str:
+    for python, shell in _IN_SHELL.items():
+        text = text.replace(python, shell)
+    return text
 
 
 def _print(text: object) -> None:

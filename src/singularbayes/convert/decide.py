@@ -56,6 +56,11 @@ def decide(
             f"Conversion needs a built model; got {type(model).__name__} {model.name!r}, which has no weights yet. "
             "Call it once on a batch, model(x[:1]), or build it: model.build((None, number_of_features))."
         )
+    if rules is not None and not isinstance(rules, Mapping):
+        raise ValueError(
+            "rules needs a mapping from names, patterns or classes of layers to posteriors, such as "
+            f'{{"head": None}}; got rules={rules!r}.'
+        )
     choose = _Chooser(posterior, dict(rules or {}))
     decisions = [_decide(place, choose, cap, per_head) for place in _candidates(model)]
     choose.require_every_rule_used(model)
@@ -151,7 +156,7 @@ def _fits(key, place: surgery.Place) -> bool:
 
 
 def _resolved(choice, place: surgery.Place) -> Posterior | None:
-    if not isinstance(choice, Posterior) and callable(choice):
+    if callable(choice) and not isinstance(choice, (Posterior, type)):
         choice = choice(place.layer)
     if choice is None:
         return None

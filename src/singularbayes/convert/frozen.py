@@ -44,9 +44,12 @@ def freeze_draws(
     stateful = [layer.name for layer in flat_layers(model) if getattr(layer, "stateful", False)]
     if stateful:
         raise ValueError(f"freeze_draws needs a model without state between batches; got stateful layers {stateful}.")
-    position = position_of(model, output)
-    meaning = likelihoods.get(likelihood, loss_of(model, position), model.name)
+    position = position_of(model, output, "freeze_draws")
+    meaning = likelihoods.get(likelihood, loss_of(model, position), model.name, "freeze_draws")
     name = "gaussian" if isinstance(meaning, likelihoods.Gaussian) else _name_of(meaning)
+    shape = keras.tree.flatten(model.outputs)[position or 0].shape
+    if isinstance(meaning, likelihoods.Bernoulli) and shape[-1] != 1:
+        raise ValueError(f"freeze_draws needs one output a row for a Bernoulli likelihood; got shape {shape}.")
     frozen = FrozenDraws(copied(model), int(draws), int(seed), likelihood=name, position=position or 0)
     # A Sequential model has one input and knows no structure of them.
     structure = getattr(model, "_inputs_struct", model.inputs[0])
@@ -106,9 +109,7 @@ class FrozenDraws(keras.layers.Layer):
         output = keras.tree.flatten(self.model.compute_output_spec(inputs))[self.position]
         *examples, last = output.shape
         if self.likelihood.startswith("bernoulli"):
-            if last != 1:
-                raise ValueError(f"A Bernoulli likelihood needs one output a row; got outputs of shape {output.shape}.")
-            last = 2
+            last = 2  # both classes
         if self.likelihood == "gaussian":
             shapes = {"mean": output.shape, "std": output.shape}
         elif self.likelihood == "mean_scale":

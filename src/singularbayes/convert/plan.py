@@ -117,13 +117,21 @@ class Plan:
             ).rstrip()
             for row in table
         ]
-        return "\n".join([f"Plan for {self.model!r}", *lines[:1], "─" * max(map(len, lines)), *lines[1:]])
+        title, rule = f"Plan for {self.model!r}", "─" * max(map(len, lines))
+        return "\n".join([title, lines[0], rule, *lines[1:], *self._hint()])
+
+    def _hint(self) -> list[str]:
+        """Returns a line on the layers that have to be kept, if there are any."""
+        number = len(self.unsupported)
+        shown = f'Layers that cannot be converted: {number}; unsupported="keep" leaves them as they are.'
+        return [shown] if number else []
 
     def _repr_html_(self) -> str:
         head, *rows = self._table()
         cells = lambda row, tag: "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row)  # noqa: E731
         body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-        return f"<table><thead><tr>{cells(head, 'th')}</tr></thead><tbody>{body}</tbody></table>"
+        table = f"<table><thead><tr>{cells(head, 'th')}</tr></thead><tbody>{body}</tbody></table>"
+        return table + "".join(f"<p>{html.escape(line)}</p>" for line in self._hint())
 
 
 def plan(
@@ -176,10 +184,10 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
             after += math.prod(slot.shape)
         else:
             after += _count(bias_posterior, slot.shape, counts)
-    lost = [f"{name} dropped: the prior takes its place" for name in twins.dropped(layer)]
+    notes = twins.changes(layer)
     if decision.frozen:
-        lost.append("frozen: starts at its weights and stays there")
-    return Row(path, type(layer).__name__, _called(decision), tuple(matrices), before, after, "; ".join(lost))
+        notes.append("frozen: starts at its weights and stays there")
+    return Row(path, type(layer).__name__, _called(decision), tuple(matrices), before, after, "; ".join(notes))
 
 
 def _called(decision: Decision) -> str:

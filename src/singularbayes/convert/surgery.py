@@ -156,8 +156,8 @@ def copied(model: keras.layers.Layer) -> keras.layers.Layer:
             f"whose weights {hidden} belong to none of these."
         )
     for old, new in pairs:
-        _require_same_settings(old, new, model)
         _copy_state(old.layer, new.layer, old.path or model.name)
+        _require_same_settings(old, new, model)  # now: what loads weights also leaves marks, in Keras's Dense
     return copy
 
 

@@ -35,7 +35,8 @@ PLAIN = {ours: theirs for theirs, ours in TWINS.items()}
 # Arguments that mean nothing for a posterior; the layers refuse them.
 _KERNELS = ("kernel", "recurrent", "embeddings")
 _DROPPED = {f"{kernel}_{what}" for kernel in _KERNELS for what in ("regularizer", "constraint")}
-_DROPPED |= {"lora_rank", "lora_alpha", "quantization_config", "gptq_unpacked_column_size"}
+_POINT = {"lora_rank", "lora_alpha", "quantization_config", "gptq_unpacked_column_size"}
+_DROPPED |= _POINT
 _OURS = {"posterior", "recurrent_posterior", "bias_posterior", "estimator", "per_head"}
 
 
@@ -72,9 +73,12 @@ def refusal(layer: keras.layers.Layer) -> str | None:
     return None
 
 
-def dropped(layer: keras.layers.Layer) -> list[str]:
-    """Returns the names of the Keras arguments that are set and that the twin cannot take."""
-    return sorted(name for name, value in layer.get_config().items() if name in _DROPPED and value is not None)
+def changes(layer: keras.layers.Layer) -> list[str]:
+    """Returns what becomes of the Keras arguments that are set and that the twin cannot take."""
+    given = sorted(name for name, value in layer.get_config().items() if name in _DROPPED and value is not None)
+    lost = [f"{name} dropped: the prior takes its place" for name in given if name not in _POINT]
+    # The kernel that Keras gives is the sum of the two.
+    return [*lost, *(["LoRA merged into the weight"] if "lora_rank" in given else [])]
 
 
 # -- the matrices of a layer -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ class Settings:
     """The paper's values. The published parameter counts have no positions and no final normalisation."""
 
     vocabulary: int = 30_522
-    length: int = 64
+    length: int = 64  # tokens of a sentence in the data; the network takes any
     width: int = 256
     blocks: int = 4
     heads: int = 4

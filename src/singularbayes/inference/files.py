@@ -34,9 +34,11 @@ def load(path: str | Path, **kwargs) -> keras.Model:
         return keras.saving.load_model(path, **kwargs)
     except (TypeError, ValueError, KeyError, OSError) as error:
         name = config.get("registered_name") or config.get("class_name")
+        # Keras puts whole configs before the reason and behind it.
+        said = str(error).rpartition("Exception encountered: ")[2].partition("Full object config:")[0].strip()
         raise ValueError(
             f"load needs a model whose classes are known here; got {str(path)!r}, a {name!r} that Keras cannot "
-            f"rebuild. Import the package that defines its layers, or pass custom_objects. Keras says: {error}"
+            f"rebuild. Import the package that defines its layers, or pass custom_objects. Keras says: {said}"
         ) from error
 
 

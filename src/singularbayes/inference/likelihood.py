@@ -146,18 +146,24 @@ NAMES: dict[str, Likelihood] = {
 }
 
 
-def get(identifier: Likelihood | str | None, loss=None, model: str = "model") -> Likelihood:
-    """Returns a likelihood from itself, its name, or, for None, from the loss that the model was compiled with."""
+def get(identifier: Likelihood | str | None, loss=None, model: str = "model", asked: str = "predict") -> Likelihood:
+    """Returns a likelihood from itself, its name, or, for None, from the loss that the model was compiled with.
+
+    Args:
+        asked: the function that errors speak for.
+    """
     if isinstance(identifier, Likelihood):
         return identifier
     if isinstance(identifier, str) and identifier in NAMES:
         return NAMES[identifier]
     if identifier is not None:
-        raise ValueError(f"likelihood needs a Likelihood or one of {sorted(NAMES)}; got likelihood={identifier!r}.")
+        raise ValueError(
+            f"{asked} needs likelihood to be a Likelihood or one of {sorted(NAMES)}; got likelihood={identifier!r}."
+        )
     found = of_loss(loss)
     if found is None:
         raise ValueError(
-            f"predict needs to know what the outputs mean, and the loss of {model!r} does not say; got "
+            f"{asked} needs to know what the outputs mean, and the loss of {model!r} does not say; got "
             f"loss={loss!r}. Pass likelihood= one of {sorted(NAMES)}."
         )
     return found

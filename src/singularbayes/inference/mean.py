@@ -45,5 +45,6 @@ def _forget_around(posteriors) -> None:
     wanted = set(map(id, posteriors))
     models = [thing for thing in gc.get_objects() if issubclass(type(thing), keras.Model)]
     for model in models:
-        if wanted & set(map(id, find_posteriors(model))):
+        whole = hasattr(model, "_layers")  # not where a constructor failed, or has not run yet
+        if whole and wanted & set(map(id, find_posteriors(model))):
             forget_compiled(model)

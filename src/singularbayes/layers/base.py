@@ -9,6 +9,7 @@ from keras import activations, constraints, initializers, ops, regularizers
 
 from singularbayes import posteriors
 from singularbayes.layers.forward import forward_pass, once
+from singularbayes.layers.replaced import WithoutArrays
 from singularbayes.posteriors import scope
 
 ESTIMATORS = ("shared", "local")
@@ -52,7 +53,7 @@ def hand_down(layer: keras.layers.Layer, trainable: bool) -> None:
     type(layer).trainable.fset(layer, trainable)  # Keras on TensorFlow drops an assignment that changes nothing
 
 
-class BayesianLayer(FreezesWhole):
+class BayesianLayer(FreezesWhole, WithoutArrays):
     """A layer whose weight is drawn from a posterior.
 
     Args:
@@ -146,6 +147,8 @@ class KernelLayer(BayesianLayer):
         bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
         kernel_initializer: where the mean of the kernel starts; None is He for rectified activations and Glorot else.
     """
+
+    arrays: tuple[str, ...] = ("kernel",)
 
     def __init__(
         self,

@@ -29,6 +29,7 @@ class Embedding(BayesianLayer):
     True
     """
 
+    arrays: tuple[str, ...] = ("embeddings",)
     many_uses = "a sequence uses the table more than once"
 
     def __init__(

@@ -14,6 +14,7 @@ from keras.src.backend import rnn as loop  # the scan of every backend, with mas
 
 from singularbayes import posteriors
 from singularbayes.layers.base import KernelLayer, whole
+from singularbayes.layers.replaced import WithoutArrays
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,10 @@ class _Product:
         return ops.concatenate(parts, axis=-1)
 
 
-class _States(keras.layers.Layer):
+class _States(WithoutArrays):
     """What `keras.layers.RNN` asks a cell: the sizes of its states. The weights and the step are the layer's."""
+
+    arrays = ("kernel", "recurrent_kernel")
 
     def __init__(self, units: int, number: int, **kwargs):
         super().__init__(**kwargs)
@@ -62,6 +65,7 @@ class Recurrent(KernelLayer, keras.layers.RNN):
 
     gates: int
     num_states: int
+    arrays = _States.arrays
     many_uses = "every step of a sequence uses the kernels"
 
     def __init__(

@@ -26,6 +26,8 @@ class ReversibleEmbedding(Embedding):
     True
     """
 
+    arrays = ("embeddings", "reverse_embeddings")
+
     def __init__(
         self,
         input_dim,

@@ -47,6 +47,9 @@ def get(identifier, name: str = "posterior") -> Posterior:
         return keras.saving.deserialize_keras_object({**identifier, "config": {**identifier["config"], "name": name}})
     if isinstance(identifier, str) and identifier in POSTERIORS:
         return POSTERIORS[identifier](name=name)
+    if isinstance(identifier, type) and issubclass(identifier, Posterior):
+        made = f"{identifier.__name__}({'' if identifier in POSTERIORS.values() else 16})"
+        raise ValueError(f"posterior needs a Posterior; got the class {identifier.__name__}. Make one: {made}.")
     raise ValueError(
         f"posterior needs a Posterior such as LowRank(16), or one of {sorted(POSTERIORS)}; got {identifier!r}."
     )

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import families, priors, scope
+from singularbayes.posteriors import families, priors, scope, shown
 from singularbayes.posteriors.factor import Factor
 from singularbayes.posteriors.moments import Entry
 
@@ -208,6 +208,9 @@ class Posterior(scope.Source, keras.layers.Layer):
             "kl_weight": self.kl_weight,
             "kl_rows": self.kl_rows,
         }
+
+    def __repr__(self):
+        return shown.call(self, Posterior)
 
     def load_own_variables(self, store):
         super().load_own_variables(store)

@@ -1,0 +1,139 @@
+"""What cannot be converted is named, with what to do about it."""
+
+import keras
+import numpy as np
+import pytest
+from convertible import RNG, Backbone, Subclassed, Unregistered, assert_close, at_mean, not_on_jax
+from keras import ops
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, find_posteriors, layers
+
+pytestmark = pytest.mark.backend
+L = keras.layers
+
+
+class _Custom(L.Layer):
+    def build(self, shape):
+        self.w = self.add_weight(shape=(shape[-1], 3))
+
+    def call(self, x):
+        return ops.matmul(x, self.w)
+
+
+class _Squared(L.Dense):
+    def call(self, inputs):
+        return super().call(inputs) ** 2
+
+
+@not_on_jax
+@pytest.mark.parametrize(
+    ("make", "where"),
+    [
+        (lambda: L.DepthwiseConv2D(3, name="odd"), "DepthwiseConv2D 'odd'"),
+        (lambda: L.SeparableConv2D(2, 3, name="odd"), "SeparableConv2D 'odd'"),
+        (lambda: L.Conv2DTranspose(2, 3, name="odd"), "Conv2DTranspose 'odd'"),
+        (lambda: _Custom(name="odd"), "_Custom 'odd'"),
+        (lambda: _Squared(3, name="odd"), "_Squared 'odd'"),
+        (lambda: L.SpectralNormalization(L.Dense(3), name="odd"), "SpectralNormalization 'odd'"),
+    ],
+)
+def test_what_has_no_twin_is_an_error_or_kept(make, where):
+    x = RNG.normal(size=(2, 6, 6, 3)).astype("float32")
+    model = keras.Sequential([keras.Input((6, 6, 3)), make(), L.Flatten(), L.Dense(2)])
+    with pytest.raises(ValueError, match=rf'needs layers that have a Bayesian twin; got .*{where}.*unsupported="keep"'):
+        sb.bayesianize(model, 1)
+    assert [row.path for row in sb.plan(model, 1).unsupported] and "odd" in str(sb.plan(model, 1))
+    bayes = sb.bayesianize(model, FullRank(), unsupported="keep", init="svd")
+    assert_close(at_mean(bayes, x), model(x))
+    assert len(find_posteriors(sb.bayesianize(model, 1, rules={"*odd": None}))) == 1
+
+
+def test_an_unbuilt_model_is_an_error_that_says_how_to_build():
+    for model in (keras.Sequential([L.Dense(3)]), Subclassed()):
+        with pytest.raises(ValueError, match=r"needs a built model; got .*model\(x\[:1\]\)"):
+            sb.bayesianize(model, 2)
+        with pytest.raises(ValueError, match=r"collapse needs a built Keras model"):
+            sb.collapse(model)
+
+
+def test_what_is_no_model_is_an_error():
+    with pytest.raises(ValueError, match=r"Conversion needs a Keras model; got 3"):
+        sb.bayesianize(3, 2)
+
+
+class _Closed(keras.Model):
+    def __init__(self, layer):
+        super().__init__()
+        self.inner = layer
+
+    def call(self, x):
+        return self.inner(x)
+
+    def get_config(self):
+        raise NotImplementedError("no config")
+
+
+def test_a_model_without_a_config_is_an_error_that_says_what_to_write():
+    model = _Closed(L.Dense(3))
+    model(np.ones((1, 2), "float32"))
+    with pytest.raises(ValueError, match=r"built from its config; got _Closed .*get_config\(\).*Keras says: no config"):
+        sb.bayesianize(model, 1)
+
+
+def test_layers_added_after_the_constructor_are_an_error():
+    model = Backbone()
+    model.extra = L.Dense(2)
+    model.extra.build((None, 3))
+    with pytest.raises(ValueError, match=r"needs a model that its config describes; got Backbone"):
+        sb.bayesianize(model, 1)
+
+
+@not_on_jax
+def test_a_setting_that_the_config_forgets_is_named():
+    model = Unregistered()
+    model(np.ones((2, 3), "float32"))
+    model.scale = 5.0
+    with pytest.raises(ValueError, match=r"with scale=5.0, which is 2.0 when it is built from its config"):
+        sb.bayesianize(model, 2)
+
+
+class _Named(L.Dense):
+    """A user's subclass that only adds a name."""
+
+
+def test_the_marks_that_loading_leaves_are_no_settings(tmp_path):
+    keras.Sequential([keras.Input((3,)), _Named(2)]).save(tmp_path / "trained.keras")
+    loaded = keras.saving.load_model(tmp_path / "trained.keras", custom_objects={"_Named": _Named})
+    assert len(find_posteriors(sb.bayesianize(loaded, 1))) == 1
+
+
+class _Spare(L.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.used, self.unused = L.Dense(4), L.Dense(4, name="unused")
+
+    def build(self, shape):
+        self.used.build(shape)
+
+    def call(self, x):
+        return self.used(x)
+
+
+def test_a_layer_that_no_call_reached_is_named():
+    with pytest.raises(ValueError, match=r"Dense 'block/unused' \(it was never built"):
+        sb.bayesianize(keras.Sequential([keras.Input((4,)), _Spare(name="block")]), 1)
+
+
+def test_where_nothing_is_left_to_convert_it_says_so():
+    bayes = keras.Sequential([keras.Input((6,)), layers.Dense(4, posterior=LowRank(2)), L.Dropout(0.1)])
+    with pytest.raises(ValueError, match=r"a weight matrix that is not Bayesian yet; got .* which has none"):
+        sb.bayesianize(bayes, 2)
+
+
+def test_weights_that_are_no_numbers_are_named():
+    model = keras.Sequential([keras.Input((6,)), L.Dense(4, name="broken")])
+    model.layers[0].kernel.assign(np.full((6, 4), np.nan))
+    for convert in (sb.plan, sb.bayesianize):
+        with pytest.raises(ValueError, match=r"NaN or infinity in .*broken/kernel"):
+            convert(model, 2, init="svd")

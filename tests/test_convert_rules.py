@@ -1,0 +1,85 @@
+"""Which layer gets which posterior: rules, functions and ranks; and what is said of those that make no sense."""
+
+import keras
+import pytest
+from convertible import Block, functional, not_on_jax, ranks
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank
+
+pytestmark = pytest.mark.backend
+L = keras.layers
+
+
+@not_on_jax
+def test_rules_choose_by_name_pattern_class_and_holder():
+    model = keras.Sequential([keras.Input((6,)), L.Dense(6, name="in"), Block(6, name="block"), L.Dense(6, name="out")])
+    assert ranks(sb.bayesianize(model, 2)) == [2] * 7
+    bayes = sb.bayesianize(model, 2, rules={"out": 3})
+    assert bayes.get_layer("out").posterior.rank == 3 and ranks(bayes) == [2] * 6 + [3]
+    bayes = sb.bayesianize(model, 2, rules={"block/la*": 4})
+    assert bayes.get_layer("block").late.posterior.rank == 4 and ranks(bayes) == [2] * 6 + [4]
+    assert ranks(sb.bayesianize(model, 2, rules={Block: None})) == [2, 2]
+    assert ranks(sb.bayesianize(model, rules={"block": FullRank(), "*": None})) == [0] * 5
+    # The first rule that fits is taken.
+    assert ranks(sb.bayesianize(model, 2, rules={"out": 1, L.Dense: 3})) == [1] + [3] * 6
+
+
+@not_on_jax
+def test_a_function_chooses_by_the_layer():
+    model = keras.Sequential([keras.Input((6,)), L.Dense(6), L.Dense(2), L.Dense(5)])
+    choose = lambda layer: {6: 3, 2: None, 5: "full_rank"}[layer.units]  # noqa: E731
+    bayes = sb.bayesianize(model, choose)
+    assert ranks(bayes) == [0, 3] and isinstance(bayes.layers[1], L.Dense)
+
+
+@not_on_jax
+def test_a_name_with_brackets_is_matched_by_itself():
+    model = keras.Sequential([keras.Input((6,)), L.Dense(4, name="block[0]"), L.Dense(2)])
+    bayes = sb.bayesianize(model, 2, rules={"block[0]": 1})
+    assert [posterior.rank for posterior in sb.find_posteriors(bayes)] == [1, 2]
+
+
+@not_on_jax
+def test_ranks_are_capped_only_when_asked():
+    model = keras.Sequential([keras.Input((7, 1)), L.LSTM(6), L.Dense(2, name="head")])
+    with pytest.raises(ValueError, match=r"rank=4 for a weight of shape \(1, 24\) in lstm.*/kernel.*cap=True"):
+        sb.bayesianize(model, 4)
+    lstm, head = sb.bayesianize(model, 4, cap=True).layers
+    assert (lstm.posterior.rank, lstm.recurrent_posterior.rank, head.posterior.rank) == (1, 4, 2)
+
+
+def test_a_rule_that_matches_nothing_is_an_error_that_lists_the_layers():
+    with pytest.raises(ValueError, match=r"got 'heads', which match none. The layers are: shared, nested/inner, y"):
+        sb.plan(functional(), 2, rules={"y": 1, "heads": 3})
+    with pytest.raises(ValueError, match=r"A rule needs a name, a pattern or a class of layers; got 3"):
+        sb.plan(functional(), 2, rules={3: 1})
+
+
+def test_a_rule_that_another_hides_is_named():
+    model = keras.Sequential([keras.Input((6,)), L.Dense(4, name="g"), L.Dense(2)])
+    with pytest.raises(ValueError, match=r"got 'g' after Dense, which fits the same layers .* Put 'g' before it"):
+        sb.plan(model, 2, rules={L.Dense: 2, "g": 1})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"posterior": None}, r"needs a posterior for at least one layer"),
+        ({"posterior": 0}, r"rank to be a whole number >= 1; got rank=0"),
+        ({"posterior": "odd"}, r"posterior needs a Posterior .*got 'odd'"),
+        ({"posterior": LowRank}, r"got the class LowRank\. Make one: LowRank\(16\)\."),
+        ({"posterior": 2, "rules": {"y": FullRank}}, r"got the class FullRank\. Make one: FullRank\(\)\."),
+        ({"posterior": 2, "rules": "y"}, r"rules needs a mapping .*\{\"head\": None\}; got rules='y'"),
+        ({"posterior": 2, "rules": ["y"]}, r"rules needs a mapping .*got rules=\['y'\]"),
+        (
+            {"posterior": None, "rules": {"*": None}},
+            r"got posterior=None and rules=\{'\*': None\}, which",
+        ),
+        ({"posterior": 2, "init": "zeros"}, r"needs init to be one of \('random', 'svd'\); got init='zeros'"),
+        ({"posterior": 2, "unsupported": "drop"}, r"unsupported to be one of .*got unsupported='drop'"),
+    ],
+)
+def test_bad_arguments_are_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        sb.bayesianize(functional(), **arguments)

@@ -1,0 +1,80 @@
+"""The plan says before a conversion what it would do, and keeps its word."""
+
+import html
+
+import keras
+import numpy as np
+import pytest
+from convertible import CASES, RNG, array, assert_close, at_mean, case, not_on_jax, sequences, sequential, stirred
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank
+
+pytestmark = pytest.mark.backend
+L = keras.layers
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_plan_counts_what_the_conversion_makes(name):
+    model, _, _ = case(name)
+    planned = sb.plan(model, LowRank(1), bias_posterior=FullRank())
+    bayes = sb.bayesianize(model, LowRank(1), bias_posterior=FullRank())
+    size = lambda weights: sum(int(np.prod(w.shape)) for w in weights)  # noqa: E731
+    assert planned.before == size(model.weights)
+    assert planned.after == size(w for w in bayes.weights if not w.path.endswith("kl_scale"))
+    assert {row.reason for row in planned.rows if not row.posterior} <= {"no weight matrix"}
+
+
+@not_on_jax
+def test_the_plan_has_the_residual_and_energy_of_every_svd_start():
+    model = stirred(sequences())
+    planned = sb.plan(model, 2, init="svd")
+    bayes = sb.bayesianize(model, 2, init="svd")
+    row = next(row for row in planned.converted if row.kind == "GRU")
+    gru, ours = (next(layer for layer in m.layers if layer.name == row.path) for m in (model, bayes))
+    kernel, start = array(gru.cell.kernel), array(ours.posterior.mean().dense())
+    matrix = next(matrix for matrix in row.matrices if matrix.name == "kernel")
+    assert matrix.rank == 2 and matrix.shape == (6, 9)
+    np.testing.assert_allclose(matrix.residual, np.linalg.norm(kernel - start), rtol=1e-4)
+    singular = np.linalg.svd(kernel, compute_uv=False)
+    np.testing.assert_allclose(matrix.energy, (singular[:2] ** 2).sum() / (singular**2).sum(), rtol=1e-5)
+    np.testing.assert_allclose(row.residual, np.hypot(*(m.residual for m in row.matrices)), rtol=1e-6)
+    assert f"{row.energy:.1%}" in str(planned)
+    assert sb.plan(model, FullRank(), init="svd").converted[0].residual == 0.0
+
+
+def test_the_plan_prints_as_a_table_and_as_html():
+    text, page = str(sb.plan(sequential(), 2)), sb.plan(sequential(), 2)._repr_html_()
+    assert "27×5" in text and "LowRank(2)" in text and "no weight matrix" in text and "2 converted" in text
+    assert page.startswith("<table>") and page.count("<tr>") == 1 + 5 + 1
+    assert "cannot be converted" not in text + page
+
+
+def test_the_plan_ends_with_what_to_do_about_layers_without_a_twin():
+    stack = [L.SeparableConv2D(2, 3), L.DepthwiseConv2D(3), L.Flatten(), L.Dense(2)]
+    planned = sb.plan(keras.Sequential([keras.Input((6, 6, 3)), *stack]), 2)
+    hint = 'Layers that cannot be converted: 2; unsupported="keep" leaves them as they are.'
+    assert str(planned).splitlines()[-1] == hint
+    assert planned._repr_html_().endswith(f"<p>{html.escape(hint)}</p>")
+
+
+@not_on_jax
+@pytest.mark.parametrize(
+    ("make", "x"),
+    [
+        (lambda: L.Dense(4), RNG.normal(size=(2, 6)).astype("float32")),
+        (lambda: L.EinsumDense("ab,bc->ac", 4), RNG.normal(size=(2, 6)).astype("float32")),
+        (lambda: L.Embedding(6, 4), np.arange(6, dtype="int32")[None]),
+    ],
+    ids=["dense", "einsum", "embedding"],
+)
+def test_lora_is_merged_and_the_plan_says_so(make, x):
+    layer = make()
+    model = keras.Sequential([keras.Input(x.shape[1:], dtype=x.dtype), layer])
+    layer.enable_lora(2)
+    stirred(model)
+    row = sb.plan(model, 2).rows[0]
+    assert row.reason == "LoRA merged into the weight" and row.before == model.count_params()
+    bayes = sb.bayesianize(model, FullRank(), init="svd")
+    assert_close(at_mean(bayes, x), model(x))
+    assert bayes.count_params() < row.before * 2
