@@ -93,7 +93,8 @@ def noisy(data: Data, std: float, seed: int) -> Data:
     def add(part: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         return (part[0] + std * rng.normal(size=part[0].shape)).astype("float32"), part[1]
 
-    return replace(data, **{name: add(getattr(data, name)) for name in ("train", "validation", "test", "foreign")})
+    train, validation, test, foreign = map(add, (data.train, data.validation, data.test, data.foreign))
+    return replace(data, train=train, validation=validation, test=test, foreign=foreign)
 
 
 def network(method: str, classes: int, settings: Settings) -> keras.Model:
