@@ -111,14 +111,7 @@ def asked(models: list[keras.Model], data: digits.Data, draws: int) -> Answers:
 
 def noisy_digits(settings: Settings) -> digits.Data:
     """Returns the data of the experiment with noise on every pixel, so that there are mistakes to look at."""
-    data = digits.load(digits.Settings().held_out, settings.seed)
-    rng = np.random.default_rng(settings.seed)
-
-    def noisy(part: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        return (part[0] + settings.pixel_noise * rng.normal(size=part[0].shape)).astype("float32"), part[1]
-
-    parts = {name: noisy(getattr(data, name)) for name in ("train", "validation", "test", "foreign")}
-    return replace(data, **parts)
+    return digits.noisy(digits.load(digits.Settings().held_out, settings.seed), settings.pixel_noise, settings.seed)
 
 
 def classify(settings: Settings) -> dict[str, Any]:

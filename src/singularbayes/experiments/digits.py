@@ -8,7 +8,7 @@ were on the screen too.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
@@ -85,6 +85,17 @@ def load(held_out: tuple[int, ...], seed: int) -> Data:
         (images[foreign], digits[foreign]),
         tuple(int(c) for c in classes),
     )
+
+
+def noisy(data: Data, std: float, seed: int) -> Data:
+    """Returns the data with Gaussian noise on every pixel, so that there are mistakes to look at."""
+    rng = np.random.default_rng(seed)
+
+    def add(part: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        return (part[0] + std * rng.normal(size=part[0].shape)).astype("float32"), part[1]
+
+    train, validation, test, foreign = map(add, (data.train, data.validation, data.test, data.foreign))
+    return replace(data, train=train, validation=validation, test=test, foreign=foreign)
 
 
 def network(method: str, classes: int, settings: Settings) -> keras.Model:

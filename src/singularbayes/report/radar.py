@@ -115,7 +115,7 @@ def _draw(
     labels: dict[str, str],
     said: str,
 ) -> Figure:
-    figure = Figure(figsize=(style.COLUMN, 2.65 + style.legend_height(labels.values()) + 0.12 * said.count("\n")))
+    figure = Figure(figsize=(style.COLUMN, 2.75 + style.legend_height(labels.values()) + 0.12 * said.count("\n")))
     axes = figure.add_subplot(projection="polar", theta_offset=np.pi / 2, theta_direction=-1)
     assert isinstance(axes, PolarAxes)
     angles = 2 * np.pi * np.arange(len(measures)) / len(measures)
