@@ -222,9 +222,23 @@ def test_callbacks_of_batches_are_refused_in_a_program(callback):
         ({"validation_data": (X[:0], Y[:0])}, "validation_data needs one and the same number"),
         ({"callbacks": []}, r"callbacks needs to be a function.*got a list. Write callbacks=lambda: \[...\]"),
         ({"validation_data": X}, r"validation_data needs to be \(x, y\)"),
+        ({"x": np.full_like(X, np.nan)}, "x and y needs numbers without NaN"),
     ],
 )
 def test_bad_arguments_are_refused(change, message):
     arguments = {"build": _line, "x": X, "y": Y, "seeds": [0], "epochs": 1, **change}
     with pytest.raises(ValueError, match=message):
+        sb.fit_many(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"build": _line()}, "needs build, a function that makes a compiled model; got Sequential"),
+        ({"seeds": 3}, r"needs seeds, such as range\(3\); got seeds=3"),
+    ],
+)
+def test_a_model_for_a_function_and_a_number_for_seeds_are_refused(change, message):
+    arguments = {"build": _line, "x": X, "y": Y, "seeds": [0], "epochs": 1, **change}
+    with pytest.raises(TypeError, match=message):
         sb.fit_many(**arguments)

@@ -180,6 +180,13 @@ def test_weights_that_diverge_are_refused():
         Snapshots(2).add(np.array([np.nan]))
 
 
-def test_a_network_with_a_posterior_is_refused():
+def test_what_is_no_compiled_point_network_is_refused():
+    random = keras.Sequential([keras.Input((3,)), layers.Dense(2, posterior=LowRank(1))])
+    with pytest.raises(ValueError, match="SWAG needs a compiled model; got"):
+        SWAG(random)
+    random.compile("sgd", "mse")
     with pytest.raises(ValueError, match="SWAG needs a point network; got"):
-        SWAG(keras.Sequential([keras.Input((3,)), layers.Dense(2, posterior=LowRank(1))]))
+        SWAG(random)
+    with pytest.raises(TypeError, match=r"SWAG needs a keras\.Model; got str"):
+        SWAG("a")
+    assert repr(SWAG(_line(), 5)).endswith("rank=5, 0 snapshots)")

@@ -27,6 +27,10 @@ class _Ensemble(ABC):
         self.models: list[keras.Model] = []
         self.histories: list[keras.callbacks.History] = []
 
+    def __repr__(self) -> str:
+        state = f"{len(self.models)} trained members" if self.models else f"{self.members} members, not trained"
+        return f"{type(self).__name__}({state})"
+
     @property
     def seeds(self) -> list[int]:
         """The members' own seeds, hashed from `seed`: no two ensembles share a member, more members keep the first."""

@@ -92,12 +92,19 @@ class SWAG:
     def __init__(self, model: keras.Model, rank: int = 20):
         if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 2:
             raise ValueError(f"SWAG needs rank to be a whole number >= 2; got rank={rank!r}.")
+        if not isinstance(model, keras.Model):
+            raise TypeError(f"SWAG needs a keras.Model; got {type(model).__name__}.")
+        if not model.compiled:
+            raise ValueError(f"SWAG needs a compiled model; got {model.name!r}. Call compile first.")
         if any(posterior.random for posterior in find_posteriors(model)):
             raise ValueError(f"SWAG needs a point network; got {model.name!r} with a random posterior.")
         self.model, self.rank = model, int(rank)
         self.snapshots = Snapshots(self.rank)
         self.history: keras.callbacks.History | None = None
         self.inputs = None  # what the statistics of batch normalisation are made from
+
+    def __repr__(self) -> str:
+        return f"SWAG({self.model.name!r}, rank={self.rank}, {self.snapshots.collected} snapshots)"
 
     def fit(
         self,

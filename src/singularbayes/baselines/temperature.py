@@ -29,6 +29,9 @@ class TemperatureScaled:
     def __init__(self, model: keras.Model):
         self.model, self.temperature = model, 1.0
 
+    def __repr__(self) -> str:
+        return f"TemperatureScaled({self.model.name!r}, temperature={self.temperature:.4g})"
+
     def fit(self, x, y, **options) -> Self:
         """Finds the T that minimises −log p(y) on held-out `x` and whole-number labels `y`. Returns the baseline."""
         self.temperature = recalibrate(self._ask(x, options), y).value

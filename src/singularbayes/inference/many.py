@@ -7,7 +7,7 @@ of shuffling.
 
 import contextlib
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +108,10 @@ def fit_many(
     >>> len(runs), all(run.history["loss"][-1] < 0.01 for run in runs)
     (4, True)
     """
+    if isinstance(build, keras.Model) or not callable(build):
+        raise TypeError(f"fit_many needs build, a function that makes a compiled model; got {type(build).__name__}.")
+    if not isinstance(seeds, Iterable):
+        raise TypeError(f"fit_many needs seeds, such as range(3); got seeds={seeds!r}.")
     seeds = [_whole("a seed", seed, 0) for seed in seeds]
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"fit_many needs one or more different seeds; got seeds={seeds}.")
@@ -208,6 +212,8 @@ def examples(name: str, arrays: tuple, batch_size: int) -> Examples:
         raise ValueError(
             f"{name} needs one and the same number of examples >= 1; got shapes {[array.shape for array in flat]}."
         )
+    if any(array.dtype.kind == "f" and np.isnan(array).any() for array in flat):
+        raise ValueError(f"{name} needs numbers without NaN; got some that are missing.")
     return Examples(x, y, weight, batch_size)
 
 
