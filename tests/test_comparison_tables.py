@@ -4,6 +4,7 @@ import io
 import re
 import sys
 
+import numpy as np
 import pytest
 from rich.console import Console
 from test_compare import SCORES, run, runs
@@ -82,6 +83,28 @@ def test_html_escapes_names_and_heads_its_cells():
 def test_terminal_markup_in_a_name_is_text():
     every = [run(name, 0, accuracy=0.5) for name in ("[bold]a", "[/b]")]
     assert "[bold]a" in printed(sb.compare(every, ["accuracy"]))
+
+
+@pytest.mark.parametrize("width", [50, 80, 120, 400])
+def test_a_narrow_terminal_cuts_no_number_and_no_head(width):
+    names = ("num_stored", "accuracy", "auroc", "nll", "brier", "ece", "aupr_err_entropy", "auroc_ood_entropy")
+    rng = np.random.default_rng(1)
+    every = [
+        run(method, seed, **dict(zip(names, rng.uniform(0.1, 1, len(names)).tolist(), strict=True)))
+        for method in ("low-rank Gaussian", "full-rank", "deep ensemble", "SWAG", "a point network")
+        for seed in range(3)
+    ]
+    shown = sb.compare(every, names)
+    text = re.sub(r"\x1b\[[\d;]*m", "", printed(shown, width))
+    assert "…" not in text and max(map(len, text.splitlines())) <= width
+    for column in shown.columns:
+        assert text.count(f"{column.measure.label} {column.measure.arrow}") >= 2  # of the methods, of the differences
+        for cell in column.cells:
+            assert " ".join(column.text(cell)) in text
+        for difference in column.differences[1:]:
+            mean, interval = comparison.difference_text(column, difference).split(" ", 1)
+            assert mean in text and interval in text
+    assert (width == 400) == (text.count("low-rank Gaussian") == 1 + 4 + 1)  # methods, differences, caption
 
 
 def test_the_caption_says_what_is_shown():
