@@ -117,6 +117,25 @@ def test_the_caption_says_what_is_shown():
     assert "over one seed" in sb.compare([run("a", 0, nll=1.0)], ["nll"]).caption
 
 
+def test_seeds_that_make_no_pair_are_told():
+    # The mean of a is below that of b, and yet a − b over the seeds that both have is positive.
+    every = [run("b", s, nll=v) for s, v in ((0, 1.0), (1, 2.0), (2, 9.0))]
+    every += [run("a", s, nll=v) for s, v in ((0, 1.25), (1, 2.5), (7, 3.0))]
+    every += [run("c", 0, nll=3.0), run("d", 9, nll=4.0)]
+    partly = sb.compare(every, ["nll"])
+    (column,) = partly.columns
+    texts = [comparison.difference_text(column, difference) for difference in column.differences[1:]]
+    assert texts == ["+0.38 [−1.21, +1.96] (2 pairs)", "+2.00 (1 pair)", "–"]
+    for text in (comparison.markdown(partly), comparison.html(partly), printed(partly)):
+        assert "(2 pairs)" in text and "(1 pair)" in text
+    assert r"$+0.38\ [-1.21,\ +1.96]\ (2\text{ pairs})$" in latex(partly)
+    assert r"$+2.00\ (1\text{ pair})$" in latex(partly)
+    said = comparison.caption(partly)
+    assert "intervals; one pair has no interval. Where not all seeds make pairs, their number is given" in said
+    single = comparison.caption(sb.compare([run("a", 0, nll=1.0), run("b", 0, nll=2.0)], ["nll"]))
+    assert single.endswith("paired over seeds; one pair has no interval.")
+
+
 def test_html_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r"pip install 'singularbayes\[report\]'"):

@@ -33,12 +33,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Difference:
-    """Method less reference, paired over the seeds that both have, with its t interval; NaN where pairs are too few."""
+    """Method less reference, paired over the seeds that both have, with its t interval; NaN where pairs are too few.
+
+    Attributes:
+        pairs: how many seeds have a value of both.
+        seeds: how many either has, the larger; with fewer pairs, the difference need not be that of the means.
+    """
 
     mean: float
     low: float
     high: float
     pairs: int
+    seeds: int
 
 
 @dataclass(frozen=True)
@@ -228,13 +234,14 @@ def _shown(value: float, decimals: int) -> float:
 def _difference(own: dict[int, float], other: dict[int, float], level: float) -> Difference:
     pairs = [(own[seed], other[seed]) for seed in own if seed in other]
     gaps = np.array([a - b for a, b in pairs if math.isfinite(a) and math.isfinite(b)])
+    seeds = max(len(own), len(other))
     if not len(gaps):
-        return Difference(math.nan, math.nan, math.nan, 0)
+        return Difference(math.nan, math.nan, math.nan, 0, seeds)
     mean = float(gaps.mean())
     if len(gaps) == 1:
-        return Difference(mean, math.nan, math.nan, 1)
+        return Difference(mean, math.nan, math.nan, 1, seeds)
     half = float(stats.t.ppf((1 + level) / 2, len(gaps) - 1) * gaps.std(ddof=1) / math.sqrt(len(gaps)))
-    return Difference(mean, mean - half, mean + half, len(gaps))
+    return Difference(mean, mean - half, mean + half, len(gaps), seeds)
 
 
 def _caption(every: list[Evaluation], runs: Runs) -> str:

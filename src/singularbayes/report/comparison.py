@@ -26,6 +26,7 @@ def show(comparison: Comparison, console: Console | None = None) -> None:
         if rows:
             for table in _tables(heads, rows, console):
                 console.print(table)
+                console.print()
     console.print(Text(caption(comparison), style="dim"))
 
 
@@ -60,10 +61,18 @@ def caption(comparison: Comparison) -> str:
     """Returns the caption, with how to read the marks and the differences."""
     if len(comparison.methods) < 2:
         return comparison.caption
-    return (
+    found = [d for column in comparison.columns for d in column.differences if d is not None and d.pairs > 0]
+    said = (
         f"{comparison.caption} Best in bold, second underlined. Below: differences from {comparison.reference}, paired "
-        f"over seeds, with their {100 * comparison.level:g} % intervals."
     )
+    said += "over seeds"
+    if any(d.pairs > 1 for d in found):
+        said += f", with their {100 * comparison.level:g} % intervals"
+    if any(d.pairs == 1 for d in found):
+        said += "; one pair has no interval"
+    if any(d.pairs < d.seeds for d in found):
+        said += ". Where not all seeds make pairs, their number is given; the difference is then not that of the means"
+    return f"{said}."
 
 
 def method_rows(comparison: Comparison, render: Callable[[Column, Cell], Shown]) -> "Rows[Shown]":
@@ -85,11 +94,17 @@ def difference_rows(comparison: Comparison, render: Callable[[Column, Difference
 
 
 def difference_text(column: Column, difference: Difference) -> str:
-    """Returns the difference and its interval; – where there is no pair, and no interval of one pair or of a count."""
-    mean = _signed(column, difference.mean)
-    if difference.pairs < 2 or (column.measure.whole and difference.low == difference.high):
+    """Returns the difference, its interval, and the number of pairs where seeds are left out.
+
+    There is none (–) without a pair, and no interval of one pair or of a count that does not vary.
+    """
+    mean, pairs = _signed(column, difference.mean), difference.pairs
+    if not pairs:
         return mean
-    return f"{mean} [{_signed(column, difference.low)}, {_signed(column, difference.high)}]"
+    left_out = f" ({pairs} pair{'s' if pairs > 1 else ''})" if pairs < difference.seeds else ""
+    if pairs < 2 or (column.measure.whole and difference.low == difference.high):
+        return f"{mean}{left_out}"
+    return f"{mean} [{_signed(column, difference.low)}, {_signed(column, difference.high)}]{left_out}"
 
 
 def _tables(heads: list[str], rows: Rows[Text], console: Console) -> Iterator[Table]:
