@@ -68,7 +68,7 @@ def _measures() -> Iterable[Measure]:
     for kind in ("epistemic", "aleatoric", "total"):
         yield Measure(f"variance_{kind}", f"{kind} variance")
     for kind in ("epistemic", "total"):
-        for name, label, best in _OF_VARIANCE:
+        for name, label, best in OF_VARIANCE:
             yield Measure(f"{name}_{kind}", f"{label} ({kind})", best)
     for by, words in {**_OF_CLASSES, **_OF_VALUES}.items():
         for name, label, better in (*_OF_UNCERTAINTY, *(_OF_ERRORS if by in _OF_CLASSES else ())):
@@ -79,7 +79,7 @@ def _measures() -> Iterable[Measure]:
     yield Measure("iqr_ratio", "IQR ratio", "higher")
 
 
-_OF_VARIANCE: tuple[tuple[str, str, str | float], ...] = (
+OF_VARIANCE: tuple[tuple[str, str, str | float], ...] = (
     ("nll", "NLL", "lower"),
     ("crps", "CRPS", "lower"),
     ("crps_sample", "sample CRPS", "lower"),
