@@ -36,7 +36,7 @@ def test_all_formats_have_all_numbers():
         plain = re.sub(r"\x1b\[[\d;]*m|<[^>]+>|\*\*", "", text)
         for number in ("20,802", "0.915 ± 0.007", "0.955 ± 0.007", "0.905 ± 0.007", "−1.50 ± 0.00"):
             assert number in plain
-        assert "accuracy ↑" in plain and "parameters ↓" in plain
+        assert "accuracy ↑" in plain and "trained parameters ↓" in plain
     for text in (comparison.markdown(table()), comparison.html(table())):
         assert "−0.050 [−0.050, −0.050]" in text and "+13,600" in text
 
@@ -100,7 +100,7 @@ def test_a_narrow_terminal_cuts_no_number_and_no_head(width):
     for column in shown.columns:
         assert text.count(f"{column.measure.label} {column.measure.arrow}") >= 2  # of the methods, of the differences
         for cell in column.cells:
-            assert " ".join(column.text(cell)) in text
+            assert " ".join(column.text(cell)).strip() in text
         for difference in column.differences[1:]:
             mean, interval = comparison.difference_text(column, difference).split(" ", 1)
             assert mean in text and interval in text
@@ -114,7 +114,6 @@ def test_the_caption_says_what_is_shown():
     alone = sb.compare(runs({"low": SCORES["low"]}), ["accuracy"])
     assert comparison.caption(alone) == "Classification: mean ± standard deviation over 5 seeds."
     assert comparison.markdown(alone).count("|---|") == 1 and "tbody>" in comparison.html(alone)
-    assert "over one seed" in sb.compare([run("a", 0, nll=1.0)], ["nll"]).caption
 
 
 def test_seeds_that_make_no_pair_are_told():

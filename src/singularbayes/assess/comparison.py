@@ -70,12 +70,14 @@ class Column:
         return f"{round(value / self.measure.unit, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "−")
 
     def text(self, cell: Cell) -> tuple[str, str]:
-        """Returns mean and ± deviation as text; the second is empty for counts that do not vary."""
+        """Returns mean and ± deviation as text; the second is empty for one seed and for counts that do not vary."""
         mean = self.number(cell.mean)
-        if mean == NONE or (self.measure.whole and not cell.std > 0):
+        if mean == NONE:
             return mean, ""
-        share = "" if cell.defined == cell.seeds else f" ({cell.defined} of {cell.seeds})"
-        return mean, f"± {self.number(cell.std)}{share}"
+        varies = cell.std > 0 if self.measure.whole else not math.isnan(cell.std)
+        deviation = f"± {self.number(cell.std)}" if varies else ""
+        share = "" if cell.defined == cell.seeds else f"({cell.defined} of {cell.seeds})"
+        return mean, f"{deviation} {share}".strip()
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ def compare(
     caption: str | None = None,
 ) -> Comparison:
     """Returns the table of several evaluations: a row a method, mean and standard deviation over its seeds.
+
+    Time and memory are shown but not ranked: they hold compilation and the rest of the process.
 
     Differences are method less reference, paired over the seeds that both have: what seeds share, such as the split of
     the data, cancels. Their interval is mean ∓ t · sd/√pairs. With one pair there is no interval, with none no
@@ -218,6 +222,8 @@ def _decimals(means: list[float], digits: int) -> int:
 
 
 def _places(measure: Measure, means: list[float], decimals: int) -> list[int | None]:
+    if not measure.ranked:
+        return [None] * len(means)
     losses = [measure.loss(mean / measure.unit) for mean in means]
     ranked = [None if loss is None or math.isnan(loss) else _shown(loss, decimals) for loss in losses]
     order = sorted({loss for loss in ranked if loss is not None})
@@ -247,8 +253,8 @@ def _difference(own: dict[int, float], other: dict[int, float], level: float) ->
 def _caption(every: list[Evaluation], runs: Runs) -> str:
     counts = sorted({len(seeds) for seeds in runs.values()})
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    seeds = "one seed" if counts == [1] else f"{number} seeds"
-    return f"{every[0].task.capitalize()}: mean ± standard deviation over {seeds}."
+    said = "one seed" if counts == [1] else f"mean ± standard deviation over {number} seeds"
+    return f"{every[0].task.capitalize()}: {said}."
 
 
 def _marked(column: Column, cell: Cell) -> str:
