@@ -41,6 +41,11 @@ def test_all_formats_have_all_numbers():
         assert "−0.050 [−0.050, −0.050]" in text and "+13,600" in text
 
 
+def test_a_comparison_shows_as_its_table():
+    assert repr(table()) == str(table()) and len(repr(table()).splitlines()) == 2 + 3 + 1
+    assert "Comparison(" not in repr(table())
+
+
 def test_the_best_is_bold_and_the_second_underlined_in_every_format():
     assert "**0.955** ± 0.007" in comparison.markdown(table()) and "<ins>0.915</ins>" in comparison.markdown(table())
     assert "<strong>0.955</strong> ± 0.007" in comparison.html(table()) and "<u>0.915</u>" in comparison.html(table())

@@ -82,7 +82,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: a row a method, a column a measure. Printed, it is plain text; `report.comparison` renders it."""
+    """A table: a row a method, a column a measure. It shows as plain text; `report.comparison` renders it."""
 
     task: str
     methods: tuple[str, ...]
@@ -92,7 +92,7 @@ class Comparison:
     level: float
     caption: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         head = ["", *(f"{c.measure.label} {c.measure.arrow}".strip() for c in self.columns)]
         rows = [[name, *(_marked(c, c.cells[i]) for c in self.columns)] for i, name in enumerate(self.methods)]
         widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
