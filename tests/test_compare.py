@@ -142,7 +142,7 @@ def test_the_usual_columns_are_those_of_the_task_with_all_foreign_sets():
 
 
 def test_a_metric_of_one_s_own_comes_with_its_measure():
-    found = sb.compare(runs(SCORES, "gain"), [Measure("gain", "my gain", "higher")])
+    found = sb.compare(runs(SCORES, "gain"), [Measure("gain", "higher", label="my gain")])
     assert found.columns[0].measure.label == "my gain" and found.columns[0].cells[0].place == 1
 
 

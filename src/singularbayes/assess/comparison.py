@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from singularbayes.assess.catalogue import FOREIGN, TABLES, Measure, find
+from singularbayes.assess.catalogue import FOREIGN, TABLES, find
 from singularbayes.assess.evaluation import Evaluation
+from singularbayes.assess.measure import Measure
 
 NONE = "–"
 Runs = dict[str, dict[int, Evaluation]]  # by method and seed
@@ -67,7 +68,7 @@ class Column:
         if math.isinf(value):
             return "∞" if value > 0 else "−∞"
         # A minus sign, and none before a value that is shown as 0.
-        return f"{round(value / self.measure.unit, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "−")
+        return f"{round(value / self.measure.scale, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "−")
 
     def text(self, cell: Cell) -> tuple[str, str]:
         """Returns mean and ± deviation as text; the second is empty for one seed and for counts that do not vary."""
@@ -91,6 +92,18 @@ class Comparison:
     reference: str
     level: float
     caption: str
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Those of the columns."""
+        return tuple(column.measure for column in self.columns)
+
+    def values(self) -> dict[str, list[float]]:
+        """Returns every method's means in the order of `measures`, as the table shows them but with all digits."""
+        return {
+            name: [column.cells[i].mean / column.measure.scale for column in self.columns]
+            for i, name in enumerate(self.methods)
+        }
 
     def __repr__(self) -> str:
         head = ["", *(f"{c.measure.label} {c.measure.arrow}".strip() for c in self.columns)]
@@ -194,7 +207,7 @@ def _usual(run: Evaluation) -> list[str]:
 def _column(measure: Measure, runs: Runs, reference: str, level: float, digits: int) -> Column:
     values = {m: {seed: run.value(measure.name) for seed, run in seeds.items()} for m, seeds in runs.items()}
     cells = [_cell(np.array(list(own.values()))) for own in values.values()]
-    decimals = 0 if measure.whole else _decimals([cell.mean / measure.unit for cell in cells], digits)
+    decimals = 0 if measure.whole else _decimals([cell.mean / measure.scale for cell in cells], digits)
     places = _places(measure, [cell.mean for cell in cells], decimals)
     return Column(
         measure,
@@ -224,7 +237,7 @@ def _decimals(means: list[float], digits: int) -> int:
 def _places(measure: Measure, means: list[float], decimals: int) -> list[int | None]:
     if not measure.ranked:
         return [None] * len(means)
-    losses = [measure.loss(mean / measure.unit) for mean in means]
+    losses = [measure.loss(mean / measure.scale) for mean in means]
     ranked = [None if loss is None or math.isnan(loss) else _shown(loss, decimals) for loss in losses]
     order = sorted({loss for loss in ranked if loss is not None})
     if sum(loss is not None for loss in ranked) < 2:
