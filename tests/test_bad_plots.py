@@ -7,6 +7,7 @@ import made_up_plots as made_up
 import numpy as np
 import pytest
 
+from singularbayes.assess import Evaluation, compare, find
 from singularbayes.metrics import IntervalCalibration, ReliabilityCurve
 from singularbayes.report import plots
 from singularbayes.report.plots import BoundPanel, Measure, Point
@@ -41,8 +42,19 @@ BAD = {
         lambda: plots.efficiency_radar({"m": [1, 2, 3]}, THREE, {"other": 5}),
         r"parameters of each of \['m'\]; got those of \['other'\]",
     ),
+    "an axis with no better end": (
+        lambda: plots.radar({"m": [0.9, 1, 1]}, [find("picp_95_total"), *THREE[1:]]),
+        "measures of which higher or lower is better; got better=0.95 of 'picp_95_total'",
+    ),
+    "points of one measure": (
+        lambda: plots.points_of(compare([Evaluation("m", "regression", 0, {"mae": 1.0})], ["mae"])),
+        r"points_of needs a comparison of 2 measures; got 1: \['mae'\]",
+    ),
     "no parameters": (lambda: plots.efficiency_radar({"m": [1, 2, 3]}, THREE, {"m": 0}), "at least one parameter"),
-    "a direction": (lambda: Measure("NLL", "smaller"), r"one of \['higher', 'lower'\]; got 'smaller' for 'NLL'"),
+    "a direction": (
+        lambda: Measure("NLL", "smaller"),
+        r"one of \['higher', 'lower'\], the best value or None; got 'smaller'",
+    ),
     "limits turned round": (lambda: Measure("NLL", "lower", limits=(1, 0)), r"least < most; got \(1, 0\) for 'NLL'"),
     "no reliability curves": (lambda: plots.reliability({}), "reliability needs at least one of methods"),
     "NaN in a curve": (

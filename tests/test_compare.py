@@ -1,6 +1,7 @@
 """A comparison: NumPy's moments over seeds, SciPy's paired t interval, and who is best as the table shows it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,13 +91,14 @@ def test_coverage_is_best_nearest_its_level_and_some_measures_have_no_best():
 def test_a_value_that_is_missing_or_infinite_is_shown_as_such():
     found = column({"a": [math.nan, math.nan], "b": [0.5, math.nan], "c": [math.inf, 0.1], "d": [0.3, 0.2]}, "nll")
     texts = [found.text(cell) for cell in found.cells]
-    assert texts == [("–", ""), ("0.500", "± – (1 of 2)"), ("∞", "± –"), ("0.250", "± 0.071")]
+    assert texts == [("–", ""), ("0.500", "(1 of 2)"), ("∞", ""), ("0.250", "± 0.071")]
     assert [cell.place for cell in found.cells] == [None, 2, None, 1]
 
 
 def test_one_seed_has_no_deviation():
     found = column({"a": [0.5], "b": [0.25]})
-    assert found.text(found.cells[0]) == ("0.500", "± –")
+    assert found.text(found.cells[0]) == ("0.500", "")
+    assert sb.compare(runs({"a": [0.5]}), ["accuracy"]).caption == "Classification: one seed."
 
 
 @pytest.mark.parametrize(
@@ -117,16 +119,30 @@ def test_costs_are_columns_too_and_counts_have_no_deviation():
     assert [cell.place for cell in count.cells] == [2, 1]
 
 
+def test_time_and_memory_are_shown_but_not_ranked():
+    costs = {"seconds": 1.0, "train_seconds": 2.0, "peak_bytes": 3_000_000}
+    every = [
+        Evaluation(m, "regression", 0, {"rmse": f}, **{n: f * v for n, v in costs.items()})
+        for m, f in (("a", 1.0), ("b", 2.0))
+    ]
+    rmse, *found = sb.compare(every, ["rmse", *costs]).columns
+    assert [cell.place for cell in rmse.cells] == [1, 2]
+    assert [cell.place for column in found for cell in column.cells] == [None] * 6
+    assert [column.measure.arrow for column in found] == ["↓"] * 3 and found[2].number(6e6) == "6.00"
+
+
 def test_the_usual_columns_are_those_of_the_task_with_all_foreign_sets():
     p = sb.inference.ClassPredictive(RNG.dirichlet([1, 1], 30), np.zeros((30, 2)), 1)
     found = sb.evaluate(p, np.arange(30) % 2, ood={"near": p, "far": p})
     names = [column.measure.name for column in sb.compare([found]).columns]
     assert names[:5] == ["accuracy", "auroc", "nll", "brier", "ece"]  # predictions say no parameters
+    stored = sb.compare([replace(found, num_trained=5, num_stored=30)]).columns[0]
+    assert (stored.measure.name, stored.measure.label) == ("num_stored", "parameters")  # what predictions are made from
     assert names[-4:] == [f"{where}/auroc_ood_{by}" for where in ("near", "far") for by in ("mi", "entropy")]
 
 
 def test_a_metric_of_one_s_own_comes_with_its_measure():
-    found = sb.compare(runs(SCORES, "gain"), [Measure("gain", "my gain", "higher")])
+    found = sb.compare(runs(SCORES, "gain"), [Measure("gain", "higher", label="my gain")])
     assert found.columns[0].measure.label == "my gain" and found.columns[0].cells[0].place == 1
 
 

@@ -4,6 +4,7 @@ import io
 import re
 import sys
 
+import numpy as np
 import pytest
 from rich.console import Console
 from test_compare import SCORES, run, runs
@@ -35,9 +36,14 @@ def test_all_formats_have_all_numbers():
         plain = re.sub(r"\x1b\[[\d;]*m|<[^>]+>|\*\*", "", text)
         for number in ("20,802", "0.915 ± 0.007", "0.955 ± 0.007", "0.905 ± 0.007", "−1.50 ± 0.00"):
             assert number in plain
-        assert "accuracy ↑" in plain and "parameters ↓" in plain
+        assert "accuracy ↑" in plain and "trained parameters ↓" in plain
     for text in (comparison.markdown(table()), comparison.html(table())):
         assert "−0.050 [−0.050, −0.050]" in text and "+13,600" in text
+
+
+def test_a_comparison_shows_as_its_table():
+    assert repr(table()) == str(table()) and len(repr(table()).splitlines()) == 2 + 3 + 1
+    assert "Comparison(" not in repr(table())
 
 
 def test_the_best_is_bold_and_the_second_underlined_in_every_format():
@@ -84,6 +90,28 @@ def test_terminal_markup_in_a_name_is_text():
     assert "[bold]a" in printed(sb.compare(every, ["accuracy"]))
 
 
+@pytest.mark.parametrize("width", [50, 80, 120, 400])
+def test_a_narrow_terminal_cuts_no_number_and_no_head(width):
+    names = ("num_stored", "accuracy", "auroc", "nll", "brier", "ece", "aupr_err_entropy", "auroc_ood_entropy")
+    rng = np.random.default_rng(1)
+    every = [
+        run(method, seed, **dict(zip(names, rng.uniform(0.1, 1, len(names)).tolist(), strict=True)))
+        for method in ("low-rank Gaussian", "full-rank", "deep ensemble", "SWAG", "a point network")
+        for seed in range(3)
+    ]
+    shown = sb.compare(every, names)
+    text = re.sub(r"\x1b\[[\d;]*m", "", printed(shown, width))
+    assert "…" not in text and max(map(len, text.splitlines())) <= width
+    for column in shown.columns:
+        assert text.count(f"{column.measure.label} {column.measure.arrow}") >= 2  # of the methods, of the differences
+        for cell in column.cells:
+            assert " ".join(column.text(cell)).strip() in text
+        for difference in column.differences[1:]:
+            mean, interval = comparison.difference_text(column, difference).split(" ", 1)
+            assert mean in text and interval in text
+    assert (width == 400) == (text.count("low-rank Gaussian") == 1 + 4 + 1)  # methods, differences, caption
+
+
 def test_the_caption_says_what_is_shown():
     two = comparison.caption(table())
     assert two.startswith("Classification: mean ± standard deviation over 2 seeds. Best in bold, second underlined.")
@@ -91,7 +119,25 @@ def test_the_caption_says_what_is_shown():
     alone = sb.compare(runs({"low": SCORES["low"]}), ["accuracy"])
     assert comparison.caption(alone) == "Classification: mean ± standard deviation over 5 seeds."
     assert comparison.markdown(alone).count("|---|") == 1 and "tbody>" in comparison.html(alone)
-    assert "over one seed" in sb.compare([run("a", 0, nll=1.0)], ["nll"]).caption
+
+
+def test_seeds_that_make_no_pair_are_told():
+    # The mean of a is below that of b, and yet a − b over the seeds that both have is positive.
+    every = [run("b", s, nll=v) for s, v in ((0, 1.0), (1, 2.0), (2, 9.0))]
+    every += [run("a", s, nll=v) for s, v in ((0, 1.25), (1, 2.5), (7, 3.0))]
+    every += [run("c", 0, nll=3.0), run("d", 9, nll=4.0)]
+    partly = sb.compare(every, ["nll"])
+    (column,) = partly.columns
+    texts = [comparison.difference_text(column, difference) for difference in column.differences[1:]]
+    assert texts == ["+0.38 [−1.21, +1.96] (2 pairs)", "+2.00 (1 pair)", "–"]
+    for text in (comparison.markdown(partly), comparison.html(partly), printed(partly)):
+        assert "(2 pairs)" in text and "(1 pair)" in text
+    assert r"$+0.38\ [-1.21,\ +1.96]\ (2\text{ pairs})$" in latex(partly)
+    assert r"$+2.00\ (1\text{ pair})$" in latex(partly)
+    said = comparison.caption(partly)
+    assert "intervals; one pair has no interval. Where not all seeds make pairs, their number is given" in said
+    single = comparison.caption(sb.compare([run("a", 0, nll=1.0), run("b", 0, nll=2.0)], ["nll"]))
+    assert single.endswith("paired over seeds; one pair has no interval.")
 
 
 def test_html_says_what_to_install(monkeypatch):

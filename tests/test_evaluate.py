@@ -131,8 +131,25 @@ def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():
     assert "no noise" in silent.undefined["nll_total"] and "keep_draws=True" in silent.undefined["iqr_ratio"]
     assert math.isfinite(silent.metrics["nll_epistemic"])
     flat = sb.evaluate(_values(VALUES[:1], 0.3), np.ones(40))
-    assert "no spread" in flat.undefined["nll_epistemic"] and "all one" in flat.undefined["r2"]
-    assert flat.metrics["crps_epistemic"] == pytest.approx(flat.metrics["mae"])
+    assert "all one" in flat.undefined["r2"]
+    spread = sb.evaluate(_values(VALUES, 0.3), TARGETS)
+    epistemic = {name for name in spread.metrics if name.endswith("_epistemic")}
+    assert len(epistemic) == 11  # the variance, eight scores of it, and two of answering only when certain
+    assert {name for name, reason in flat.undefined.items() if "one function" in reason} == epistemic
+
+
+def test_draws_that_all_agree_have_no_scores_of_their_spread_and_one_that_does_not_has_some():
+    agreed = np.zeros((20, 40, 1))
+    found = sb.evaluate(_values(agreed, 0.3), TARGETS)
+    names = {"nll", "crps", "crps_sample", "picp_95", "mpiw_95", "interval_score_95"}
+    names |= {"calibration_error", "calibration_area"}
+    assert {name for name, said in found.undefined.items() if "no prediction has a spread" in said} == {
+        f"{name}_epistemic" for name in names
+    }
+    assert found.metrics["variance_epistemic"] == 0 and found.metrics["mpiw_95_total"] > 0
+    agreed[:, 0] = VALUES[:, 0]
+    partly = sb.evaluate(_values(agreed, 0.3), TARGETS)
+    assert set(partly.undefined) == {f"{n}_epistemic" for n in ("nll", "calibration_error", "calibration_area")}
 
 
 def _network(posterior, loss):

@@ -10,6 +10,7 @@ from made_up_plots import FIGURES, METHODS
 from matplotlib.text import Text
 from scipy import stats
 
+from singularbayes.assess import Evaluation, compare, find
 from singularbayes.metrics import auroc_ood, efficiency_factors
 from singularbayes.metrics.pareto import pareto_front
 from singularbayes.report import plots
@@ -22,6 +23,46 @@ VALUES, MEASURES = made_up.VALUES, made_up.MEASURES
 
 def _drawn(line):
     return np.array(line.get_data())
+
+
+# -- comparisons -----------------------------------------------------------------------------------------------------
+
+
+def _compared(*names):
+    scores = {"a": (0.9, 0.3, 4e6), "b": (0.8, 0.2, 2e6), "c": (0.7, 0.4, 3e6)}
+    return compare(
+        [
+            Evaluation(m, "classification", seed, {"accuracy": a + seed / 100, "nll": n}, peak_bytes=p)
+            for m, (a, n, p) in scores.items()
+            for seed in (0, 2)
+        ],
+        names,
+    )
+
+
+def test_a_comparison_goes_into_a_radar_as_it_is():
+    table = _compared("accuracy", "nll", "peak_bytes")
+    assert table.values() == {
+        m: pytest.approx(v) for m, v in (("a", [0.91, 0.3, 4]), ("b", [0.81, 0.2, 2]), ("c", [0.71, 0.4, 3]))
+    }
+    (axes,) = plots.radar(table.values(), table.measures).axes
+    assert [line.get_label() for line in axes.lines] == ["a", "b", "c"]
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [1, 0.5, 0, 1])
+    assert [text.get_text() for text in axes.texts] == [
+        "accuracy ↑\n0.71 → 0.91",
+        "NLL ↓\n0.4 → 0.2",
+        "peak MB ↓\n4 → 2",
+    ]
+    (axes,) = plots.radar({"a": [1, 2, 3]}, [find(name) for name in ("rmse", "mae", "r2")]).axes
+    assert [text.get_text()[:5] for text in axes.texts] == ["RMSE ", "MAE ↓", "R² ↑\n"]
+
+
+def test_a_comparison_of_two_measures_goes_into_a_pareto_figure():
+    table = _compared("peak_bytes", "accuracy")
+    assert plots.points_of(table)[1] == Point("b", 2.0, pytest.approx(0.81), "b")
+    (axes,) = plots.pareto(plots.points_of(table), *table.measures).axes
+    assert sorted(text.get_text() for text in axes.texts) == ["a", "b"]  # b beats c in both
+    assert axes.get_xlabel() == "peak MB, lower is better"
 
 
 # -- radars ----------------------------------------------------------------------------------------------------------

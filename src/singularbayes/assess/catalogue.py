@@ -1,7 +1,9 @@
 """What each number of an evaluation is called, and whether more of it is better."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from singularbayes.assess.measure import Measure
 
 LEVEL = 0.95  # of the intervals
 RETAINED = 0.8  # the share that selective prediction keeps
@@ -10,45 +12,12 @@ _OF_CLASSES = {"mi": "MI", "entropy": "entropy", "std": "std"}  # uncertainties
 _OF_VALUES = {"epistemic": "epistemic", "total": "total"}
 
 
-@dataclass(frozen=True)
-class Measure:
-    """One number of an evaluation.
-
-    Attributes:
-        label: how a table heads it.
-        better: "higher", "lower", the value that is best, or None where neither is.
-        whole: it is a count.
-        unit: tables show it divided by this.
-    """
-
-    name: str
-    label: str
-    better: str | float | None = None
-    whole: bool = False
-    unit: float = 1.0
-
-    @property
-    def arrow(self) -> str:
-        """↑, ↓, → with the best value, or nothing."""
-        if self.better is None:
-            return ""
-        return {"higher": "↑", "lower": "↓"}.get(str(self.better), f"→ {self.better}")
-
-    def loss(self, value: float) -> float | None:
-        """Returns a number that is lower for better values; None where neither is better."""
-        if self.better is None:
-            return None
-        if isinstance(self.better, float):
-            return abs(value - self.better)
-        return -value if self.better == "higher" else value
-
-
 def _measures() -> Iterable[Measure]:
-    yield Measure("num_trained", "parameters", "lower", whole=True)
-    yield Measure("num_stored", "stored", "lower", whole=True)
-    yield Measure("seconds", "predict s", "lower")
-    yield Measure("train_seconds", "train s", "lower")
-    yield Measure("peak_bytes", "peak MB", "lower", unit=1e6)
+    yield Measure("num_trained", "lower", label="trained parameters", whole=True)
+    yield Measure("num_stored", "lower", label="parameters", whole=True)
+    yield Measure("seconds", "lower", label="predict s", ranked=False)
+    yield Measure("train_seconds", "lower", label="train s", ranked=False)
+    yield Measure("peak_bytes", "lower", label="peak MB", scale=1e6, ranked=False)
     for name, label, better in (
         ("accuracy", "accuracy", "higher"),
         ("auroc", "AUROC", "higher"),
@@ -59,27 +28,27 @@ def _measures() -> Iterable[Measure]:
         ("rmse", "RMSE", "lower"),
         ("r2", "R²", "higher"),
     ):
-        yield Measure(name, label, better)
+        yield Measure(name, better, label=label)
     for scheme in ("equal_mass", "equal_width"):
         for bins in (10, 15, 20):
-            yield Measure(f"ece_{scheme}_{bins}", f"ECE ({scheme.replace('_', ' ')}, {bins} bins)", "lower")
+            yield Measure(f"ece_{scheme}_{bins}", "lower", label=f"ECE ({scheme.replace('_', ' ')}, {bins} bins)")
     for name, label in (("mean_entropy", "entropy"), ("mean_mi", "MI"), ("mean_std", "std")):
-        yield Measure(name, label)
+        yield Measure(name, label=label)
     for kind in ("epistemic", "aleatoric", "total"):
-        yield Measure(f"variance_{kind}", f"{kind} variance")
+        yield Measure(f"variance_{kind}", label=f"{kind} variance")
     for kind in ("epistemic", "total"):
-        for name, label, best in _OF_VARIANCE:
-            yield Measure(f"{name}_{kind}", f"{label} ({kind})", best)
+        for name, label, best in OF_VARIANCE:
+            yield Measure(f"{name}_{kind}", best, label=f"{label} ({kind})")
     for by, words in {**_OF_CLASSES, **_OF_VALUES}.items():
         for name, label, better in (*_OF_UNCERTAINTY, *(_OF_ERRORS if by in _OF_CLASSES else ())):
-            yield Measure(f"{name}_{by}", f"{label} ({words})", better)
-    yield Measure("mi_ratio", "MI ratio", "higher")
-    yield Measure("iqr_inside", "IQR inside")
-    yield Measure("iqr_outside", "IQR outside")
-    yield Measure("iqr_ratio", "IQR ratio", "higher")
+            yield Measure(f"{name}_{by}", better, label=f"{label} ({words})")
+    yield Measure("mi_ratio", "higher", label="MI ratio")
+    yield Measure("iqr_inside", label="IQR inside")
+    yield Measure("iqr_outside", label="IQR outside")
+    yield Measure("iqr_ratio", "higher", label="IQR ratio")
 
 
-_OF_VARIANCE: tuple[tuple[str, str, str | float], ...] = (
+OF_VARIANCE: tuple[tuple[str, str, str | float], ...] = (
     ("nll", "NLL", "lower"),
     ("crps", "CRPS", "lower"),
     ("crps_sample", "sample CRPS", "lower"),
@@ -104,8 +73,8 @@ MEASURES = {measure.name: measure for measure in _measures()}
 
 # What a table shows unless it is told; the detection scores once for every set of foreign examples.
 TABLES = {
-    "classification": ("num_trained", "accuracy", "auroc", "nll", "brier", "ece", "aupr_err_entropy"),
-    "regression": ("num_trained", "rmse", "mae", "nll_total", "crps_total", "picp_95_total", "mpiw_95_total"),
+    "classification": ("num_stored", "accuracy", "auroc", "nll", "brier", "ece", "aupr_err_entropy"),
+    "regression": ("num_stored", "rmse", "mae", "nll_total", "crps_total", "picp_95_total", "mpiw_95_total"),
 }
 FOREIGN = {"classification": ("auroc_ood_mi", "auroc_ood_entropy"), "regression": ("auroc_ood_epistemic",)}
 

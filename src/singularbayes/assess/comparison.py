@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from singularbayes.assess.catalogue import FOREIGN, TABLES, Measure, find
+from singularbayes.assess.catalogue import FOREIGN, TABLES, find
 from singularbayes.assess.evaluation import Evaluation
+from singularbayes.assess.measure import Measure
 
 NONE = "–"
 Runs = dict[str, dict[int, Evaluation]]  # by method and seed
@@ -33,12 +34,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Difference:
-    """Method less reference, paired over the seeds that both have, with its t interval; NaN where pairs are too few."""
+    """Method less reference, paired over the seeds that both have, with its t interval; NaN where pairs are too few.
+
+    Attributes:
+        pairs: how many seeds have a value of both.
+        seeds: how many either has, the larger; with fewer pairs, the difference need not be that of the means.
+    """
 
     mean: float
     low: float
     high: float
     pairs: int
+    seeds: int
 
 
 @dataclass(frozen=True)
@@ -61,20 +68,22 @@ class Column:
         if math.isinf(value):
             return "∞" if value > 0 else "−∞"
         # A minus sign, and none before a value that is shown as 0.
-        return f"{round(value / self.measure.unit, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "−")
+        return f"{round(value / self.measure.scale, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "−")
 
     def text(self, cell: Cell) -> tuple[str, str]:
-        """Returns mean and ± deviation as text; the second is empty for counts that do not vary."""
+        """Returns mean and ± deviation as text; the second is empty for one seed and for counts that do not vary."""
         mean = self.number(cell.mean)
-        if mean == NONE or (self.measure.whole and not cell.std > 0):
+        if mean == NONE:
             return mean, ""
-        share = "" if cell.defined == cell.seeds else f" ({cell.defined} of {cell.seeds})"
-        return mean, f"± {self.number(cell.std)}{share}"
+        varies = cell.std > 0 if self.measure.whole else not math.isnan(cell.std)
+        deviation = f"± {self.number(cell.std)}" if varies else ""
+        share = "" if cell.defined == cell.seeds else f"({cell.defined} of {cell.seeds})"
+        return mean, f"{deviation} {share}".strip()
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: a row a method, a column a measure. Printed, it is plain text; `report.comparison` renders it."""
+    """A table: a row a method, a column a measure. It shows as plain text; `report.comparison` renders it."""
 
     task: str
     methods: tuple[str, ...]
@@ -84,7 +93,19 @@ class Comparison:
     level: float
     caption: str
 
-    def __str__(self) -> str:
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Those of the columns."""
+        return tuple(column.measure for column in self.columns)
+
+    def values(self) -> dict[str, list[float]]:
+        """Returns every method's means in the order of `measures`, as the table shows them but with all digits."""
+        return {
+            name: [column.cells[i].mean / column.measure.scale for column in self.columns]
+            for i, name in enumerate(self.methods)
+        }
+
+    def __repr__(self) -> str:
         head = ["", *(f"{c.measure.label} {c.measure.arrow}".strip() for c in self.columns)]
         rows = [[name, *(_marked(c, c.cells[i]) for c in self.columns)] for i, name in enumerate(self.methods)]
         widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
@@ -104,6 +125,8 @@ def compare(
     caption: str | None = None,
 ) -> Comparison:
     """Returns the table of several evaluations: a row a method, mean and standard deviation over its seeds.
+
+    Time and memory are shown but not ranked: they hold compilation and the rest of the process.
 
     Differences are method less reference, paired over the seeds that both have: what seeds share, such as the split of
     the data, cancels. Their interval is mean ∓ t · sd/√pairs. With one pair there is no interval, with none no
@@ -184,7 +207,7 @@ def _usual(run: Evaluation) -> list[str]:
 def _column(measure: Measure, runs: Runs, reference: str, level: float, digits: int) -> Column:
     values = {m: {seed: run.value(measure.name) for seed, run in seeds.items()} for m, seeds in runs.items()}
     cells = [_cell(np.array(list(own.values()))) for own in values.values()]
-    decimals = 0 if measure.whole else _decimals([cell.mean / measure.unit for cell in cells], digits)
+    decimals = 0 if measure.whole else _decimals([cell.mean / measure.scale for cell in cells], digits)
     places = _places(measure, [cell.mean for cell in cells], decimals)
     return Column(
         measure,
@@ -212,7 +235,9 @@ def _decimals(means: list[float], digits: int) -> int:
 
 
 def _places(measure: Measure, means: list[float], decimals: int) -> list[int | None]:
-    losses = [measure.loss(mean / measure.unit) for mean in means]
+    if not measure.ranked:
+        return [None] * len(means)
+    losses = [measure.loss(mean / measure.scale) for mean in means]
     ranked = [None if loss is None or math.isnan(loss) else _shown(loss, decimals) for loss in losses]
     order = sorted({loss for loss in ranked if loss is not None})
     if sum(loss is not None for loss in ranked) < 2:
@@ -228,20 +253,21 @@ def _shown(value: float, decimals: int) -> float:
 def _difference(own: dict[int, float], other: dict[int, float], level: float) -> Difference:
     pairs = [(own[seed], other[seed]) for seed in own if seed in other]
     gaps = np.array([a - b for a, b in pairs if math.isfinite(a) and math.isfinite(b)])
+    seeds = max(len(own), len(other))
     if not len(gaps):
-        return Difference(math.nan, math.nan, math.nan, 0)
+        return Difference(math.nan, math.nan, math.nan, 0, seeds)
     mean = float(gaps.mean())
     if len(gaps) == 1:
-        return Difference(mean, math.nan, math.nan, 1)
+        return Difference(mean, math.nan, math.nan, 1, seeds)
     half = float(stats.t.ppf((1 + level) / 2, len(gaps) - 1) * gaps.std(ddof=1) / math.sqrt(len(gaps)))
-    return Difference(mean, mean - half, mean + half, len(gaps))
+    return Difference(mean, mean - half, mean + half, len(gaps), seeds)
 
 
 def _caption(every: list[Evaluation], runs: Runs) -> str:
     counts = sorted({len(seeds) for seeds in runs.values()})
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    seeds = "one seed" if counts == [1] else f"{number} seeds"
-    return f"{every[0].task.capitalize()}: mean ± standard deviation over {seeds}."
+    said = "one seed" if counts == [1] else f"mean ± standard deviation over {number} seeds"
+    return f"{every[0].task.capitalize()}: {said}."
 
 
 def _marked(column: Column, cell: Cell) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from singularbayes import metrics
-from singularbayes.assess.catalogue import LEVEL, RETAINED
+from singularbayes.assess.catalogue import LEVEL, OF_VARIANCE, RETAINED
 from singularbayes.inference.predictive import ClassPredictive, ValuePredictive
 from singularbayes.inference.recalibrate import TemperedPredictive
 from singularbayes.metrics.checks import aligned, labelled
@@ -16,6 +16,7 @@ _ONE_FUNCTION = "it is one function, so draws do not differ"
 _TEMPERED = "a temperature recalibrates the average alone, not the draws"
 _NO_NOISE = "the likelihood says no noise"
 _NO_SPREAD = "a prediction has no spread"
+_NO_SPREADS = "no prediction has a spread"
 _NO_DRAWS = "the draws were not kept; pass keep_draws=True"
 
 
@@ -60,8 +61,7 @@ def of_values(p: ValuePredictive, y, rng: np.random.Generator) -> Scores:
         "r2": "the targets are all one" if (flat == flat[0]).all(axis=0).any() else metrics.r_squared(mean, targets),
     }
     for kind in ("epistemic", "aleatoric", "total"):
-        known = kind == "epistemic" or p.noise is not None
-        found[f"variance_{kind}"] = float(p.variance(kind).mean()) if known else _NO_NOISE
+        found[f"variance_{kind}"] = _lacking(p, kind) or float(p.variance(kind).mean())
     for kind in ("epistemic", "total"):
         found |= {f"{name}_{kind}": score for name, score in _of_variance(p, targets, kind, rng).items()}
     errors = np.abs(mean - targets).reshape(len(targets), -1).mean(axis=1)
@@ -91,15 +91,19 @@ def of_foreign(p: ClassPredictive | ValuePredictive, foreign: ClassPredictive | 
 def uncertainties(p: ClassPredictive | ValuePredictive) -> dict[str, np.ndarray | str]:
     """Returns one number an example by every uncertainty that predictions have, or the reason why there is none."""
     if isinstance(p, ValuePredictive):
-        spreads: dict[str, np.ndarray | str] = {"epistemic": _spread(p, "epistemic")}
-        if p.num_draws == 1:
-            spreads["epistemic"] = _ONE_FUNCTION
-        return spreads | {"total": _NO_NOISE if p.noise is None else _spread(p, "total")}
+        return {kind: _lacking(p, kind) or _spread(p, kind) for kind in ("epistemic", "total")}
     if isinstance(p, TemperedPredictive) or p.num_draws == 1:
         reason = _ONE_FUNCTION if p.num_draws == 1 else _TEMPERED
         return {"entropy": p.entropy, "mi": reason, "std": reason}
     std = np.take_along_axis(p.std, p.labels[..., None], axis=-1)[..., 0]
     return {"entropy": p.entropy, "mi": p.mutual_information, "std": std}
+
+
+def _lacking(p: ValuePredictive, kind: str) -> str | None:
+    """Returns why predictions do not have this variance, or None where they have."""
+    if kind == "epistemic":
+        return _ONE_FUNCTION if p.num_draws == 1 else None
+    return _NO_NOISE if p.noise is None else None
 
 
 def _spread(p: ValuePredictive, kind: str) -> np.ndarray:
@@ -108,9 +112,11 @@ def _spread(p: ValuePredictive, kind: str) -> np.ndarray:
 
 
 def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.random.Generator) -> Scores:
-    names = ("nll", "crps", "crps_sample", "picp_95", "mpiw_95", "interval_score_95")
-    if kind == "total" and p.noise is None:
-        return dict.fromkeys((*names, "calibration_error", "calibration_area"), _NO_NOISE)
+    lacking = _lacking(p, kind)
+    if lacking is None and not p.variance(kind).any():
+        lacking = _NO_SPREADS  # an interval without width would be the narrowest
+    if lacking is not None:
+        return dict.fromkeys(_SPREAD_SCORES, lacking)
     std = np.sqrt(p.variance(kind))
     lower, upper = p.interval(LEVEL, variance=kind)
     spread = std.min() > 0
@@ -133,6 +139,7 @@ def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.ran
     }
 
 
+_SPREAD_SCORES = tuple(name for name, *_ in OF_VARIANCE)
 _ERRORS = {"aupr_err": metrics.aupr_err, "aupr_succ": metrics.aupr_succ}
 _SELECTIVE = ("aurc", "risk_at_80")
 _DETECTION = ("auroc_ood", "aupr_ood", "aupr_in", "fpr_at_95_tpr", "tpr_at_5_fpr")

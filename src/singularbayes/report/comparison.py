@@ -3,7 +3,7 @@
 Below the methods stand their differences from the reference, where there are two methods or more.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from rich import box
@@ -19,18 +19,14 @@ Rows = list[tuple[str, list[Shown]]]  # the name of a row, and its cells
 
 
 def show(comparison: Comparison, console: Console | None = None) -> None:
-    """Prints the table on a terminal."""
+    """Prints the table on a terminal, in several of fewer columns where it is too wide for one."""
     console = console or Console()
     heads = [f"{column.measure.label} {column.measure.arrow}".strip() for column in comparison.columns]
     for rows in (method_rows(comparison, _styled), difference_rows(comparison, _plain)):
         if rows:
-            table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-            table.add_column()
-            for head in heads:
-                table.add_column(Text(head), justify="right")
-            for name, cells in rows:
-                table.add_row(Text(name), *cells)
-            console.print(table)
+            for table in _tables(heads, rows, console):
+                console.print(table)
+                console.print()
     console.print(Text(caption(comparison), style="dim"))
 
 
@@ -65,10 +61,18 @@ def caption(comparison: Comparison) -> str:
     """Returns the caption, with how to read the marks and the differences."""
     if len(comparison.methods) < 2:
         return comparison.caption
-    return (
+    found = [d for column in comparison.columns for d in column.differences if d is not None and d.pairs > 0]
+    said = (
         f"{comparison.caption} Best in bold, second underlined. Below: differences from {comparison.reference}, paired "
-        f"over seeds, with their {100 * comparison.level:g} % intervals."
     )
+    said += "over seeds"
+    if any(d.pairs > 1 for d in found):
+        said += f", with their {100 * comparison.level:g} % intervals"
+    if any(d.pairs == 1 for d in found):
+        said += "; one pair has no interval"
+    if any(d.pairs < d.seeds for d in found):
+        said += ". Where not all seeds make pairs, their number is given; the difference is then not that of the means"
+    return f"{said}."
 
 
 def method_rows(comparison: Comparison, render: Callable[[Column, Cell], Shown]) -> "Rows[Shown]":
@@ -90,11 +94,42 @@ def difference_rows(comparison: Comparison, render: Callable[[Column, Difference
 
 
 def difference_text(column: Column, difference: Difference) -> str:
-    """Returns the difference and its interval; – where there is no pair, and no interval of one pair or of a count."""
-    mean = _signed(column, difference.mean)
-    if difference.pairs < 2 or (column.measure.whole and difference.low == difference.high):
+    """Returns the difference, its interval, and the number of pairs where seeds are left out.
+
+    There is none (–) without a pair, and no interval of one pair or of a count that does not vary.
+    """
+    mean, pairs = _signed(column, difference.mean), difference.pairs
+    if not pairs:
         return mean
-    return f"{mean} [{_signed(column, difference.low)}, {_signed(column, difference.high)}]"
+    left_out = f" ({pairs} pair{'s' if pairs > 1 else ''})" if pairs < difference.seeds else ""
+    if pairs < 2 or (column.measure.whole and difference.low == difference.high):
+        return f"{mean}{left_out}"
+    return f"{mean} [{_signed(column, difference.low)}, {_signed(column, difference.high)}]{left_out}"
+
+
+def _tables(heads: list[str], rows: Rows[Text], console: Console) -> Iterator[Table]:
+    """Yields tables of as many columns as the console is wide for; one column at least."""
+    start = 0
+    while start < len(heads):
+        end = start + 1
+        while end < len(heads) and _width(_table(heads, rows, slice(start, end + 1)), console) <= console.width:
+            end += 1
+        yield _table(heads, rows, slice(start, end))
+        start = end
+
+
+def _table(heads: list[str], rows: Rows[Text], part: slice) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(overflow="fold")  # a long name may break; a number may not
+    for head in heads[part]:
+        table.add_column(Text(head), justify="right", no_wrap=True)
+    for name, cells in rows:
+        table.add_row(Text(name), *cells[part])
+    return table
+
+
+def _width(table: Table, console: Console) -> int:
+    return console.measure(table, options=console.options.update(max_width=10_000)).maximum
 
 
 def _signed(column: Column, value: float) -> str:

@@ -15,7 +15,17 @@ _SPECIAL = {
     **_ARROWS,
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
-_MATHS = {"±": r"\pm", "−": "-", "∞": r"\infty", "–": r"\text{--}", " of ": r"\text{ of }", " [": r"\ ["}
+_MATHS = {
+    "±": r"\pm",
+    "−": "-",
+    "∞": r"\infty",
+    "–": r"\text{--}",
+    " of ": r"\text{ of }",
+    " pairs": r"\text{ pairs}",
+    " pair)": r"\text{ pair})",
+    " [": r"\ [",
+    " (": r"\ (",
+}
 
 
 def latex(comparison: Comparison, label: str = "tab:comparison") -> str:

@@ -11,9 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
+from singularbayes.assess.comparison import Comparison
+from singularbayes.assess.measure import Measure
 from singularbayes.metrics.pareto import pareto_front
 from singularbayes.report import checks, style
-from singularbayes.report.measure import Measure
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,14 @@ class Point:
     x: float
     y: float
     group: str
+
+
+def points_of(comparison: Comparison) -> list[Point]:
+    """Returns a point a method from a comparison of two measures: `pareto(points_of(table), *table.measures)`."""
+    if len(comparison.columns) != 2:
+        names = [measure.name for measure in comparison.measures]
+        raise ValueError(f"points_of needs a comparison of 2 measures; got {len(names)}: {names}.")
+    return [Point(method, x, y, method) for method, (x, y) in comparison.values().items()]
 
 
 @style.for_print
@@ -45,7 +54,7 @@ def pareto(points: Sequence[Point], x: Measure, y: Measure) -> Figure:
         fill = look.colour if best else "white"
         axes.plot([point.x], [point.y], ls="", marker=look.marker, ms=4.5, mfc=fill, mec=look.colour, mew=0.9, zorder=3)
     axes.margins(0.18)
-    axes.set(xlabel=x.label, ylabel=y.label.replace(", ", ",\n"))
+    axes.set(xlabel=x.axis, ylabel=y.axis.replace(", ", ",\n"))
     style.legend_below(figure, [*_marks(looks), Line2D([], [], **_LINE, label="Pareto front")])
     _label_front(figure, axes, [point for point, best in zip(points, front, strict=True) if best], x, y)
     return figure

@@ -3,13 +3,13 @@
 List the methods in one order, those that some figures lack last: then each has the same colour, line and mark in all.
 """
 
+from singularbayes.assess.measure import Measure
 from singularbayes.report.bands import Bands, function_bands, quartile_bands
 from singularbayes.report.bounds import BoundPanel, bounds_against_rank
 from singularbayes.report.calibration import interval_calibration, reliability
 from singularbayes.report.correlation import weight_correlations
 from singularbayes.report.histograms import uncertainty_histograms
-from singularbayes.report.measure import Measure
-from singularbayes.report.pareto import Point, pareto
+from singularbayes.report.pareto import Point, pareto, points_of
 from singularbayes.report.radar import efficiency_radar, radar
 from singularbayes.report.selective import selective_prediction
 from singularbayes.report.spectra import figure as spectra
@@ -25,6 +25,7 @@ __all__ = [
     "function_bands",
     "interval_calibration",
     "pareto",
+    "points_of",
     "quartile_bands",
     "radar",
     "reliability",

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 
+from singularbayes.assess.measure import Measure
 from singularbayes.metrics import efficiency_factors
 from singularbayes.report import checks, style
-from singularbayes.report.measure import Measure
 
 
 def scale_ends(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) -> np.ndarray:
@@ -69,7 +69,8 @@ def radar(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) ->
     """Returns a radar of the methods.
 
     Args:
-        values: of every method, one number a measure in their order; for several seeds their means.
+        values: of every method, one number a measure in their order; for several seeds their means. A comparison has
+            both: `radar(table.values(), table.measures)`.
         measures: at least three; the two numbers at an axis are the values at its centre and on its rim.
     """
     labels = {method: method for method in values}
@@ -127,7 +128,7 @@ def _draw(
     axes.grid(color="#CCCCCC", lw=0.5)
     axes.spines["polar"].set_visible(False)
     for angle, measure, (worse, better) in zip(angles, measures, ends, strict=True):
-        _label(axes, angle, f"{measure.name} {measure.arrow}\n{worse:.3g} → {better:.3g}{_after(measure)}")
+        _label(axes, angle, f"{measure.label} {measure.arrow}\n{worse:.3g} → {better:.3g}{_after(measure)}")
     style.legend_below(figure, handles, title=said)
     return figure
 
