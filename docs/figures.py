@@ -20,7 +20,8 @@ from PIL import Image
 import singularbayes as sb
 from singularbayes import layers, metrics
 from singularbayes.experiments import digits, toy
-from singularbayes.experiments.training import count_parameters, fit
+from singularbayes.experiments.training import fit
+from singularbayes.inference.counts import count_trained
 from singularbayes.posteriors import entry_correlation
 from singularbayes.report import plots
 from singularbayes.report.plots import BoundPanel, Measure, Point
@@ -106,7 +107,7 @@ def asked(models: list[keras.Model], data: digits.Data, draws: int) -> Answers:
         np.concatenate([sb.predict(model, x, draws, keep_draws=True).draws for model in models])
         for x in (data.test[0], data.foreign[0])
     )
-    return Answers(test, foreign, data.test[1], sum(count_parameters(model) for model in models))
+    return Answers(test, foreign, data.test[1], sum(count_trained(model) for model in models))
 
 
 def noisy_digits(settings: Settings) -> digits.Data:

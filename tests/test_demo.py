@@ -8,7 +8,7 @@ import pytest
 from made_up import all_records
 
 from singularbayes.experiments import digits, record, toy
-from singularbayes.experiments.training import count_parameters
+from singularbayes.inference.counts import count_trained
 
 TINY_TOY = toy.Settings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)
 TINY_DIGITS = digits.Settings(units=12, rank=2, epochs=2, warmup=1, draws=10, batch_size=256)
@@ -22,7 +22,7 @@ def test_the_toy_function_is_the_papers(vectors):
 
 @pytest.mark.parametrize(("method", "name"), [("full_rank", "toy_full"), ("low_rank", "toy_lowrank")])
 def test_toy_networks_have_the_papers_parameter_counts(method, name, vectors):
-    assert count_parameters(toy.network(method, toy.Settings())) == vectors["parameter_counts"]["expected"][name]
+    assert count_trained(toy.network(method, toy.Settings())) == vectors["parameter_counts"]["expected"][name]
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_toy_networks_have_the_papers_parameter_counts(method, name, vectors):
     ],
 )
 def test_digit_networks_have_the_parameters_that_their_shapes_say(method, expected):
-    assert count_parameters(digits.network(method, 8, digits.Settings())) == expected
+    assert count_trained(digits.network(method, 8, digits.Settings())) == expected
 
 
 def test_the_band_is_compared_inside_and_outside_the_training_range():

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from singularbayes.experiments import beijing, sst2
-from singularbayes.experiments.training import count_parameters
+from singularbayes.inference.counts import count_trained
 
 SST2 = {"deterministic": 9_922_562, "full_rank": 19_841_028, "low_rank": 1_470_340, "rank_one": 10_013_306}
 BEIJING = {"deterministic": 53_569, "full_rank": 107_138, "low_rank": 47_144}
@@ -23,7 +23,7 @@ SWEEP = {
 
 @pytest.mark.parametrize("method", SST2)
 def test_the_transformer_has_the_published_parameters(method):
-    assert count_parameters(sst2.network(method)) == SST2[method]
+    assert count_trained(sst2.network(method)) == SST2[method]
 
 
 @pytest.mark.parametrize("ranks", SWEEP)
@@ -31,13 +31,13 @@ def test_the_rank_sweep_has_the_published_parameters(ranks):
     embedding, rank = ranks
     settings = dataclasses.replace(sst2.Settings(), embedding_rank=embedding, rank=rank)
     assert SWEEP[ranks] == 61_556 * embedding + 29_188 * rank + 18_436
-    assert count_parameters(sst2.network("low_rank", settings)) == SWEEP[ranks]
+    assert count_trained(sst2.network("low_rank", settings)) == SWEEP[ranks]
 
 
 def test_factors_per_head_have_the_parameters_that_the_paper_does_not():
-    assert count_parameters(sst2.network("low_rank", sst2.Settings(per_head=True))) == 1_765_252
+    assert count_trained(sst2.network("low_rank", sst2.Settings(per_head=True))) == 1_765_252
 
 
 @pytest.mark.parametrize("method", BEIJING)
 def test_the_forecaster_has_the_published_parameters(method):
-    assert count_parameters(beijing.network(method)) == BEIJING[method]
+    assert count_trained(beijing.network(method)) == BEIJING[method]

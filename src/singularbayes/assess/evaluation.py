@@ -13,7 +13,8 @@ import numpy as np
 
 from singularbayes.assess import scores
 from singularbayes.assess.memory import Peak
-from singularbayes.inference import ClassPredictive, Predictive, ValuePredictive, find_posteriors, predict
+from singularbayes.inference import ClassPredictive, Predictive, ValuePredictive, predict
+from singularbayes.inference.counts import count_stored, count_trained
 from singularbayes.inference.likelihood import of_loss
 from singularbayes.inference.outputs import loss_of, position_of
 
@@ -231,20 +232,11 @@ def _rng(seed: int) -> np.random.Generator:
 
 
 def _count_trained(method) -> int | None:
-    if isinstance(method, keras.Model):
-        return _numbers(method.trainable_weights)
-    return getattr(method, "num_trained", None)
+    return count_trained(method) if isinstance(method, keras.Model) else getattr(method, "num_trained", None)
 
 
 def _count_stored(method) -> int | None:
-    if isinstance(method, keras.Model):
-        unused = {id(posterior.kl_scale) for posterior in find_posteriors(method) if posterior.random}
-        return _numbers(weight for weight in method.weights if id(weight) not in unused)
-    return getattr(method, "num_stored", None)
-
-
-def _numbers(weights) -> int:
-    return sum(math.prod(weight.shape) for weight in weights)
+    return count_stored(method) if isinstance(method, keras.Model) else getattr(method, "num_stored", None)
 
 
 def _to_plain(value: float) -> float | str | None:
