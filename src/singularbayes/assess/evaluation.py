@@ -1,6 +1,7 @@
 """One model in, one flat result out: every metric that makes sense, what it holds and what it cost."""
 
 import dataclasses
+import inspect
 import json
 import math
 import time
@@ -130,7 +131,7 @@ def evaluate(
     if task is not None and task not in TASKS:
         raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
     ask = _asker(method, task, draws, seed, options)
-    x, y = (method, test) if isinstance(method, Predictive) else _pair(test)
+    x, y = (method, _answers(method, test)) if isinstance(method, Predictive) else _pair(test)
     foreign = _named(ood)
     for where, examples in foreign.items():
         _require_alike(x, examples, where)
@@ -178,7 +179,21 @@ def _asker(method, task, draws, seed, options):
             "evaluate needs a Keras model, an object with predict(x, draws, seed), or a Predictive; got "
             f"{type(method).__name__}."
         )
+    try:
+        inspect.signature(method.predict).bind_partial("x", draws, seed)
+    except TypeError as error:
+        raise TypeError(
+            f"evaluate needs predict(x, draws, seed) that returns a Predictive; got {type(method).__name__}.predict"
+            f"{inspect.signature(method.predict)}. Give its predictions as a ClassPredictive or a ValuePredictive."
+        ) from error
     return lambda x: method.predict(x, draws, seed, **options)
+
+
+def _answers(p, test):
+    """Returns the answers to predictions; (x, y) is refused, unless it can be the answers to two."""
+    if isinstance(test, tuple) and len(test) == 2 and (len(p) != 2 or np.shape(test[0]) != np.shape(test[1])):
+        raise ValueError("evaluate needs y alone for a Predictive; got test=(x, y).")
+    return test
 
 
 def _pair(test):
