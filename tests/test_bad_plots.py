@@ -125,6 +125,13 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("curves", [ReliabilityCurve(HALVES, HALVES, HALVES), [HALVES]])
+def test_one_curve_without_a_name_is_refused(curves):
+    said = f'reliability needs a dict of methods, {{"mine": …}}; got {type(curves).__name__}'
+    with pytest.raises(TypeError, match=said):
+        plots.reliability(curves)
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_it_is_refused_with_what_is_needed_and_what_was_got(name):
     draw, message = BAD[name]

@@ -117,6 +117,24 @@ def test_of_values_a_fit_can_save_the_log_of_spread_over_noise():
     assert not list(symptoms.kl_dominates(_case(model, _values(np.zeros((2, 600, 1))), TARGETS)))
 
 
+@pytest.mark.parametrize("loss", [MeanScaleNLL(), keras.losses.Huber()])
+def test_of_learned_noise_nobody_knows_what_a_fit_can_save(loss):
+    # A new model's noise is wider than the targets spread: taken for known, it would leave nothing to gain.
+    model = _model(2, loss, num_data=10)
+    p = sb.predict(model, X, 5, likelihood="mean_scale")
+    (finding,) = symptoms.kl_dominates(_case(model, p, 0.1 * TARGETS))
+    assert "saves 0 over" in finding.sentence
+    assert "kl_dominates" not in sb.diagnose(model, X, 0.1 * TARGETS, draws=5, likelihood="mean_scale")
+    known = _model(1, GaussianNLL(2.0), num_data=10)
+    assert "kl_dominates" in sb.diagnose(known, X, TARGETS, draws=5)
+
+
+def test_what_is_no_model_is_refused():
+    ensemble = sb.baselines.LowRankEnsemble.of([_model(), _model()])
+    with pytest.raises(TypeError, match="diagnose needs a Keras model; got LowRankEnsemble"):
+        sb.diagnose(ensemble, X)
+
+
 @pytest.mark.backend
 def test_dead_columns_are_counted():
     model = _model()

@@ -6,6 +6,7 @@ import math
 import keras
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 from test_predictive import _classes, _values
 
 import singularbayes as sb
@@ -237,6 +238,16 @@ def test_wrong_input_is_refused():
         sb.evaluate(model, x)
     with pytest.raises(TypeError, match=r"an object with predict\(x, draws, seed\), or a Predictive; got int"):
         sb.evaluate(3, (x, LABELS))
+    with pytest.raises(
+        TypeError, match=r"predict\(x, draws, seed\) that returns a Predictive; got LinearRegression.pred"
+    ):
+        sb.evaluate(LinearRegression().fit(x, LABELS), (x, LABELS))
+    with pytest.raises(ValueError, match=r"y alone for a Predictive; got test=\(x, y\)"):
+        sb.evaluate(_classes(DRAWS), (x, LABELS))
+    with pytest.raises(ValueError, match="y alone for a Predictive"):
+        sb.evaluate(_classes(DRAWS[:, :2]), (x[:2], LABELS[:2]))
+    two = _classes(DRAWS[:, :2])
+    assert sb.evaluate(two, (0, 1)).metrics["nll"] == sb.evaluate(two, np.array([0, 1])).metrics["nll"]
     with pytest.raises(TypeError, match="a Predictive in ood if and only if it evaluates one"):
         sb.evaluate(_classes(DRAWS), LABELS, ood=x)
     with pytest.raises(ValueError, match=r"no options of predict for a Predictive; got \['batch_size'\]"):

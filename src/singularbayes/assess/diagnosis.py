@@ -7,7 +7,8 @@ import numpy as np
 
 from singularbayes.assess import symptoms
 from singularbayes.assess.symptoms import Case, Finding
-from singularbayes.inference import ClassPredictive, ValuePredictive, find_posteriors, predict
+from singularbayes.inference import ClassPredictive, MeanScale, ValuePredictive, find_posteriors, likelihood, predict
+from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.metrics.checks import aligned, labelled
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)
@@ -60,6 +61,10 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
     >>> diagnose(model, np.ones((5, 4)), likelihood="categorical_logits").findings[0].name
     'kl_weight'
     """
+    if not isinstance(model, keras.Model):
+        raise TypeError(
+            f"diagnose needs a Keras model; got {type(model).__name__}. Of an ensemble, diagnose each of its models."
+        )
     if not model.built:
         model(keras.tree.map_structure(lambda array: np.asarray(array)[:1], x), training=False)  # makes its weights
     posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
@@ -69,7 +74,9 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
         return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_ANSWERS))
     p = predict(model, x, draws, seed, **options)
     assert isinstance(p, (ClassPredictive, ValuePredictive))
-    case = Case(model, posteriors, p, None if y is None else _answers(p, y))
+    meaning = likelihood.get(options.get("likelihood"), loss_of(model, position_of(model, options.get("output"))))
+    answers = None if y is None else _answers(p, y)
+    case = Case(model, posteriors, p, answers, learned_noise=isinstance(meaning, MeanScale))
     checks = (*_THEN, *(() if y is None else _WITH_ANSWERS))
     findings += [finding for check in checks for finding in check(case)]
     return _diagnosis(model, findings, (*_FIRST, *checks), _WITH_ANSWERS if y is None else ())

@@ -1,17 +1,17 @@
 """One model in, one flat result out: every metric that makes sense, what it holds and what it cost."""
 
 import dataclasses
+import inspect
 import json
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import keras
 import numpy as np
 
-from singularbayes.assess import scores
+from singularbayes.assess import inputs, scores
 from singularbayes.assess.memory import Peak
 from singularbayes.inference import ClassPredictive, Predictive, ValuePredictive, predict
 from singularbayes.inference.counts import count_stored, count_trained
@@ -131,10 +131,10 @@ def evaluate(
     if task is not None and task not in TASKS:
         raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
     ask = _asker(method, task, draws, seed, options)
-    x, y = (method, test) if isinstance(method, Predictive) else _pair(test)
-    foreign = _named(ood)
+    x, y = (method, inputs.answers(method, test)) if isinstance(method, Predictive) else inputs.pair(test)
+    foreign = inputs.named(ood)
     for where, examples in foreign.items():
-        _require_alike(x, examples, where)
+        inputs.require_alike(x, examples, where)
     with Peak() as peak:
         start = time.perf_counter()
         p = ask(x)
@@ -179,43 +179,14 @@ def _asker(method, task, draws, seed, options):
             "evaluate needs a Keras model, an object with predict(x, draws, seed), or a Predictive; got "
             f"{type(method).__name__}."
         )
+    try:
+        inspect.signature(method.predict).bind_partial("x", draws, seed)
+    except TypeError as error:
+        raise TypeError(
+            f"evaluate needs predict(x, draws, seed) that returns a Predictive; got {type(method).__name__}.predict"
+            f"{inspect.signature(method.predict)}. Give its predictions as a ClassPredictive or a ValuePredictive."
+        ) from error
     return lambda x: method.predict(x, draws, seed, **options)
-
-
-def _pair(test):
-    if not isinstance(test, (tuple, list)) or len(test) != 2:
-        raise ValueError(f"evaluate needs test=(x, y); got {type(test).__name__}.")
-    return test
-
-
-def _named(ood) -> dict[str, Any]:
-    """Returns the foreign examples by name, "" for one set without."""
-    if ood is None:
-        return {}
-    if isinstance(ood, Mapping):
-        if not ood or not all(isinstance(name, str) and name and "/" not in name for name in ood):
-            raise ValueError(f"evaluate needs names without / for the examples of ood; got {list(ood)}.")
-        return dict(ood)
-    return {"": ood}
-
-
-def _require_alike(x, foreign, where: str) -> None:
-    """Raises where foreign examples cannot be inputs of what takes the test's."""
-    which = f"ood[{where!r}]" if where else "ood"
-    if isinstance(x, Predictive) != isinstance(foreign, Predictive):
-        raise TypeError(f"evaluate needs a Predictive in {which} if and only if it evaluates one; got {type(foreign)}.")
-    pairs = [(x.mean, foreign.mean)] if isinstance(x, Predictive) else _arrays(x, foreign, which)
-    for known, strange in pairs:
-        lengths_free = known.dtype.kind in "iu"  # sequences of ids may be longer or shorter
-        if known.ndim != strange.ndim or (known.shape[-1:] != strange.shape[-1:] and not lengths_free):
-            raise ValueError(f"evaluate needs {which} like the test examples {known.shape}; got {strange.shape}.")
-
-
-def _arrays(x, foreign, which: str):
-    flat, other = (list(map(np.asarray, keras.tree.flatten(part))) for part in (x, foreign))
-    if len(flat) != len(other):
-        raise ValueError(f"evaluate needs {which} with {len(flat)} inputs, as the test has; got {len(other)}.")
-    return zip(flat, other, strict=True)
 
 
 def _task_of(p: Predictive, task: str | None) -> str:

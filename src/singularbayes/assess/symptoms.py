@@ -33,12 +33,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its random posteriors, what it predicts and the answers, where they are known."""
+    """A model, its random posteriors, what it predicts and the answers, where they are known.
+
+    Attributes:
+        learned_noise: the model says the noise of its predictions, so that training changes it.
+    """
 
     model: keras.Model
     posteriors: list[Posterior] = field(default_factory=list)
     p: ClassPredictive | ValuePredictive | None = None
     y: np.ndarray | None = None
+    learned_noise: bool = False
 
 
 def weights_not_finite(case: Case) -> Iterator[Finding]:
@@ -226,7 +231,8 @@ def _most_to_gain(case: Case) -> float | None:
     """Returns by how many nats an example a perfect fit beats a constant answer; None where it cannot be known."""
     if isinstance(case.p, ClassPredictive):
         return math.log(case.p.mean.shape[-1]) if case.y is None else _label_entropy(case.y)
-    if case.y is None or case.p is None or case.p.noise is None:
+    # A perfect fit lets learned noise go to 0, and gains without end.
+    if case.y is None or case.p is None or case.p.noise is None or case.learned_noise:
         return None
     # log sd(y)/noise for every output: that of N(y; mean, noise²) with a perfect mean less that of N(y; ȳ, sd²).
     spread, noise = case.y.var(axis=0), case.p.variance("aleatoric").mean(axis=0)

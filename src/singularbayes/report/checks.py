@@ -8,7 +8,9 @@ from singularbayes.metrics.checks import require_finite
 
 
 def some(name: str, methods: Mapping[str, object] | Sequence[object], what: str = "methods") -> None:
-    """Raises unless there is anything to draw."""
+    """Raises unless there is anything to draw, methods by their names."""
+    if what == "methods" and not isinstance(methods, Mapping):
+        raise TypeError(f'{name} needs a dict of methods, {{"mine": …}}; got {type(methods).__name__}.')
     if not len(methods):
         raise ValueError(f"{name} needs at least one of {what}; got none.")
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from singularbayes.assess.comparison import Cell, Column, Comparison, Difference
+from singularbayes.assess.columns import Cell, Column, Difference
+from singularbayes.assess.comparison import Comparison
 from singularbayes.report import require_extra
 
 Shown = TypeVar("Shown")

@@ -1,6 +1,7 @@
 r"""The table of a comparison for a paper. It needs \usepackage{amsmath,booktabs}."""
 
-from singularbayes.assess.comparison import Cell, Column, Comparison, Difference
+from singularbayes.assess.columns import Cell, Column, Difference
+from singularbayes.assess.comparison import Comparison
 from singularbayes.report.comparison import caption, difference_rows, difference_text, method_rows
 
 _ARROWS = {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "→": r"$\rightarrow$"}
