@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from singularbayes import metrics
 from singularbayes.inference.predictive import ClassPredictive, RunningMoments, ValuePredictive
 
 
@@ -128,3 +129,27 @@ def test_an_interval_needs_a_level_between_0_and_1(level):
     for p in (_classes(np.full((3, 2, 2), 0.5)), _values(np.zeros((3, 2, 1)))):
         with pytest.raises(ValueError, match="interval needs 0 < level < 1; got level="):
             p.interval(level)
+
+
+def test_predictions_from_draws_are_those_of_predict():
+    rng = np.random.default_rng(3)
+    draws = rng.dirichlet(np.ones(3), size=(7, 5))
+    p = ClassPredictive.of_draws(draws)
+    np.testing.assert_allclose(p.mutual_information, metrics.mutual_information(draws))
+    np.testing.assert_allclose(p.std, draws.std(axis=0))
+    values = ValuePredictive.of_draws(draws[..., 0], noise=0.5)
+    np.testing.assert_allclose(values.variance("total"), draws[..., 0].var(axis=0) + 0.25)
+    assert p.num_draws == values.num_draws == 7 and len(p) == len(values) == 5
+
+
+@pytest.mark.parametrize(
+    "draws", [np.zeros((0, 2, 2)), np.ones((2, 2)), np.full((1, 1, 2), np.nan), np.ones((1, 1, 2))]
+)
+def test_draws_that_are_no_probabilities_are_refused(draws):
+    with pytest.raises(ValueError, match=r"ClassPredictive\.of_draws needs"):
+        ClassPredictive.of_draws(draws)
+
+
+def test_mutual_information_needs_the_entropy_of_draws():
+    with pytest.raises(ValueError, match="mutual_information needs the entropy of single draws"):
+        _ = ClassPredictive(np.full((1, 2), 0.5), np.zeros((1, 2)), 3).mutual_information

@@ -68,6 +68,23 @@ class ClassPredictive(Predictive):
 
     expected_entropy: np.ndarray | None = None
 
+    @classmethod
+    def of_draws(cls, draws) -> "ClassPredictive":
+        """Returns the predictions of a method of your own from its drawn probabilities (draws, examples, …, classes).
+
+        >>> p = ClassPredictive.of_draws([[[0.9, 0.1]], [[0.5, 0.5]]])
+        >>> p.mean, p.std.round(3), p.mutual_information.round(3)
+        (array([[0.7, 0.3]]), array([[0.2, 0.2]]), array([0.102]))
+        """
+        draws = _drawn("ClassPredictive.of_draws", draws, axes=3)
+        if draws.min() < 0 or not np.allclose(draws.sum(axis=-1), 1, atol=1e-3):
+            raise ValueError(
+                "ClassPredictive.of_draws needs probabilities that sum to 1 over the last axis; got sums from "
+                f"{draws.sum(axis=-1).min():.3g} to {draws.sum(axis=-1).max():.3g}."
+            )
+        entropy = special.entr(draws).sum(axis=-1).mean(axis=0)
+        return cls(draws.mean(axis=0), draws.std(axis=0), len(draws), draws, entropy)
+
     @property
     def labels(self) -> np.ndarray:
         """The most probable class."""
@@ -81,6 +98,11 @@ class ClassPredictive(Predictive):
     @property
     def mutual_information(self) -> np.ndarray:
         """Entropy of the average less the average entropy: how far the draws disagree."""
+        if self.expected_entropy is None:
+            raise ValueError(
+                "mutual_information needs the entropy of single draws; got none. Make predictions of your own by "
+                "ClassPredictive.of_draws."
+            )
         return np.maximum(self.entropy - self.expected_entropy, 0.0)
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
@@ -99,6 +121,12 @@ class ValuePredictive(Predictive):
     """
 
     noise: float | np.ndarray | None = None
+
+    @classmethod
+    def of_draws(cls, draws, noise: float | np.ndarray | None = None) -> "ValuePredictive":
+        """Returns the predictions of a method of your own from its drawn values (draws, examples, …)."""
+        draws = _drawn("ValuePredictive.of_draws", draws, axes=2)
+        return cls(draws.mean(axis=0), draws.std(axis=0), len(draws), draws, noise)
 
     def variance(self, kind: str) -> np.ndarray:
         """Returns the "epistemic" variance (of the draws), the "aleatoric" one (of the noise) or their sum, "total"."""
@@ -123,6 +151,14 @@ class ValuePredictive(Predictive):
         _require_level(level)
         half = stats.norm.ppf((1 + level) / 2) * np.sqrt(self.variance(variance))
         return self.mean - half, self.mean + half
+
+
+def _drawn(name: str, draws, axes: int) -> np.ndarray:
+    draws = np.asarray(draws, "float64")
+    if draws.ndim < axes or not draws.size or not np.isfinite(draws).all():
+        shape = "(draws, examples, classes)" if axes == 3 else "(draws, examples, …)"
+        raise ValueError(f"{name} needs finite numbers {shape}; got shape {draws.shape}.")
+    return draws
 
 
 def _require_level(level: float) -> None:
