@@ -139,7 +139,7 @@ def test_arguments_survive():
         assert made.bias_regularizer.l2 == made.activity_regularizer.l2 == regularizer.l2
         assert isinstance(made.bias_constraint, keras.constraints.NonNeg)
         assert made.path == "head"
-    assert twins.dropped(layer) == ["kernel_regularizer"]
+    assert twins.changes(layer) == ["kernel_regularizer dropped: the prior takes its place"]
 
 
 class _Squared(keras.layers.Dense):

@@ -329,7 +329,12 @@ def test_a_posterior_can_be_named(name):
     assert type(posteriors.get(name)) is type(POSTERIORS[name]())
 
 
-@pytest.mark.parametrize("bad", ["low_rank", "mean_field", None, LowRank, 16])
+def test_a_class_for_a_posterior_is_told_how_to_make_one():
+    with pytest.raises(ValueError, match=r"needs a Posterior; got the class LowRank\. Make one: LowRank\(16\)"):
+        posteriors.get(LowRank)
+
+
+@pytest.mark.parametrize("bad", ["low_rank", "mean_field", None, 16])
 def test_an_unknown_posterior_is_refused_with_the_known_ones(bad):
     with pytest.raises(
         ValueError, match=r"LowRank\(16\), or one of \['deterministic', 'full_rank', 'k_tied', 'rank_one'\]; got"
