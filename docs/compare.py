@@ -4,7 +4,7 @@
     python docs/compare.py             # writes compare.json and compare.png, and the table into both pages
     python docs/compare.py --quick     # small, prints the table and changes nothing here
 
-It needs no download and takes some minutes on two cores. Every setting was fixed before the test images were looked at.
+It needs no download and takes some minutes on two cores. Every setting was fixed before the run.
 """
 
 import json
