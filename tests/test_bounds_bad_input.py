@@ -37,6 +37,7 @@ from singularbayes.bounds import (
     probability_at_least,
     project_spectral,
     relative_perturbation,
+    reasons_outside,
     require_inside,
     risk_certificate,
     small_variance,
@@ -295,4 +296,6 @@ def test_a_complexity_is_a_bound_and_not_a_number():
 
 
 def test_a_network_inside_the_assumptions_is_let_through():
-    require_inside("f", [LayerFacts("Dense", False, "relu")])
+    inside = [LayerFacts("Dense", False, "relu")]
+    require_inside("f", inside)
+    assert not reasons_outside(inside)

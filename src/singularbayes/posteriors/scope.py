@@ -1,5 +1,6 @@
 """Which weights a forward pass uses: fresh draws, unless a scope says the mean or gives the draws."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,9 +16,9 @@ class Source:
 
     random = True  # whether draws differ
 
+    @abstractmethod
     def draw(self, key) -> tuple:
         """Returns the arrays of one draw."""
-        raise NotImplementedError
 
     @property
     def draw_size(self) -> int:
