@@ -1,5 +1,8 @@
 """`singularbayes data`: what there is, where it lies; wrong sums are said and end with 1."""
 
+import gzip
+import os
+
 import pytest
 from made_up_data import BYTES, made_up, sends, serving
 
@@ -39,6 +42,24 @@ def test_fetch_replaces_a_damaged_file_of_the_cache(server, place):
     (place["cache"] / "b.bin").write_bytes(b"c")
     assert cli.main(["data", "fetch", "made_up"]) == 0
     assert (place["cache"] / "b.bin").read_bytes() == b"b" and server.asked == ["a.bin", "b.bin", "b.bin"]
+
+
+def test_fetch_replaces_it_also_by_a_packed_one(server, place, monkeypatch):
+    source = made_up({"b.bin": b"b"}, server.base, path="{name}.gz")
+    monkeypatch.setattr(commands, "SETS", {"made_up": source})
+    server.answers["b.bin.gz"] = sends(gzip.compress(b"b"))
+    place["cache"].mkdir(parents=True)
+    (place["cache"] / "b.bin").write_bytes(b"c")
+    assert cli.main(["data", "fetch", "made_up"]) == 0
+    assert os.listdir(place["cache"]) == ["b.bin.gz"] and cli.main(["data", "verify"]) == 0
+
+
+def test_a_damaged_file_without_an_address_is_left_with_the_way_to_mend_it(place, monkeypatch):
+    monkeypatch.setattr(commands, "SETS", {"made_up": made_up({"b.bin": b"b"}, by_hand="Ask at the desk.")})
+    place["cache"].mkdir(parents=True)
+    (place["cache"] / "b.bin").write_bytes(b"c")
+    with pytest.raises(SystemExit, match=r"put the right one there\. Ask at the desk\."):
+        cli.main(["data", "fetch", "made_up"])
 
 
 def test_fetch_leaves_the_folder_of_the_user_alone_and_says_what_is_wrong_there(server, place):

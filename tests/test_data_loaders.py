@@ -1,11 +1,14 @@
 """The loaders on the real data: shapes and counts are those that their publishers state."""
 
+import hashlib
 import os
 
 import numpy as np
 import pytest
 
 from singularbayes import data
+from singularbayes.data.catalogue import SETS
+from singularbayes.data.read import read
 
 FOLDER = os.environ.get("SINGULARBAYES_DATA")
 needs_data = pytest.mark.skipif(not FOLDER, reason="needs $SINGULARBAYES_DATA, a folder with the data sets")
@@ -42,6 +45,27 @@ def test_the_first_digits_and_clothes_are_those_everyone_knows():
     mnist, fashion = data.mnist(), data.fashion_mnist()
     assert mnist.train[1][:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
     assert fashion.classes[fashion.test[1][0]] == "ankle boot"
+
+
+# The MD5 sums that Zalando, torchvision and torchtext publish.
+PUBLISHED = {
+    ("mnist", "train-images-idx3-ubyte.gz"): "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    ("mnist", "train-labels-idx1-ubyte.gz"): "d53e105ee54ea40749a09fcbcd1e9432",
+    ("mnist", "t10k-images-idx3-ubyte.gz"): "9fb629c4189551a2d022fa330f9573f3",
+    ("mnist", "t10k-labels-idx1-ubyte.gz"): "ec29112dd5afa0611ce80d1b7f02629c",
+    ("fashion_mnist", "train-images-idx3-ubyte.gz"): "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    ("fashion_mnist", "train-labels-idx1-ubyte.gz"): "25c81989df183df01b3e8a0aad5dffbe",
+    ("fashion_mnist", "t10k-images-idx3-ubyte.gz"): "bef4ecab320f06d8554ea6380940ec79",
+    ("fashion_mnist", "t10k-labels-idx1-ubyte.gz"): "bb300cfdad3c16e7a12a480ee83cd310",
+    ("ag_news", "test.csv"): "d52ea96a97a2d943681189a97654912d",
+}
+
+
+@needs_data
+@pytest.mark.parametrize(("source", "name"), PUBLISHED)
+def test_our_sums_are_of_the_published_bytes(source, name):
+    held = read(SETS[source], name)  # which checks ours
+    assert hashlib.md5(held).hexdigest() == PUBLISHED[source, name]
 
 
 @needs_data

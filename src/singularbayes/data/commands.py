@@ -17,8 +17,7 @@ app = App(name="data", help="Data sets: what there is, where it lies, and whethe
 
 
 def _known(_, given: str | tuple[str, ...]) -> None:
-    unknown = {given} - set(SETS) if isinstance(given, str) else set(given) - set(SETS)
-    if unknown:
+    if not set([given] if isinstance(given, str) else given) <= set(SETS):
         raise ValueError(f"The data sets are {', '.join(SETS)}.")
 
 
@@ -33,11 +32,8 @@ def show() -> int:
         table.add_column(head, justify="right" if head == "MB" else "left", no_wrap=head == "set")
     for source in SETS.values():
         table.add_row(source.name, source.what, source.licence, f"{source.size / 1e6:.1f}", _where(source))
-    console = Console()
-    console.print(table)
-    console.print(
-        f"\nfolder: {store.folder() or f'none; ${store.FOLDER} can name one'}\ncache: {store.cache()}", soft_wrap=True
-    )
+    Console().print(table)
+    _print(f"\nfolder: {store.folder() or f'none; ${store.FOLDER} can name one'}\ncache: {store.cache()}")
     return 0
 
 
@@ -54,11 +50,7 @@ def fetch(name: Name, /, *names: Name) -> int:
     """
     for source in map(SETS.__getitem__, (name, *names)):
         for file in source.files:
-            path = store.find(source, file)
-            if path is None or (_cached(path) and not _whole(source, file, path)):
-                download(source, file)
-            else:
-                store.check(source, file, path)
+            _fetch(source, file)
         _print(f"{source.name}: {len(source.files)} of {len(source.files)} files right ({_where(source)})")
     return 0
 
@@ -83,6 +75,17 @@ def verify(*names: Name) -> int:
     return 1 if wrong else 0
 
 
+def _fetch(source: Source, file: File) -> None:
+    path = store.find(source, file)
+    if path is None:
+        download(source, file)
+    elif _error(source, file, path) and _cached(path) and source.base:
+        if download(source, file) != path:
+            path.unlink()  # else it would be found before the new one, which is packed
+    else:
+        store.check(source, file, path)
+
+
 def _where(source: Source) -> str:
     """Returns how many files lie where: "folder", "cache 3, to download 1"."""
     paths = [store.find(source, file) for file in source.files]
@@ -95,10 +98,6 @@ def _where(source: Source) -> str:
 
 def _cached(path: Path) -> bool:
     return path.is_relative_to(store.cache())
-
-
-def _whole(source: Source, file: File, path: Path) -> bool:
-    return _error(source, file, path) is None
 
 
 def _error(source: Source, file: File, path: Path) -> DataError | None:
