@@ -188,14 +188,6 @@ def test_and_refused_if_the_list_says_otherwise(server, cache):
     assert files_in(cache) == []
 
 
-def test_a_list_of_sums_does_not_excuse_other_files(server, cache):
-    server.answers["a.bin"] = sends(b"other")
-    (cache / "made_up").mkdir(parents=True)
-    (cache / "made_up" / store.SUMS).write_text(f"{sha256(b'other')} a.bin\n")
-    with pytest.raises(DataError, match="nothing was kept"):
-        read(made_up({"a.bin": BYTES}, server.base), "a.bin")
-
-
 def test_without_an_address_the_error_says_how_to_get_it_by_hand(cache):
     source = made_up({"a.bin": BYTES}, by_hand="Ask for it at the desk.")
     with pytest.raises(DataError) as error:

@@ -101,6 +101,14 @@ def test_a_copy_is_good_by_its_own_sum_without_the_list_of_the_publisher(folder)
     assert read(made_up({"a.csv": BYTES}, rewritten=("a.csv",)), "a.csv") == BYTES
 
 
+def test_a_list_of_sums_excuses_only_files_known_as_copies(folder):
+    (folder / store.SUMS).write_text(f"{sha256(b'other')} a.csv\n")
+    (folder / "a.csv").write_bytes(b"other")
+    with pytest.raises(DataError, match="got 5 bytes"):
+        read(SOURCE, "a.csv")
+    assert read(made_up({"a.csv": BYTES}, rewritten=("a.csv",)), "a.csv") == b"other"
+
+
 @given(st.binary(max_size=100), st.integers(0, 9))
 def test_what_a_file_holds_does_not_depend_on_its_packing(data, level):
     packed = gzip.compress(data, level)
