@@ -16,6 +16,7 @@ from cyclopts.validators import Number
 from rich.console import Console
 
 import singularbayes
+from singularbayes.data import commands as data_commands
 from singularbayes.report import require_extra
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ app = App(
     version=singularbayes.__version__,
     suppress_keyboard_interrupt=False,
 )
+app.command(data_commands.app)
 
 
 @app.command
