@@ -1,0 +1,14 @@
+"""Packages that only some data sets need."""
+
+import importlib
+from typing import Any
+
+
+def require(package: str) -> Any:
+    """Returns the imported package, or says what to type to have it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"This data set needs {package}; got no {error.name}. Type: pip install 'singularbayes[experiments]'"
+        ) from error
