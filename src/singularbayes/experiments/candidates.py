@@ -49,6 +49,11 @@ CANDIDATES: dict[str, dict[str, Changes]] = {
 ALIKE = {"low_rank_10": "low_rank", "low_rank_50": "low_rank"}  # the rank sweep has the settings of rank 25
 
 
+def candidates(method: str, paper) -> dict[str, Any]:
+    """Returns the settings to try, by name; none for a method that has those of another."""
+    return {name: replace(paper, **changes) for name, changes in CANDIDATES.get(method, {}).items()}
+
+
 def chosen(names: dict[str, str], paper) -> dict[str, Any]:
     """Returns the settings of every method from the name of its candidate.
 
@@ -57,7 +62,7 @@ def chosen(names: dict[str, str], paper) -> dict[str, Any]:
     >>> found["low_rank_50"].beta, found["low_rank_50"].cosine
     (0.1, True)
     """
-    found = {method: replace(paper, **CANDIDATES[method][name]) for method, name in names.items()}
+    found = {method: candidates(method, paper)[name] for method, name in names.items()}
     return found | {method: found[source] for method, source in ALIKE.items() if source in found}
 
 
@@ -79,7 +84,7 @@ def choose(records: Iterable[Record], paper) -> dict[str, str]:
 
 
 def _name(record: Record, paper) -> str:
-    for name, changes in CANDIDATES[record.method].items():
-        if plain(replace(paper, **changes)) == record.settings:
+    for name, settings in candidates(record.method, paper).items():
+        if plain(settings) == record.settings:
             return name
     raise ValueError(f"choose needs trials of the candidates; got other settings in {record.name!r}.")

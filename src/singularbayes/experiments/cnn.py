@@ -4,14 +4,20 @@ Two convolutions of 3 × 3 with pooling, one hidden layer and the logits. A filt
 9c × f weight of low rank. Data and scores are those of `images.py`; the settings were fixed beforehand, not tuned.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import keras
 
 from singularbayes import layers
 from singularbayes.experiments import images
-from singularbayes.experiments.methods import Weights
+from singularbayes.experiments.keep import Keep
+from singularbayes.experiments.methods import count_epochs as epochs
+from singularbayes.experiments.record import Record
+from singularbayes.experiments.trainers import Weights
+from singularbayes.experiments.training import Watch, require_method
+
+__all__ = ["METHODS", "PRESETS", "QUICK", "Settings", "epochs", "network", "run", "run_many"]
 
 METHODS = {name: images.METHODS[name] for name in ("low_rank", "low_rank_svd", "full_rank", "deterministic")}
 
@@ -35,6 +41,8 @@ QUICK = Settings(
     num_train=5_000, filters=(8, 16), units=(64,), ranks=(4, 8, 8, 8), epochs=4, warmup=2, draws=20, svd_epochs=2
 )
 
+PRESETS = {"chosen": Settings(), "quick": QUICK}
+
 
 def network(weights: Weights, settings: Settings) -> keras.Model:
     """Returns images (28, 28, 1) → logits."""
@@ -52,9 +60,22 @@ def network(weights: Weights, settings: Settings) -> keras.Model:
 PROBLEM = images.Problem("cnn", "fashion_mnist", ("mnist", "notmnist"), network, shape=(28, 28, 1))
 
 
-def run(method: str, seed: int, settings: Settings = Settings(), *others, **options) -> images.Record:
-    """Trains one method with one seed and scores it; the other arguments are those of `images.run`."""
-    return images.run(PROBLEM, method, seed, settings, *others, **options)
+def run(
+    method: str,
+    seed: int,
+    settings: Settings = Settings(),
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+    preset: str = "chosen",
+) -> Record:
+    """Trains one method with one seed and scores it, as `images.run` does."""
+    require_method(method, METHODS)
+    return images.run(PROBLEM, method, seed, settings, watch, keep, preset)
 
 
-run_many = partial(images.run_many, PROBLEM)
+def run_many(
+    method: str, seeds: Sequence[int], settings: Settings = Settings(), preset: str = "chosen"
+) -> list[Record]:
+    """Returns what `run` returns for every seed; on JAX all train as one program."""
+    require_method(method, METHODS)
+    return images.run_many(PROBLEM, method, seeds, settings, preset)

@@ -8,6 +8,7 @@ from functools import partial
 
 from singularbayes.experiments import candidates, images
 from singularbayes.experiments.images import METHODS, QUICK, Settings
+from singularbayes.experiments.methods import count_epochs as epochs
 
 PROBLEM = images.Problem("fashion_mnist", "fashion_mnist", foreign=("mnist", "notmnist"))
 # The candidate of every method with the least validation NLL: docs/results/fashion_mnist_trials.jsonl.
@@ -18,6 +19,7 @@ CHOICE = dict.fromkeys(candidates.CANDIDATES, "beta 0.1, rate 0.001") | {
 }
 CHOSEN = candidates.chosen(CHOICE, Settings())
 
+PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
 run, run_many = partial(images.run, PROBLEM), partial(images.run_many, PROBLEM)
 
-__all__ = ["CHOSEN", "METHODS", "QUICK", "Settings", "run", "run_many"]
+__all__ = ["CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]

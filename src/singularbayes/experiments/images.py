@@ -13,6 +13,7 @@ times that. A trial is scored on the validation images alone.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import keras
@@ -21,8 +22,9 @@ import numpy as np
 from singularbayes import data, layers
 from singularbayes.assess.memory import Peak
 from singularbayes.experiments import image_scores, methods
+from singularbayes.experiments.keep import Keep
 from singularbayes.experiments.record import Record, departures, machine, plain
-from singularbayes.experiments.trainers import Alone, Together
+from singularbayes.experiments.trainers import Alone, Network, Together, Weights
 from singularbayes.experiments.training import Watch, require_method
 from singularbayes.inference import ClassPredictive, predict
 from singularbayes.inference.counts import count_stored, count_trained
@@ -73,7 +75,7 @@ QUICK = Settings(
 )
 
 
-def mlp(weights: methods.Weights, settings: Settings) -> keras.Model:
+def mlp(weights: Weights, settings: Settings) -> keras.Model:
     """Returns pixels → logits, fully connected with ReLU."""
     *ranks, last = settings.ranks
     stack: list[keras.layers.Layer] = [keras.Input((28 * 28,))]
@@ -91,7 +93,7 @@ class Problem:
     name: str
     known: str
     foreign: tuple[str, ...]
-    network: Callable[[methods.Weights, Any], keras.Model] = mlp
+    network: Callable[[Weights, Any], keras.Model] = mlp
     shape: tuple[int, ...] = (28 * 28,)
 
     def inputs(self, pixels: np.ndarray, settings) -> np.ndarray:
@@ -109,7 +111,8 @@ class Problem:
             )
         order = np.random.default_rng(_SPLIT).permutation(len(labels))[:wanted]
         held, used = np.split(order, [settings.num_validation])
-        return tuple((self.inputs(pixels[ids], settings), labels[ids]) for ids in (used, held))
+        train, validation = ((self.inputs(pixels[ids], settings), labels[ids]) for ids in (used, held))
+        return train, validation
 
     def testing(self, settings) -> tuple[Part, dict[str, np.ndarray]]:
         """Returns the test images with their labels, and the foreign images by name."""
@@ -118,7 +121,7 @@ class Problem:
         return (self.inputs(pixels, settings), labels), foreign
 
 
-def network_of(problem: Problem, method: str, settings) -> methods.Network:
+def network_of(problem: Problem, method: str, settings) -> Network:
     """Returns what makes the network of a method, at the ranks that it asks for."""
     rank = methods.METHODS[method].hidden_rank
     if rank is not None:
@@ -133,26 +136,25 @@ def run(
     seed: int,
     settings=Settings(),
     watch: Watch | None = None,
-    keep: Any = None,
-    preset: str | None = None,
+    keep: Keep | None = None,
+    preset: str = "paper",
 ) -> Record:
     """Trains one method with one seed and scores it on validation, test and foreign images.
 
     Args:
         preset: what the settings are called: "paper", "chosen", "quick", or "trial", which is scored on the validation
-            images alone. None is "paper" for the defaults and "trial" for others.
+            images alone.
     """
     require_method(method, methods.METHODS)
     train, validation = problem.training(settings)
     trainer = Alone(network_of(problem, method, settings), *train, settings, watch, keep)
-    with Peak() as peak:
-        (trained,) = methods.METHODS[method].train(trainer, [seed])
-        made = _record(problem, method, seed, settings, trained, validation, preset)
-    return replace(made, seconds=sum(trainer.seconds), peak_memory=peak.bytes)
+    (trained,) = methods.METHODS[method].train(trainer, [seed])
+    made = _record(problem, method, seed, settings, trained, validation, preset)
+    return replace(made, seconds=trainer.seconds)
 
 
 def run_many(
-    problem: Problem, method: str, seeds: Sequence[int], settings=Settings(), preset: str | None = None
+    problem: Problem, method: str, seeds: Sequence[int], settings=Settings(), preset: str = "paper"
 ) -> list[Record]:
     """Returns what `run` returns for every seed, to the accuracy of floats; on JAX all seeds train as one program.
 
@@ -163,7 +165,7 @@ def run_many(
     trainer = Together(network_of(problem, method, settings), *train, settings)
     with Peak() as peak:
         trained = methods.METHODS[method].train(trainer, list(seeds))
-    share, where = sum(trainer.seconds) / len(seeds), machine() | {"trained_together": len(seeds)}
+    share, where = trainer.seconds / len(seeds), machine() | {"trained_together": len(seeds)}
     costs = {"seconds": share, "machine": where, "peak_memory": peak.bytes}
     return [
         replace(_record(problem, method, seed, settings, one, validation, preset), **costs)
@@ -171,28 +173,21 @@ def run_many(
     ]
 
 
-def _record(problem: Problem, method: str, seed: int, settings, trained, validation: Part, preset) -> Record:
-    preset = preset or ("trial" if departures(settings) else "paper")
-
-    def ask(images: np.ndarray) -> ClassPredictive:
-        is_network = isinstance(trained, keras.Model)
-        p = predict(trained, images, settings.draws, seed) if is_network else trained.predict(images, settings.draws, seed)
-        assert isinstance(p, ClassPredictive)
-        return p
-
+def _record(problem: Problem, method: str, seed: int, settings, trained, validation: Part, preset: str) -> Record:
     x, y = validation
-    held = ask(x)
-    found = image_scores.prefixed("validation", image_scores.quality(held, y))
-    found |= image_scores.of_posteriors(_networks(trained))
-    arrays: dict[str, np.ndarray] = {}
-    if preset != "trial":
+    if preset == "trial":
+        held = _ask(trained, {"validation": x}, settings.draws, seed)["validation"]
+        found, arrays = {}, {}
+    else:
         (x_test, y_test), foreign = problem.testing(settings)
-        test, strange = ask(x_test), {name: ask(images) for name, images in foreign.items()}
-        found |= image_scores.of_test(test, y_test, strange)
-        found |= image_scores.recalibrated(test, y_test, held, y)
+        strange = _ask(trained, {"validation": x, "test": x_test, **foreign}, settings.draws, seed)
+        held, test = strange.pop("validation"), strange.pop("test")
+        found = image_scores.of_test(test, y_test, strange) | image_scores.recalibrated(test, y_test, held, y)
         arrays = image_scores.stored("validation", held, y) | image_scores.stored("test", test, y_test)
         for name, p in strange.items():
             arrays |= image_scores.stored(name, p)
+    found |= image_scores.prefixed("validation", image_scores.quality(held, y))
+    found |= image_scores.of_posteriors(_networks(trained))
     trained_numbers, stored_numbers = _sizes(trained)
     return Record(
         problem.name,
@@ -207,6 +202,19 @@ def _record(problem: Problem, method: str, seed: int, settings, trained, validat
         preset=preset,
         arrays=arrays,
     )
+
+
+def _ask(trained, sets: dict[str, np.ndarray], draws: int, seed: int) -> dict[str, ClassPredictive]:
+    """Returns the predictions of every set; one call for all of them, so that each draw is made once."""
+    answer = partial(predict, trained) if isinstance(trained, keras.Model) else trained.predict
+    p = answer(np.concatenate(list(sets.values())), draws, seed)
+    assert isinstance(p, ClassPredictive) and p.expected_entropy is not None
+    ends = np.cumsum([len(images) for images in sets.values()])[:-1]
+    parts = zip(*(np.split(part, ends) for part in (p.mean, p.std, p.expected_entropy)), strict=True)
+    return {
+        name: ClassPredictive(mean, std, p.num_draws, expected_entropy=entropy)
+        for name, (mean, std, entropy) in zip(sets, parts, strict=True)
+    }
 
 
 def _networks(trained) -> list[keras.Model]:

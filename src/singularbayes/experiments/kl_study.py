@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from singularbayes.experiments import images
+from singularbayes.experiments.keep import Keep
 from singularbayes.experiments.record import Record, departures, plain
-from singularbayes.experiments.training import require_method
+from singularbayes.experiments.training import Watch, require_method
 
-BETAS = tuple(digit * 10.0**power for power in range(-4, 2) for digit in (1, 3)) + (100.0,)
+BETAS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 METHODS = {f"beta_{beta:g}": f"low_rank at β = {beta:g}" for beta in BETAS}
 _BETA = dict(zip(METHODS, BETAS, strict=True))
 
@@ -30,22 +31,38 @@ QUICK = Settings(num_train=5_000, units=(200, 200), epochs=6, warmup=2, draws=20
 PROBLEM = images.Problem("kl_study", "mnist", foreign=("fashion_mnist", "notmnist"))
 
 
-def run(method: str, seed: int, settings: Settings = Settings(), *others, **options) -> Record:
-    """Trains the network at one β and scores it; the other arguments are those of `images.run`."""
-    require_method(method, METHODS)
-    weighed = replace(settings, beta=_BETA[method])
-    options.setdefault("preset", "paper" if settings == Settings() else "trial")
-    return _named(method, settings, images.run(PROBLEM, "low_rank", seed, weighed, *others, **options))
+PRESETS = {"chosen": Settings(), "quick": QUICK}
+
+
+def epochs(method: str, settings: Settings) -> int:
+    """Returns how many epochs a run trains."""
+    return settings.epochs
+
+
+def run(
+    method: str,
+    seed: int,
+    settings: Settings = Settings(),
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+    preset: str = "chosen",
+) -> Record:
+    """Trains the network at one β and scores it, as `images.run` does."""
+    record = images.run(PROBLEM, "low_rank", seed, _weighed(method, settings), watch, keep, preset)
+    return _named(method, settings, record)
 
 
 def run_many(
-    method: str, seeds: Sequence[int], settings: Settings = Settings(), preset: str = "paper"
+    method: str, seeds: Sequence[int], settings: Settings = Settings(), preset: str = "chosen"
 ) -> list[Record]:
     """Returns what `run` returns for every seed; on JAX all train as one program."""
-    require_method(method, METHODS)
-    weighed = replace(settings, beta=_BETA[method])
-    records = images.run_many(PROBLEM, "low_rank", seeds, weighed, preset)
+    records = images.run_many(PROBLEM, "low_rank", seeds, _weighed(method, settings), preset)
     return [_named(method, settings, record) for record in records]
+
+
+def _weighed(method: str, settings: Settings) -> Settings:
+    require_method(method, METHODS)
+    return replace(settings, beta=_BETA[method])
 
 
 def _named(method: str, settings: Settings, record: Record) -> Record:

@@ -4,32 +4,15 @@ A method is written once, for a list of seeds. Who trains the networks is handed
 one program (`trainer.py`).
 """
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
 import keras
 
-from singularbayes.baselines import SWAG, DeepEnsemble, LowRankEnsemble
+from singularbayes.baselines import DeepEnsemble, LowRankEnsemble
 from singularbayes.convert import bayesianize, collapse
+from singularbayes.experiments.trainers import Trainer, Weights
 from singularbayes.posteriors import Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
-
-Weights = Callable[[int], Posterior]  # given the rank of a weight
-Network = Callable[[Weights], keras.Model]
-
-
-class Trainer(Protocol):
-    """Trains networks on the data of an experiment."""
-
-    x: Any
-    y: Any
-    settings: Any
-    network: Network
-    seconds: list[float]  # of every training
-
-    def fit(self, make: Callable[[int], keras.Model], seeds: list[int], settings: Any, part: str) -> list[keras.Model]:
-        """Returns `make(seed)` of every seed, trained; `part` names this training among those of a run."""
 
 
 @dataclass(frozen=True)
@@ -77,21 +60,9 @@ def from_svd(trainer: Trainer, seeds: list[int]) -> list:
     trained = trainer.fit(lambda seed: trainer.network(point), seeds, warm, "point")
     plain = {seed: collapse(model) for seed, model in zip(seeds, trained, strict=True)}
 
-    def make(seed: int) -> keras.Model:
-        return bayesianize(plain[seed], rules=rules(trainer.network(random_weights("low_rank", settings))), init="svd")
-
-    return trainer.fit(make, seeds, settings, "low_rank")
-
-
-def rules(model: keras.Model) -> dict[str, Posterior]:
-    """Returns the posterior of every layer by the layer's name, which starts as it does in this network."""
-    found = {}
-    for layer in model.layers:
-        posterior = getattr(layer, "posterior", None)
-        if posterior is not None:
-            config = posterior.get_config() | {"initializer": posterior.initializer or posterior.default_initializer}
-            found[layer.name] = type(posterior)(**config)
-    return found
+    low_rank = trainer.network(random_weights("low_rank", settings))
+    rules = {layer.name: layer.posterior for layer in low_rank.layers if hasattr(layer, "posterior")}
+    return trainer.fit(lambda seed: bayesianize(plain[seed], rules=rules, init="svd"), seeds, settings, "low_rank")
 
 
 def ensemble(kind: type[DeepEnsemble] | type[LowRankEnsemble], weights: str) -> Callable[[Trainer, list[int]], list]:
@@ -115,15 +86,7 @@ def swag(trainer: Trainer, seeds: list[int]) -> list:
     first = replace(_point(settings), epochs=settings.epochs - settings.swag_epochs)
     weights = random_weights("deterministic", settings)
     models = trainer.fit(lambda seed: trainer.network(weights), seeds, first, "point")
-    start = time.perf_counter()
-    found = []
-    for seed, model in zip(seeds, models, strict=True):
-        descent = keras.optimizers.SGD(settings.swag_rate, momentum=0.9)
-        options = {"optimizer": descent, "seed": seed}
-        gaussian = SWAG(model, settings.swag_rank)
-        found.append(gaussian.fit(trainer.x, trainer.y, settings.swag_epochs, settings.batch_size, **options))
-    trainer.seconds.append(time.perf_counter() - start)
-    return found
+    return trainer.fit_swag(models, seeds, "swag")
 
 
 def _point(settings):
@@ -148,3 +111,10 @@ METHODS = {
     "low_rank_ensemble": Method("low-rank networks, their draws pooled", ensemble(LowRankEnsemble, "low_rank")),
     "swag": Method("a Gaussian of the weights along SGD", swag),
 }
+
+
+def count_epochs(method: str, settings) -> int:
+    """Returns how many epochs a run of a method trains in all."""
+    if method.endswith("ensemble"):
+        return settings.members * settings.epochs
+    return settings.epochs + (settings.svd_epochs if method == "low_rank_svd" else 0)

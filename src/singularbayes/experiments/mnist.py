@@ -9,6 +9,7 @@ from functools import partial
 
 from singularbayes.experiments import candidates, images
 from singularbayes.experiments.images import METHODS, QUICK, Settings
+from singularbayes.experiments.methods import count_epochs as epochs
 
 PROBLEM = images.Problem("mnist", "mnist", foreign=("fashion_mnist", "notmnist"))
 # The candidate of every method with the least validation NLL: docs/results/mnist_trials.jsonl.
@@ -19,6 +20,7 @@ CHOICE = dict.fromkeys(candidates.CANDIDATES, "beta 0.1, rate 0.001") | {
 }
 CHOSEN = candidates.chosen(CHOICE, Settings())
 
+PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
 run, run_many = partial(images.run, PROBLEM), partial(images.run_many, PROBLEM)
 
-__all__ = ["CHOSEN", "METHODS", "QUICK", "Settings", "run", "run_many"]
+__all__ = ["CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]

@@ -1,0 +1,203 @@
+"""The image experiments: published sizes, networks and splits as said, and records that can be trusted."""
+
+from dataclasses import replace
+
+import keras
+import made_up_images
+import numpy as np
+import pytest
+from keras import ops
+
+import singularbayes as sb
+from singularbayes import data
+from singularbayes.experiments import cnn, fashion_mnist, image_scores, images, kl_study, methods, mnist
+from singularbayes.inference.counts import count_trained
+
+PUBLISHED = {"low_rank": 245_810, "low_rank_laplace": 245_810, "full_rank": 4_788_010, "rank_one": 2_406_398}
+OURS = {"deterministic": 2_395_210, "low_rank_10": 114_290, "low_rank_50": 465_010}
+TINY = images.Settings(
+    num_train=200,
+    num_validation=60,
+    units=(16, 12),
+    ranks=(4, 3, 2),
+    epochs=3,
+    warmup=1,
+    cosine=True,
+    batch_size=64,
+    draws=4,
+    members=2,
+    svd_epochs=2,
+    swag_epochs=2,
+)
+CONVOLUTIONS = {"low_rank": 178_114, "full_rank": 843_050, "deterministic": 421_642}
+
+
+@pytest.fixture(autouse=True)
+def sets(monkeypatch):
+    made_up_images.install(monkeypatch)
+
+
+class Untrained:
+    """Makes networks and leaves them as they start."""
+
+    def __init__(self, problem, method, settings):
+        self.network, self.settings = images.network_of(problem, method, settings), settings
+        self.made = []
+
+    def fit(self, make, seeds, settings, name):
+        models = []
+        for seed in seeds:
+            keras.utils.set_random_seed(seed)
+            models.append(make(seed))
+        self.made.append(models)
+        return models
+
+
+def untrained(problem, method, settings, seeds=(0,)):
+    trainer = Untrained(problem, method, settings)
+    return methods.METHODS[method].train(trainer, list(seeds)), trainer
+
+
+@pytest.mark.parametrize(("method", "parameters"), {**PUBLISHED, **OURS}.items())
+def test_the_networks_have_the_published_parameters(method, parameters):
+    (model,), _ = untrained(mnist.PROBLEM, method, images.Settings())
+    assert count_trained(model) == parameters
+
+
+@pytest.mark.parametrize(("method", "parameters"), CONVOLUTIONS.items())
+def test_the_convolutional_network_has_the_parameters_of_its_ranks(method, parameters):
+    # Low rank: 2 Σ r (m + n) + biases over 9 × 32, 288 × 64, 3136 × 128 and 128 × 10.
+    (model,), _ = untrained(cnn.PROBLEM, method, cnn.Settings())
+    assert count_trained(model) == parameters
+
+
+def test_at_its_means_the_network_is_the_plain_one():
+    (model,), _ = untrained(mnist.PROBLEM, "low_rank", TINY)
+    x = np.random.default_rng(0).uniform(0, 2, (5, 784)).astype("float32")
+    expected = x
+    for i, layer in enumerate(model.layers):
+        a, b = np.split(ops.convert_to_numpy(layer.posterior.ab.loc), [layer.posterior.rows])
+        expected = expected @ a @ b.T + ops.convert_to_numpy(layer.bias)
+        expected = np.maximum(expected, 0) if i < 2 else expected
+    with sb.mean_weights(model):
+        np.testing.assert_allclose(ops.convert_to_numpy(model(x)), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("problem", "settings"), [(mnist.PROBLEM, TINY), (cnn.PROBLEM, cnn.QUICK)], ids=["mlp", "cnn"])
+def test_the_warm_start_is_the_best_low_rank_approximation_of_the_point_network(problem, settings):
+    (model,), trainer = untrained(problem, "low_rank_svd", settings)
+    ((point,), _) = trainer.made
+    pairs = list(zip(sb.find_posteriors(point), sb.find_posteriors(model), strict=True))
+    assert [posterior.rank for _, posterior in pairs] == list(settings.ranks)
+    for whole, posterior in pairs:
+        w = ops.convert_to_numpy(whole.mean().dense()).astype("float64")
+        u, s, vt = np.linalg.svd(w, full_matrices=False)
+        best = (u[:, : posterior.rank] * s[: posterior.rank]) @ vt[: posterior.rank]
+        np.testing.assert_allclose(ops.convert_to_numpy(posterior.mean().dense()), best, atol=1e-4)
+        assert posterior.prior == sb.ScaleMixture() and posterior.rho_lr == settings.rho_lr
+
+
+def test_the_split_leaves_no_image_in_two_parts_and_depends_on_no_seed():
+    found = []
+    for seed in (1, 2):
+        keras.utils.set_random_seed(seed)
+        found.append(mnist.PROBLEM.training(TINY))
+    for one, other in zip(*found, strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    (x, y), (x_validation, y_validation) = found[0]
+    assert (len(x), len(y), len(x_validation), len(y_validation)) == (200, 200, 60, 60)
+    every = np.concatenate([x, x_validation])
+    assert len(np.unique(every, axis=0)) == made_up_images.NUM_TRAIN  # pairwise different, and all of them
+    pixels, labels = data.mnist().train
+    place = {image.tobytes(): label for image, label in zip(pixels, labels, strict=True)}
+    for image, label in zip(x[:20], y[:20], strict=True):
+        assert place[np.round(image * 126).astype("uint8").tobytes()] == label
+
+
+def test_more_images_than_there_are_is_refused():
+    with pytest.raises(ValueError, match=r"mnist needs num_train \+ num_validation <= 260 images; got 250 \+ 60"):
+        mnist.run("low_rank", 0, replace(TINY, num_train=250))
+
+
+def test_an_unknown_method_is_refused():
+    for experiment in (mnist, fashion_mnist, cnn, kl_study):
+        with pytest.raises(ValueError, match="run needs method to be one of"):
+            experiment.run("dropout", 0)
+
+
+def test_a_trial_says_nothing_of_test_images_and_does_not_read_them(monkeypatch):
+    def read(*_):
+        raise AssertionError("a trial read the test images")
+
+    monkeypatch.setattr(images.Problem, "testing", read)
+    found = mnist.run("low_rank", 0, TINY, preset="trial")
+    assert {name.split("_")[0] for name in found.metrics} == {"validation", "posterior"}
+    assert found.preset == "trial" and not found.arrays
+    with pytest.raises(AssertionError, match="a trial read the test images"):
+        mnist.run("low_rank", 0, TINY)
+
+
+def test_the_same_seed_gives_the_same_record_and_its_arrays_give_the_scores_again():
+    first, second = (mnist.run("low_rank", 3, TINY) for _ in range(2))
+    assert first == second
+    assert all(np.array_equal(first.arrays[name], second.arrays[name]) for name in second.arrays)
+    assert first.settings["beta"] == 1.0 and first.paper["num_train"] == 50_000
+    sets = {name: image_scores.read_back(name, first.arrays, TINY.draws) for name in ("test", *mnist.PROBLEM.foreign)}
+    again = image_scores.of_test(sets.pop("test"), first.arrays["test_labels"], sets)
+    assert again.keys() < first.metrics.keys() and len(again) > 60
+    for name, value in again.items():
+        assert first.metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+    held = image_scores.read_back("validation", first.arrays, TINY.draws)
+    labels = first.arrays["validation_labels"]
+    assert sb.metrics.accuracy(held.mean, labels) == pytest.approx(first.metrics["validation_accuracy"])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="seeds are one program on JAX alone")
+@pytest.mark.parametrize("method", ["low_rank_svd", "low_rank_ensemble", "swag"])
+def test_a_seed_in_one_program_with_others_gives_what_it_gives_alone(method):
+    alone = fashion_mnist.run(method, 5, TINY)
+    other, member = fashion_mnist.run_many(method, [4, 5], TINY)
+    assert (member.name, member.parameters, member.stored) == (alone.name, alone.parameters, alone.stored)
+    assert member.machine["trained_together"] == 2 and other.seed == 4
+    assert member.metrics.keys() == alone.metrics.keys()
+    for name, array in alone.arrays.items():
+        np.testing.assert_allclose(member.arrays[name], array, rtol=2e-3, atol=2e-5, err_msg=name)
+    assert np.abs(other.arrays["test_mean"] - member.arrays["test_mean"]).max() > 1e-3
+    # 2 (4 · 800 + 3 · 28 + 2 · 22) + 38 of a low-rank network, 784 · 16 + 16 · 12 + 12 · 10 + 38 of a point network
+    sizes = {"low_rank_svd": 6_694, "low_rank_ensemble": 2 * 6_694, "swag": 12_894}
+    assert alone.parameters == sizes[method]
+
+
+def test_the_study_spans_six_decades_and_says_its_beta():
+    betas = np.array(kl_study.BETAS)
+    assert betas.max() / betas.min() == pytest.approx(1e6)
+    assert np.diff(np.log10(betas)).max() < 0.53
+    tiny = kl_study.Settings(**{**vars(TINY), "rho_lr": 4.0})
+    found = kl_study.run("beta_100", 0, tiny)
+    assert (found.experiment, found.method, found.metrics["beta"]) == ("kl_study", "beta_100", 100.0)
+    assert found.settings["beta"] == 1.0  # as it was asked for
+    assert found.name == sb.experiments.record.identity("kl_study", "beta_100", 0, found.settings)
+
+
+def test_a_posterior_is_summed_up_by_its_numbers():
+    layer = sb.layers.Dense(
+        2, posterior=sb.FullRank(rho_initializer=keras.initializers.Constant(np.log(np.expm1(0.5))))
+    )
+    model = keras.Sequential([keras.Input((2,)), layer])
+    layer.posterior.w.set_loc(np.array([[0.1, 1.0], [-2.0, 3.0]]))
+    found = image_scores.of_posteriors([model])
+    assert found["posterior_sd_median"] == pytest.approx(0.5)
+    assert found["posterior_signal"] == pytest.approx(3.0)  # of 0.2, 2, 4, 6
+    assert found["posterior_pruned"] == 0.25
+    assert image_scores.of_posteriors([keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])]) == {}
+
+
+def test_temperature_comes_from_validation_and_changes_no_label():
+    rng = np.random.default_rng(0)
+    p = sb.ClassPredictive.of_draws(rng.dirichlet(np.ones(3), (4, 200)))
+    labels = np.where(rng.random(200) < 0.9, p.labels, 0)
+    found = image_scores.recalibrated(p, labels, p, labels)
+    assert found["recalibrated_accuracy"] == sb.metrics.accuracy(p.mean, labels)
+    assert found["recalibrated_nll"] < sb.metrics.negative_log_likelihood(p.mean, labels)
+    blind = sb.ClassPredictive.of_draws(np.full((2, 200, 3), 1 / 3))
+    assert image_scores.recalibrated(blind, labels, blind, labels) == {}
