@@ -73,7 +73,7 @@ def test_all_runs_of_a_folder_are_done_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(mnist, "run_many", run_many)
     out = ["--out", str(tmp_path)]
     together.main(["mnist", "paper,chosen", "--methods", "low_rank,swag", "--seeds", "7", *out])
-    assert asked == [(p, m, [7]) for p in ("paper", "chosen") for m in ("low_rank", "swag")]
+    assert asked == [(preset, method, [7]) for method in ("low_rank", "swag") for preset in ("paper", "chosen")]
     assert "mnist paper low_rank [7]:" in capsys.readouterr().out
     asked.clear()
     together.main(["mnist", "paper", "--methods", "low_rank", "--seeds", "7,8", *out])
@@ -81,5 +81,15 @@ def test_all_runs_of_a_folder_are_done_once(tmp_path, monkeypatch, capsys):
     asked.clear()
     together.main(["mnist", "trial", "--methods", "swag", *out])
     assert asked == [("trial", "swag", [0, 1])] * 8
-    found = record.read(tmp_path)
-    assert len(found) == 4 + 1 + 16 and candidates.choose([r for r in found if r.preset == "trial"], PAPER)
+    assert len(record.read(tmp_path)) == 4 + 1 + 16
+
+
+def test_settings_are_chosen_by_the_trials_of_a_folder(tmp_path):
+    names = list(candidates.VARIATIONAL)
+    for i, name in enumerate(names):
+        record.append(trial("low_rank", name, 0, 1.0 if i == 5 else 2.0), tmp_path)
+    record.append(replace(trial("low_rank", names[0], 0, 0.0), experiment="fashion_mnist"), tmp_path)  # another's
+    for method in ("low_rank", "low_rank_50"):  # the rank sweep has the settings of rank 25
+        (found,) = together.settings_of("mnist", "chosen", method, tmp_path)
+        assert found == candidates.candidates("low_rank", PAPER)[names[5]]
+    assert together.settings_of("mnist", "chosen", "low_rank", None) == [mnist.CHOSEN["low_rank"]]
