@@ -37,11 +37,13 @@ class Settings:
     test_range: tuple[float, float] = (-0.25, 0.85)
     grid_range: tuple[float, float] = (-0.5, 1.5)
     noise: float = 0.02
+    likelihood_scale: float = 0.02
     units: int = 100
     rank: int = 16
     sigma1: float = 2.0
     sigma2: float = math.exp(-6)
     rho_start: tuple[float, float] = (-5.0, -4.0)
+    rho_lr: float = 1.0
     learning_rate: float = 5e-4
     cosine: bool = False
     batch_size: int = 128
@@ -60,6 +62,12 @@ QUICK = Settings(epochs=200, warmup=190, learning_rate=2e-3)
 
 PRESETS = {"paper": Settings(), "quick": QUICK}
 
+# What the hidden weight of a network is; a deterministic one has point weights everywhere.
+HIDDEN: dict[str, Callable[..., Posterior]] = {
+    "low_rank": lambda settings, **options: LowRank(settings.rank, **options),
+    "full_rank": lambda settings, **options: FullRank(**options),
+    "rank_one": lambda settings, **options: RankOne(**options),
+}
 # The network that each method trains, one or more of it.
 METHODS = {
     "low_rank": "low_rank",
@@ -70,7 +78,10 @@ METHODS = {
     "low_rank_ensemble": "low_rank",
     "swag": "deterministic",
 }
-ENSEMBLES = {"deep_ensemble": DeepEnsemble, "low_rank_ensemble": LowRankEnsemble}
+ENSEMBLES: dict[str, type[DeepEnsemble] | type[LowRankEnsemble]] = {
+    "deep_ensemble": DeepEnsemble,
+    "low_rank_ensemble": LowRankEnsemble,
+}
 
 
 def epochs(method: str, settings: Settings) -> int:
@@ -96,17 +107,14 @@ def network(method: str, settings: Settings) -> keras.Model:
     options = {
         "prior": ScaleMixture(sigma1=settings.sigma1, sigma2=settings.sigma2),
         "rho_initializer": keras.initializers.RandomUniform(*settings.rho_start),
+        "rho_lr": settings.rho_lr,
     }
-    kind = METHODS[method]
-    if kind == "deterministic":
-        hidden: Posterior = Deterministic()
-        around = {"posterior": Deterministic()}
-    else:
-        full = FullRank(**options)
-        hidden = {"low_rank": partial(LowRank, settings.rank), "full_rank": FullRank, "rank_one": RankOne}[kind](
-            **options
-        )
+    if METHODS[method] in HIDDEN:
+        full, hidden = FullRank(**options), HIDDEN[METHODS[method]](settings, **options)
         around = {"posterior": full, "bias_posterior": full}
+    else:
+        hidden = Deterministic()
+        around = {"posterior": hidden}
     return keras.Sequential(
         [
             keras.Input((1,)),
@@ -147,7 +155,7 @@ def fitted(
     method: str, seed: int, settings: Settings, x: np.ndarray, y: np.ndarray, watch: Watch | None, keep: Keep | None
 ) -> Fitted:
     """Returns a method trained on (x, y)."""
-    loss = GaussianNLL(settings.noise)
+    loss = GaussianNLL(settings.likelihood_scale)
 
     def build() -> keras.Model:
         return network(method, settings)
