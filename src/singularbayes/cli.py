@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 from rich.console import Console
 
 import singularbayes
+from singularbayes.data import commands as data_commands
 from singularbayes.experiments import command
 from singularbayes.experiments.command import require_writable
 from singularbayes.experiments.live import progress
@@ -33,6 +34,7 @@ app = App(
 )
 app.command(command.run)
 app.command(command.list_experiments, name="list")
+app.command(data_commands.app)
 
 
 @app.command

@@ -1,4 +1,4 @@
-"""Packages that only some data sets need."""
+"""Packages that only downloads and tables need."""
 
 import importlib
 from typing import Any
@@ -10,5 +10,5 @@ def require(package: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise ImportError(
-            f"This data set needs {package}; got no {error.name}. Type: pip install 'singularbayes[experiments]'"
+            f"Data sets need pooch and pandas; got no {error.name}. Type: pip install 'singularbayes[experiments]'"
         ) from error

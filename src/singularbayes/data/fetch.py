@@ -28,9 +28,9 @@ def fetch(source: Source, file: File) -> Path:
     """
     url, home = source.url(file), store.cache() / source.name
     if url is None:
-        looked = " nor in ".join(str(place / source.name) for place in store.places())
-        get = f"Get it by hand: {source.page}. {source.by_hand}"
-        raise DataError(f"{source.name} needs {file.name}, which is neither in {looked}. {get}")
+        looked = " or ".join(str(place / source.name) for place in store.places())
+        get = f"Get it by hand: {source.page} {source.by_hand}"
+        raise DataError(f"{source.name} needs {file.name}, which is not in {looked}. {get}")
     try:
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home, prefix=".part-") as part:
@@ -47,10 +47,9 @@ def fetch(source: Source, file: File) -> Path:
 
 def _into(part: Path, source: Source, file: File, url: str) -> None:
     """Leaves in the folder `part` what is at `url`, checked."""
+    files = source.files if source.archive else (file,)
     _download(source, url, part)
-    files = [file]
     if source.archive:
-        files = list(source.files)
         _unpack(source, part / _last(url), part)
     if file.name in source.rewritten:
         _download(source, urljoin(url, store.SUMS), part)
@@ -106,4 +105,4 @@ def _last(path: str) -> str:
 
 def _by_hand(source: Source) -> str:
     names = ", ".join(file.name for file in source.files)
-    return f"Try again; or get it by hand ({source.page}) and put into ${store.FOLDER}/{source.name}/: {names}."
+    return f"Try again; or get by hand, and put into ${store.FOLDER}/{source.name}/: {names}. Its page is {source.page}"

@@ -71,7 +71,9 @@ def held(source: Source, file: File, path: Path) -> bytes:
 def _as_listed(source: Source, file: File, path: Path, found: set[str]) -> bool:
     """Whether the publisher's list of sums, beside a file whose published sum is not known here, has one of `found`."""
     sums = path.parent / SUMS
-    return file.name in source.rewritten and sums.is_file() and bool(found & listed(sums.read_text(), file))
+    if file.name not in source.rewritten or not sums.is_file():
+        return False
+    return bool(found & listed(sums.read_text("utf-8", "replace"), file))
 
 
 def _fix(source: Source) -> str:
