@@ -38,4 +38,4 @@ def digits_record(method="low_rank", auroc=None, seed=0, settings=digits.Setting
 
 
 def all_records():
-    return [toy_record(method) for method in toy.METHODS] + [digits_record(method) for method in digits.METHODS]
+    return [toy_record(method) for method in RATIOS] + [digits_record(method) for method in digits.METHODS]

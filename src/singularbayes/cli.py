@@ -4,10 +4,9 @@ import importlib
 import shlex
 import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +16,9 @@ from rich.console import Console
 
 import singularbayes
 from singularbayes.data import commands as data_commands
+from singularbayes.experiments import command
+from singularbayes.experiments.command import require_writable
+from singularbayes.experiments.live import progress
 from singularbayes.report import require_extra
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ app = App(
     version=singularbayes.__version__,
     suppress_keyboard_interrupt=False,
 )
+app.command(command.run)
+app.command(command.list_experiments, name="list")
 app.command(data_commands.app)
 
 
@@ -54,18 +58,18 @@ def demo(
         Train for fewer epochs; the page says so.
     """
     require_extra()
-    _require_writable(out)
+    require_writable(out)
     from singularbayes.experiments import digits, record, toy
     from singularbayes.report import page, tables
 
     console = Console()
-    jobs: list[tuple[str, Any, str]] = [("toy", toy, method) for method in toy.METHODS]
+    jobs: list[tuple[str, Any, str]] = [("toy", toy, method) for method in ("low_rank", "full_rank")]
     jobs += [("digits", digits, method) for method in digits.METHODS]
     records = []
     for done, (name, experiment, method) in enumerate(jobs, start=1):
         settings = experiment.QUICK if quick else experiment.Settings()
         label = f"{done}/{len(jobs)} {name} {method.replace('_', '-')}"
-        with _progress(console, label, settings.epochs) as watch:
+        with progress(console, label, settings.epochs) as watch:
             records.append(experiment.run(method, seed, settings, watch))
     record.write(records, out)
     path = page.write(out, _command(out, seed, quick))
@@ -224,48 +228,10 @@ def _print(text: object) -> None:
     Console().print(str(text), soft_wrap=True, highlight=False, markup=False)
 
 
-def _require_writable(folder: Path) -> None:
-    """Ends with one line unless files can be made in `folder`: better now than after training."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        sys.exit(f"singularbayes: --out needs a folder that can be written to; got {str(folder)!r}: {error.strerror}.")
-
-
 def _command(out: Path, seed: int, quick: bool) -> str:
     """Returns what to type to get the same page."""
     where = [] if out == Path("runs/demo") else ["--out", str(out)]
     return shlex.join(["singularbayes", "demo", *where, "--seed", str(seed), *(["--quick"] if quick else [])])
-
-
-@contextmanager
-def _progress(console: Console, label: str, epochs: int) -> Iterator[Callable[[int, dict[str, float]], None]]:
-    """Yields what to call after every epoch: a bar on a terminal, and everywhere one line at the end."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    start, state = time.perf_counter(), "compiling"
-    columns = (
-        TextColumn("{task.description:<24}"),
-        BarColumn(),
-        TextColumn("epoch {task.completed:.0f}/{task.total:.0f}  {task.fields[state]}"),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=console, transient=True)
-    task = bar.add_task(label, total=epochs, state=state)
-
-    def watch(epoch: int, logs: dict[str, float]) -> None:
-        nonlocal state
-        state = f"loss {logs['loss']:.3f}"
-        bar.update(task, completed=epoch + 1, state=state)
-        if epoch + 1 == epochs and bar.live.is_started:
-            bar.stop()  # the draws that follow have a bar of their own
-
-    with bar if console.is_terminal else nullcontext():
-        yield watch
-    seconds = time.perf_counter() - start
-    console.print(f"{label:<24} {epochs} epochs, {state}, {seconds:.0f} s", highlight=False)
 
 
 def _print_table(console: Console, table: "Table") -> None:

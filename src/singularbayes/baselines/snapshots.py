@@ -61,7 +61,7 @@ class Snapshots:
 
     def arrays(self) -> dict[str, Any]:
         """Returns all that a file needs beside the rank and the number of snapshots."""
-        return {"mean": self.mean, "squares": self._squares, "deviations": np.stack(self.deviations)}
+        return {"mean": self.mean, "squares": self._squares, "deviations": np.array(self.deviations)}
 
     @classmethod
     def of(cls, rank: int, collected: int, arrays: dict[str, np.ndarray]) -> Self:

@@ -50,7 +50,7 @@ class _Collect(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         if epoch >= self.start:
-            self.snapshots.add(_flat(self.model.trainable_variables))
+            self.snapshots.add(flat(self.model.trainable_variables))
 
 
 @contextmanager
@@ -139,6 +139,19 @@ class SWAG:
         self._set(snapshots.mean)
         return self
 
+    @classmethod
+    def of(cls, model: keras.Model, snapshots: Snapshots, inputs=None) -> Self:
+        """Returns the SWAG of snapshots that are there already; the model then stands at their mean.
+
+        Args:
+            inputs: the training inputs, which a network with batch normalisation needs.
+        """
+        snapshots.require()
+        swag = cls(model, snapshots.rank)
+        swag.snapshots, swag.inputs = snapshots, inputs if has_statistics(model) else None
+        swag._set(snapshots.mean)
+        return swag
+
     @property
     def num_trained(self) -> int:
         """How many numbers are trained: P of one network."""
@@ -202,5 +215,6 @@ class SWAG:
         return swag
 
 
-def _flat(variables) -> np.ndarray:
+def flat(variables) -> np.ndarray:
+    """Returns all numbers of some variables in one row, (P,)."""
     return np.concatenate([keras.ops.convert_to_numpy(variable).ravel() for variable in variables])

@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from singularbayes import layers
+from singularbayes.experiments.keep import Keep
 from singularbayes.experiments.record import Record, plain
 from singularbayes.experiments.training import Watch, fit, require_method
 from singularbayes.inference import ClassPredictive, predict
@@ -50,6 +51,7 @@ class Settings:
 
 
 QUICK = Settings(epochs=30, warmup=5)
+PRESETS = {"chosen": Settings(), "quick": QUICK}
 
 METHODS = {
     "low_rank": lambda rank, **options: LowRank(rank, **options),
@@ -137,14 +139,20 @@ def detection(test: ClassPredictive, foreign: ClassPredictive) -> dict[str, floa
     return found
 
 
-def run(method: str, seed: int, settings: Settings = Settings(), watch: Watch | None = None) -> Record:
+def run(
+    method: str,
+    seed: int,
+    settings: Settings = Settings(),
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+) -> Record:
     """Trains one network on the known digits and scores it on test and held-out images."""
     require_method(method, METHODS)
     keras.utils.set_random_seed(seed)
     data = load(settings.held_out, seed)
     model = network(method, len(data.classes), settings)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    seconds = fit(model, loss, *data.train, settings, watch)
+    seconds = fit(model, loss, *data.train, settings, watch, keep)
 
     def ask(images: np.ndarray) -> ClassPredictive:
         predictive = predict(model, images, settings.draws, seed)

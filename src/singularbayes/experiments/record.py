@@ -1,19 +1,27 @@
 """The result of one run: a line of JSON, and beside it the arrays that figures need."""
 
+import functools
+import hashlib
 import io
 import json
 import os
 import platform
-import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock
+
+from singularbayes.experiments import files
+from singularbayes.experiments.files import replace
 
 LINES = "records.jsonl"
+LOCKS = ".locks"
 
 
 def versions() -> dict[str, str]:
@@ -32,6 +40,7 @@ def versions() -> dict[str, str]:
     }
 
 
+@functools.cache  # it looks through everything that is installed
 def _version(package: str) -> str:
     # One module, several wheels: tensorflow-cpu is TensorFlow too.
     names = metadata.packages_distributions().get(package, [package])
@@ -53,15 +62,23 @@ def _cpu() -> str:
     return platform.processor() or platform.machine()
 
 
+def now() -> str:
+    """Returns the time in UTC to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 @dataclass(frozen=True)
 class Record:
-    """What one run of one method with one seed gave. Two records are equal when all but time and arrays is.
+    """What one run of one method with one seed gave. Two are equal when all but time, memory and arrays is.
 
     Args:
         settings: every setting of the run; paper: the paper's value of those that differ from it.
-        parameters: trainable numbers, counted on the model.
-        seconds: wall time of training, compilation included.
-        arrays: what figures need; stored beside the line, not in it.
+        parameters: trainable numbers, counted on the model; stored: the numbers that it predicts from.
+        seconds: wall time of training, compilation included, over all parts of an interrupted run.
+        arrays: what figures and later metrics need; stored beside the line, not in it.
+        preset: where the settings come from: "paper", "chosen" (on validation), "quick", or "trial" (by hand).
+        peak_memory: bytes, of the process that finished the run.
+        finished: when, in UTC.
     """
 
     experiment: str
@@ -74,15 +91,30 @@ class Record:
     paper: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=versions)
     machine: dict[str, Any] = field(default_factory=machine)
+    stored: int | None = None
+    preset: str = "trial"
+    peak_memory: int | None = field(default=None, compare=False)
+    finished: str = field(default_factory=now, compare=False)
     arrays: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def name(self) -> str:
-        return f"{self.experiment}-{self.method}-{self.seed}"
+        """What tells the run from others: experiment, method, seed and a digest of the settings."""
+        return identity(self.experiment, self.method, self.seed, self.settings)
 
     def line(self) -> str:
         """Returns the record as one line of JSON, without the arrays."""
         return json.dumps({key: value for key, value in vars(self).items() if key != "arrays"}, ensure_ascii=False)
+
+
+def identity(experiment: str, method: str, seed: int, settings: dict[str, Any]) -> str:
+    """Returns the name of a run; the order of its settings does not matter.
+
+    >>> identity("toy", "low_rank", 0, {"rank": 16, "beta": 0.1})
+    'toy-low_rank-0-dc43dbda'
+    """
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    return f"{experiment}-{method}-{seed}-{digest[:8]}"
 
 
 def plain(settings: Any) -> dict[str, Any]:
@@ -100,33 +132,63 @@ def write(records: Iterable[Record], folder: Path) -> Path:
     """Writes the arrays of every record, then all lines, each file whole or not at all; returns the file of lines."""
     records = list(records)
     for record in records:
-        packed = io.BytesIO()
-        np.savez_compressed(packed, **record.arrays)  # type: ignore[arg-type]
-        replace(folder / f"{record.name}.npz", packed.getvalue())
+        _write_arrays(record, folder)
     return replace(folder / LINES, "".join(f"{record.line()}\n" for record in records).encode())
 
 
-def read(folder: Path) -> list[Record]:
-    """Returns the records that `write` left in a folder, with their arrays."""
-    path = folder / LINES
-    if not path.is_file():
-        raise FileNotFoundError(f"read needs a folder with {LINES}; got {str(folder)!r}, which has none.")
-    found = [Record(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    for record in found:
-        with np.load(folder / f"{record.name}.npz") as arrays:
-            record.arrays.update(arrays)
-    return found
+def append(record: Record, folder: Path) -> None:
+    """Adds a record to those of a folder, its arrays first; processes that do so at once wait for each other."""
+    _write_arrays(record, folder)
+    with lock(folder, "records"):
+        files.append(folder / LINES, record.line())
 
 
-def replace(path: Path, content: bytes) -> Path:
-    """Writes a file whole: under another name in the same folder first, then renamed. Returns its path."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def lock(folder: Path, name: str) -> FileLock:
+    """Returns the lock of that name in a folder of runs; it ends with the process that holds it, however that ends."""
+    (folder / LOCKS).mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / LOCKS / name)
+
+
+def _write_arrays(record: Record, folder: Path) -> None:
+    packed = io.BytesIO()
+    np.savez_compressed(packed, **record.arrays)  # type: ignore[arg-type]
+    replace(folder / f"{record.name}.npz", packed.getvalue())
+
+
+def read(path: Path, arrays: bool = True) -> list[Record]:
+    """Returns the records of a folder of runs, or of a file of lines, with the arrays that lie beside it.
+
+    A run that was done again is there once, as it came out last. A last line that was cut off is no record.
+    """
+    lines = path / LINES if path.is_dir() else path
+    if not lines.is_file():
+        raise FileNotFoundError(f"read needs a folder with {LINES}; got {str(path)!r}, which has none.")
+    found: dict[str, Record] = {}
+    for number, line in enumerate(files.read_lines(lines), start=1):
+        record = _parse(line, f"line {number} of {str(lines)!r}")
+        found[record.name] = record
+    if arrays:
+        for record in found.values():
+            _read_arrays(record, lines.parent)
+    return list(found.values())
+
+
+def count(folder: Path) -> Counter[str]:
+    """Returns how often each run of a folder was finished, by its name; a folder without records has none."""
+    lines = folder / LINES
+    whole = files.read_lines(lines) if lines.is_file() else []
+    return Counter(_parse(line, f"line {i} of {str(lines)!r}").name for i, line in enumerate(whole, start=1))
+
+
+def _parse(line: str, where: str) -> Record:
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)  # mkstemp makes it private
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
+        return Record(**json.loads(line))
+    except (json.JSONDecodeError, TypeError) as error:
+        raise ValueError(f"Records need to be one a line; got {line[:40]!r} in {where}: {error}.") from error
+
+
+def _read_arrays(record: Record, folder: Path) -> None:
+    path = folder / f"{record.name}.npz"
+    if path.is_file():
+        with np.load(path) as stored:
+            record.arrays.update(stored)

@@ -52,10 +52,10 @@ class Examples:
 class _Shuffled(keras.utils.PyDataset):
     """The examples in the order of one member's epoch, batch by batch."""
 
-    def __init__(self, examples: Examples, seed: int):
+    def __init__(self, examples: Examples, seed: int, epoch: int):
         super().__init__()
         self.examples, self.seed = examples, seed
-        self.turn(0)
+        self.turn(epoch)  # Keras fetches batches before the first epoch begins
 
     def turn(self, epoch: int) -> None:
         self.ids = self.examples.order(self.seed, epoch)
@@ -81,6 +81,7 @@ def fit_many(
     validation_data: tuple | None = None,
     sample_weight=None,
     together: int | None = None,
+    initial_epoch: int = 0,
 ) -> list[keras.callbacks.History]:
     """Returns one Keras history a seed, in order: `.model` is the trained model, `.history` what was logged.
 
@@ -97,6 +98,7 @@ def fit_many(
             member has its own and can stop early. A program calls those of epochs, and refuses those of batches.
         validation_data: (x, y) or (x, y, sample_weight), evaluated after every epoch.
         together: how many members are one program, at most; 1 trains them one after another by plain `fit`.
+        initial_epoch: the epoch to begin with, for training that goes on.
 
     >>> import keras, numpy as np
     >>> x = np.linspace(-1, 1, 20)[:, None]
@@ -116,11 +118,12 @@ def fit_many(
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"fit_many needs one or more different seeds; got seeds={seeds}.")
     _whole("epochs", epochs)
+    _whole("initial_epoch", initial_epoch, 0)
     train = examples("x and y", (x, y, sample_weight), _whole("batch_size", batch_size))
     held_out = None if validation_data is None else examples("validation_data", validation_data, batch_size)
     if together is not None:
         _whole("together", together)
-    job = Job(_Builds(build), factory(callbacks), train, held_out, epochs)
+    job = Job(_Builds(build), factory(callbacks), train, held_out, range(initial_epoch, epochs))
     if keras.backend.backend() != "jax" or together == 1:
         return job.one_after_another(seeds)
     from singularbayes.inference.program import train_together
@@ -157,18 +160,18 @@ class Job:
     callbacks: Callbacks
     train: Examples
     held_out: Examples | None
-    epochs: int
+    epochs: range
 
     def one_after_another(self, seeds: Sequence[int]) -> list[keras.callbacks.History]:
         """Returns the history of every seed, each trained by plain Keras."""
-        total = len(seeds) * self.epochs
+        total = len(seeds) * len(self.epochs)
         bar = track(range(total), total, f"epochs of {len(seeds)} members")
         with contextlib.closing(bar):
             return [self._alone(seed, bar) for seed in seeds]
 
     def _alone(self, seed: int, bar: Generator) -> keras.callbacks.History:
         model = self.build(seed)
-        data = _Shuffled(self.train, seed)
+        data = _Shuffled(self.train, seed, self.epochs.start)
 
         def begin(epoch, logs):
             next(bar)
@@ -178,7 +181,8 @@ class Job:
         validation = None if self.held_out is None else self.held_out.arrays
         return model.fit(
             data,
-            epochs=self.epochs,
+            epochs=self.epochs.stop,
+            initial_epoch=self.epochs.start,
             callbacks=[turn, *self.callbacks()],
             validation_data=validation,
             validation_batch_size=self.train.batch_size,

@@ -50,7 +50,7 @@ class Member:
         callbacks = job.callbacks()
         _refuse_batch_hooks(callbacks)
         self.callbacks = keras.callbacks.CallbackList(
-            callbacks, add_history=True, model=self.model, epochs=job.epochs, steps=job.train.steps, verbose=0
+            callbacks, add_history=True, model=self.model, epochs=job.epochs.stop, steps=job.train.steps, verbose=0
         )
         self.history = self.model.history
         self.logs: dict[str, Any] = {}
@@ -139,7 +139,7 @@ class Program:
 
     def train(self, members: list[Member]) -> None:
         """Trains the members; one that has stopped goes along, and keeps what it had."""
-        for epoch in track(range(self.job.epochs), self.job.epochs, f"epochs of {len(members)} members"):
+        for epoch in track(self.job.epochs, len(self.job.epochs), f"epochs of {len(members)} members"):
             live = [member for member in members if not member.model.stop_training]
             if not live:
                 break

@@ -1,11 +1,25 @@
 """A progress bar for work that turns out long."""
 
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 T = TypeVar("T")
 PATIENCE_S = 2.0  # nobody needs a bar for less
+
+_QUIET = ContextVar("quiet", default=False)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Shows no bars inside a `with` block, for a caller that has one of its own."""
+    token = _QUIET.set(True)
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
 
 
 def track(items: Iterable[T], total: int, label: str) -> Generator[T]:
@@ -14,10 +28,11 @@ def track(items: Iterable[T], total: int, label: str) -> Generator[T]:
     from rich.progress import Progress
 
     start, console = time.monotonic(), Console(stderr=True)
+    shown = console.is_terminal and not _QUIET.get()
     bar = task = None
     try:
         for done, item in enumerate(items):
-            if bar is None and console.is_terminal and time.monotonic() - start > PATIENCE_S:
+            if bar is None and shown and time.monotonic() - start > PATIENCE_S:
                 bar = Progress(console=console, transient=True)
                 bar.start()
                 task = bar.add_task(label, total=total, completed=done)

@@ -6,7 +6,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from singularbayes.experiments.record import Record, read, replace
+from singularbayes.experiments.files import replace
+from singularbayes.experiments.record import Record, read
 from singularbayes.report import figures, sentences, style, tables
 
 PAGE = "report.html"

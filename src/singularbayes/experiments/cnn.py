@@ -1,0 +1,81 @@
+"""A small convolutional network on Fashion-MNIST: the same posteriors on filters. Not an experiment of the paper.
+
+Two convolutions of 3 × 3 with pooling, one hidden layer and the logits. A filter bank of c channels and f filters is a
+9c × f weight of low rank. Data and scores are those of `images.py`; the settings were fixed beforehand, not tuned.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import keras
+
+from singularbayes import layers
+from singularbayes.experiments import images
+from singularbayes.experiments.keep import Keep
+from singularbayes.experiments.methods import count_epochs as epochs
+from singularbayes.experiments.record import Record
+from singularbayes.experiments.trainers import Weights
+from singularbayes.experiments.training import Watch, require_method
+
+__all__ = ["METHODS", "PRESETS", "QUICK", "Settings", "epochs", "network", "run", "run_many"]
+
+METHODS = {name: images.METHODS[name] for name in ("low_rank", "low_rank_svd", "full_rank", "deterministic")}
+
+
+@dataclass(frozen=True)
+class Settings(images.Settings):
+    """Ours. Ranks are of the filters, the hidden weight and the last one."""
+
+    filters: tuple[int, ...] = (32, 64)
+    units: tuple[int, ...] = (128,)
+    ranks: tuple[int, ...] = (8, 16, 25, 10)
+    rho_lr: float = 4.0
+    cosine: bool = True
+    beta: float = 0.1
+    epochs: int = 30
+    warmup: int = 10
+    svd_epochs: int = 5
+
+
+QUICK = Settings(
+    num_train=5_000, filters=(8, 16), units=(64,), ranks=(4, 8, 8, 8), epochs=4, warmup=2, draws=20, svd_epochs=2
+)
+
+PRESETS = {"chosen": Settings(), "quick": QUICK}
+
+
+def network(weights: Weights, settings: Settings) -> keras.Model:
+    """Returns images (28, 28, 1) → logits."""
+    posteriors = map(weights, settings.ranks)
+    stack: list[keras.layers.Layer] = [keras.Input((28, 28, 1))]
+    for i, filters in enumerate(settings.filters, start=1):
+        options = {"padding": "same", "activation": "relu", "name": f"filters_{i}"}
+        stack += [layers.Conv2D(filters, 3, posterior=next(posteriors), **options), keras.layers.MaxPooling2D()]
+    stack.append(keras.layers.Flatten())
+    for i, units in enumerate(settings.units, start=1):
+        stack.append(layers.Dense(units, "relu", posterior=next(posteriors), name=f"hidden_{i}"))
+    return keras.Sequential([*stack, layers.Dense(images.CLASSES, posterior=next(posteriors), name="logits")])
+
+
+PROBLEM = images.Problem("cnn", "fashion_mnist", ("mnist", "notmnist"), network, shape=(28, 28, 1))
+
+
+def run(
+    method: str,
+    seed: int,
+    settings: Settings = Settings(),
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+    preset: str = "chosen",
+) -> Record:
+    """Trains one method with one seed and scores it, as `images.run` does."""
+    require_method(method, METHODS)
+    return images.run(PROBLEM, method, seed, settings, watch, keep, preset)
+
+
+def run_many(
+    method: str, seeds: Sequence[int], settings: Settings = Settings(), preset: str = "chosen"
+) -> list[Record]:
+    """Returns what `run` returns for every seed; on JAX all train as one program."""
+    require_method(method, METHODS)
+    return images.run_many(PROBLEM, method, seeds, settings, preset)

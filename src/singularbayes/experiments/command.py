@@ -1,0 +1,109 @@
+"""The commands `run` and `list`. Keras is imported when they are called."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from singularbayes.experiments.live import progress
+
+if TYPE_CHECKING:
+    from singularbayes.experiments.runner import Job
+
+
+def run(
+    experiment: str,
+    /,
+    *,
+    methods: str | None = None,
+    seeds: str = "0",
+    scale: str | None = None,
+    settings: Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)] = None,
+    out: Path = Path("runs"),
+    again: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Train an experiment's methods and keep a record of each run. After a kill the same command goes on.
+
+    Several processes may work on one folder: each takes runs that no other is at.
+
+    Parameters
+    ----------
+    experiment
+        The name of an experiment; `singularbayes list` shows them.
+    methods
+        Methods with commas between, such as low_rank,full_rank; all if not said.
+    seeds
+        Seeds, such as 0,1 or 0-4.
+    scale
+        paper, chosen (on validation data) or quick, where the experiment has it; its first if not said.
+    settings
+        One setting by hand, such as beta=0.3; may be said more than once.
+    out
+        Folder for records.jsonl, the arrays beside it, and unfinished runs.
+    again
+        Do finished runs again; the later record counts.
+    """
+    from singularbayes.experiments import runner
+
+    try:
+        chosen = None if methods is None else [name.strip() for name in methods.split(",")]
+        jobs = runner.plan(experiment, chosen, runner.parse_seeds(seeds), scale, settings or ())
+    except ValueError as error:
+        sys.exit(f"singularbayes: {error}")
+    require_writable(out)
+    try:
+        return _carry_out(jobs, out, again, Console())
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(
+            f"singularbayes: {error.filename} could not be written: {error.strerror}. Earlier records are whole; the "
+            "same command goes on from the last checkpoint."
+        )
+
+
+def _carry_out(jobs: list["Job"], out: Path, again: bool, console: Console) -> int:
+    """Does the runs one after another and returns 1 if one of them diverged."""
+    from singularbayes.experiments import record, runner
+    from singularbayes.experiments.training import Diverged
+
+    failed = False
+    for number, job in enumerate(jobs, start=1):
+        label = f"{number}/{len(jobs)} {job.experiment} {job.method} {job.seed}"
+        try:
+            with progress(console, label, job.epochs) as watch:
+                found = runner.carry_out(job, out, watch, again)
+        except (runner.Skipped, Diverged) as reason:
+            failed |= isinstance(reason, Diverged)
+            console.print(f"{label:<24} {reason}", highlight=False, soft_wrap=True, markup=False)
+            continue
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in list(found.metrics.items())[:6])
+        console.print(f"    {scores}", style="dim", highlight=False, soft_wrap=True)
+    console.print(f"\nRecords: {out / record.LINES}", soft_wrap=True, highlight=False)
+    return int(failed)
+
+
+def list_experiments() -> int:
+    """Show the experiments, their methods and scales."""
+    from singularbayes.experiments import runner
+
+    console = Console()
+    for name in runner.EXPERIMENTS:
+        module = runner.find(name)
+        console.print(f"[bold]{name}[/bold]  {module.__doc__.splitlines()[0]}", highlight=False, soft_wrap=True)
+        console.print(f"    methods  {', '.join(module.METHODS)}", highlight=False, soft_wrap=True)
+        console.print(f"    scales   {', '.join(module.PRESETS)}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def require_writable(folder: Path) -> None:
+    """Ends with one line unless files can be made in `folder`: better now than after training."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        sys.exit(f"singularbayes: --out needs a folder that can be written to; got {str(folder)!r}: {error.strerror}.")

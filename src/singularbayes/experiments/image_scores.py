@@ -1,0 +1,105 @@
+"""What is measured of a classifier of images, and the arrays from which any other score can be made later."""
+
+import math
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+
+from singularbayes import metrics
+from singularbayes.assess import evaluate
+from singularbayes.inference import ClassPredictive, Temperature, find_posteriors, kl, recalibrate
+
+_BINS = (10, 15, 20, 30)
+_TINY = float(np.finfo("float32").tiny)
+
+
+def quality(p: ClassPredictive, labels: np.ndarray) -> dict[str, float]:
+    """Returns how good the averaged probabilities are."""
+    return {
+        "accuracy": metrics.accuracy(p.mean, labels),
+        "nll": metrics.negative_log_likelihood(p.mean, labels),
+        "brier": metrics.brier(p.mean, labels),
+        "ece": metrics.expected_calibration_error(p.mean, labels),
+    }
+
+
+def prefixed(prefix: str, scores: Mapping[str, float]) -> dict[str, float]:
+    return {f"{prefix}_{name}": value for name, value in scores.items()}
+
+
+def of_test(p: ClassPredictive, labels: np.ndarray, foreign: Mapping[str, ClassPredictive]) -> dict[str, float]:
+    """Returns every score of `evaluate` that has a value, and the calibration error under all binnings.
+
+    Scores of foreign images are called "name/score".
+    """
+    found = evaluate(p, labels, ood=dict(foreign)).metrics
+    found |= prefixed("ece", metrics.calibration_errors(p.mean, labels, _BINS))
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def recalibrated(
+    p: ClassPredictive, labels: np.ndarray, validation: ClassPredictive, known: np.ndarray
+) -> dict[str, float]:
+    """Returns the quality with the temperature that is best on validation, and that temperature.
+
+    Nothing where there is no best one: probabilities that know nothing, or that are never wrong.
+    """
+    try:
+        temperature = recalibrate(validation, known)
+    except ValueError:
+        return {}
+    assert isinstance(temperature, Temperature)
+    return prefixed("recalibrated", {"temperature": temperature.value, **quality(temperature(p), labels)})
+
+
+def of_posteriors(models: list[keras.Model]) -> dict[str, float]:
+    """Returns the KL of a model in nats, as training estimates it, and how wide its posteriors are; means over models.
+
+    `signal` is the median of |mean| / sd over the random weights; `pruned` the share of those whose mean is within one
+    sd of 0, where prior and posterior are nearly one.
+    """
+    factors = [factor for model in models for q in find_posteriors(model) for factor in q.factors]
+    if not factors:
+        return {}
+    means, deviations = (
+        np.concatenate([keras.ops.convert_to_numpy(part).ravel() for part in parts])
+        for parts in ([f.loc for f in factors], [f.variance**0.5 for f in factors])
+    )
+    low, middle, high = np.quantile(deviations, [0.05, 0.5, 0.95])
+    signal = np.abs(means) / deviations
+    total = sum(float(keras.ops.convert_to_numpy(kl(model))) for model in models)
+    found = {
+        "kl": total / len(models),
+        "sd_05": low,
+        "sd_median": middle,
+        "sd_95": high,
+        "signal": np.median(signal),
+        "pruned": (signal < 1).mean(),
+    }
+    return {f"posterior_{name}": float(value) for name, value in found.items()}
+
+
+def stored(name: str, p: ClassPredictive, labels: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Returns the arrays of one set of images: mean probabilities, entropy, and, of several draws, MI and sd."""
+    found = {"mean": np.maximum(p.mean, _TINY), "entropy": p.entropy}  # float32 has no smaller probability
+    if p.num_draws > 1:
+        found["mi"] = p.mutual_information
+        found["std"] = np.take_along_axis(p.std, p.labels[:, None], axis=1)[:, 0]  # of the predicted class
+    arrays = {f"{name}_{what}": values.astype("float32") for what, values in found.items()}
+    return arrays if labels is None else arrays | {f"{name}_labels": labels.astype("uint8")}
+
+
+def read_back(name: str, arrays: Mapping[str, np.ndarray], draws: int) -> ClassPredictive:
+    """Returns predictions as `evaluate` takes them from the arrays that `stored` made; `std` is the predicted class's.
+
+    >>> p = ClassPredictive.of_draws([[[0.9, 0.1]], [[0.5, 0.5]]])
+    >>> read_back("test", stored("test", p), draws=2).mutual_information.round(3)
+    array([0.102])
+    """
+    mean = arrays[f"{name}_mean"].astype("float64")
+    if f"{name}_mi" not in arrays:
+        return ClassPredictive(mean, np.zeros_like(mean), 1)
+    std = np.broadcast_to(arrays[f"{name}_std"][:, None].astype("float64"), mean.shape)
+    expected = metrics.entropy(mean) - arrays[f"{name}_mi"]
+    return ClassPredictive(mean, std, draws, expected_entropy=expected)

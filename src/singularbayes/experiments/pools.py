@@ -1,0 +1,81 @@
+"""Ensembles and SWAG inside a run: every member and stage is a part that is kept on its own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+
+from singularbayes.baselines import SWAG, DeepEnsemble, LowRankEnsemble
+from singularbayes.baselines.snapshots import Snapshots
+from singularbayes.baselines.swag import flat
+from singularbayes.experiments.keep import Keep, part
+from singularbayes.experiments.stopping import Resumable, State
+from singularbayes.experiments.training import Watch, train
+
+FitOne = Callable[[keras.Model, Watch | None, Keep | None], float]  # trains a model and returns the seconds
+
+
+def fit_ensemble(
+    kind: type[DeepEnsemble] | type[LowRankEnsemble],
+    build: Callable[[], keras.Model],
+    fit_one: FitOne,
+    members: int,
+    epochs: int,
+    seed: int,
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+) -> tuple[DeepEnsemble | LowRankEnsemble, float]:
+    """Returns an ensemble, its members trained one after another, and the seconds.
+
+    Args:
+        build: makes a new network, compiled or not.
+        epochs: of one member, for the `watch`, which sees the epochs of all members counted through.
+    """
+    models, seconds = [], 0.0
+    for i, member in enumerate(kind(build, members, seed).seeds):
+        keras.utils.set_random_seed(member)
+        models.append(build())
+        seconds += fit_one(models[-1], later(watch, i * epochs), part(keep, f"member-{i}"))
+    return kind.of(models), seconds
+
+
+def fit_swag(
+    model: keras.Model,
+    loss: Any,
+    x: np.ndarray,
+    y: np.ndarray,
+    rank: int,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+) -> tuple[SWAG, float]:
+    """Returns the SWAG of a trained network, collected along so many epochs of SGD, and their seconds."""
+    collect = _Collect(rank)
+    model.compile(keras.optimizers.SGD(learning_rate, momentum=0.9), loss)
+    seconds = train(model, x, y, epochs, batch_size, watch, keep, callbacks=[collect])
+    return SWAG.of(model, collect.snapshots, inputs=x), seconds
+
+
+def later(watch: Watch | None, epochs: int) -> Watch | None:
+    """Returns a watch that counts on from the epochs of earlier parts."""
+    return None if watch is None else lambda epoch, logs: watch(epochs + epoch, logs)
+
+
+class _Collect(Resumable):
+    """Takes a snapshot after every epoch."""
+
+    def __init__(self, rank: int):
+        super().__init__()
+        self.snapshots = Snapshots(rank)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.snapshots.add(flat(self.model.trainable_variables))
+
+    def state(self) -> State:
+        return {"collected": np.array(self.snapshots.collected), **self.snapshots.arrays()}
+
+    def restore(self, state: State) -> None:
+        self.snapshots = Snapshots.of(self.snapshots.rank, int(state["collected"]), state)

@@ -1,0 +1,148 @@
+"""Runs that are planned, claimed, kept and recorded: a finished one is not done again, a killed one goes on.
+
+runs/records.jsonl       one line a finished run
+runs/NAME.npz            its arrays
+runs/unfinished/NAME.n/  checkpoints of a run that was finished n times before, gone at its end
+runs/.locks/NAME         held while a process is at it
+"""
+
+import importlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+
+from singularbayes.assess.memory import Peak
+from singularbayes.experiments import files, record
+from singularbayes.experiments.keep import EVERY_S, Keep
+from singularbayes.experiments.overrides import overridden
+from singularbayes.experiments.record import Record, identity, plain
+from singularbayes.experiments.training import Watch
+
+EXPERIMENTS = ("toy", "digits", "mnist", "fashion_mnist", "cnn", "kl_study")
+UNFINISHED = "unfinished"
+_LARGEST = 2**32 - 1  # the largest seed of NumPy's global generator
+
+
+class Skipped(Exception):
+    """Why a run is not done now."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be done."""
+
+    experiment: str
+    method: str
+    seed: int
+    settings: Any
+    preset: str
+
+    @property
+    def name(self) -> str:
+        """The name that its record will have."""
+        return identity(self.experiment, self.method, self.seed, plain(self.settings))
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it trains in all."""
+        count = getattr(find(self.experiment), "epochs", None)
+        return self.settings.epochs if count is None else count(self.method, self.settings)
+
+
+def find(experiment: str) -> Any:
+    """Returns the module of an experiment: its `Settings`, `PRESETS`, `METHODS` and `run`."""
+    if experiment not in EXPERIMENTS:
+        raise ValueError(f"run needs an experiment, one of {list(EXPERIMENTS)}; got {experiment!r}.")
+    return importlib.import_module(f"singularbayes.experiments.{experiment}")
+
+
+def plan(
+    experiment: str,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] = (0,),
+    scale: str | None = None,
+    assignments: Iterable[str] = (),
+) -> list[Job]:
+    """Returns the runs that are asked for, all methods of a seed before the next seed.
+
+    Args:
+        methods: None is all of them; scale: a name in the experiment's `PRESETS`, None is the first.
+        assignments: settings changed by hand, such as "beta=0.3"; the preset is then "trial".
+    """
+    module = find(experiment)
+    scale = next(iter(module.PRESETS)) if scale is None else scale
+    if scale not in module.PRESETS:
+        raise ValueError(f"{experiment} needs --scale to be one of {list(module.PRESETS)}; got {scale!r}.")
+    methods = list(module.METHODS) if methods is None else methods
+    strange = [method for method in methods if method not in module.METHODS]
+    if strange or not methods:
+        raise ValueError(f"{experiment} needs --methods among {list(module.METHODS)}; got {list(methods)}.")
+    assignments = list(assignments)
+
+    def settings(method: str) -> Any:
+        preset = module.PRESETS[scale]
+        return overridden(preset[method] if isinstance(preset, Mapping) else preset, assignments)
+
+    name = "trial" if assignments else scale
+    return [Job(experiment, method, seed, settings(method), name) for seed in seeds for method in methods]
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Returns the seeds that a text names.
+
+    >>> parse_seeds("0,5-7,42")
+    [0, 5, 6, 7, 42]
+    """
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal():
+            raise ValueError(f"--seeds needs whole numbers >= 0, such as 0,1 or 0-4; got {text!r}.")
+        seeds += range(int(first), int(last or first) + 1)
+    if not seeds or max(seeds) > _LARGEST:
+        raise ValueError(f"--seeds needs whole numbers from 0 to {_LARGEST}, such as 0,1 or 0-4; got {text!r}.")
+    return list(dict.fromkeys(seeds))
+
+
+def carry_out(
+    job: Job, folder: Path, watch: Watch | None = None, again: bool = False, every: float = EVERY_S
+) -> Record:
+    """Does a run, or what is left of it, adds its record to those of the folder, and returns it.
+
+    Raises `Skipped` where it is finished already, or another process is at it.
+
+    Args:
+        again: do it also when the folder has its record; then the later one counts.
+        every: seconds between two checkpoints, at least.
+    """
+    try:
+        held = record.lock(folder, job.name).acquire(blocking=False)
+    except Timeout:
+        raise Skipped("another process is at it") from None
+    with held:
+        finished = record.count(folder)[job.name]
+        if finished and not again:
+            _tidy(job, folder)
+            raise Skipped("finished before; --again does it again")
+        found = _run(job, Keep(folder / UNFINISHED / f"{job.name}.{finished}", every), watch)
+        record.append(found, folder)
+        _tidy(job, folder)
+        return found
+
+
+def _run(job: Job, keep: Keep, watch: Watch | None) -> Record:
+    with Peak() as peak:
+        found = find(job.experiment).run(job.method, job.seed, job.settings, watch, keep)
+    assert found.name == job.name, f"{job.name} came out as {found.name}, so that it would never count as finished"
+    return replace(found, preset=job.preset, peak_memory=peak.bytes)
+
+
+def _tidy(job: Job, folder: Path) -> None:
+    """Removes the checkpoints of a finished run and what kills left of its files."""
+    for place in (folder / UNFINISHED).glob(f"{job.name}.*"):
+        Keep(place).remove()
+    for left in folder.glob(f"{files.temporary_prefix(Path(f'{job.name}.npz'))}*"):
+        left.unlink(missing_ok=True)

@@ -1,0 +1,86 @@
+"""Runs of the image experiments with all seeds of a method as one program: what an accelerator is for.
+
+    python -m singularbayes.experiments.together mnist paper,trial --out runs/gpu
+    python -m singularbayes.experiments.together mnist chosen --choose --out runs/gpu
+
+It needs neither the command line's libraries nor a terminal. A record is what `singularbayes run` gives for the seed,
+to the accuracy of floats; its machine says how many runs shared a program. Finished runs are not done again. Nothing is
+kept of an unfinished one. Several processes may share a folder.
+"""
+
+import argparse
+import importlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from singularbayes.experiments import candidates, record
+
+EXPERIMENTS = ("mnist", "fashion_mnist", "cnn", "kl_study")
+SEEDS = (42, 123, 456)
+
+
+def best_tried(name: str, method: str, paper: Any, folder: Path) -> Any:
+    """Returns the settings of a method with the least validation NLL among the trials in a folder."""
+    source = candidates.ALIKE.get(method, method)
+    trials = [one for one in record.read(folder, arrays=False) if one.preset == "trial"]
+    found = [one for one in trials if (one.experiment, one.method) == (name, source)]
+    return candidates.chosen(candidates.choose(found, paper), paper)[method]
+
+
+def settings_of(name: str, preset: str, method: str, trials: Path | None) -> list:
+    """Returns the settings of a method that go by this name: one, or for "trial" all candidates.
+
+    Args:
+        trials: the folder that decides which are "chosen"; None is the committed choice.
+    """
+    experiment = importlib.import_module(f"singularbayes.experiments.{name}")
+    if preset == "trial":
+        return list(candidates.candidates(method, experiment.Settings()).values())
+    if preset == "chosen" and trials is not None:
+        return [best_tried(name, method, experiment.Settings(), trials)]
+    found = experiment.PRESETS[preset]
+    return [found[method] if isinstance(found, dict) else found]
+
+
+def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Sequence[int], folder: Path) -> None:
+    """Does the runs that the folder does not hold yet as one program, and says what they took."""
+    done, plain = record.count(folder), record.plain(settings)
+    missing = [seed for seed in seeds if not done[record.identity(name, method, seed, plain)]]
+    if not missing:
+        return
+    start = time.perf_counter()
+    found = importlib.import_module(f"singularbayes.experiments.{name}").run_many(method, missing, settings, preset)
+    for one in found:
+        record.append(one, folder)
+    nll = sum(one.metrics["validation_nll"] for one in found) / len(found)
+    seconds = time.perf_counter() - start
+    print(f"{name} {preset} {method} {missing}: {seconds:.0f} s, validation NLL {nll:.4f}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Reads the command line and does all that it asks for."""
+    parser = argparse.ArgumentParser(description="All seeds of a method as one program.")
+    parser.add_argument("experiment", choices=EXPERIMENTS)
+    parser.add_argument("presets", type=_names, help="paper, chosen, quick or trial; several with commas, in turn")
+    parser.add_argument("--methods", type=_names, help="all unless said")
+    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")])
+    parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--choose", action="store_true", help="chosen: by the trials in --out, not the committed ones")
+    given = parser.parse_args(arguments)
+    given.out.mkdir(parents=True, exist_ok=True)
+    methods = given.methods or importlib.import_module(f"singularbayes.experiments.{given.experiment}").METHODS
+    for method in methods:
+        for preset in given.presets:
+            seeds = given.seeds or (candidates.SEEDS if preset == "trial" else SEEDS)
+            for settings in settings_of(given.experiment, preset, method, given.out if given.choose else None):
+                run_missing(given.experiment, preset, method, settings, seeds, given.out)
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
+
+
+if __name__ == "__main__":
+    main()
