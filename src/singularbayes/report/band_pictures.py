@@ -1,0 +1,71 @@
+"""Figures of a regression on a line, drawn from the arrays of records."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from singularbayes.report.picture import Key, Panel, Picture, panel
+from singularbayes.report.rows import Row
+from singularbayes.report.style import BLUE, INK, PALE, SKY
+
+ARRAYS = ("x", "y", "grid", "mean", "epistemic", "total")
+_DOTS = "#555555"
+
+
+def bands(rows: Sequence[Row]) -> Picture:
+    """Returns one panel a method, all on the same axes: data, mean and 95 % bands; below, half the bands' widths."""
+    arrays = [row.arrays for row in rows]
+    edges = np.concatenate([a["total"].ravel() for a in arrays] + [arrays[0]["y"]])
+    room = 0.05 * float(np.ptp(edges))
+    limits = float(edges.min()) - room, float(edges.max()) + room
+    widest = 1.1 * max(float(np.ptp(a["total"], axis=0).max()) for a in arrays) / 2
+
+    def one(row: Row) -> Panel:
+        return panel(lambda figure: _draw(figure, row, limits, widest), _alt(row), (5.2, 5.0))
+
+    noise = rows[0].first.settings.get("noise", 0.0)
+    key = (
+        Key("dots", _DOTS, "training data"),
+        Key("line", INK, "mean"),
+        Key("fill", BLUE, "95 % epistemic band: doubt about the function", 0.6),
+        Key("fill", SKY, f"95 % total band: with the assumed noise, sd {noise:g}", 0.5),
+        Key("fill", PALE, "range of the training data"),
+    )
+    says = (
+        f"Functions and their bands at seed {rows[0].first.seed}, all on the same axes; below each, half the widths of "
+        "its bands. A band that does not widen outside the grey range does not know that there are no data."
+    )
+    return Picture("bands", "Bands", says, tuple(map(one, rows)), key)
+
+
+def _draw(figure: Figure, row: Row, limits: tuple[float, float], widest: float) -> None:
+    a = row.arrays
+    above, below = figure.subplots(2, sharex=True, height_ratios=(3, 1))
+    for axes in (above, below):
+        axes.axvspan(*row.first.settings["train_range"], color=PALE, lw=0)
+    above.scatter(a["x"], a["y"], s=5, color=_DOTS, alpha=0.5, lw=0, rasterized=True, zorder=2)
+    above.fill_between(a["grid"], *a["total"], color=SKY, alpha=0.45, lw=0, zorder=3)
+    above.fill_between(a["grid"], *a["epistemic"], color=BLUE, alpha=0.45, lw=0, zorder=4)
+    above.plot(a["grid"], a["mean"], color=INK, lw=1.6, zorder=5)
+    below.fill_between(a["grid"], np.ptp(a["total"], axis=0) / 2, color=SKY, alpha=0.45, lw=0, zorder=3)
+    below.fill_between(a["grid"], np.ptp(a["epistemic"], axis=0) / 2, color=BLUE, alpha=0.45, lw=0, zorder=4)
+    above.set_title(f"{_capital(row.name)}, {row.parameters:,} parameters", loc="left", fontsize=12)
+    above.set(ylabel="y", xlim=(a["grid"][0], a["grid"][-1]), ylim=limits)
+    below.set(xlabel="x", ylabel="half width", ylim=(0, widest))
+    figure.align_ylabels()
+
+
+def _alt(row: Row) -> str:
+    said = f"{_capital(row.name)} regression: data, mean and 95 % bands; below, half their widths."
+    m = row.first.metrics
+    if "iqr_inside" not in m or "iqr_outside" not in m:
+        return f"{said} It is one function and has no epistemic band."
+    return (
+        f"{said} The interquartile range of the functions is {m['iqr_inside']:.3f} inside the training range and "
+        f"{m['iqr_outside']:.3f} outside."
+    )
+
+
+def _capital(name: str) -> str:
+    return name[:1].upper() + name[1:]
