@@ -4,6 +4,7 @@ Called as a program by test_killed.py. A child is a fork of a process that has i
 it costs no imports, and JAX starts inside it. Prints what happened as JSON.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import types
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import keras
 import numpy as np
 
@@ -24,7 +26,7 @@ from singularbayes.experiments.record import Record, plain, read
 from singularbayes.experiments.stopping import EarlyStop, Plateau
 from singularbayes.experiments.training import fit
 
-RANDOM_KILLS = 12
+RANDOM_KILLS = 11
 
 # A kill inside a system call of a write: which call, on which file, after how many of its kind.
 INSIDE = [
@@ -42,7 +44,7 @@ INSIDE = [
 
 @dataclass(frozen=True)
 class Settings:
-    epochs: int = 12
+    epochs: int = 24
     batch_size: int = 8
     learning_rate: float = 0.05
     cosine: bool = False
@@ -51,20 +53,18 @@ class Settings:
 
 
 def run(method, seed, settings, watch=None, keep=None):
-    """Two networks one after another, with all that has a state: validation, plateau, early stopping, dropout."""
+    """A network with all that has a state: noise, dropout, an annealed KL, validation, plateau, early stopping."""
     keras.utils.set_random_seed(seed)
     rng = np.random.default_rng(seed)
-    x = rng.normal(size=(20, 2)).astype("float32")
+    x = rng.normal(size=(16, 2)).astype("float32")
     y = x[:, :1] - x[:, 1:]
-    arrays, metrics, seconds = {}, {}, 0.0
-    for i in range(2):
-        body = [layers.Dense(3, "tanh", posterior=LowRank(1)), keras.layers.Dropout(0.2), layers.Dense(1)]
-        model = keras.Sequential([keras.Input((2,)), *body])
-        rules = [Plateau("val_nll", 1), EarlyStop("val_nll", 4)]
-        seconds += fit(model, "mse", x, y, settings, watch, part(keep, str(i)), (x[:5], y[:5]), rules)
-        found = predict(model, x, draws=3, seed=seed, likelihood="gaussian")
-        arrays |= {f"mean_{i}": found.mean, f"std_{i}": found.std}
-        metrics[f"error_{i}"] = float(np.abs(found.mean - y).mean())
+    body = [layers.Dense(3, "tanh", posterior=LowRank(1)), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((2,)), *body])
+    rules = [Plateau("val_nll", 1), EarlyStop("val_nll", 8)]
+    seconds = fit(model, "mse", x, y, settings, watch, part(keep, "network"), (x[:5], y[:5]), rules)
+    found = predict(model, x, draws=3, seed=seed, likelihood="gaussian")
+    arrays = {"mean": found.mean, "std": found.std}
+    metrics = {"error": float(np.abs(found.mean - y).mean())}
     return Record("tiny", method, seed, plain(settings), metrics, model.count_params(), seconds, arrays=arrays)
 
 
@@ -92,17 +92,17 @@ class DeadlySystem:
         return call
 
 
-def start(job, folder, deadly=None):
-    """Returns the process id of a child that does the run, or what is left of it."""
+def start(jobs, folder, deadly=None):
+    """Returns the process id of a child that does the runs, or what is left of them."""
     child = os.fork()
     if child:
         return child
     try:
         if deadly is not None:
             files.os = DeadlySystem(*deadly)
-        runner.carry_out(job, folder, every=0)
-        os._exit(0)
-    except runner.Skipped:
+        for job in jobs:
+            with contextlib.suppress(runner.Skipped):
+                runner.carry_out(job, folder, every=0)
         os._exit(0)
     except BaseException:
         traceback.print_exc()
@@ -132,9 +132,9 @@ def compare(folder, whole):
     assert not any((folder / "unfinished").iterdir())
 
 
-def killed_at(moment, job, folder):
+def killed_at(moment, jobs, folder):
     """Starts a child, kills it after so many seconds, and says whether it still lived."""
-    child = start(job, folder)
+    child = start(jobs, folder)
     time.sleep(moment)
     os.kill(child, signal.SIGKILL)
     return ended(child)
@@ -143,25 +143,33 @@ def killed_at(moment, job, folder):
 def main(folder: Path) -> None:
     tiny = types.SimpleNamespace(run=run, METHODS=("low_rank",), PRESETS={"paper": Settings()})
     runner.find = lambda name: tiny
-    job = runner.Job("tiny", "low_rank", 0, Settings(), "paper")
+    keras.utils.set_random_seed(0)  # imports TensorFlow where there is one
+    # Compiled once, in the first child: what is tried here does not depend on it.
+    jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jobs = [runner.Job("tiny", "low_rank", seed, Settings(), "paper") for seed in range(2)]
+    # Two processes at once, each given both runs: they share them out.
+    assert not any(map(ended, [start(jobs, folder / "shared") for _ in range(2)]))
+    shared = [record.seed for record in read(folder / "shared")]
+    jobs = jobs[:1]
     begun = time.monotonic()
-    assert not ended(start(job, folder / "whole"))
+    assert not ended(start(jobs, folder / "whole"))
     life = time.monotonic() - begun
 
     rng = np.random.default_rng()
     moments = life * (rng.permutation(RANDOM_KILLS) + rng.random(RANDOM_KILLS)) / RANDOM_KILLS
-    kills = [lambda place, moment=moment: killed_at(moment, job, place) for moment in moments]
-    kills += [lambda place, call=call: ended(start(job, place, call)) for call in INSIDE]
+    kills = [lambda place, moment=moment: killed_at(moment, jobs, place) for moment in moments]
+    kills += [lambda place, call=call: ended(start(jobs, place, call)) for call in INSIDE]
     done = rounds = 0
     while done < len(kills):
         place = folder / f"round-{rounds}"
         while done < len(kills) and kills[done](place):
             done += 1
-        ended(start(job, place))
+        ended(start(jobs, place))
         compare(place, folder / "whole")
         rounds += 1
         assert rounds < 2 * len(kills), f"kill {done} comes too late in every run"
-    print(json.dumps({"life": life, "rounds": rounds, "kills": done}))
+    print(json.dumps({"life": life, "rounds": rounds, "kills": done, "shared": shared}))
 
 
 if __name__ == "__main__":

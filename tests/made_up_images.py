@@ -14,7 +14,7 @@ def made_up(seed: int, train: bool = True) -> data.Images:
 
     def draw(num: int):
         labels = rng.integers(0, 10, num)
-        pixels = patterns[labels] + rng.normal(0, 400, (num, 28, 28))
+        pixels = patterns[labels] + rng.normal(0, 150, (num, 28, 28))
         return pixels.clip(0, 255).astype("uint8"), labels
 
     known, test = draw(NUM_TRAIN), draw(NUM_TEST)

@@ -1,5 +1,6 @@
 """The result of one run: a line of JSON, and beside it the arrays that figures need."""
 
+import functools
 import hashlib
 import io
 import json
@@ -39,6 +40,7 @@ def versions() -> dict[str, str]:
     }
 
 
+@functools.cache  # it looks through everything that is installed
 def _version(package: str) -> str:
     # One module, several wheels: tensorflow-cpu is TensorFlow too.
     names = metadata.packages_distributions().get(package, [package])

@@ -75,19 +75,23 @@ class Together(Trainer):
     """Trains the networks of all seeds as one program on JAX. Nothing is kept."""
 
     def fit(self, make, seeds, settings, name):
-        start, models = time.perf_counter(), {}
+        start = time.perf_counter()
+        orders, models = [], {}
         for seed in seeds:
             keras.utils.set_random_seed(seed)
             model = make(seed)
             model.compile(adam(settings, len(self.x)), class_loss())
-            models[random.getrandbits(31)] = model  # what `train` hashes the order of the examples from
+            orders.append(random.getrandbits(31))  # what `train` hashes the order of the examples from
+            keras.utils.set_random_seed(orders[-1])
+            models[random.getstate()] = model
+
+        def build() -> keras.Model:
+            return models[random.getstate()]  # fit_many has just set the seed of this member
 
         def callbacks() -> list[keras.callbacks.Callback]:
             return [KLSchedule(len(self.x), settings.beta, warmup=settings.warmup)]
 
-        options = (list(models), settings.epochs, settings.batch_size)
-        # Before it builds a member fit_many sets its seed.
-        fit_many(lambda: models[keras.utils.get_random_seed()], self.x, self.y, *options, callbacks=callbacks)
+        fit_many(build, self.x, self.y, orders, settings.epochs, settings.batch_size, callbacks=callbacks)
         self.seconds += time.perf_counter() - start
         return list(models.values())
 
