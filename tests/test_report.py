@@ -86,7 +86,7 @@ def test_the_classifiers_sentence_names_who_is_best_in_what():
     records = [image_record("low_rank", nll=0.05, accuracy=0.97), image_record("full_rank", nll=0.06, accuracy=0.98)]
     said = sentences.classifiers(rows_of(records), "notmnist/auroc_ood_entropy", "notMNIST")
     assert said.startswith("Low-rank: 97.00 % and an NLL of 0.0500; the low-rank network has 245,810 parameters")
-    assert "Highest accuracy: full-rank (0.9800). Lowest NLL: low-rank (0.0500)." in said
+    assert "Highest accuracy: full-rank (98.00 %). Lowest NLL: low-rank (0.0500)." in said
 
 
 def test_the_study_of_the_kl_weight_says_where_the_posterior_collapses():

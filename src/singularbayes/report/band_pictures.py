@@ -24,7 +24,8 @@ def bands(rows: Sequence[Row]) -> Picture:
     def one(row: Row) -> Panel:
         return panel(lambda figure: _draw(figure, row, limits, widest), _alt(row), (5.2, 5.0))
 
-    noise = rows[0].first.settings.get("noise", 0.0)
+    settings = rows[0].first.settings
+    noise = settings.get("likelihood_scale", settings["noise"])
     key = (
         Key("dots", _DOTS, "training data"),
         Key("line", INK, "mean"),

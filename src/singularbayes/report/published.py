@@ -112,7 +112,7 @@ _SHARE = (
 
 TABLES = (
     PaperTable(
-        "toy regression, test set RMSE (no label)",
+        "the toy regression's table of RMSE, which has no label",
         "toy",
         "rmse_test",
         """

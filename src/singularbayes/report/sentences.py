@@ -74,13 +74,13 @@ def classifiers(rows: Sequence[Row], detection: str, foreign: str) -> str:
     low = next((row for row in rows if row.method == "low_rank" and row.has_metrics(["accuracy", "nll"])), None)
     if low is not None:
         said.append(f"Low-rank: {100 * low.mean('accuracy'):.2f} % and an NLL of {low.mean('nll'):.4f}{_saving(rows)}.")
-    for metric, sign, words in (
-        ("accuracy", 1, "Highest accuracy"),
-        ("nll", -1, "Lowest NLL"),
-        (detection, 1, f"Best at telling {foreign} apart, by entropy"),
+    for metric, sign, words, shown in (
+        ("accuracy", 1, "Highest accuracy", "{:.2%}"),
+        ("nll", -1, "Lowest NLL", "{:.4f}"),
+        (detection, 1, f"Best at telling {foreign} apart by entropy", "AUROC {:.4f}"),
     ):
         scored = [row for row in rows if row.has_metrics([metric])]
         if len(scored) > 1:
             best = max(scored, key=lambda row: sign * row.mean(metric))
-            said.append(f"{words}: {best.name} ({best.mean(metric):.4f}).")
+            said.append(f"{words}: {best.name} ({shown.format(best.mean(metric)).replace('%', ' %')}).")
     return " ".join(said)

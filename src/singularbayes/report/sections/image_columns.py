@@ -1,8 +1,9 @@
 """What the sections of the image classifiers share: columns, figures and a sentence."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from singularbayes.assess.catalogue import find
+from singularbayes.assess.catalogue import MEASURES, find
 from singularbayes.assess.measure import Measure
 from singularbayes.report import class_pictures, sentences
 from singularbayes.report.measure_pictures import pareto_front, radars, sweep
@@ -23,15 +24,27 @@ QUALITY = Columns(
         Measure("brier", "lower", label="Brier", decimals=4),
         ECE,
         Measure("mean_mi", label="MI", decimals=4),
-        Measure("recalibrated_nll", "lower", label="NLL, tempered", decimals=4),
-        Measure("recalibrated_ece", "lower", label="ECE, tempered", decimals=4),
-        TRAINING,
     ),
     sort="nll",
     note=(
-        "Negative log-likelihood and mutual information in nats; Brier is the sum over classes; ECE has 15 bins of "
-        "equal mass. Tempered: with the temperature that is best on the validation images. Training time is on the "
-        "machine named below; with seeds trained together, it is a seed's share."
+        "Negative log-likelihood (NLL) and mutual information (MI) in nats; Brier is the sum over classes; ECE has 15 "
+        "bins of equal mass."
+    ),
+)
+TEMPERED = Columns(
+    "With a temperature, and what it costs",
+    (
+        Measure("recalibrated_temperature", label="temperature", decimals=3),
+        Measure("recalibrated_nll", "lower", label="NLL", decimals=4),
+        Measure("recalibrated_ece", "lower", label="ECE", decimals=4),
+        TRAINING,
+        replace(MEASURES["peak_bytes"], decimals=0),
+    ),
+    sort="recalibrated_nll",
+    note=(
+        "NLL and ECE on the test images with the temperature that is best on the validation images. Training time is "
+        "on the machine named below; of seeds that were trained together, it is a seed's share. Memory is that of the "
+        "whole process."
     ),
 )
 BINNINGS = Columns(
@@ -98,7 +111,7 @@ def _ranks(foreign: Sequence[str]):
 
 def section(experiment: str, title: str, says: str, foreign: Sequence[str], **options) -> Section:
     """Returns the section of a classifier of images with these foreign sets."""
-    tables = (QUALITY, detection(foreign), BINNINGS)
+    tables = (QUALITY, detection(foreign), TEMPERED, BINNINGS)
 
     def finding(rows: Sequence[Row]) -> str:
         return sentences.classifiers(rows, f"{foreign[-1]}/auroc_ood_entropy", SETS[foreign[-1]])
