@@ -9,7 +9,7 @@ from singularbayes.report.tables import Cell, Table, TableRow
 
 def latex(table: Table, label: str) -> str:
     """Returns the table with the rules of booktabs; its note and footnotes are the caption."""
-    said = [table.title + ".", table.note, *(f"{mark} {reason}" for mark, reason in table.footnotes.items())]
+    said = [table.title + ".", table.caption, *(f"{mark} {reason}" for mark, reason in table.footnotes.items())]
     lines = [
         r"\begin{table}[t]",
         r"  \centering",

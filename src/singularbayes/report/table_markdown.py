@@ -13,7 +13,7 @@ def markdown(table: Table) -> str:
         f"|---|{'---:|' * (len(heads) - 1)}",
     ]
     lines += [f"| {' | '.join([_in_cell(row.name), str(row.seeds), *map(_cell, row.cells)])} |" for row in table.rows]
-    lines += ["", table.note] if table.note else []
+    lines += ["", table.caption] if table.caption else []
     for mark, reason in table.footnotes.items():
         lines += ["", f"{mark} {reason}"]
     return "\n".join([*lines, ""])

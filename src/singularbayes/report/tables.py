@@ -56,7 +56,7 @@ class Table:
 
     Args:
         sort: the place of the column that they are sorted by, None for none.
-        note: what the numbers are; footnotes: by their marks.
+        note: what the numbers are; reading: what ±, bold and the lines below mean; footnotes: by their marks.
     """
 
     title: str
@@ -64,6 +64,7 @@ class Table:
     rows: tuple[TableRow, ...]
     sort: int | None
     note: str
+    reading: str
     footnotes: Mapping[str, str]
 
     @property
@@ -72,8 +73,9 @@ class Table:
         return tuple(f"{measure.label} {measure.arrow}".strip() for measure in self.measures)
 
     @property
-    def beside_paper(self) -> bool:
-        return any(cell.paper for row in self.rows for cell in row.cells)
+    def caption(self) -> str:
+        """What the numbers are and how to read them."""
+        return f"{self.note} {self.reading}".strip()
 
 
 def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, str], Number]) -> Table | None:
@@ -90,9 +92,10 @@ def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, st
         TableRow(row.name, len(row.records), tuple(_marked(cells[i], wrong[i], footnotes) for _, cells, wrong in shown))
         for i, row in enumerate(rows)
     ]
-    note = " ".join(part for part in (columns.note, _reading(rows, published, measures)) if part)
+    reading = _reading(rows, published, measures)
     ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
-    return Table(columns.title, measures, tuple(ordered), sort, note, {m: reason for reason, m in footnotes.items()})
+    marks = {mark: reason for reason, mark in footnotes.items()}
+    return Table(columns.title, measures, tuple(ordered), sort, columns.note, reading, marks)
 
 
 def _loss(measure: Measure, cell: Cell) -> float:
