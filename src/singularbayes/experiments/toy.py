@@ -20,7 +20,13 @@ from singularbayes.experiments.record import Record, departures, plain
 from singularbayes.experiments.training import Watch, fit, require_method
 from singularbayes.inference import GaussianNLL, Predictive, ValuePredictive, predict
 from singularbayes.inference.counts import count_stored, count_trained
-from singularbayes.metrics import epistemic_iqr, interval_coverage, iqr_scores, root_mean_square_error
+from singularbayes.metrics import (
+    epistemic_iqr,
+    gaussian_nll,
+    interval_coverage,
+    iqr_scores,
+    root_mean_square_error,
+)
 from singularbayes.posteriors import Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
 
 
@@ -177,6 +183,12 @@ def fitted(
     return Fitted(partial(predict, model), count_trained(model), count_stored(model), seconds)
 
 
+def _values(model: Fitted, inputs: np.ndarray, draws: int, seed: int) -> ValuePredictive:
+    found = model.ask(inputs, draws, seed)
+    assert isinstance(found, ValuePredictive)
+    return found
+
+
 def run(
     method: str,
     seed: int,
@@ -194,14 +206,15 @@ def run(
     model = fitted(method, seed, settings, x, y, watch, keep)
 
     grid = np.linspace(*settings.grid_range, 401, dtype="float32")
-    band, near, test = (model.ask(inputs, settings.draws, seed) for inputs in (grid[:, None], x_near, x_test))
+    band, near, test = (_values(model, inputs, settings.draws, seed) for inputs in (grid[:, None], x_near, x_test))
     draws = model.ask(grid[:, None], settings.iqr_draws, seed, keep_draws=True).draws
-    assert draws is not None and isinstance(band, ValuePredictive) and isinstance(near, ValuePredictive)
+    assert draws is not None
     iqr = epistemic_iqr(draws)[:, 0]
     lower, upper = near.interval(0.95, variance="total")
     metrics = {
         "rmse_near": root_mean_square_error(near.mean, y_near),
         "rmse_test": root_mean_square_error(test.mean, y_test),
+        "nll_near": gaussian_nll(near.mean, np.sqrt(near.variance("total")), y_near),
         "coverage_near": interval_coverage(lower, upper, y_near),
     }
     if band.num_draws > 1:  # one function has no band
@@ -212,7 +225,8 @@ def run(
     arrays = {"x": x[:, 0], "y": y[:, 0], "grid": grid, "mean": band.mean[:, 0], "epistemic": epistemic, "total": total}
     arrays |= {"draws": draws[..., 0].astype("float32")}
     for name, predictive, inputs, targets in (("near", near, x_near, y_near), ("test", test, x_test, y_test)):
-        arrays |= {f"x_{name}": inputs[:, 0], f"y_{name}": targets[:, 0], f"mean_{name}": predictive.mean[:, 0]}
+        arrays |= {f"x_{name}": inputs[:, 0], f"y_{name}": targets[:, 0]}
+        arrays |= {f"mean_{name}": predictive.mean[:, 0], f"std_{name}": predictive.std[:, 0]}
     return Record(
         "toy",
         method,

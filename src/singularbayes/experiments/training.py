@@ -160,11 +160,12 @@ class _Kept(keras.callbacks.Callback):
 
     def _save(self, done: bool) -> None:
         arrays = {name: np.asarray(ops.convert_to_numpy(value)) for name, value in self._variables().items()}
+        if not all(np.isfinite(array).all() for array in arrays.values()):
+            raise Diverged(self._advice(f"a weight became NaN or infinite in epoch {self.epoch}"))
         for i, callback in enumerate(self.resumable):
             arrays |= {f"callback-{i}/{name}": np.asarray(value) for name, value in callback.state().items()}
-        if not all(np.isfinite(a).all() for name, a in arrays.items() if not name.startswith("callback")):
-            raise Diverged(self._advice(f"a weight became NaN or infinite in epoch {self.epoch}"))
         backend = keras.backend.backend()
+        arrays |= _torch_states() if backend == "torch" else {}
         self.keep.save(Checkpoint(self.epoch, done, self.seed, self.seconds, backend, arrays))
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -173,7 +174,7 @@ class _Kept(keras.callbacks.Callback):
             self.model.optimizer.build(self.model.trainable_variables)
         variables, arrays = self._variables(), checkpoint.arrays
         here = {name: tuple(variable.shape) for name, variable in variables.items()}
-        there = {name: array.shape for name, array in arrays.items() if not name.startswith("callback")}
+        there = {name: array.shape for name, array in arrays.items() if name.startswith(("model-", "optimizer-"))}
         same = (checkpoint.backend, checkpoint.seed) == (keras.backend.backend(), self.seed)
         if here != there or not same:
             raise ValueError(
@@ -183,6 +184,8 @@ class _Kept(keras.callbacks.Callback):
             )
         for name, variable in variables.items():
             variable.assign(arrays[name])
+        if checkpoint.backend == "torch":
+            _set_torch_states(arrays)
         for i, callback in enumerate(self.resumable):
             prefix = f"callback-{i}/"
             callback.restore({n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)})
@@ -198,6 +201,23 @@ class _Kept(keras.callbacks.Callback):
             f"Training needs finite numbers; got none: {what}.{kept} Try a lower learning_rate, a longer warmup, or a "
             "smaller beta."
         )
+
+
+def _torch_states() -> dict[str, np.ndarray]:
+    # Keras's dropout without a seed takes torch's own generator.
+    import torch
+
+    states = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [])]
+    return {f"torch-{i}": state.numpy() for i, state in enumerate(states)}
+
+
+def _set_torch_states(arrays: dict[str, np.ndarray]) -> None:
+    import torch
+
+    first, *others = (torch.from_numpy(arrays[f"torch-{i}"].copy()) for i in range(sum("torch-" in a for a in arrays)))
+    torch.set_rng_state(first)
+    if others:
+        torch.cuda.set_rng_state_all(others)
 
 
 def require_method(method: str, methods: dict[str, Any]) -> None:

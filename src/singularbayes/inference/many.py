@@ -52,10 +52,10 @@ class Examples:
 class _Shuffled(keras.utils.PyDataset):
     """The examples in the order of one member's epoch, batch by batch."""
 
-    def __init__(self, examples: Examples, seed: int):
+    def __init__(self, examples: Examples, seed: int, epoch: int):
         super().__init__()
         self.examples, self.seed = examples, seed
-        self.turn(0)
+        self.turn(epoch)  # Keras fetches batches before the first epoch begins
 
     def turn(self, epoch: int) -> None:
         self.ids = self.examples.order(self.seed, epoch)
@@ -171,7 +171,7 @@ class Job:
 
     def _alone(self, seed: int, bar: Generator) -> keras.callbacks.History:
         model = self.build(seed)
-        data = _Shuffled(self.train, seed)
+        data = _Shuffled(self.train, seed, self.epochs.start)
 
         def begin(epoch, logs):
             next(bar)
