@@ -19,7 +19,7 @@ from made_up import (
 )
 
 from singularbayes.experiments import record, toy
-from singularbayes.report import chapters, page, sentences, settings
+from singularbayes.report import band_pictures, chapters, page, sentences, settings
 from singularbayes.report.rows import grouped
 from singularbayes.report.sections import SECTIONS, digits, section_of
 
@@ -190,9 +190,11 @@ def test_figures_whose_arrays_are_absent_are_left_out_and_said():
     records = [image_record(method, seed) for method in ("low_rank", "full_rank") for seed in (0, 1)]
     (chapter,) = chapters.of(bare(records))
     assert [picture.name for picture in chapter.pictures] == ["pareto", "radar"]
-    left = " ".join(chapter.left_out)
-    assert "Calibration: the arrays that it is drawn from do not lie beside these records." in left
-    assert "Rank sweep: too few of these runs have what it shows." in left
+    assert chapter.left_out == (
+        "Calibration, Selective prediction, Histograms of mutual information (Fashion-MNIST), Histograms of mutual "
+        "information (notMNIST) and Histograms of entropy (notMNIST): their arrays do not lie beside the records.",
+        "Rank sweep: too few of these runs have what they show.",
+    )
     assert "Figures left out. Calibration" in page.render([chapter], HEAD)
 
 
@@ -208,6 +210,17 @@ def test_figures_show_the_first_seed_and_say_so():
     (chapter,) = chapters.of([image_record(seed=seed) for seed in (44, 42, 43)])
     (found,) = [picture for picture in chapter.pictures if picture.name == "reliability"]
     assert "seed 42" in found.says
+
+
+def test_the_intervals_of_the_toy_have_the_assumed_noise_in_them():
+    made, rng = toy_record(), np.random.default_rng(0)
+    noise = made.settings["likelihood_scale"]
+    made.arrays.update(mean_near=np.zeros(4000), std_near=np.full(4000, noise))
+    made.arrays["y_near"] = rng.normal(0, noise * 2**0.5, 4000)  # what such a network expects
+    (chapter,) = chapters.of([made])
+    assert [picture.name for picture in chapter.pictures] == ["bands", "intervals"]
+    curve = band_pictures.curve_of(rows_of([made])[0])
+    np.testing.assert_allclose(curve.observed, curve.levels, atol=4 * 0.5 / 4000**0.5)  # four standard errors
 
 
 def test_the_same_records_give_the_same_page():

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from singularbayes.report.picture import Key, Panel, Picture, panel
-from singularbayes.report.rows import Row
+from singularbayes.metrics import IntervalCalibration, interval_calibration_curve
+from singularbayes.report.calibration import interval_calibration
+from singularbayes.report.picture import Key, Panel, Picture, panel, svg
+from singularbayes.report.rows import Row, listed
 from singularbayes.report.style import BLUE, INK, PALE, SKY
 
 ARRAYS = ("x", "y", "grid", "mean", "epistemic", "total")
+NEAR = ("y_near", "mean_near", "std_near")  # on new points of the training range
 _DOTS = "#555555"
 
 
@@ -24,8 +27,7 @@ def bands(rows: Sequence[Row]) -> Picture:
     def one(row: Row) -> Panel:
         return panel(lambda figure: _draw(figure, row, limits, widest), _alt(row), (5.2, 5.0))
 
-    settings = rows[0].first.settings
-    noise = settings.get("likelihood_scale", settings["noise"])
+    noise = _noise(rows[0])
     key = (
         Key("dots", _DOTS, "training data"),
         Key("line", INK, "mean"),
@@ -38,6 +40,28 @@ def bands(rows: Sequence[Row]) -> Picture:
         "its bands. A band that does not widen outside the grey range does not know that there are no data."
     )
     return Picture("bands", "Bands", says, tuple(map(one, rows)), key)
+
+
+def calibration(rows: Sequence[Row]) -> Picture:
+    """Returns the share of new targets in central intervals of the total variance against the intervals' level."""
+    curves = {row.name: curve_of(row) for row in rows}
+    says = (
+        f"Share of new targets of the training range inside central intervals, seed {rows[0].first.seed}; below the "
+        "line intervals are too narrow. The noise also acts inside the sines, where the assumed one does not reach."
+    )
+    alt = f"Observed coverage against the level of intervals, for {listed(list(curves))}."
+    return Picture("intervals", "Interval calibration", says, (Panel(svg(interval_calibration(curves)), alt),))
+
+
+def curve_of(row: Row) -> IntervalCalibration:
+    """Returns how often intervals of the functions' variance and the assumed noise hold new targets."""
+    targets, mean, std = (row.arrays[name].astype("float64") for name in NEAR)
+    return interval_calibration_curve(mean, np.hypot(std, _noise(row)), targets)
+
+
+def _noise(row: Row) -> float:
+    settings = row.first.settings
+    return settings.get("likelihood_scale", settings["noise"])
 
 
 def _draw(figure: Figure, row: Row, limits: tuple[float, float], widest: float) -> None:

@@ -7,7 +7,7 @@ from singularbayes.assess.catalogue import MEASURES
 from singularbayes.experiments.record import Record
 from singularbayes.report import published, settings, tables
 from singularbayes.report.picture import Picture, apart
-from singularbayes.report.rows import Group, grouped
+from singularbayes.report.rows import Group, grouped, listed
 from singularbayes.report.section import Columns, Section
 from singularbayes.report.sections import SECTIONS, section_of
 from singularbayes.report.settings import Settings
@@ -86,17 +86,18 @@ def _part(section: Section, group: Group) -> Part:
 
 
 def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:
-    """Returns the figures, and a sentence on each that is left out."""
-    pictures, left_out = [], []
+    """Returns the figures, and a sentence on those that are left out for each reason."""
+    pictures: list[Picture] = []
+    left_out: dict[str, list[str]] = {}
     for drawing in section.drawings:
         rows = drawing.usable(group.rows)
         if rows:
             try:
                 pictures.append(drawing.draw(rows))
             except ValueError as error:
-                left_out.append(f"{drawing.title}: {error}")
+                left_out.setdefault(str(error), []).append(drawing.title)
         elif drawing.arrays and not any(row.has_arrays(drawing.arrays) for row in group.rows):
-            left_out.append(f"{drawing.title}: the arrays that it is drawn from do not lie beside these records.")
+            left_out.setdefault("their arrays do not lie beside the records.", []).append(drawing.title)
         else:
-            left_out.append(f"{drawing.title}: too few of these runs have what it shows.")
-    return pictures, left_out
+            left_out.setdefault("too few of these runs have what they show.", []).append(drawing.title)
+    return pictures, [f"{listed(titles)}: {reason}" for reason, titles in left_out.items()]

@@ -45,6 +45,7 @@ def _chapter(chapter: Chapter, figures: str | None) -> list[str]:
         for picture in chapter.pictures:
             files = zip(_files(chapter, picture), picture.panels, strict=True)
             lines += [*(f"![{panel.alt}]({figures}/{name})" for name, panel in files), "", picture.says, ""]
+        lines += [f"Figures left out. {' '.join(chapter.left_out)}", ""] if chapter.left_out else []
     return [*lines, *(line for note in section.notes for line in (note, ""))]
 
 

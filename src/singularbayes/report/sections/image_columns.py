@@ -96,7 +96,7 @@ def drawings(foreign: Sequence[str]) -> tuple[Drawing, ...]:
 
 def _histograms(foreign: str, by: str) -> Drawing:
     draw = class_pictures.histograms(foreign, SETS[foreign], by)
-    title = f"Histograms of {class_pictures.NAMES[by]}, {SETS[foreign]}"
+    title = f"Histograms of {class_pictures.NAMES[by]} ({SETS[foreign]})"
     return Drawing(title, draw, (f"test_{by}", f"{foreign}_{by}"), methods=_LINES)
 
 

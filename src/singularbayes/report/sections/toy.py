@@ -13,6 +13,7 @@ _FIT = Columns(
     (
         PARAMETERS,
         Measure("rmse_near", "lower", label="RMSE", decimals=4),
+        Measure("nll_near", "lower", label="NLL", decimals=3),
         Measure("coverage_near", 95.0, label="coverage %", scale=0.01, decimals=1),
         Measure("iqr_inside", label="IQR inside", decimals=4),
         Measure("iqr_outside", label="IQR outside", decimals=4),
@@ -21,9 +22,9 @@ _FIT = Columns(
     ),
     sort="iqr_ratio",
     note=(
-        "RMSE and the coverage of the 95 % total band are on new points of the training range. IQR: interquartile "
-        "range over posterior draws, median over x inside the training range and over all the rest of the plot; ratio: "
-        "outside / inside. A single network is one function and has no band."
+        "RMSE, NLL (nats, a Gaussian of the total variance) and the coverage of the 95 % total band are on new points "
+        "of the training range. IQR: interquartile range over posterior draws, median over x inside the training range "
+        "and over all the rest of the plot; ratio: outside / inside. A single network is one function and has no band."
     ),
 )
 _PAPER = Columns(
@@ -53,7 +54,10 @@ SECTION = Section(
     "1-100-100-1 tanh network. Does the band of functions open where there are no data?",
     (_FIT, _PAPER),
     NAMES,
-    (Drawing("Bands of the functions", band_pictures.bands, arrays=band_pictures.ARRAYS),),
+    (
+        Drawing("Bands of the functions", band_pictures.bands, band_pictures.ARRAYS),
+        Drawing("Interval calibration", band_pictures.calibration, band_pictures.NEAR),
+    ),
     _finding,
     (
         "The paper does not say where the scales softplus(ρ) of this network start. ρ is uniform from −5 to −4 as in "
