@@ -1,6 +1,7 @@
 """The image experiments: published sizes, networks and splits as said, and records that can be trusted."""
 
 from dataclasses import replace
+from functools import cache
 
 import keras
 import made_up_images
@@ -10,16 +11,17 @@ from keras import ops
 
 import singularbayes as sb
 from singularbayes import data
-from singularbayes.experiments import cnn, fashion_mnist, image_scores, images, kl_study, methods, mnist
+from singularbayes.experiments import cnn, fashion_mnist, image_scores, images, kl_study, methods, mnist, record
+from singularbayes.experiments.keep import Keep
 from singularbayes.inference.counts import count_trained
 
 PUBLISHED = {"low_rank": 245_810, "low_rank_laplace": 245_810, "full_rank": 4_788_010, "rank_one": 2_406_398}
 OURS = {"deterministic": 2_395_210, "low_rank_10": 114_290, "low_rank_50": 465_010}
 TINY = images.Settings(
-    num_train=200,
+    num_train=192,
     num_validation=60,
-    units=(16, 12),
-    ranks=(4, 3, 2),
+    units=(12,),
+    ranks=(4, 2),
     epochs=3,
     warmup=1,
     cosine=True,
@@ -79,7 +81,7 @@ def test_at_its_means_the_network_is_the_plain_one():
     for i, layer in enumerate(model.layers):
         a, b = np.split(ops.convert_to_numpy(layer.posterior.ab.loc), [layer.posterior.rows])
         expected = expected @ a @ b.T + ops.convert_to_numpy(layer.bias)
-        expected = np.maximum(expected, 0) if i < 2 else expected
+        expected = np.maximum(expected, 0) if i < len(TINY.units) else expected
     with sb.mean_weights(model):
         np.testing.assert_allclose(ops.convert_to_numpy(model(x)), expected, rtol=1e-4, atol=1e-4)
 
@@ -106,9 +108,9 @@ def test_the_split_leaves_no_image_in_two_parts_and_depends_on_no_seed():
     for one, other in zip(*found, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     (x, y), (x_validation, y_validation) = found[0]
-    assert (len(x), len(y), len(x_validation), len(y_validation)) == (200, 200, 60, 60)
+    assert (len(x), len(y), len(x_validation), len(y_validation)) == (192, 192, 60, 60)
     every = np.concatenate([x, x_validation])
-    assert len(np.unique(every, axis=0)) == made_up_images.NUM_TRAIN  # pairwise different, and all of them
+    assert len(np.unique(every, axis=0)) == len(every)
     pixels, labels = data.mnist().train
     place = {image.tobytes(): label for image, label in zip(pixels, labels, strict=True)}
     for image, label in zip(x[:20], y[:20], strict=True):
@@ -126,45 +128,69 @@ def test_an_unknown_method_is_refused():
             experiment.run("dropout", 0)
 
 
-def test_a_trial_says_nothing_of_test_images_and_does_not_read_them(monkeypatch):
+@cache
+def alone(method):
+    """A run, and the epochs that a watch saw."""
+    seen = []
+    return fashion_mnist.run(method, 5, TINY, lambda epoch, logs: seen.append(epoch)), seen
+
+
+def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
     def read(*_):
         raise AssertionError("a trial read the test images")
 
+    whole, _ = alone("low_rank")
     monkeypatch.setattr(images.Problem, "testing", read)
-    found = mnist.run("low_rank", 0, TINY, preset="trial")
+    found = fashion_mnist.run("low_rank", 5, TINY, preset="trial")
     assert {name.split("_")[0] for name in found.metrics} == {"validation", "posterior"}
     assert found.preset == "trial" and not found.arrays
+    assert found.name == whole.name and found.parameters == whole.parameters
+    for name, value in found.metrics.items():
+        assert whole.metrics[name] == value, name  # the same seed, the same numbers
 
 
-def test_the_same_seed_gives_the_same_record_and_its_arrays_give_the_scores_again():
-    first, second = (mnist.run("low_rank", 3, TINY) for _ in range(2))
-    assert first == second
-    assert all(np.array_equal(first.arrays[name], second.arrays[name]) for name in second.arrays)
-    assert first.settings["beta"] == 1.0 and first.paper["num_train"] == 50_000
-    sets = {name: image_scores.read_back(name, first.arrays, TINY.draws) for name in ("test", *mnist.PROBLEM.foreign)}
-    again = image_scores.of_test(sets.pop("test"), first.arrays["test_labels"], sets)
-    assert again.keys() < first.metrics.keys() and len(again) >= 60
+def test_the_arrays_of_a_record_give_its_scores_again():
+    found, _ = alone("low_rank")
+    assert found.settings["beta"] == 1.0 and found.paper["num_train"] == 50_000
+    sets = {name: image_scores.read_back(name, found.arrays, TINY.draws) for name in ("test", "mnist", "notmnist")}
+    again = image_scores.of_test(sets.pop("test"), found.arrays["test_labels"], sets)
+    assert again.keys() < found.metrics.keys() and len(again) >= 60
     for name, value in again.items():
-        assert first.metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
-    held = image_scores.read_back("validation", first.arrays, TINY.draws)
-    labels = first.arrays["validation_labels"]
-    assert sb.metrics.accuracy(held.mean, labels) == pytest.approx(first.metrics["validation_accuracy"])
+        assert found.metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
+    held = image_scores.read_back("validation", found.arrays, TINY.draws)
+    labels = found.arrays["validation_labels"]
+    assert sb.metrics.accuracy(held.mean, labels) == pytest.approx(found.metrics["validation_accuracy"])
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="seeds are one program on JAX alone")
 @pytest.mark.parametrize("method", ["low_rank_svd", "swag"])
 def test_a_seed_in_one_program_with_others_gives_what_it_gives_alone(method):
-    alone = fashion_mnist.run(method, 5, TINY)
+    single, _ = alone(method)
     other, member = fashion_mnist.run_many(method, [4, 5], TINY)
-    assert (member.name, member.parameters, member.stored) == (alone.name, alone.parameters, alone.stored)
-    assert member.machine["trained_together"] == 2 and other.seed == 4
-    assert member.metrics.keys() == alone.metrics.keys()
-    for name, array in alone.arrays.items():
+    assert (member.name, member.parameters, member.stored) == (single.name, single.parameters, single.stored)
+    assert member.machine == single.machine | {"device": "cpu", "trained_together": 2} and other.seed == 4
+    assert member.metrics.keys() == single.metrics.keys()
+    for name, array in single.arrays.items():
         np.testing.assert_allclose(member.arrays[name], array, rtol=2e-3, atol=2e-5, err_msg=name)
     assert np.abs(other.arrays["test_mean"] - member.arrays["test_mean"]).max() > 1e-3
-    # 2 (4 · 800 + 3 · 28 + 2 · 22) + 38 of a low-rank network, 784 · 16 + 16 · 12 + 12 · 10 + 38 of a point network
-    assert alone.parameters == {"low_rank_svd": 6_694, "swag": 12_894}[method]
-    assert alone.stored == {"low_rank_svd": 6_694, "swag": 3 * 12_894}[method]  # a mean, variances and one deviation
+
+
+def test_a_run_of_several_parts_goes_on_after_an_interruption(tmp_path):
+    def interrupt(now, logs):
+        if now == 2:  # the point network is trained, and SWAG has one snapshot
+            raise KeyboardInterrupt
+
+    whole, seen = alone("swag")
+    assert seen == [0, 1, 2] and methods.count_epochs("swag", TINY) == 3
+    # 784 · 12 + 12 · 10 + 22; SWAG keeps a mean, variances and one deviation
+    assert (whole.parameters, whole.stored) == (9_550, 3 * 9_550)
+    with pytest.raises(KeyboardInterrupt):
+        fashion_mnist.run("swag", 5, TINY, interrupt, Keep(tmp_path, every=0))
+    later = []
+    rest = fashion_mnist.run("swag", 5, TINY, lambda now, logs: later.append(now), Keep(tmp_path, every=0))
+    assert later == [2]
+    assert rest == whole
+    assert all(np.array_equal(rest.arrays[name], array) for name, array in whole.arrays.items())
 
 
 @pytest.mark.parametrize("kind", [sb.DeepEnsemble, sb.LowRankEnsemble])
@@ -180,14 +206,21 @@ def test_the_members_of_an_ensemble_are_those_of_the_library(kind):
                 assert np.array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
 
 
-def test_the_study_spans_six_decades_and_says_its_beta():
+def test_the_study_spans_six_decades_and_says_its_beta(monkeypatch):
     betas = np.array(kl_study.BETAS)
     assert betas.max() / betas.min() == pytest.approx(1e6)
     assert np.diff(np.log10(betas)).max() < 0.53
-    found = kl_study.run("beta_100", 0, kl_study.Settings(**{**vars(TINY), "rho_lr": 4.0}))
-    assert (found.experiment, found.method, found.metrics["beta"]) == ("kl_study", "beta_100", 100.0)
-    assert found.settings["beta"] == 1.0  # as it was asked for
-    assert found.name == sb.experiments.record.identity("kl_study", "beta_100", 0, found.settings)
+    asked = []
+
+    def run(problem, method, seed, settings, watch, keep, preset):
+        asked.append((problem.name, method, settings.beta))
+        return record.Record(problem.name, method, seed, record.plain(settings), {"nll": 0.5}, 1, 0.0, preset=preset)
+
+    monkeypatch.setattr(images, "run", run)
+    found = kl_study.run("beta_100", 3)
+    assert asked == [("kl_study", "low_rank", 100.0)]
+    assert (found.experiment, found.method, found.metrics) == ("kl_study", "beta_100", {"nll": 0.5, "beta": 100.0})
+    assert found.name == record.identity("kl_study", "beta_100", 3, record.plain(kl_study.Settings()))
 
 
 def test_a_posterior_is_summed_up_by_its_numbers():

@@ -158,14 +158,15 @@ def run_many(
 ) -> list[Record]:
     """Returns what `run` returns for every seed, to the accuracy of floats; on JAX all seeds train as one program.
 
-    The seconds of a record are its share of the program's, and its machine says how many runs shared it.
+    The seconds of a record are its share of the program's. Its machine says the device and how many runs shared it.
     """
     require_method(method, methods.METHODS)
     train, validation = problem.training(settings)
     trainer = Together(network_of(problem, method, settings), *train, settings)
     with Peak() as peak:
         trained = methods.METHODS[method].train(trainer, list(seeds))
-    share, where = trainer.seconds / len(seeds), machine() | {"trained_together": len(seeds)}
+    share = trainer.seconds / len(seeds)
+    where = machine() | {"device": _device(), "trained_together": len(seeds)}
     costs = {"seconds": share, "machine": where, "peak_memory": peak.bytes}
     return [
         replace(_record(problem, method, seed, settings, one, validation, preset), **costs)
@@ -215,6 +216,15 @@ def _ask(trained, sets: dict[str, np.ndarray], draws: int, seed: int) -> dict[st
         name: ClassPredictive(mean, std, p.num_draws, expected_entropy=entropy)
         for name, (mean, std, entropy) in zip(sets, parts, strict=True)
     }
+
+
+def _device() -> str:
+    """Returns what the backend computes on; an accelerator has a name."""
+    if keras.backend.backend() != "jax":
+        return keras.distribution.list_devices()[0]
+    import jax
+
+    return jax.devices()[0].device_kind
 
 
 def _networks(trained) -> list[keras.Model]:
