@@ -206,6 +206,8 @@ def draw(classes: dict[str, Any], panel: BoundPanel, values: dict[str, Any]) -> 
     curves = {m: metrics.reliability_curve(a.mean, a.labels, bins=6) for m, a in answers.items()}
     kept = {m: metrics.selective_curve(a.entropy[0], a.wrong) for m, a in answers.items()}
     nll, detection = MEASURES[1], MEASURES[4]
+    alike = [point for point in classes["points"] if point.group == classes["points"][-1].group]
+    ranks = {nll: {int(p.label): [p.x] for p in alike}, detection: {int(p.label): [p.y] for p in alike}}
     return {
         "radar": plots.radar(scores, MEASURES),
         "efficiency_radar": plots.efficiency_radar(scores, MEASURES, parameters),
@@ -219,6 +221,7 @@ def draw(classes: dict[str, Any], panel: BoundPanel, values: dict[str, Any]) -> 
         "weight_correlations": plots.weight_correlations(classes["correlations"], rows=6, columns=6),
         "bounds_against_rank": plots.bounds_against_rank([panel]),
         "pareto": plots.pareto(classes["points"], nll, detection),
+        "against_setting": plots.against_setting(ranks, "rank"),
     }
 
 

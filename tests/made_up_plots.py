@@ -63,6 +63,7 @@ POINTS = [
     for group in (0.05, 0.1, 0.25)
     for rank, xy in zip((5, 10, 15, 20, 25), _RNG.uniform(0.2, 0.9, (5, 2)).tolist(), strict=True)
 ]
+CURVES = {m: {10.0**k: _RNG.uniform(0.1, 0.9, 3).tolist() for k in range(-4, 3)} for m in MEASURES[:5]}
 SPECTRUM = Spectrum(
     "model",
     tuple(MatrixSpectrum(f"dense_{i}", "Dense", "kernel", (9, 9), np.exp(-np.arange(9.0) / i)) for i in range(1, 4)),
@@ -80,6 +81,7 @@ FIGURES = {
     "weight_correlations": lambda: plots.weight_correlations(CORRELATIONS, rows=4, columns=3),
     "bounds_against_rank": lambda: plots.bounds_against_rank(PANELS),
     "pareto": lambda: plots.pareto(POINTS, MEASURES[1], MEASURES[3]),
+    "against_setting": lambda: plots.against_setting(CURVES, "weight β of the KL", marks=[1.0]),
 }
 
 

@@ -69,6 +69,18 @@ BAD = {
         lambda: plots.interval_calibration({"m": IntervalCalibration(HALVES[:0], HALVES[:0])}),
         r"interval_calibration of 'm' needs vectors of one length, not empty; got levels \(0,\)",
     ),
+    "nothing against a setting": (
+        lambda: plots.against_setting({}, "β"),
+        "against_setting needs at least one of measures",
+    ),
+    "a setting of 0": (
+        lambda: plots.against_setting({THREE[0]: {0.0: [1.0], 1.0: [2.0]}}, "β"),
+        "against_setting needs settings above 0; got 0 of 'x'",
+    ),
+    "no seed at a setting": (
+        lambda: plots.against_setting({THREE[0]: {1.0: []}}, "β"),
+        r"against_setting of 'x' needs vectors of one length, not empty; got values at 1 \(0,\)",
+    ),
     "no selective curves": (lambda: plots.selective_prediction({}, "MAE"), "selective_prediction needs at least one"),
     "nothing kept": (
         lambda: plots.selective_prediction(made_up.SELECTIVE, "MAE", least=0),

@@ -1,12 +1,45 @@
 """The page: true sentences whatever the numbers, everything in one file, the same page for the same records."""
 
+import json
 import re
 
+import numpy as np
 import pytest
-from made_up import RATIOS, all_records, digits_record, toy_record
+from made_up import (
+    RATIOS,
+    Record,
+    all_records,
+    bare,
+    digits_record,
+    image_record,
+    image_records,
+    kl_record,
+    rows_of,
+    toy_record,
+)
 
 from singularbayes.experiments import record, toy
-from singularbayes.report import figures, page, sentences, tables
+from singularbayes.report import band_pictures, chapters, page, sentences, settings
+from singularbayes.report.rows import grouped
+from singularbayes.report.sections import SECTIONS, digits, section_of
+
+HEAD = page.demo("singularbayes demo --seed 0")
+
+
+def html_of(records, head=HEAD):
+    return page.render(chapters.of(records), head)
+
+
+@pytest.fixture(scope="module")
+def html():
+    """A page with figures of four experiments; drawing takes long, and is done once."""
+    few = image_records(seeds=(0,), methods=("low_rank", "low_rank_50", "deterministic"))
+    return html_of([*all_records(), *few, *(kl_record(beta) for beta in (0.1, 1.0))])
+
+
+def bands_sentence(records):
+    rows = rows_of(records)
+    return sentences.bands(rows, rows)
 
 
 @pytest.mark.parametrize(
@@ -18,87 +51,230 @@ from singularbayes.report import figures, page, sentences, tables
     ],
 )
 def test_the_toy_sentence_says_what_the_band_does(ratio, expected):
-    assert expected in sentences.toy([toy_record("low_rank", ratio), toy_record("full_rank")])
+    assert expected in bands_sentence([toy_record("low_rank", ratio), toy_record("full_rank")])
+
+
+def test_the_toy_sentence_is_of_the_mean_over_seeds():
+    records = [toy_record("low_rank", ratio, seed) for seed, ratio in enumerate((1.0, 2.0, 3.0))]
+    assert "widens to 2.00 times" in bands_sentence(records)
 
 
 def test_the_toy_sentence_counts_parameters_both_ways():
     records = [toy_record("low_rank", parameters=25), toy_record("full_rank", parameters=100)]
-    assert "25 parameters against 100, 75 % fewer" in sentences.toy(records)
+    assert "25 parameters against 100, 75 % fewer" in bands_sentence(records)
     records = [toy_record("low_rank", parameters=150), toy_record("full_rank", parameters=100)]
-    assert "150 parameters against 100, 50 % more" in sentences.toy(records)
-    assert "against" not in sentences.toy(records[:1])
+    assert "150 parameters against 100, 50 % more" in bands_sentence(records)
+    assert "against" not in bands_sentence(records[:1])
 
 
 def test_the_digit_sentence_names_the_best_whoever_it_is():
     records = [digits_record(method) for method in ("low_rank", "full_rank", "deterministic")]
-    said = sentences.digits(records)
+    said = sentences.held_out(rows_of(records))
     assert "held-out 8 or 9" in said and "93.0 % of cases for the low-rank network (by mutual information)" in said
     assert "91.0 % of cases for the deterministic network (by entropy)" in said
     assert said.endswith("the full-rank network does best.")
     records[2] = digits_record("deterministic", 0.99)
-    assert sentences.digits(records).endswith("the deterministic network does best.")
+    assert sentences.held_out(rows_of(records)).endswith("the deterministic network does best.")
 
 
 def test_the_digit_sentence_admits_that_nothing_was_found():
     records = [digits_record(method, 0.4) for method in ("low_rank", "deterministic")]
-    assert sentences.digits(records).endswith("no better than a coin for any of them.")
+    assert sentences.held_out(rows_of(records)).endswith("no better than a coin for any of them.")
 
 
-def test_the_page_needs_nothing_outside_itself():
-    html = page.render(all_records(), "singularbayes demo --seed 0")
+def test_the_classifiers_sentence_names_who_is_best_in_what():
+    records = [image_record("low_rank", nll=0.05, accuracy=0.97), image_record("full_rank", nll=0.06, accuracy=0.98)]
+    said = sentences.classifiers(rows_of(records), "notmnist/auroc_ood_entropy", "notMNIST")
+    assert said.startswith("Low-rank: 97.00 % and an NLL of 0.0500; the low-rank network has 245,810 parameters")
+    assert "Highest accuracy: full-rank (98.00 %). Lowest NLL: low-rank (0.0500)." in said
+
+
+def test_the_study_of_the_kl_weight_says_where_the_posterior_collapses():
+    section = SECTIONS["kl_study"]
+    rows = rows_of([kl_record(beta) for beta in (0.01, 0.1, 1.0, 10.0, 100.0)], section.methods)
+    assert [row.name for row in rows] == ["β = 0.01", "β = 0.1", "β = 1", "β = 10", "β = 100"]
+    assert section.finding(rows) == (
+        "The NLL is lowest at β = 0.1 (0.0500); from β = 10 on the network says the same of every image: the posterior "
+        "has collapsed."
+    )
+    assert section.finding(rows[:3]).endswith("nowhere in the range does the posterior collapse.")
+
+
+def test_the_page_needs_nothing_outside_itself(html):
     outside = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?(?!#|data:)[^"')\s>]+""", html)
     assert outside == []
-    assert "<script" not in html and "@import" not in html and "<link" not in html
-    assert html.count("<svg ") >= 5 and html.lstrip().startswith("<!DOCTYPE html>")
+    assert "<script src" not in html and "@import" not in html and "<link" not in html
+    assert html.count("<svg ") >= 20 and html.lstrip().startswith("<!DOCTYPE html>")
 
 
-def test_every_picture_has_words():
-    html = page.render(all_records(), "singularbayes demo --seed 0")
-    assert all('alt="A handwritten' in tag for tag in re.findall(r"<img[^>]*>", html))
-    assert len(re.findall(r'<div class="panel" role="img" aria-label="[^"]{20,}"', html)) == 5
+def test_every_picture_has_words(html):
+    panels = html.count('<div class="panel"')
+    assert panels >= 15 and "<img" not in html
+    assert len(re.findall(r'<div class="panel" role="img" aria-label="[^"]{20,}"', html)) == panels
+    assert html.count("<figcaption>") == html.count("<figure")
 
 
-def test_ids_inside_the_pictures_are_used_once():
-    html = page.render(all_records(), "singularbayes demo --seed 0")
+def test_ids_are_used_once(html):
     ids = re.findall(r'\sid="([^"]+)"', html)
     assert len(ids) == len(set(ids))
+    # What a picture refers to is its own.
+    assert set(re.findall(r'href="#([^"]+)"', html)) <= set(ids)
 
 
 def test_the_page_shows_the_sentences_the_tables_and_how_it_was_made():
     records = all_records()
-    html = page.render(records, "singularbayes demo --seed 0 --out 'a & b'")
-    assert sentences.toy(records[:2]) in html and sentences.digits(records[2:]) in html
+    html = html_of(bare(records), page.demo("singularbayes demo --seed 0 --out 'a & b'"))
+    assert bands_sentence(records[:2]) in html and sentences.held_out(rows_of(records[2:])) in html
     assert "7,202" in html and "20,802" in html and records[0].versions["keras"] in html
     assert "a &amp; b" in html
-    assert "has all the settings that the paper gives" in html
 
 
 def test_the_page_says_what_differs_from_the_paper():
-    records = [toy_record(method, settings=toy.QUICK) for method in RATIOS] + all_records()[2:]
-    html = page.render(records, "singularbayes demo --quick")
-    assert '<th scope="row">epochs</th><td>200</td><td>800</td>' in html
+    html = html_of(bare([toy_record(method, settings=toy.QUICK) for method in RATIOS]))
+    assert "Settings: 3 of them not the paper's" in html
+    assert '<dt>epochs</dt><dd><span class="departs">200 <small>(paper: 800)</small></span>' in html
+    assert "<dt>units</dt><dd>100</dd>" in html
 
 
-def test_the_same_records_give_the_same_page(tmp_path):
-    record.write(all_records(), tmp_path)
-    first = page.write(tmp_path, "singularbayes demo").read_bytes()
-    assert page.write(tmp_path, "singularbayes demo").read_bytes() == first
+def test_presets_are_labelled_and_kept_apart():
+    records = image_records(seeds=(0,), presets=("chosen", "quick", "paper"), methods=["low_rank"])
+    labels = re.findall(r'<span class="badge">(.*?)</span>', html_of([*bare(records), kl_record(1.0)]))
+    assert labels == ["Paper&#39;s settings", "Chosen on validation", "Quick", "Default settings"]
 
 
-def test_a_page_without_an_experiment_is_refused():
-    with pytest.raises(ValueError, match=r"needs records of 'digits'; got \['toy'\]"):
-        page.render(all_records()[:2], "singularbayes demo")
+def test_trials_are_there_and_out_of_the_way():
+    trials = [
+        image_record("low_rank", seed, "trial", changes={"beta": beta}, validation_nll=0.1 * beta)
+        for beta in (0.3, 0.1)
+        for seed in (0, 1)
+    ]
+    (chapter,) = chapters.of(bare([image_record(seed=5), *trials]))
+    assert [part.group.preset for part in chapter.parts] == ["paper", "trial"]
+    table = chapter.parts[1].tables[0]
+    assert [row.name for row in table.rows] == ["low-rank: beta 0.1", "low-rank: beta 0.3"]  # the best first
+    assert [row.seeds for row in table.rows] == [2, 2]
+    assert "<summary>Trials and settings by hand (4 runs)</summary>" in page.render([chapter], HEAD)
+    assert chapter.parts[1].commands == (
+        "singularbayes run mnist --methods low_rank --seeds 0,1 --set beta=0.3",
+        "singularbayes run mnist --methods low_rank --seeds 0,1 --set beta=0.1",
+    )
 
 
-def test_the_table_has_no_mutual_information_for_one_function():
-    table = tables.digits([digits_record("deterministic")])
-    assert table.rows[0][table.columns.index("AUROC (MI)")] == "–"
-    assert all(len(row) == len(table.columns) for row in table.rows)
-    assert len(tables.toy([toy_record()]).rows[0]) == len(tables.toy([toy_record()]).columns)
+def test_the_command_does_the_runs_again():
+    (group,) = grouped(image_records(seeds=(42, 123), presets=("chosen",)), {})
+    (command,) = settings.commands("mnist", group)
+    assert command.startswith("singularbayes run mnist --methods low_rank,low_rank_laplace,")
+    assert command.endswith(" --seeds 42,123 --scale chosen")
 
 
-def test_thumbnails_are_the_most_and_the_least_uncertain_images():
-    made = digits_record()
-    most, least = figures.thumbnails(made, number=3)
-    ordered = sorted(made.arrays["mi_foreign"])
-    assert [t.uncertainty for t in most] == ordered[:-4:-1] and [t.uncertainty for t in least] == ordered[:3]
+def test_methods_with_other_seeds_have_a_command_of_their_own():
+    records = [image_record("low_rank", seed) for seed in (0, 1)] + [image_record("swag", 0)]
+    (group,) = grouped(records, {})
+    assert settings.commands("mnist", group) == [
+        "singularbayes run mnist --methods low_rank --seeds 0,1 --scale paper",
+        "singularbayes run mnist --methods swag --seeds 0 --scale paper",
+    ]
+
+
+def test_settings_that_differ_between_methods_stand_in_a_table():
+    records = [image_record("low_rank"), image_record("full_rank", changes={"beta": 0.3})]
+    found = settings.of(rows_of(records))
+    assert found.heads == ("beta",) and "beta" not in [s.name for s in found.shared]
+    assert [(name, own[0].value, own[0].paper) for name, own in found.lines] == [
+        ("low-rank", "1", ""),
+        ("full-rank", "0.3", "1"),
+    ]
+
+
+def test_figures_whose_arrays_are_absent_are_left_out_and_said():
+    records = [image_record(method, seed) for method in ("low_rank", "full_rank") for seed in (0, 1)]
+    (chapter,) = chapters.of(bare(records))
+    assert [picture.name for picture in chapter.pictures] == ["pareto", "radar"]
+    assert chapter.left_out == (
+        "Calibration, Selective prediction, Histograms of mutual information (Fashion-MNIST), Histograms of mutual "
+        "information (notMNIST) and Histograms of entropy (notMNIST): their arrays do not lie beside the records.",
+        "Rank sweep: too few of these runs have what they show.",
+    )
+    assert "Figures left out. Calibration" in page.render([chapter], HEAD)
+
+
+def test_a_figure_that_cannot_be_drawn_says_why_and_leaves_the_others():
+    made = image_record()
+    made.arrays["test_entropy"] = np.full(60, np.nan)
+    (chapter,) = chapters.of([made])
+    assert any(line.startswith("Selective prediction: ") and "finite" in line for line in chapter.left_out)
+    assert "reliability" in [picture.name for picture in chapter.pictures]
+
+
+def test_figures_show_the_first_seed_and_say_so():
+    (chapter,) = chapters.of([image_record(seed=seed) for seed in (44, 42, 43)])
+    (found,) = [picture for picture in chapter.pictures if picture.name == "reliability"]
+    assert "seed 42" in found.says
+
+
+def test_the_intervals_of_the_toy_have_the_assumed_noise_in_them():
+    made, rng = toy_record(), np.random.default_rng(0)
+    noise = made.settings["likelihood_scale"]
+    made.arrays.update(mean_near=np.zeros(4000), std_near=np.full(4000, noise))
+    made.arrays["y_near"] = rng.normal(0, noise * 2**0.5, 4000)  # what such a network expects
+    (chapter,) = chapters.of([made])
+    assert [picture.name for picture in chapter.pictures] == ["bands", "intervals"]
+    curve = band_pictures.curve_of(rows_of([made])[0])
+    np.testing.assert_allclose(curve.observed, curve.levels, atol=4 * 0.5 / 4000**0.5)  # four standard errors
+
+
+def test_the_same_records_give_the_same_page():
+    records = [image_record(), toy_record(), *(kl_record(beta) for beta in (0.1, 1.0))]
+    assert html_of(records) == html_of(records)
+
+
+def test_an_experiment_without_a_description_has_a_plain_table():
+    made = Record("my_study", "my_method", 0, {"width": 3}, {"nll": 0.5, "my_score": 2.0}, 10, 1.0, preset="paper")
+    (chapter,) = chapters.of([made])
+    assert chapter.section.title == "My study" and not chapter.pictures
+    (table,) = chapter.parts[0].tables
+    assert table.heads == ("parameters ↓", "NLL ↓", "my score", "train s ↓")
+    assert [cell.ours for cell in table.rows[0].cells] == ["10", "0.500", "2.00", "1"]
+    assert "My study" in html_of([made])
+
+
+def test_every_section_is_described_under_the_name_of_its_experiment():
+    assert list(SECTIONS) == ["toy", "mnist", "fashion_mnist", "cnn", "kl_study", "digits"]
+    for name, section in SECTIONS.items():
+        assert section_of(name, []) is section and section.says.endswith((".", "?"))
+        for columns in section.tables:
+            names = [measure.name for measure in columns.measures]
+            assert columns.sort in ["", *names] and len(set(names)) == len(names)
+
+
+def test_several_experiments_have_a_table_of_contents():
+    records = bare(all_records())
+    assert '<a href="#digits">' in html_of(records) and '<section id="digits">' in html_of(records)
+    assert "<nav" not in html_of(records[:2])
+
+
+def test_held_out_digits_are_the_most_and_the_least_uncertain_images():
+    (row,) = rows_of([digits_record()])
+    most, least = digits.extremes(row, number=3)
+    uncertainty = row.arrays["mi_foreign"]
+    ordered = sorted(uncertainty)
+    assert list(uncertainty[most]) == ordered[:-4:-1] and list(uncertainty[least]) == ordered[:3]
+
+
+def test_records_of_several_versions_and_machines_are_all_named():
+    first, second = image_record(), image_record("full_rank")
+    second.versions["keras"] = "9.9"
+    second.machine["cpu"] = "another"
+    (group,) = grouped([first, second], {})
+    said = settings.made_with(group)
+    assert f"keras {first.versions['keras']} and 9.9" in said and "another" in said
+    assert said.startswith("2 runs, 3 minutes of training, on ")
+
+
+def test_the_demo_leaves_the_page_its_tables_and_the_records_equal(tmp_path):
+    records = all_records()
+    record.write(records, tmp_path)
+    path = page.write(chapters.of(bare(records)), tmp_path, HEAD)
+    assert path.name == "report.html" and (tmp_path / "report.md").is_file() and (tmp_path / "report.tex").is_file()
+    stored = [json.loads(line)["metrics"] for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    assert [made.metrics for made in records] == stored

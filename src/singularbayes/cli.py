@@ -7,8 +7,9 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -19,10 +20,8 @@ from singularbayes.data import commands as data_commands
 from singularbayes.experiments import command
 from singularbayes.experiments.command import require_writable
 from singularbayes.experiments.live import progress
+from singularbayes.report import command as report_command
 from singularbayes.report import require_extra
-
-if TYPE_CHECKING:
-    from singularbayes.report.tables import Table
 
 INTERRUPTED = 130  # what shells say for Ctrl-C
 
@@ -35,6 +34,7 @@ app = App(
 app.command(command.run)
 app.command(command.list_experiments, name="list")
 app.command(data_commands.app)
+app.command(report_command.report)
 
 
 @app.command
@@ -60,21 +60,23 @@ def demo(
     require_extra()
     require_writable(out)
     from singularbayes.experiments import digits, record, toy
-    from singularbayes.report import page, tables
+    from singularbayes.report import chapters, page, terminal
 
     console = Console()
     jobs: list[tuple[str, Any, str]] = [("toy", toy, method) for method in ("low_rank", "full_rank")]
     jobs += [("digits", digits, method) for method in digits.METHODS]
     records = []
     for done, (name, experiment, method) in enumerate(jobs, start=1):
-        settings = experiment.QUICK if quick else experiment.Settings()
+        scale = "quick" if quick else next(iter(experiment.PRESETS))
+        settings = experiment.PRESETS[scale]
         label = f"{done}/{len(jobs)} {name} {method.replace('_', '-')}"
         with progress(console, label, settings.epochs) as watch:
-            records.append(experiment.run(method, seed, settings, watch))
+            records.append(replace(experiment.run(method, seed, settings, watch), preset=scale))
     record.write(records, out)
-    path = page.write(out, _command(out, seed, quick))
-    for make, name in ((tables.toy, "toy"), (tables.digits, "digits")):
-        _print_table(console, make(page.of(records, name)))
+    made = chapters.of(records)
+    path = page.write(made, out, page.demo(_command(out, seed, quick)))
+    for chapter in made:
+        terminal.show(console, chapter.section.title, chapter.parts[0].tables[0])
     console.print(f"\nThe page: {path}", soft_wrap=True, highlight=False)
     return 0
 
@@ -232,21 +234,6 @@ def _command(out: Path, seed: int, quick: bool) -> str:
     """Returns what to type to get the same page."""
     where = [] if out == Path("runs/demo") else ["--out", str(out)]
     return shlex.join(["singularbayes", "demo", *where, "--seed", str(seed), *(["--quick"] if quick else [])])
-
-
-def _print_table(console: Console, table: "Table") -> None:
-    import rich.box
-    import rich.table
-
-    shown = rich.table.Table(box=rich.box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for i, column in enumerate(table.columns):
-        # One word a line in the heads, so that 80 columns are enough.
-        shown.add_column(column.replace(" ", "\n"), justify="right" if i else "left", vertical="bottom")
-    for row in table.rows:
-        shown.add_row(*row)
-    console.print(f"\n[bold]{table.title}[/bold]\n")
-    console.print(shown)
-    console.print(f"\n{table.note}", style="dim", highlight=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -141,7 +141,9 @@ def _usual(run: Evaluation) -> list[str]:
 def _column(measure: Measure, runs: Runs, reference: str, level: float, digits: int) -> Column:
     values = {m: {seed: run.value(measure.name) for seed, run in seeds.items()} for m, seeds in runs.items()}
     cells = [_cell(np.array(list(own.values()))) for own in values.values()]
-    decimals = 0 if measure.whole else _decimals([cell.mean / measure.scale for cell in cells], digits)
+    decimals = measure.decimals
+    if decimals is None:
+        decimals = 0 if measure.whole else _decimals([cell.mean / measure.scale for cell in cells], digits)
     places = _places(measure, [cell.mean for cell in cells], decimals)
     return Column(
         measure,

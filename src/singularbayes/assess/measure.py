@@ -19,6 +19,7 @@ class Measure:
         label: as readers know it, "NLL"; else its name.
         whole: it is a count.
         scale: tables and figures show it divided by this.
+        decimals: that tables show after dividing; None shows as many as the largest mean needs.
         ranked: tables mark the best and the second. Time and memory are not ranked: they hold what is compiled, and
             the whole process, so that order and chance can decide.
 
@@ -34,6 +35,7 @@ class Measure:
     label: str = ""
     whole: bool = False
     scale: float = 1.0
+    decimals: int | None = None
     ranked: bool = True
 
     def __post_init__(self) -> None:

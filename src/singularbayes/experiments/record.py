@@ -181,7 +181,7 @@ def read(path: Path, arrays: bool = True) -> list[Record]:
         found[record.name] = record
     if arrays:
         for record in found.values():
-            _read_arrays(record, lines.parent)
+            read_arrays(record, lines.parent)
     return list(found.values())
 
 
@@ -199,8 +199,9 @@ def _parse(line: str, where: str) -> Record:
         raise ValueError(f"Records need to be one a line; got {line[:40]!r} in {where}: {error}.") from error
 
 
-def _read_arrays(record: Record, folder: Path) -> None:
+def read_arrays(record: Record, folder: Path) -> None:
+    """Adds the arrays that lie in a folder, if they do, to a record that was read without."""
     path = folder / f"{record.name}.npz"
     if path.is_file():
-        with np.load(path) as stored:
+        with path.open("rb") as file, np.load(file) as stored:  # left to itself, it keeps a damaged file open
             record.arrays.update(stored)

@@ -13,6 +13,19 @@ _SPECIAL = {
     "−": "$-$",
     "–": "--",
     "²": "$^2$",
+    "β": r"$\beta$",
+    "λ": r"$\lambda$",
+    "η": r"$\eta$",
+    "ρ": r"$\rho$",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
+    "×": r"$\times$",
+    "≠": r"$\ne$",
+    "‖": r"$\|$",
+    "†": r"\textdagger{}",
+    "‡": r"\textdaggerdbl{}",
+    "§": r"\S{}",
+    "¶": r"\P{}",
     **_ARROWS,
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
@@ -61,16 +74,16 @@ def _row(name: str, cells: list[str]) -> str:
 
 
 def _cell(column: Column, cell: Cell) -> str:
-    mean, deviation = (_maths(text) for text in column.text(cell))
+    mean, deviation = (maths(text) for text in column.text(cell))
     mean = {1: f"\\mathbf{{{mean}}}", 2: f"\\underline{{{mean}}}"}.get(cell.place or 0, mean)
     return f"${' '.join([mean, deviation]).strip()}$"
 
 
 def _difference(column: Column, difference: Difference) -> str:
-    return f"${_maths(difference_text(column, difference))}$"
+    return f"${maths(difference_text(column, difference))}$"
 
 
-def _maths(text: str) -> str:
+def maths(text: str) -> str:
     """Returns numbers as they stand in math mode: no space behind the comma of thousands, one behind that of a list."""
     for sign, command in _MATHS.items():
         text = text.replace(sign, command)

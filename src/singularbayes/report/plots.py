@@ -8,6 +8,7 @@ from singularbayes.report.bands import Bands, function_bands, quartile_bands
 from singularbayes.report.bounds import BoundPanel, bounds_against_rank
 from singularbayes.report.calibration import interval_calibration, reliability
 from singularbayes.report.correlation import weight_correlations
+from singularbayes.report.curves import against_setting
 from singularbayes.report.histograms import uncertainty_histograms
 from singularbayes.report.pareto import Point, pareto, points_of
 from singularbayes.report.radar import efficiency_radar, radar
@@ -20,6 +21,7 @@ __all__ = [
     "BoundPanel",
     "Measure",
     "Point",
+    "against_setting",
     "bounds_against_rank",
     "efficiency_radar",
     "function_bands",

@@ -1,17 +1,17 @@
-"""What a figure shows, in one sentence made from the numbers, whatever they are."""
+"""What rows show, in one sentence made from the numbers, whatever they are."""
 
+import math
 from collections.abc import Sequence
 
-from singularbayes.experiments.record import Record
+from singularbayes.report.rows import Row, listed
 
-NAMES = {"low_rank": "low-rank", "full_rank": "full-rank", "deterministic": "deterministic"}
 EVEN = 0.05  # a ratio this close to 1 is called no change
 
 
-def toy(records: Sequence[Record]) -> str:
+def bands(banded: Sequence[Row], rows: Sequence[Row]) -> str:
     """Returns how the band changes outside the training range, method by method, and what the rank saves."""
-    changes = [f"the {NAMES[r.method]} band {_change(r.metrics['iqr_ratio'])}" for r in records]
-    return f"Away from the data {_join(changes)}{_saving(records)}."
+    changes = [f"the {row.name} band {_change(row.mean('iqr_ratio'))}" for row in banded]
+    return f"Away from the data {listed(changes)}{_saving(rows)}." if changes else ""
 
 
 def _change(ratio: float) -> str:
@@ -20,8 +20,8 @@ def _change(ratio: float) -> str:
     return f"{'widens' if ratio > 1 else 'narrows'} to {ratio:.2f} times its width inside"
 
 
-def _saving(records: Sequence[Record]) -> str:
-    counts = {r.method: r.parameters for r in records}
+def _saving(rows: Sequence[Row]) -> str:
+    counts = {row.method: row.parameters for row in rows}
     if not {"low_rank", "full_rank"} <= counts.keys():
         return ""
     low, full = counts["low_rank"], counts["full_rank"]
@@ -33,33 +33,54 @@ def _fewer(count: int, reference: int) -> str:
     return f"{share:.0f} % fewer" if share >= 0 else f"{-share:.0f} % more"
 
 
-def digits(records: Sequence[Record]) -> str:
+def held_out(rows: Sequence[Row]) -> str:
     """Returns how often each method finds a held-out digit more uncertain than a known one, and who does best."""
-    held_out = _join([str(digit) for digit in records[0].settings["held_out"]])
-    rates = [f"{_rate(score(r)[1])} for the {NAMES[r.method]} network (by {score(r)[0]})" for r in records]
-    best = max(records, key=lambda r: score(r)[1])
+    rows = [row for row in rows if not math.isnan(score(row)[1])]
+    if not rows:
+        return ""
+    digits = " or ".join(str(digit) for digit in rows[0].first.settings["held_out"])
+    rates = [f"{_rate(score(row)[1])} for the {row.name} network (by {score(row)[0]})" for row in rows]
+    best = max(rows, key=lambda row: score(row)[1])
     return (
-        f"Shown a held-out {held_out.replace(' and ', ' or ')} and a known digit, uncertainty ranks the pair right in "
-        f"{_join(rates)}: {_verdict(best)}."
+        f"Shown a held-out {digits} and a known digit, uncertainty ranks the pair right in {listed(rates)}: "
+        f"{_verdict(best)}."
     )
 
 
-def score(record: Record) -> tuple[str, float]:
+def score(row: Row) -> tuple[str, float]:
     """Returns the uncertainty that a method is judged by and its AUROC: one function has no mutual information."""
-    if "auroc_mi" in record.metrics:
-        return "mutual information", record.metrics["auroc_mi"]
-    return "entropy", record.metrics["auroc_entropy"]
+    if not math.isnan(row.mean("auroc_mi")):
+        return "mutual information", row.mean("auroc_mi")
+    return "entropy", row.mean("auroc_entropy")
 
 
 def _rate(auroc: float) -> str:
     return f"{100 * auroc:.1f} % of cases"
 
 
-def _verdict(best: Record) -> str:
+def _verdict(best: Row) -> str:
     if score(best)[1] <= 0.5 + EVEN:
         return "no better than a coin for any of them"
-    return f"the {NAMES[best.method]} network does best"
+    return f"the {best.name} network does best"
 
 
-def _join(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+def classifiers(rows: Sequence[Row], detection: str, foreign: str) -> str:
+    """Returns what the low-rank network reaches and saves, and which method is best in each of three ways.
+
+    Args:
+        detection: the name of an AUROC by entropy; foreign: what readers call those images.
+    """
+    said = []
+    low = next((row for row in rows if row.method == "low_rank" and row.has_metrics(["accuracy", "nll"])), None)
+    if low is not None:
+        said.append(f"Low-rank: {100 * low.mean('accuracy'):.2f} % and an NLL of {low.mean('nll'):.4f}{_saving(rows)}.")
+    for metric, sign, words, shown in (
+        ("accuracy", 1, "Highest accuracy", "{:.2%}"),
+        ("nll", -1, "Lowest NLL", "{:.4f}"),
+        (detection, 1, f"Best at telling {foreign} apart by entropy", "AUROC {:.4f}"),
+    ):
+        scored = [row for row in rows if row.has_metrics([metric])]
+        if len(scored) > 1:
+            best = max(scored, key=lambda row: sign * row.mean(metric))
+            said.append(f"{words}: {best.name} ({shown.format(best.mean(metric)).replace('%', ' %')}).")
+    return " ".join(said)

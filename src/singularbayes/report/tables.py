@@ -1,67 +1,189 @@
-"""Tables of records as text: the terminal and the page show the same ones."""
+"""The table of a group of runs beside the paper's: means, standard errors, seeds, the paper's numbers, differences.
 
-from collections.abc import Sequence
+A table is text already; the page, Markdown, LaTeX and the terminal only lay it out.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from singularbayes.assess.columns import NONE, Column
+from singularbayes.assess.columns import Cell as Summary
+from singularbayes.assess.comparison import compare
+from singularbayes.assess.evaluation import Evaluation
+from singularbayes.assess.measure import Measure
 from singularbayes.experiments.record import Record
-from singularbayes.report.sentences import NAMES
+from singularbayes.report.published import Number
+from singularbayes.report.rows import Row, listed
+from singularbayes.report.section import Columns
+
+_MARKS = "†‡§¶‖"
+_COSTS = ("num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes")  # of an evaluation, not its metrics
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of ours, and the paper's where it has one.
+
+    Args:
+        ours: the mean over seeds; error: its standard error with ±, and how many seeds have a value if not all.
+        value: what the cell is sorted by, NaN for none.
+        place: 1 for the best of the column, 2 for the second.
+        paper: the paper's number; difference: ours less that; mark: of the footnote on the paper's number.
+    """
+
+    ours: str
+    error: str = ""
+    value: float = math.nan
+    place: int | None = None
+    paper: str = ""
+    difference: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A method with its number of seeds."""
+
+    name: str
+    seeds: int
+    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Column heads and rows of text; the first column names the row."""
+    """Rows in the order they are shown at first.
+
+    Args:
+        sort: the place of the column that they are sorted by, None for none.
+        note: what the numbers are; reading: what ±, bold and the lines below mean; footnotes: by their marks.
+    """
 
     title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    measures: tuple[Measure, ...]
+    rows: tuple[TableRow, ...]
+    sort: int | None
     note: str
+    reading: str
+    footnotes: Mapping[str, str]
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Label and direction of every column of numbers."""
+        return tuple(f"{measure.label} {measure.arrow}".strip() for measure in self.measures)
+
+    @property
+    def caption(self) -> str:
+        """What the numbers are and how to read them."""
+        return f"{self.note} {self.reading}".strip()
 
 
-def toy(records: Sequence[Record]) -> Table:
-    """Returns fit and band of each method."""
-    rows = [
-        (
-            NAMES[r.method],
-            f"{r.parameters:,}",
-            f"{r.metrics['rmse_near']:.3f}",
-            f"{100 * r.metrics['coverage_near']:.0f} %",
-            f"{r.metrics['iqr_inside']:.3f}",
-            f"{r.metrics['iqr_outside']:.3f}",
-            f"{r.metrics['iqr_ratio']:.2f}",
-            f"{r.seconds:.0f}",
-        )
-        for r in records
+def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, str], Number]) -> Table | None:
+    """Returns the table of these rows, or None where no record has any of the columns."""
+    made = [_column(column, rows, published) for column in _compared(rows, columns.measures)]
+    shown = [(measure, cells, wrong) for measure, cells, wrong in made if any(cell.ours != NONE for cell in cells)]
+    if not shown:
+        return None
+    measures = tuple(measure for measure, _, _ in shown)
+    footnotes = _footnotes([reason for _, _, wrong in shown for reason in wrong])
+    names = [measure.name for measure in measures]
+    sort = names.index(columns.sort) if columns.sort in names else None
+    table_rows = [
+        TableRow(row.name, len(row.records), tuple(_marked(cells[i], wrong[i], footnotes) for _, cells, wrong in shown))
+        for i, row in enumerate(rows)
     ]
-    columns = ("method", "parameters", "RMSE", "coverage", "IQR inside", "IQR outside", "ratio", "train s")
-    note = (
-        "RMSE and the coverage of the 95 % total band are on new points of the training range. IQR: interquartile "
-        "range over posterior draws, median over x inside the training range and over the rest of the plot; ratio: "
-        "outside / inside."
-    )
-    return Table("Toy regression", columns, tuple(rows), note)
+    reading = _reading(rows, published, measures)
+    ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
+    marks = {mark: reason for reason, mark in footnotes.items()}
+    return Table(columns.title, measures, tuple(ordered), sort, columns.note, reading, marks)
 
 
-def digits(records: Sequence[Record]) -> Table:
-    """Returns size, scores on test images and detection of the held-out digits of each method."""
-    rows = [
-        (
-            NAMES[r.method],
-            f"{r.parameters:,}",
-            f"{r.metrics['accuracy']:.3f}",
-            f"{r.metrics['nll']:.3f}",
-            f"{r.metrics['ece']:.3f}",
-            f"{r.metrics['auroc_mi']:.3f}" if "auroc_mi" in r.metrics else "–",
-            f"{r.metrics['auroc_entropy']:.3f}",
-            f"{r.seconds:.0f}",
-        )
-        for r in records
-    ]
-    columns = ("method", "parameters", "accuracy", "NLL", "ECE", "AUROC (MI)", "AUROC (entropy)", "train s")
-    images = len(records[0].arrays["mi_test"])
-    held_out = " and ".join(str(digit) for digit in records[0].settings["held_out"])
-    note = (
-        f"Accuracy, negative log-likelihood (nats) and calibration error (15 equal-mass bins) on {images} test images: "
-        f"one image is {1 / images:.3f} of accuracy. AUROC: held-out digits {held_out} against test images, by mutual "
-        "information and by entropy; a deterministic network is one function and has no mutual information."
+def _loss(measure: Measure, cell: Cell) -> float:
+    loss = measure.loss(cell.value)
+    return math.inf if math.isnan(cell.value) else cell.value if loss is None else loss
+
+
+def _compared(rows: Sequence[Row], measures: Sequence[Measure]) -> tuple[Column, ...]:
+    # Rows go by their places: two may have the same name.
+    every = [_evaluation(str(i), record, measures) for i, row in enumerate(rows) for record in row.records]
+    return compare(every, measures).columns
+
+
+def _evaluation(name: str, record: Record, measures: Sequence[Measure]) -> Evaluation:
+    metrics = {m.name: _number(record.metrics.get(m.name)) for m in measures if m.name not in _COSTS}
+    return Evaluation(
+        name,
+        "experiment",
+        record.seed,
+        metrics,
+        num_trained=record.parameters,
+        num_stored=record.stored,
+        train_seconds=record.seconds,
+        peak_bytes=record.peak_memory,
     )
-    return Table("Digits", columns, tuple(rows), note)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan
+
+
+def _column(
+    column: Column, rows: Sequence[Row], published: Mapping[tuple[str, str], Number]
+) -> tuple[Measure, list[Cell], list[str]]:
+    """Returns the measure, its cells, and what is wrong with the paper's number in each."""
+    numbers = [published.get((row.method, column.measure.name)) for row in rows]
+    cells = [_cell(column, summary, number) for summary, number in zip(column.cells, numbers, strict=True)]
+    return column.measure, cells, ["" if number is None else number.wrong for number in numbers]
+
+
+def _cell(column: Column, summary: Summary, number: Number | None) -> Cell:
+    ours, error = column.number(summary.mean), _error(column, summary)
+    if number is None or ours == NONE:
+        return Cell(ours, error, summary.mean, summary.place)
+    paper = number.printed if column.measure.whole else column.number(number.value)
+    if number.deviation is not None and not column.measure.whole:
+        paper = f"{paper} ± {column.number(number.deviation)}"
+    difference = "" if number.wrong else _difference(column, summary.mean, number)
+    return Cell(ours, error, summary.mean, summary.place, paper, difference)
+
+
+def _error(column: Column, summary: Summary) -> str:
+    varies = summary.std > 0 if column.measure.whole else not math.isnan(summary.std)
+    said = f"± {column.number(summary.std / math.sqrt(summary.defined))}" if varies else ""
+    share = f"({summary.defined} of {summary.seeds})" if 0 < summary.defined < summary.seeds else ""
+    return f"{said} {share}".strip()
+
+
+def _difference(column: Column, mean: float, number: Number) -> str:
+    """Returns ours less the paper's with its sign; a count that rounds to the printed one does not differ."""
+    gap = mean - number.value
+    if column.measure.whole and abs(gap) <= number.rounding:
+        return "0"
+    text = column.number(gap)
+    return f"+{text}" if gap > 0 and text.strip("0.,") else text
+
+
+def _footnotes(reasons: Sequence[str]) -> dict[str, str]:
+    """Returns the mark of every reason why a number cannot be right."""
+    different = list(dict.fromkeys(reason for reason in reasons if reason))
+    return {reason: _MARKS[i % len(_MARKS)] * (1 + i // len(_MARKS)) for i, reason in enumerate(different)}
+
+
+def _marked(cell: Cell, wrong: str, footnotes: Mapping[str, str]) -> Cell:
+    if not wrong or not cell.paper:
+        return cell
+    return Cell(cell.ours, cell.error, cell.value, cell.place, cell.paper, "", footnotes[wrong])
+
+
+def _reading(rows: Sequence[Row], published: Mapping[tuple[str, str], Number], measures: Sequence[Measure]) -> str:
+    """Returns how to read the numbers: what ± is, and which tables the paper's numbers are from."""
+    said = []
+    if any(len(row.records) > 1 for row in rows):
+        said.append("± is the standard error over seeds.")
+    if len(rows) > 1:
+        said.append("Best in bold, second underlined.")
+    shown = {(row.method, measure.name) for row in rows for measure in measures}
+    tables = list(dict.fromkeys(number.table for key, number in published.items() if key in shown))
+    if tables:
+        said.append(f"Below ours: the paper's number ({listed(tables)}), and ours less the paper's.")
+    return " ".join(said)

@@ -1,0 +1,103 @@
+"""Records in, chapters out: all that a page says of every experiment, before it is laid out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from singularbayes.assess.catalogue import MEASURES
+from singularbayes.experiments.record import Record
+from singularbayes.report import published, settings, tables
+from singularbayes.report.picture import Picture, apart
+from singularbayes.report.rows import Group, grouped, listed
+from singularbayes.report.section import Columns, Section
+from singularbayes.report.sections import SECTIONS, section_of
+from singularbayes.report.settings import Settings
+from singularbayes.report.tables import Table
+
+_DRAWN_FIRST = ("chosen", "paper", "quick")  # the preset whose runs the figures show
+_VALIDATION = Columns(
+    "Validation",
+    tuple(
+        replace(MEASURES[name], name=f"validation_{name}", decimals=4)
+        for name in ("accuracy", "nll", "brier", "ece", "rmse", "mae")
+    ),
+    sort="validation_nll",
+    note="Scores on validation data, by which settings are chosen.",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The runs of one preset: tables, settings, how to do them again, and what they were done with."""
+
+    group: Group
+    label: str
+    tables: tuple[Table, ...]
+    settings: Settings
+    commands: tuple[str, ...]
+    made_with: str
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """All that is said of an experiment. Finding and pictures are of one preset, which `drawn` names."""
+
+    section: Section
+    parts: tuple[Part, ...]
+    drawn: str
+    finding: str
+    pictures: tuple[Picture, ...]
+    left_out: tuple[str, ...]
+
+
+def of(records: Sequence[Record]) -> list[Chapter]:
+    """Returns a chapter an experiment: those with a section in its order, then the others by name."""
+    experiments = {made.experiment for made in records}
+    order = [*(name for name in SECTIONS if name in experiments), *sorted(experiments - SECTIONS.keys())]
+    return [_chapter(name, [made for made in records if made.experiment == name]) for name in order]
+
+
+def _chapter(experiment: str, records: list[Record]) -> Chapter:
+    section = section_of(experiment, records)
+    groups = grouped(records, section.methods)
+    drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
+    pictures, left_out = _draw(section, drawn)
+    return Chapter(
+        section,
+        tuple(_part(section, group) for group in groups),
+        drawn.label(section.in_paper),
+        section.finding(drawn.rows) if section.finding else "",
+        tuple(apart(picture, experiment) for picture in pictures),
+        tuple(left_out),
+    )
+
+
+def _part(section: Section, group: Group) -> Part:
+    numbers = published.numbers(section.experiment)
+    columns = (_VALIDATION, *section.tables) if group.preset == "trial" else section.tables
+    made = [tables.make(group.rows, each, numbers) for each in columns]
+    return Part(
+        group,
+        group.label(section.in_paper),
+        tuple(table for table in made if table is not None),
+        settings.of(group.rows),
+        tuple(settings.commands(section.experiment, group)),
+        settings.made_with(group),
+    )
+
+
+def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:
+    """Returns the figures, and a sentence on those that are left out for each reason."""
+    pictures: list[Picture] = []
+    left_out: dict[str, list[str]] = {}
+    for drawing in section.drawings:
+        rows = drawing.usable(group.rows)
+        if rows:
+            try:
+                pictures.append(drawing.draw(rows))
+            except ValueError as error:
+                left_out.setdefault(str(error), []).append(drawing.title)
+        elif drawing.arrays and not any(row.has_arrays(drawing.arrays) for row in group.rows):
+            left_out.setdefault("their arrays do not lie beside the records.", []).append(drawing.title)
+        else:
+            left_out.setdefault("too few of these runs have what they show.", []).append(drawing.title)
+    return pictures, [f"{listed(titles)}: {reason}" for reason, titles in left_out.items()]

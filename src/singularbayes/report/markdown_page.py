@@ -1,0 +1,84 @@
+"""Chapters as a Markdown page: the tables of all presets, and figures as files beside it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from singularbayes.experiments.files import replace
+from singularbayes.report.chapters import Chapter, Part
+from singularbayes.report.picture import Picture
+from singularbayes.report.settings import Setting
+from singularbayes.report.table_markdown import markdown
+
+
+def render(chapters: Sequence[Chapter], title: str, command: str, figures: str | None = None) -> str:
+    """Returns the page.
+
+    Args:
+        command: what the reader types to make it again.
+        figures: the folder of the figures as links name it; None leaves figures out.
+    """
+    lines = [f"# {title}", "", f"Made from records by `{command}`; every number stands there, one line a run.", ""]
+    if len(chapters) > 1:
+        lines += [f"- [{c.section.title}](#{_anchor(c.section.title)})" for c in chapters] + [""]
+    return "\n".join([*lines, *(line for chapter in chapters for line in _chapter(chapter, figures))])
+
+
+def write(path: Path, chapters: Sequence[Chapter], title: str, command: str) -> Path:
+    """Writes the page, its figures into the folder of its name, and returns its path."""
+    folder = path.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    for chapter in chapters:
+        for picture in chapter.pictures:
+            for name, panel in zip(_files(chapter, picture), picture.panels, strict=True):
+                replace(folder / name, f"{panel.svg}\n".encode())
+    return replace(path, render(chapters, title, command, folder.name).encode())
+
+
+def _chapter(chapter: Chapter, figures: str | None) -> list[str]:
+    section = chapter.section
+    lines = [f"## {section.title}", "", section.says, ""]
+    if chapter.finding:
+        lines += [f"**{chapter.drawn}.** {chapter.finding}", ""]
+    for part in chapter.parts:
+        lines += _part(part, "paper" if section.in_paper else "default")
+    if figures is not None:
+        for picture in chapter.pictures:
+            files = zip(_files(chapter, picture), picture.panels, strict=True)
+            lines += [*(f"![{panel.alt}]({figures}/{name})" for name, panel in files), "", picture.says, ""]
+        lines += [f"Figures left out. {' '.join(chapter.left_out)}", ""] if chapter.left_out else []
+    return [*lines, *(line for note in section.notes for line in (note, ""))]
+
+
+def _part(part: Part, origin: str) -> list[str]:
+    lines = [f"### {part.label}", ""]
+    for table in part.tables:
+        lines += [markdown(table)]
+    departures = part.settings.departures
+    if departures:
+        lines += [f"Not the {origin}'s: {', '.join(_departure(setting, origin) for setting in departures)}.", ""]
+    if part.settings.lines:
+        lines += _differing(part)
+    return [*lines, "```", *part.commands, "```", "", part.made_with, ""]
+
+
+def _departure(setting: Setting, origin: str) -> str:
+    return f"{setting.name} {setting.value} ({origin}: {setting.paper})"
+
+
+def _differing(part: Part) -> list[str]:
+    """Returns the table of the settings that differ between methods."""
+    heads = part.settings.heads
+    lines = [f"| settings | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
+    return [*lines, *(f"| {name} | {' | '.join(s.value for s in own)} |" for name, own in part.settings.lines), ""]
+
+
+def _files(chapter: Chapter, picture: Picture) -> list[str]:
+    stem = f"{chapter.section.experiment}-{picture.name}"
+    if len(picture.panels) == 1:
+        return [f"{stem}.svg"]
+    return [f"{stem}-{i}.svg" for i in range(1, len(picture.panels) + 1)]
+
+
+def _anchor(title: str) -> str:
+    kept = "".join(c for c in title.lower() if c.isalnum() or c in " -")
+    return kept.replace(" ", "-")

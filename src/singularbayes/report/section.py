@@ -1,0 +1,78 @@
+"""What a page says of an experiment: one file an experiment in `sections/` describes it, and the page knows none."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from singularbayes.assess.catalogue import MEASURES
+from singularbayes.assess.measure import Measure
+from singularbayes.report.picture import Picture
+from singularbayes.report.rows import Row
+
+PARAMETERS = replace(MEASURES["num_trained"], label="parameters")
+TRAINING = replace(MEASURES["train_seconds"], decimals=0)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table.
+
+    Args:
+        title: of the table; sort: the name of the measure that its rows are sorted by at first, best on top; empty
+            keeps their order.
+        note: what the numbers are.
+    """
+
+    title: str
+    measures: tuple[Measure, ...]
+    sort: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure.
+
+    Args:
+        title: what it is called where it has to be left out.
+        draw: makes it from the rows that have what it needs.
+        arrays: the arrays of a record that it needs; metrics: the metrics that a mean over seeds needs to have.
+        methods: those that it shows, none for all; rows: how many it needs at least.
+    """
+
+    title: str
+    draw: Callable[[Sequence[Row]], Picture]
+    arrays: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    rows: int = 1
+
+    def usable(self, rows: Sequence[Row]) -> list[Row]:
+        """Returns the rows that have what it needs, or none where they are too few."""
+        shown = [row for row in rows if not self.methods or row.method in self.methods]
+        found = [row for row in shown if row.has_arrays(self.arrays) and row.has_metrics(self.metrics)]
+        return found if len(found) >= self.rows else []
+
+
+@dataclass(frozen=True)
+class Section:
+    """The description of an experiment.
+
+    Args:
+        experiment: its name in records.
+        says: what is asked and of which data, in a few sentences.
+        tables: the columns of each table.
+        methods: what readers call the methods, in the order of the rows.
+        finding: makes a sentence from the rows; None has none.
+        notes: what else a reader has to know to judge the numbers.
+        in_paper: whether the default settings are the paper's.
+    """
+
+    experiment: str
+    title: str
+    says: str
+    tables: tuple[Columns, ...]
+    methods: Mapping[str, str] = field(default_factory=dict)
+    drawings: tuple[Drawing, ...] = ()
+    finding: Callable[[Sequence[Row]], str] | None = None
+    notes: tuple[str, ...] = ()
+    in_paper: bool = True

@@ -1,0 +1,29 @@
+"""One file an experiment: what its tables and figures are. An experiment without one gets a plain table."""
+
+from collections.abc import Sequence
+
+from singularbayes.assess.catalogue import MEASURES, find
+from singularbayes.assess.measure import Measure
+from singularbayes.experiments.record import Record
+from singularbayes.report.names import NAMES
+from singularbayes.report.rows import words
+from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Section
+from singularbayes.report.sections import cnn, digits, fashion_mnist, kl_study, mnist, toy
+
+# In the order of the page.
+SECTIONS = {module.SECTION.experiment: module.SECTION for module in (toy, mnist, fashion_mnist, cnn, kl_study, digits)}
+
+
+def section_of(experiment: str, records: Sequence[Record]) -> Section:
+    """Returns the description of an experiment; of one that has none, a table of all its metrics."""
+    if experiment in SECTIONS:
+        return SECTIONS[experiment]
+    names = dict.fromkeys(name for record in records for name in record.metrics)
+    measures = (PARAMETERS, *map(_measure, names), TRAINING)
+    says = "There is no description of this experiment here, so all its metrics are shown as they are in the records."
+    columns = Columns("All metrics", measures, note="Which way is better is said where the library knows the measure.")
+    return Section(experiment, words(experiment).capitalize(), says, (columns,), NAMES)
+
+
+def _measure(name: str) -> Measure:
+    return find(name) if name.rpartition("/")[2] in MEASURES else Measure(name, label=words(name))

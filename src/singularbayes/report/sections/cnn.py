@@ -1,0 +1,12 @@
+"""A small convolutional network on Fashion-MNIST."""
+
+from singularbayes.report.sections.image_columns import section
+
+SECTION = section(
+    "cnn",
+    "A small CNN on Fashion-MNIST",
+    "Two 3 × 3 convolutions with pooling, a hidden layer and the logits, the same posteriors on filters. Not an "
+    "experiment of the paper; the settings were fixed beforehand. Foreign images are MNIST and notMNIST.",
+    ("mnist", "notmnist"),
+    in_paper=False,
+)

@@ -1,0 +1,16 @@
+"""MNIST with the paper's fully connected network."""
+
+from singularbayes.report.sections.image_columns import section
+
+NOTES = (
+    "The paper gives one seed. It does not say where its networks start: means are variance-matched (He), scales 0.1 "
+    "times that. Ensembles, SWAG, the start from an SVD, the rank sweep and the foreign images are ours.",
+)
+SECTION = section(
+    "mnist",
+    "MNIST",
+    "A 784-1200-1200-10 ReLU network; 50,000 images train, 10,000 validate, 10,000 test. Foreign images are "
+    "Fashion-MNIST and notMNIST.",
+    ("fashion_mnist", "notmnist"),
+    notes=NOTES,
+)
