@@ -148,7 +148,7 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
             fitted = prepared(build(), NUM_DATA, steps_per_execution=together)
             epoch = partial(fitted.fit, np.tile(x, (100, 1)), np.tile(y, 100), batch_size=BATCH, verbose=0)
             epoch()
-            jobs[name] = lambda epoch=epoch: [_seconds(epoch) / 100 for _ in range(3)]
+            jobs[name] = partial(_epochs, epoch)
 
     def predict(draws: int):
         padding = 0 if row.trimmed else None
@@ -161,6 +161,10 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
             facts[f"{name}_peak_bytes"] = _peak()
             jobs[name] = partial(_five, partial(predict, draws))
     return jobs, facts
+
+
+def _epochs(run: Callable[[], object]) -> list[float]:
+    return [_seconds(run) / 100 for _ in range(3)]
 
 
 def _five(run: Callable[[], object]) -> list[float]:
