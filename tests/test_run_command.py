@@ -173,7 +173,7 @@ def test_the_list_names_every_experiment_with_its_methods_and_scales(capsys):
     for name in runner.EXPERIMENTS:
         assert name in shown
     assert "low_rank, full_rank, rank_one, deterministic, deep_ensemble, low_rank_ensemble, swag" in shown
-    assert "paper, quick" in shown
+    assert "paper, chosen, quick" in shown
 
 
 def test_settings_may_depend_on_the_method(monkeypatch):
