@@ -61,7 +61,7 @@ class Settings:
     members: int = 5
     swag_rank: int = 20
     swag_epochs: int = 40
-    swag_rate: float = 1e-6
+    swag_rate: float = 4e-5
 
 
 # Of eight trials of the low-rank network with seed 100 the one with the lowest negative log-likelihood on new points of
