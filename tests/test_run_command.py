@@ -71,6 +71,7 @@ def test_off_a_terminal_a_run_is_a_line_and_its_scores(asked, tmp_path, capsys):
     run(tmp_path)
     shown = capsys.readouterr().out
     assert shown.splitlines()[0].split()[:7] == ["1/2", "toy", "low_rank", "0", "800", "epochs,", "loss"]
+    assert "went on after epoch 799" in shown.splitlines()[0]  # the first epoch that was trained now is the last
     assert "rmse_near 0.07" in shown and "\x1b" not in shown
     assert shown.splitlines()[-1] == f"Records: {tmp_path / 'records.jsonl'}"
 
@@ -173,7 +174,7 @@ def test_the_list_names_every_experiment_with_its_methods_and_scales(capsys):
     for name in runner.EXPERIMENTS:
         assert name in shown
     assert "low_rank, full_rank, rank_one, deterministic, deep_ensemble, low_rank_ensemble, swag" in shown
-    assert "paper, quick" in shown
+    assert "paper, chosen, quick" in shown
 
 
 def test_settings_may_depend_on_the_method(monkeypatch):

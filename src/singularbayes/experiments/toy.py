@@ -61,12 +61,14 @@ class Settings:
     members: int = 5
     swag_rank: int = 20
     swag_epochs: int = 40
-    swag_rate: float = 1e-6
+    swag_rate: float = 4e-5
 
 
+# Of eight trials of the low-rank network with seed 100 the one with the lowest negative log-likelihood on new points of
+# the training range; used for all methods. The effective noise is far above 0.02, because ε acts inside the sines.
+CHOSEN = Settings(likelihood_scale=0.08, beta=0.1, rho_lr=4.0, learning_rate=2e-3, cosine=True, warmup=200)
 QUICK = Settings(epochs=200, warmup=190, learning_rate=2e-3)
-
-PRESETS = {"paper": Settings(), "quick": QUICK}
+PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
 
 # What the hidden weight of a network is; a deterministic one has point weights everywhere.
 HIDDEN: dict[str, Callable[..., Posterior]] = {
