@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4
+# Most of the time of the tests is XLA compiling small programs, which need not be fast themselves.
+QUICK_TO_COMPILE := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
 DEV := .[dev]
 REPORT := .[report]
 
@@ -30,7 +32,7 @@ demo: $(STAMPS)/demo
 	@$(BIN)/singularbayes demo
 
 test: lint
-	$(PYTEST)
+	XLA_FLAGS="$(QUICK_TO_COMPILE)" $(PYTEST)
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator, ScalarFormatter
 
 from singularbayes.report.style import BLUE, INK, PAGE, VERMILION
 
@@ -58,4 +59,10 @@ def _draw(axes: Axes, rows: list[dict[str, Any]], name: str, value) -> None:
             )
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.set_xticks(sorted({row[name] for row in rows if name in row}))
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda tick, _: f"{tick:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(labelsize=9)
     axes.grid(True, which="major", lw=0.4, alpha=0.5)

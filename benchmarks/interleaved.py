@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -95,7 +96,7 @@ def report(name: str, results: dict[str, dict], unit: str) -> None:
 def keep(name: str, results: dict[str, Any], folder: Path | None = None) -> None:
     """Writes benchmarks/records/NAME.json, or the same into another folder."""
     record = {
-        "command": " ".join(["python", *map(_relative, sys.argv)]),
+        "command": shlex.join(["python", *map(_relative, sys.argv)]),
         "versions": versions(),
         "machine": {**machine(), "load": round(LOAD, 2)},
         "results": results,

@@ -9,14 +9,20 @@ import numpy as np
 import singularbayes as sb
 
 
+def prepared(model: keras.Model, num_data: int, steps_per_execution: int = 1) -> keras.Model:
+    """Returns the model with Adam, its loss (logits of classes, or one number to regress) and the weight of its KL."""
+    classes = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    loss = classes if model.output_shape[-1] > 1 else "mse"
+    model.compile(keras.optimizers.Adam(), loss, steps_per_execution=steps_per_execution)
+    sb.set_kl(model, num_data=num_data)
+    return model
+
+
 class Step:
     """A step of Adam; the data lie on the device and the weights stay there."""
 
     def __init__(self, model: keras.Model, x: np.ndarray, y: np.ndarray, num_data: int):
-        # Logits of classes, or one number to regress.
-        classes = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(keras.optimizers.Adam(), classes if model.output_shape[-1] > 1 else "mse")
-        sb.set_kl(model, num_data=num_data)
+        prepared(model, num_data)
         model._symbolic_build(data_batch=(x, y))
         model.optimizer.build(model.trainable_variables)
         names = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")

@@ -12,6 +12,7 @@ import environments
 import interleaved
 import lineup
 import numpy as np
+import performance_page
 import pytest
 import workers
 from builders import rivals
@@ -169,3 +170,7 @@ def test_the_transformer_of_all_rivals_is_the_experiment_s():
     for name in ("vocabulary", "length", "width", "blocks", "heads", "feed_forward"):
         assert getattr(shape, name) == getattr(settings, name), name
     assert shape.outputs == settings.classes
+
+
+def test_the_page_of_performance_is_made_of_the_records():
+    assert performance_page.PAGE.read_text() == performance_page.render()

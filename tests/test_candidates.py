@@ -20,7 +20,7 @@ def trial(method, name, seed, nll):
 def test_every_method_has_as_many_different_candidates():
     for method in candidates.CANDIDATES:
         found = list(candidates.candidates(method, PAPER).values())
-        assert len(found) == len(set(found)) == 8 and PAPER not in found
+        assert len(found) == len(set(found)) == 4 and PAPER not in found
     assert candidates.CANDIDATES.keys() | candidates.ALIKE.keys() == images.METHODS.keys()
 
 
@@ -33,7 +33,7 @@ def test_the_least_mean_over_seeds_is_chosen():
     trials = [trial("low_rank", name, seed, 1.0 + seed) for name in names for seed in (0, 1)]
     better = [trial("low_rank", names[3], seed, nll) for seed, nll in ((0, 0.1), (1, 2.2))]  # 1.15 against 1.5
     assert candidates.choose([*trials, *better], PAPER) == {"low_rank": names[3]}
-    assert candidates.chosen({"low_rank": names[3]}, PAPER)["low_rank"].beta == 0.03
+    assert candidates.chosen({"low_rank": names[3]}, PAPER)["low_rank"].learning_rate == 3e-3
 
 
 def test_a_choice_needs_every_candidate_with_the_same_seeds():
@@ -53,8 +53,6 @@ def test_other_settings_are_no_trial():
 @pytest.mark.parametrize("experiment", [mnist, fashion_mnist])
 def test_the_committed_choice_is_that_of_the_committed_trials(experiment):
     path = RESULTS / f"{experiment.PROBLEM.name}_trials.jsonl"
-    if not path.is_file():
-        pytest.skip("no trials yet")
     trials = record.read(path, arrays=False)
     assert all(one.experiment == experiment.PROBLEM.name and one.preset == "trial" for one in trials)
     assert all(name.startswith(("validation_", "posterior_")) for one in trials for name in one.metrics)
@@ -80,16 +78,16 @@ def test_all_runs_of_a_folder_are_done_once(tmp_path, monkeypatch, capsys):
     assert asked == [("paper", "low_rank", [8])]
     asked.clear()
     together.main(["mnist", "trial", "--methods", "swag", *out])
-    assert asked == [("trial", "swag", [0, 1])] * 8
-    assert len(record.read(tmp_path)) == 4 + 1 + 16
+    assert asked == [("trial", "swag", [0, 1])] * 4
+    assert len(record.read(tmp_path)) == 4 + 1 + 8
 
 
 def test_settings_are_chosen_by_the_trials_of_a_folder(tmp_path):
     names = list(candidates.VARIATIONAL)
     for i, name in enumerate(names):
-        record.append(trial("low_rank", name, 0, 1.0 if i == 5 else 2.0), tmp_path)
+        record.append(trial("low_rank", name, 0, 1.0 if i == 3 else 2.0), tmp_path)
     record.append(replace(trial("low_rank", names[0], 0, 0.0), experiment="fashion_mnist"), tmp_path)  # another's
     for method in ("low_rank", "low_rank_50"):  # the rank sweep has the settings of rank 25
         (found,) = together.settings_of("mnist", "chosen", method, tmp_path)
-        assert found == candidates.candidates("low_rank", PAPER)[names[5]]
+        assert found == candidates.candidates("low_rank", PAPER)[names[3]]
     assert together.settings_of("mnist", "chosen", "low_rank", None) == [mnist.CHOSEN["low_rank"]]

@@ -158,7 +158,7 @@ def run_many(
 ) -> list[Record]:
     """Returns what `run` returns for every seed, to the accuracy of floats; on JAX all seeds train as one program.
 
-    The seconds of a record are its share of the program's. Its machine says the device and how many runs shared it.
+    The seconds of a record are its share of the program's. Its machine says how many runs shared it.
     """
     require_method(method, methods.METHODS)
     train, validation = problem.training(settings)
@@ -166,7 +166,7 @@ def run_many(
     with Peak() as peak:
         trained = methods.METHODS[method].train(trainer, list(seeds))
     share = trainer.seconds / len(seeds)
-    where = machine() | {"device": _device(), "trained_together": len(seeds)}
+    where = machine() | {"trained_together": len(seeds)}
     costs = {"seconds": share, "machine": where, "peak_memory": peak.bytes}
     return [
         replace(_record(problem, method, seed, settings, one, validation, preset), **costs)
@@ -216,15 +216,6 @@ def _ask(trained, sets: dict[str, np.ndarray], draws: int, seed: int) -> dict[st
         name: ClassPredictive(mean, std, p.num_draws, expected_entropy=entropy)
         for name, (mean, std, entropy) in zip(sets, parts, strict=True)
     }
-
-
-def _device() -> str:
-    """Returns what the backend computes on; an accelerator has a name."""
-    if keras.backend.backend() != "jax":
-        return keras.distribution.list_devices()[0]
-    import jax
-
-    return jax.devices()[0].device_kind
 
 
 def _networks(trained) -> list[keras.Model]:

@@ -13,10 +13,16 @@ from singularbayes.experiments.methods import count_epochs as epochs
 
 PROBLEM = images.Problem("mnist", "mnist", foreign=("fashion_mnist", "notmnist"))
 # The candidate of every method with the least validation NLL: docs/results/mnist_trials.jsonl.
-CHOICE = dict.fromkeys(candidates.CANDIDATES, "beta 0.1, rate 0.001") | {
-    "deterministic": "10 epochs, rate 0.001",
-    "deep_ensemble": "10 epochs, rate 0.001",
-    "swag": "30 epochs, SGD 0.01",
+CHOICE = {
+    "low_rank": "beta 0.1, rate 0.003",
+    "low_rank_svd": "beta 0.3, rate 0.001",
+    "low_rank_laplace": "beta 0.1, rate 0.003",
+    "full_rank": "beta 0.1, rate 0.001",
+    "rank_one": "beta 0.3, rate 0.001",
+    "deterministic": "5 epochs",
+    "deep_ensemble": "5 epochs",
+    "low_rank_ensemble": "beta 0.1, rate 0.003",
+    "swag": "SGD 0.001",
 }
 CHOSEN = candidates.chosen(CHOICE, Settings())
 

@@ -48,9 +48,21 @@ def _version(package: str) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Returns the processor, the cores this process may use, and the system."""
+    """Returns the processor, the cores this process may use, the system, and the accelerator that JAX uses, if any."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cpu": _cpu(), "cores": usable, "system": f"{platform.system()} {platform.machine()}"}
+    here = {"cpu": _cpu(), "cores": usable, "system": f"{platform.system()} {platform.machine()}"}
+    accelerator = _accelerator()
+    return here if accelerator is None else here | {"accelerator": accelerator}
+
+
+def _accelerator() -> str | None:
+    import keras
+
+    if keras.backend.backend() != "jax":
+        return None
+    import jax
+
+    return None if jax.default_backend() == "cpu" else jax.devices()[0].device_kind
 
 
 def _cpu() -> str:
