@@ -38,3 +38,23 @@ def test_the_speeds_of_the_readme_are_those_of_the_record():
         steps, ratios = result["steps"], {pair: value for pair, (value, _) in result["ratios"].items()}
         expected = [steps["keras"]["median_ms"], steps["low_rank"]["median_ms"], ratios["low_rank / keras"]]
         assert list(shown) == [f"{value:.2f}" for value in [*expected, ratios["low_rank / full_rank"]]]
+
+
+@pytest.mark.parametrize(("name", "foreign"), [("mnist", "fashion_mnist"), ("fashion_mnist", "mnist")])
+def test_the_results_of_the_readme_are_those_of_the_records(name, foreign):
+    lines = (ROOT / "docs" / "results" / f"{name}.jsonl").read_text().splitlines()
+    chosen = [run for run in map(json.loads, lines) if run["preset"] == "chosen"]
+    table = PAGES[0].read_text().split(f"<!-- {name} -->")[1].split("<!-- end -->")[0]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.strip().splitlines()[2:]]
+    assert len(rows) >= 5
+    for method, *shown in rows:
+        key = method.removesuffix(" of 5").replace("-", "_").replace(" ", "_")
+        runs = [run for run in chosen if run["method"] == key]
+
+        def mean(metric, runs=runs):
+            return sum(run["metrics"][metric] for run in runs) / len(runs)
+
+        far = f"{foreign}/auroc_ood_mi"
+        detection = f"{mean(far):.3f}" if far in runs[0]["metrics"] else "–"
+        scores = [f"{100 * mean('accuracy'):.2f} %", f"{mean('nll'):.4f}", f"{mean('ece'):.4f}", detection]
+        assert shown == [f"{runs[0]['parameters']:,}", *scores] and len(runs) == 3
