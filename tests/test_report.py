@@ -19,7 +19,7 @@ from made_up import (
 )
 
 from singularbayes.experiments import record, toy
-from singularbayes.report import band_pictures, chapters, page, sentences, settings
+from singularbayes.report import band_pictures, chapters, markdown_page, page, sentences, settings
 from singularbayes.report.rows import grouped
 from singularbayes.report.sections import SECTIONS, digits, section_of
 
@@ -153,7 +153,9 @@ def test_trials_are_there_and_out_of_the_way():
     table = chapter.parts[1].tables[0]
     assert [row.name for row in table.rows] == ["low-rank: beta 0.1", "low-rank: beta 0.3"]  # the best first
     assert [row.seeds for row in table.rows] == [2, 2]
-    assert "<summary>Trials and settings by hand (4 runs)</summary>" in page.render([chapter], HEAD)
+    for text in (page.render([chapter], HEAD), markdown_page.render([chapter], "Results", "x")):
+        assert "<summary>Trials and settings by hand (4 runs)</summary>" in text
+        assert text.count("<details>") == text.count("</details>")
     assert chapter.parts[1].commands == (
         "singularbayes run mnist --methods low_rank --seeds 0,1 --set beta=0.3",
         "singularbayes run mnist --methods low_rank --seeds 0,1 --set beta=0.1",

@@ -40,7 +40,12 @@ def _chapter(chapter: Chapter, figures: str | None) -> list[str]:
     if chapter.finding:
         lines += [f"**{chapter.drawn}.** {chapter.finding}", ""]
     for part in chapter.parts:
-        lines += _part(part, "paper" if section.in_paper else "default")
+        body = _part(part, "paper" if section.in_paper else "default")
+        if part.group.preset == "trial" and len(chapter.parts) > 1:
+            head = f"{part.label} ({len(part.group.records)} runs)"
+            lines += ["<details>", f"<summary>{head}</summary>", "", *body, "</details>", ""]
+        else:
+            lines += [f"### {part.label}", "", *body]
     if figures is not None:
         for picture in chapter.pictures:
             files = zip(_files(chapter, picture), picture.panels, strict=True)
@@ -50,9 +55,7 @@ def _chapter(chapter: Chapter, figures: str | None) -> list[str]:
 
 
 def _part(part: Part, origin: str) -> list[str]:
-    lines = [f"### {part.label}", ""]
-    for table in part.tables:
-        lines += [markdown(table)]
+    lines = [markdown(table) for table in part.tables]
     departures = part.settings.departures
     if departures:
         lines += [f"Not the {origin}'s: {', '.join(_departure(setting, origin) for setting in departures)}.", ""]

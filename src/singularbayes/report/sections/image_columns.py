@@ -74,13 +74,13 @@ def detection(foreign: Sequence[str]) -> Columns:
 
 
 def _found(name: str, by: str) -> Measure:
-    label = f"{SETS[name]}, {'MI' if by == 'mi' else 'H'}"
+    label = f"{SETS[name]} ({'MI' if by == 'mi' else 'H'})"
     return Measure(f"{name}/auroc_ood_{by}", "higher", label=label, decimals=4)
 
 
 def drawings(foreign: Sequence[str]) -> tuple[Drawing, ...]:
     """Returns the figures of a classifier of images."""
-    found = _found(foreign[-1], "entropy")
+    found = replace(_found(foreign[-1], "entropy"), label=f"AUROC of {SETS[foreign[-1]]} by entropy")
     axes = (ACCURACY, NLL, ECE, found, find("aupr_err_entropy"))
     curves = ("test_mean", "test_labels")
     return (

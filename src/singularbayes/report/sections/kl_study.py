@@ -38,7 +38,8 @@ def _finding(rows: Sequence[Row]) -> str:
         return ""
     best = min(scored, key=lambda row: row.mean("nll"))
     said = f"The NLL is lowest at β = {best.mean('beta'):g} ({best.mean('nll'):.4f})"
-    gone = [row.mean("beta") for row in scored if row.mean("accuracy") < _CHANCE]
+    above = [row for row in scored if row.mean("beta") > best.mean("beta")]
+    gone = [row.mean("beta") for row in above if row.mean("accuracy") < _CHANCE]
     if not gone:
         return f"{said}; nowhere in the range does the posterior collapse."
     return f"{said}; from β = {min(gone):g} on the network says the same of every image: the posterior has collapsed."
