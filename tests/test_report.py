@@ -150,15 +150,22 @@ def test_trials_are_there_and_out_of_the_way():
     ]
     (chapter,) = chapters.of(bare([image_record(seed=5), *trials]))
     assert [part.group.preset for part in chapter.parts] == ["paper", "trial"]
-    table = chapter.parts[1].tables[0]
+    (table,) = chapter.parts[1].tables
     assert [row.name for row in table.rows] == ["low-rank: beta 0.1", "low-rank: beta 0.3"]  # the best first
     assert [row.seeds for row in table.rows] == [2, 2]
     for text in (page.render([chapter], HEAD), markdown_page.render([chapter], "Results", "x")):
-        assert "<summary>Trials and settings by hand (4 runs)</summary>" in text
+        assert "<summary>Trials on validation (4 runs)</summary>" in text
         assert text.count("<details>") == text.count("</details>")
-    assert chapter.parts[1].commands == (
-        "singularbayes run mnist --methods low_rank --seeds 0,1 --set beta=0.3",
-        "singularbayes run mnist --methods low_rank --seeds 0,1 --set beta=0.1",
+    command = "python -m singularbayes.experiments.together mnist trial --methods low_rank --seeds 0,1"
+    assert chapter.parts[1].commands == (command,)
+
+
+def test_settings_by_hand_are_said_in_the_command():
+    by_hand = [image_record("low_rank", 0, "hand", changes={"beta": beta}) for beta in (0.3, 0.1)]
+    (chapter,) = chapters.of(bare(by_hand))
+    assert chapter.parts[0].commands == (
+        "singularbayes run mnist --methods low_rank --seeds 0 --set beta=0.3",
+        "singularbayes run mnist --methods low_rank --seeds 0 --set beta=0.1",
     )
 
 

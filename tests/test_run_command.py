@@ -62,7 +62,7 @@ def test_other_settings_are_another_run(asked, tmp_path):
     run(tmp_path)
     assert run(tmp_path, "--set", "beta=0.3", "--set", "train_range=0,0.5") == 0
     assert asked[-1][2] == replace(toy.Settings(), beta=0.3, train_range=(0.0, 0.5))
-    assert [r.preset for r in record.read(tmp_path)] == ["paper"] * 2 + ["trial"] * 2
+    assert [r.preset for r in record.read(tmp_path)] == ["paper"] * 2 + ["hand"] * 2
     assert run(tmp_path, "--scale", "quick") == 0 and asked[-1][2] == toy.QUICK
     assert len(record.read(tmp_path)) == 6
 

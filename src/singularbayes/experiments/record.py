@@ -88,7 +88,8 @@ class Record:
         parameters: trainable numbers, counted on the model; stored: the numbers that it predicts from.
         seconds: wall time of training, compilation included, over all parts of an interrupted run.
         arrays: what figures and later metrics need; stored beside the line, not in it.
-        preset: where the settings come from: "paper", "chosen" (on validation), "quick", or "trial" (by hand).
+        preset: where the settings come from: "paper", "chosen" (on validation), "quick", "hand", or "trial" (scored
+            on validation data alone).
         peak_memory: bytes, of the process that finished the run.
         finished: when, in UTC.
     """
@@ -104,7 +105,7 @@ class Record:
     versions: dict[str, str] = field(default_factory=versions)
     machine: dict[str, Any] = field(default_factory=machine)
     stored: int | None = None
-    preset: str = "trial"
+    preset: str = "hand"
     peak_memory: int | None = field(default=None, compare=False)
     finished: str = field(default_factory=now, compare=False)
     arrays: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)

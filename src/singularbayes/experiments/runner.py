@@ -70,7 +70,7 @@ def plan(
 
     Args:
         methods: None is all of them; scale: a name in the experiment's `PRESETS`, None is the first.
-        assignments: settings changed by hand, such as "beta=0.3"; the preset is then "trial".
+        assignments: settings changed by hand, such as "beta=0.3"; the preset is then "hand".
     """
     module = find(experiment)
     scale = next(iter(module.PRESETS)) if scale is None else scale
@@ -86,7 +86,7 @@ def plan(
         preset = module.PRESETS[scale]
         return overridden(preset[method] if isinstance(preset, Mapping) else preset, assignments)
 
-    name = "trial" if assignments else scale
+    name = "hand" if assignments else scale
     return [Job(experiment, method, seed, settings(method), name) for seed in seeds for method in methods]
 
 

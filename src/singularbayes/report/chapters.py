@@ -73,7 +73,7 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
 
 def _part(section: Section, group: Group) -> Part:
     numbers = published.numbers(section.experiment)
-    columns = (_VALIDATION, *section.tables) if group.preset == "trial" else section.tables
+    columns = (_VALIDATION,) if group.preset == "trial" else section.tables
     made = [tables.make(group.rows, each, numbers) for each in columns]
     return Part(
         group,

@@ -15,7 +15,8 @@ PRESETS = {
     "paper": "Paper's settings",
     "chosen": "Chosen on validation",
     "quick": "Quick",
-    "trial": "Trials and settings by hand",
+    "hand": "Settings by hand",
+    "trial": "Trials on validation",
 }
 
 

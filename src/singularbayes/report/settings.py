@@ -59,14 +59,16 @@ def commands(experiment: str, group: Group) -> list[str]:
         methods = lines.setdefault(tuple(rest), [])
         if row.method not in methods:
             methods.append(row.method)
-    return [
-        shlex.join(["singularbayes", "run", experiment, "--methods", ",".join(methods), *rest])
-        for rest, methods in lines.items()
-    ]
+    start = ["singularbayes", "run", experiment]
+    if group.preset == "trial":
+        start = ["python", "-m", "singularbayes.experiments.together", experiment, "trial"]
+    return [shlex.join([*start, "--methods", ",".join(methods), *rest]) for rest, methods in lines.items()]
 
 
 def _chosen(group: Group, row: Row) -> list[str]:
-    if group.preset != "trial":
+    if group.preset == "trial":
+        return []  # all candidates of a method
+    if group.preset != "hand":
         return ["--scale", group.preset]
     return [part for name in row.first.paper for part in ("--set", f"{name}={_typed(row.first.settings[name])}")]
 
