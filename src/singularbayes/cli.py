@@ -16,6 +16,7 @@ from cyclopts.validators import Number
 from rich.console import Console
 
 import singularbayes
+from singularbayes.assess import command as assess_command
 from singularbayes.report import require_extra
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ app = App(
     version=singularbayes.__version__,
     suppress_keyboard_interrupt=False,
 )
+app.command(assess_command.certify)
 
 
 @app.command
