@@ -3,6 +3,7 @@
 import importlib
 import sys
 import warnings
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -90,16 +91,13 @@ def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(
             f"certify needs --data to be an .npz file with x and y; got {str(path)!r}, which is not there."
         )
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            missing = {"x", "y"} - set(getattr(arrays, "files", ()))
-            if missing:
-                raise ValueError(f"certify needs arrays x and y in {str(path)!r}; got none called {sorted(missing)}.")
-            return arrays["x"], arrays["y"]
-    except (OSError, AttributeError) as error:
-        raise ValueError(
-            f"certify needs --data to be an .npz file with x and y; got {str(path)!r}: {error}."
-        ) from error
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"certify needs --data, an .npz file with x and y; got {str(path)!r}, which is no archive.")
+    with np.load(path, allow_pickle=False) as arrays:
+        missing = {"x", "y"} - set(arrays.files)
+        if missing:
+            raise ValueError(f"certify needs arrays x and y in {str(path)!r}; got none called {sorted(missing)}.")
+        return arrays["x"], arrays["y"]
 
 
 def _load(path: Path, packages: Sequence[str]) -> Any:

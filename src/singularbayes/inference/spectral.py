@@ -46,11 +46,10 @@ class SpectralProjection(keras.callbacks.Callback):
     def _project(self):
         for posterior in _matrix_posteriors("SpectralProjection", self.model):
             (factor,) = posterior.factors
-            loc = ops.convert_to_numpy(factor.loc)
-            limit = (1 - 1e-6) * self.limit  # rounded to single precision it is still within
-            parts = [project_spectral(part.astype("float64"), limit) for part in posterior.matrices(loc)]
-            if any(np.linalg.norm(part, 2) > self.limit for part in posterior.matrices(loc)):
-                factor.set_loc(np.concatenate(parts).astype("float32"))
+            parts = posterior.matrices(ops.convert_to_numpy(factor.loc).astype("float64"))
+            if any(np.linalg.norm(part, 2) > self.limit for part in parts):
+                limit = (1 - 1e-6) * self.limit  # rounded to single precision it is still within
+                factor.set_loc(np.concatenate([project_spectral(part, limit) for part in parts]))
 
 
 class SpectralPenalty(keras.callbacks.Callback):
