@@ -12,11 +12,12 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
-from singularbayes.assess import compare, diagnose, evaluate, selective
+from singularbayes.assess import bounds_report, certify, compare, diagnose, evaluate, selective
 from singularbayes.baselines import SWAG, DeepEnsemble, LowRankEnsemble, MCDropout, TemperatureScaled
 from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
 from singularbayes.inference import (
     Bernoulli,
+    BoundedCrossentropy,
     Categorical,
     ClassPredictive,
     Gaussian,
@@ -24,13 +25,18 @@ from singularbayes.inference import (
     KLSchedule,
     MeanScale,
     MeanScaleNLL,
+    PACBayesObjective,
     Predictive,
+    SpectralPenalty,
+    SpectralProjection,
     ValuePredictive,
+    centre_prior,
     conformal_intervals,
     conformal_sets,
     find_posteriors,
     fit_many,
     kl,
+    learn_prior,
     load,
     mean_weights,
     predict,
@@ -40,6 +46,7 @@ from singularbayes.inference import (
 from singularbayes.metrics import ood_scores
 from singularbayes.posteriors import (
     Adapter,
+    Centred,
     Deterministic,
     FullRank,
     KTied,
@@ -55,7 +62,9 @@ __all__ = [
     "SWAG",
     "Adapter",
     "Bernoulli",
+    "BoundedCrossentropy",
     "Categorical",
+    "Centred",
     "ClassPredictive",
     "DeepEnsemble",
     "Deterministic",
@@ -71,12 +80,18 @@ __all__ = [
     "MeanScale",
     "MeanScaleNLL",
     "Normal",
+    "PACBayesObjective",
     "Predictive",
     "RankOne",
     "ScaleMixture",
+    "SpectralPenalty",
+    "SpectralProjection",
     "TemperatureScaled",
     "ValuePredictive",
     "bayesianize",
+    "bounds_report",
+    "centre_prior",
+    "certify",
     "collapse",
     "compare",
     "conformal_intervals",
@@ -88,6 +103,7 @@ __all__ = [
     "freeze_draws",
     "kl",
     "layers",
+    "learn_prior",
     "load",
     "mean_weights",
     "ood_scores",

@@ -16,6 +16,7 @@ from cyclopts.validators import Number
 from rich.console import Console
 
 import singularbayes
+from singularbayes.assess import command as assess_command
 from singularbayes.data import commands as data_commands
 from singularbayes.experiments import command
 from singularbayes.experiments.command import require_writable
@@ -35,6 +36,7 @@ app.command(command.run)
 app.command(command.list_experiments, name="list")
 app.command(data_commands.app)
 app.command(report_command.report)
+app.command(assess_command.certify)
 
 
 @app.command

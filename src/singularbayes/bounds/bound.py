@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from numbers import Integral
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +63,7 @@ class Bound:
         lines[-1] += f" (variant {self.variant!r})" + (", vacuous" if self.vacuous else "")
         for title, numbers in (("δ", self.deltas), ("terms", self.terms)):
             if numbers:
-                lines.append(f"  {title}: " + ", ".join(f"{key} {value:.4g}" for key, value in numbers.items()))
+                lines.append(f"  {title}: " + ", ".join(f"{key} {_shown(value)}" for key, value in numbers.items()))
         if self.assumptions:
             lines.append(f"  assumes: {'; '.join(self.assumptions)}")
         return "\n".join(lines)
@@ -71,3 +72,7 @@ class Bound:
         # A bound from above is rounded up, one from below down, so that what is printed holds too.
         rounding = ROUND_CEILING if self.side == "≤" else ROUND_FLOOR
         return f"{float(Context(prec=4, rounding=rounding).create_decimal_from_float(float(self.value))):.4g}"
+
+
+def _shown(value: float) -> str:
+    return f"{value:,}" if isinstance(value, Integral) else f"{value:.4g}"

@@ -38,7 +38,8 @@ def empirical_risk(risks: np.ndarray, delta: float = 0.01, share: float = 1.0, m
     L̂(Q) ≤ kl⁻¹(mean | ln(2/δ)/draws) with probability 1 − δ over the draws (Langford and Caruana 2001).
 
     Args:
-        risks: mean loss of each drawn network over *all* the examples; the draws are independent.
+        risks: mean loss of each drawn network over *all* the examples, or over examples that were picked at random for
+            this draw alone: then each has the expectation L̂(Q) too. The draws are independent.
         share: part of δ for these draws, 1/k when k candidates are compared by theirs.
         method: "kl" as above, or "betting", which needs far fewer draws when their risks are nearly equal. It has to be
             chosen before the risks are seen.
@@ -126,7 +127,7 @@ def risk_certificate(
     """Returns the PAC-Bayes bound from the risks of drawn networks, with δ in all: a fifth of it for the draws.
 
     Args:
-        risks: mean loss in [0, 1] of each drawn network over the examples (draws,).
+        risks: mean loss in [0, 1] of each drawn network over the examples (draws,), see `empirical_risk`.
         tried: number of candidates (ranks, priors) compared on the same examples, this one included.
         method: how the error of the draws is bounded, see `empirical_risk`.
 

@@ -17,12 +17,14 @@ def count_trained(model: keras.Model) -> int:
 
 
 def count_stored(model: keras.Model) -> int:
-    """Returns how many numbers a model predicts from: frozen weights and statistics too, but not the KL's weight.
+    """Returns how many numbers a model predicts from: frozen weights and statistics too, not what the KL alone needs.
 
     >>> count_stored(keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization()]))
     12
     """
-    unused = {id(posterior.kl_scale) for posterior in find_posteriors(model) if posterior.random}
+    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    unused = {id(posterior.kl_scale) for posterior in posteriors}
+    unused |= {id(factor.reference) for posterior in posteriors for factor in posterior.factors}
     return _numbers(weight for weight in model.weights if id(weight) not in unused)
 
 

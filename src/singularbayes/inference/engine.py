@@ -35,6 +35,26 @@ def _forward(model, sources, draw, x):
         return model(x, training=False)
 
 
+def answers(model: keras.Model, keys, pick, x) -> list:
+    """Returns the outputs, flattened, of each draw for examples of its own: `pick` (draws, some) says which of `x`.
+
+    One draw after another in one program, so `pick` may be different for each without a copy of `x`.
+    """
+    sources = find_sources(model)
+
+    def answer(key, rows):
+        own = keras.tree.map_structure(lambda array: ops.take(array, rows, axis=0), x)
+        return keras.tree.flatten(_forward(model, sources, _draw(sources, key), own))
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.lax.map(lambda each: answer(*each), (keys, pick))
+    with keras.StatelessScope():
+        found = [answer(key, rows) for key, rows in zip(keys, pick, strict=True)]
+        return [ops.stack(output) for output in zip(*found, strict=True)]
+
+
 class LoopEngine:
     """One draw after another, for torch and TensorFlow."""
 

@@ -177,7 +177,7 @@ def of_loss(loss) -> Likelihood | None:
             return Gaussian(loss.scale)
         case "MeanScaleNLL":
             return MeanScale()
-        case "SparseCategoricalCrossentropy" | "CategoricalCrossentropy":
+        case "SparseCategoricalCrossentropy" | "CategoricalCrossentropy" | "BoundedCrossentropy":
             return Categorical(loss.from_logits)
         case "sparse_categorical_crossentropy" | "categorical_crossentropy":
             return Categorical(from_logits=False)

@@ -5,6 +5,7 @@ import keras
 from singularbayes.posteriors import starts
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.deterministic import Deterministic
 from singularbayes.posteriors.full_rank import FullRank
 from singularbayes.posteriors.k_tied import KTied
@@ -15,6 +16,7 @@ from singularbayes.posteriors.rank_one import RankOne
 
 __all__ = [
     "Adapter",
+    "Centred",
     "Deterministic",
     "FullRank",
     "KTied",

@@ -78,7 +78,10 @@ class Adapter(Posterior):
         return SumMatrix(DenseMatrix(ops.convert_to_tensor(self.w0)), part)
 
     def draw(self, key):
-        return self.product.draw(key, self.by_rows)
+        return self._clipped(self.product.draw(key, self.by_rows))
+
+    def matrices(self, scalars):
+        return [scalars[: self.rows], scalars[self.rows :]]
 
     def weight(self, draw):
         return self._added_to_w0(self.product.weight(draw, self.by_rows))

@@ -10,7 +10,9 @@ from keras import ops
 
 from singularbayes.posteriors import families, priors, scope, shown
 from singularbayes.posteriors.factor import Factor
+from singularbayes.posteriors.guard import KLGuard
 from singularbayes.posteriors.moments import Entry
+from singularbayes.posteriors.spectral import clipped
 
 _NEVER_SAID = -1.0
 
@@ -22,26 +24,6 @@ class SharedState:
         self.seed_generator = keras.random.SeedGenerator()
         self.kl_scale = keras.Variable(kl_scale, trainable=False, dtype="float32", autocast=False, name="kl_scale")
         self.members = members
-
-
-class _Guard(keras.metrics.Metric):
-    """Refuses a loss without its KL before any step: `fit`, `evaluate` and `train_on_batch` reset the metrics first.
-
-    The check in `sample` alone would come too late on JAX, where an error inside a step loses the model's weights.
-    """
-
-    def __init__(self, check):
-        super().__init__(name="kl_guard")
-        self.check = check
-
-    def reset_state(self):
-        self.check()
-
-    def update_state(self, *args, **kwargs):
-        """Nothing to count."""
-
-    def result(self):
-        return {}
 
 
 class Posterior(scope.Source, keras.layers.Layer):
@@ -62,6 +44,8 @@ class Posterior(scope.Source, keras.layers.Layer):
         rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam and its kin.
         kl_weight: weight of this posterior's KL in the loss, where it is not said by `KLSchedule` or `set_kl`.
         kl_rows: estimate the KL from this many random rows a step (unbiased), for very tall matrices.
+        clip: draws are scaled down to this spectral norm where they exceed it, A and B each, or W. Means, moments and
+            the KL are those before clipping; the KL is an upper bound of that of clipped posterior and prior.
     """
 
     def __init__(
@@ -75,6 +59,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         rho_lr=1.0,
         kl_weight=None,
         kl_rows=None,
+        clip=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -84,6 +69,9 @@ class Posterior(scope.Source, keras.layers.Layer):
             raise ValueError(f"{kind} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
         if kl_rows is not None and (isinstance(kl_rows, bool) or not isinstance(kl_rows, Integral) or kl_rows < 1):
             raise ValueError(f"{kind} needs kl_rows to be a whole number >= 1 or None; got kl_rows={kl_rows!r}.")
+        if clip is not None:
+            priors.require_positive(kind, clip=clip)
+        self.clip = None if clip is None else float(clip)
         self.prior = priors.get(prior)
         self.family = families.get(family).name
         self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
@@ -97,7 +85,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         self.state: SharedState | None = None  # what it shares with others, if it does
         self._kl_said = kl_weight is not None
         self._pending_weight = kl_weight  # what was said before there is a variable for it
-        self._guard = _Guard(self._require_kl_weight)
+        self._guard = KLGuard(self._require_kl_weight)
 
     kl_scale: Any  # the weight of its KL in the loss, once built
 
@@ -127,6 +115,10 @@ class Posterior(scope.Source, keras.layers.Layer):
         """Returns the arrays of a draw with no rows left to be made later, as `weight` takes them without `by_rows`."""
         return draw
 
+    def matrices(self, scalars) -> list:
+        """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
+        return []
+
     @abstractmethod
     def mean(self):
         """Returns E[W] as a matrix."""
@@ -149,6 +141,14 @@ class Posterior(scope.Source, keras.layers.Layer):
 
     # -- what all share ----------------------------------------------------------------------------------------------
 
+    def _clipped(self, draw: tuple) -> tuple:
+        """Returns the arrays of a draw, none with a spectral norm above `clip`."""
+        if self.clip is None:
+            return draw
+        if self.by_rows:
+            raise ValueError(f"clip needs whole draws, and {self.path} draws row by row; got clip={self.clip}.")
+        return tuple(clipped(matrix, self.clip) for matrix in draw)
+
     def sample(self, training=False, estimator="shared"):
         """Returns the weight that a forward pass uses now: a fresh draw, unless a scope fixed a draw or the mean."""
         choice = scope.fixed(self)
@@ -159,6 +159,8 @@ class Posterior(scope.Source, keras.layers.Layer):
         if training:
             self._require_kl_weight()
             if estimator == "local":
+                if self.clip is not None:
+                    raise ValueError(f'clip needs estimator="shared", which draws weights; got "local" in {self.path}.')
                 return self.local(self.seed_generator.next())
         return self.weight(self.draw(self.seed_generator.next()))
 
@@ -207,6 +209,7 @@ class Posterior(scope.Source, keras.layers.Layer):
             "rho_lr": self.rho_lr,
             "kl_weight": self.kl_weight,
             "kl_rows": self.kl_rows,
+            "clip": self.clip,
         }
 
     def __repr__(self):

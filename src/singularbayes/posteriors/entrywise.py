@@ -19,7 +19,10 @@ class Entrywise(Posterior):
         return [self.w] if self.built else []
 
     def draw(self, key):
-        return (key if self.by_rows else self.w.sample(key),)
+        return self._clipped((key if self.by_rows else self.w.sample(key),))
+
+    def matrices(self, scalars):
+        return [scalars]
 
     def weight(self, draw):
         (w,) = draw

@@ -2,11 +2,14 @@
 
 import math
 from abc import ABC, abstractmethod
+from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from singularbayes.posteriors import families, noise, priors
+from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.softplus import inverse_softplus, softplus
 
 
@@ -15,6 +18,14 @@ def halves(x, at: int, axis: int = 0):
     if keras.backend.backend() == "torch":
         return x.tensor_split([at], dim=axis)  # Keras's split needs data, which torch has not while shapes are sought
     return ops.split(x, [at], axis=axis)
+
+
+def standardised(loc, scale, reference):
+    """Returns (loc − centre)/width and scale/width, which a `Centred` prior looks at; else both as they are."""
+    if reference is None:
+        return loc, scale
+    centre, width = reference[0], reference[1]
+    return (loc - centre) / width, scale / width
 
 
 class Scalars(ABC):
@@ -35,12 +46,33 @@ class Scalars(ABC):
         self.shape, self.rho_lr, self.kl_rows = tuple(shape), rho_lr, kl_rows
         self.family, self.prior = families.get(family), priors.get(prior)
         self.size = math.prod(self.shape)
+        self.penalty: Any = None  # of the means, added to the loss beside the KL
         self._next_key = lambda: layer.seed_generator.next()
         self.values = layer.add_weight(
             name=name,
             shape=stored,
             initializer=initializer,
-            regularizer=lambda _: weigh(self.kl()),
+            regularizer=lambda _: self._regularizer(weigh),
+            dtype="float32",
+            autocast=False,
+        )
+        self.reference: Any = self._add_reference(layer, name) if isinstance(self.prior, Centred) else None
+
+    def _regularizer(self, weigh):
+        kl = weigh(self.kl())
+        return kl if self.penalty is None else kl + self.penalty(self.loc)
+
+    def _add_reference(self, layer, name):
+        """Returns centres and widths of a `Centred` prior, stacked: the initial means, and 1."""
+
+        def start(_, dtype=None):
+            return ops.stack([ops.cast(self.loc, dtype), ops.ones(self.shape, dtype)])
+
+        return layer.add_weight(
+            name=f"{name}_prior",
+            shape=(2, *self.shape),
+            initializer=start,
+            trainable=False,
             dtype="float32",
             autocast=False,
         )
@@ -97,21 +129,35 @@ class Scalars(ABC):
     def kl(self):
         """Returns KL(q ‖ p) over all scalars as training uses it: exact, bounded or estimated without bias."""
         if self.kl_rows is None or self.kl_rows >= self.shape[0]:
+            reference = None if self.reference is None else ops.reshape(self.reference, (2, self.size))
             loc, scale = self._flat()
+            loc, scale = standardised(loc, scale, reference)
             return self.prior.kl(self.family, loc, scale, self._next_key)
         # Rows drawn with replacement, each weighed by rows / kl_rows: unbiased.
         ids = noise.integers((self.kl_rows,), self.shape[0], self._next_key())
+        reference = None if self.reference is None else ops.take(self.reference, ids, axis=1)
         loc, scale = self._rows(ids)
+        loc, scale = standardised(loc, scale, reference)
         return self.shape[0] / self.kl_rows * self.prior.kl(self.family, loc, scale, self._next_key)
 
     def kl_bound(self):
         """Returns the closed-form upper bound of the KL (the KL itself where the prior has one)."""
-        return self.prior.kl_bound(self.family, self.loc, self.scale)
+        return self.prior.kl_bound(self.family, *standardised(self.loc, self.scale, self.reference))
 
     def kl_exact(self) -> float:
         """Returns the KL in float64 without random numbers: closed form or quadrature."""
-        loc, scale = (ops.convert_to_numpy(v) for v in (self.loc, self.scale))
-        return float(self.prior.kl_exact(self.family, loc, scale).sum())
+        loc, scale, reference = self.numbers()
+        return float(self.prior.kl_exact(self.family, *standardised(loc, scale, reference)).sum())
+
+    def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Returns means, scales and, for a `Centred` prior, its centres and widths stacked; in float64."""
+        loc, scale = (ops.convert_to_numpy(v).astype("float64") for v in (self.loc, self.scale))
+        return loc, scale, None if self.reference is None else ops.convert_to_numpy(self.reference).astype("float64")
+
+    def set_prior(self, prior, centre: np.ndarray, width: np.ndarray) -> None:
+        """Exchanges one `Centred` prior for another, with these centres and widths."""
+        self.prior = prior
+        self.reference.assign(np.stack([centre, np.broadcast_to(width, self.shape)]).astype("float32"))
 
 
 class Factor(Scalars):

@@ -54,7 +54,10 @@ class LowRank(Posterior):
         return [self.ab] if self.built else []
 
     def draw(self, key):
-        return self.product.draw(key, self.by_rows)
+        return self._clipped(self.product.draw(key, self.by_rows))
+
+    def matrices(self, scalars):
+        return [scalars[: self.rows], scalars[self.rows :]]
 
     def weight(self, draw):
         return self.product.weight(draw, self.by_rows)

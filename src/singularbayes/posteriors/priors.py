@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.bounds import mixture_kl
 from singularbayes.posteriors import float64, quadrature
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
@@ -41,6 +42,14 @@ class Prior(ABC):
     @abstractmethod
     def kl_exact(self, family, loc: np.ndarray, scale: np.ndarray) -> np.ndarray:
         """Returns KL(q ‖ p) of every scalar in float64, without random numbers."""
+
+    def kl_upper(self, family, loc: np.ndarray, scale: np.ndarray, quick: bool = False) -> np.ndarray:
+        """Returns an upper bound of KL(q ‖ p) of every scalar in float64, by formula: certificates stand on it.
+
+        Args:
+            quick: a looser bound will do where it is quicker.
+        """
+        raise TypeError(f"A certificate needs a prior whose KL has a bound, kl_upper; {type(self).__name__} has none.")
 
     @abstractmethod
     def get_config(self) -> dict:
@@ -76,6 +85,9 @@ class ScalePrior(Prior):
 
     def kl_exact(self, family, loc, scale):
         return self.each_kl(family, loc.astype("float64"), scale.astype("float64"), float64)
+
+    def kl_upper(self, family, loc, scale, quick=False):
+        return self.kl_exact(family, loc, scale)  # a closed form
 
     def get_config(self):
         return {"scale": self.scale}
@@ -162,6 +174,12 @@ class ScaleMixture(Prior):
         bends = np.concatenate([-spike, spike, wide * np.array([-2, -1, 1, 2])])
         expected = quadrature.expectation(lambda w: self.log_density(w, float64), family, loc, scale, bends)
         return -expected - family.entropy(scale.astype("float64"), float64)
+
+    def kl_upper(self, family, loc, scale, quick=False):
+        if family.name == "gaussian" and not quick:
+            return mixture_kl(loc, scale, self.pi, self._wide.scale, self._narrow.scale)
+        parts = ((math.log(self.pi), self._wide), (math.log1p(-self.pi), self._narrow))
+        return -np.logaddexp(*(log - prior.kl_exact(family, loc, scale) for log, prior in parts))
 
     def get_config(self):
         names = ("pi", "sigma1", "sigma2", "estimate", "sigma2_is_variance")

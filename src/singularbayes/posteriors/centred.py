@@ -1,0 +1,47 @@
+"""A prior around given values, one centre and one width a weight: the initial values, or what other data taught."""
+
+import keras
+
+from singularbayes.posteriors import priors
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class Centred(priors.Prior):
+    """w = centre + width · u with u from another prior; centres and widths are kept with the weights, untrained.
+
+    Centres start at the initial means and widths at 1, so `Centred(Normal(0.03))` is N(initial value, 0.03²): a prior
+    that has seen no data. `centre_prior` moves both. KL(q ‖ p) does not change when all numbers are shifted and scaled
+    alike, so a factor hands (loc − centre)/width and scale/width to the prior of u.
+
+    Args:
+        prior: that of u.
+        learned_on: a `Sketch` of the examples that centres and widths were learned on, as a dict; None: on no data.
+    """
+
+    def __init__(self, prior="normal", learned_on: dict | None = None):
+        self.prior = priors.get(prior)
+        if isinstance(self.prior, Centred):
+            raise ValueError(f"Centred needs a prior without centres of its own; got prior={self.prior!r}.")
+        self.learned_on = learned_on
+
+    def log_density(self, w, xp=keras.ops):
+        return self.prior.log_density(w, xp)
+
+    def kl(self, family, loc, scale, keys=None):
+        return self.prior.kl(family, loc, scale, keys)
+
+    def kl_bound(self, family, loc, scale):
+        return self.prior.kl_bound(family, loc, scale)
+
+    def kl_exact(self, family, loc, scale):
+        return self.prior.kl_exact(family, loc, scale)
+
+    def kl_upper(self, family, loc, scale, quick=False):
+        return self.prior.kl_upper(family, loc, scale, quick)
+
+    def get_config(self):
+        return {"prior": keras.saving.serialize_keras_object(self.prior), "learned_on": self.learned_on}
+
+    def __repr__(self) -> str:
+        learned = "" if self.learned_on is None else f", learned on {self.learned_on['examples']} examples"
+        return f"Centred({self.prior!r}{learned})"

@@ -1,0 +1,16 @@
+"""Spectral norms of matrices, and matrices scaled down to one."""
+
+from keras import ops
+
+_MARGIN = 1e-6  # so that rounding in single precision does not exceed the limit
+
+
+def spectral_norm(matrix):
+    """Returns ‖A‖₂, the largest singular value."""
+    return ops.norm(matrix, ord=2, axis=(-2, -1))
+
+
+def clipped(matrix, limit: float):
+    """Returns min(1, limit/‖A‖₂) A."""
+    norm = ops.maximum(spectral_norm(matrix), 1e-30)
+    return ops.minimum(1.0, (1.0 - _MARGIN) * limit / norm) * matrix

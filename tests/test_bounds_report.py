@@ -1,0 +1,224 @@
+"""Every bound that speaks about a model, from the model: each equals the one from numbers, others say why not."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import set_factor
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, Normal, bounds, bounds_report, layers
+from singularbayes.assess import small_variance
+from singularbayes.assess.feed_forward import factor_draws, read
+from singularbayes.assess.mean_predictor import margin_risk_of
+
+X = np.random.default_rng(0).normal(size=(120, 4)).astype("float32")
+Y = (X[:, 0] > 0).astype("int64")
+
+
+def _network(first=None, second=None, activation="relu", more=(), **options):
+    options = {"use_bias": False, **options}
+    prior = Normal(0.3)
+    model = keras.Sequential(
+        [
+            keras.Input((4,)),
+            layers.Dense(6, activation, posterior=first or LowRank(2, prior=prior), **options),
+            *more,
+            layers.Dense(2, posterior=second or FullRank(prior=prior), **options),
+        ],
+        name="net",
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.fixture
+def close():
+    """A network whose draws hardly differ from their mean."""
+    model = _network()
+    rng = np.random.default_rng(1)
+    for posterior in sb.find_posteriors(model):
+        (factor,) = posterior.factors
+        set_factor(factor, rng.normal(0, 0.5, factor.shape), 1e-5)
+    return model
+
+
+def test_the_table_has_a_row_for_every_bound_with_its_worth(close):
+    report = bounds_report(close, X, Y, draws=50)
+    assert [row.name for row in report] == [
+        "PAC-Bayes, kl inverse",
+        "PAC-Bayes, square root",
+        "PAC-Bayes, quadratic",
+        "PAC-Bayes, published",
+        "Gaussian complexity, explicit",
+        "Gaussian complexity, sound",
+        "Gaussian complexity, pinto",
+        "Gaussian complexity, published",
+        "Small variance, by draws",
+        "Small variance, by budget",
+        "Margin",
+        "Truncation and learned rank",
+    ]
+    worth = {row.name: row.bound.is_certificate for row in report if row.bound}
+    assert [name for name, certificate in worth.items() if not certificate] == [
+        "PAC-Bayes, published",
+        "Gaussian complexity, sound",
+        "Gaussian complexity, pinto",
+        "Gaussian complexity, published",
+    ]
+    kl, sqrt, quadratic = (report[f"PAC-Bayes, {form}"].bound for form in ("kl inverse", "square root", "quadratic"))
+    assert kl.value <= min(sqrt.value, quadratic.value)
+    assert kl.confidence == sqrt.confidence == pytest.approx(0.95)
+    shown = repr(report)
+    assert "Bounds of 'net' on 120 examples" in shown and "does not apply" in shown and "vacuous" in shown
+    assert "mis-transcribed" in shown and max(map(len, shown.splitlines())) <= 120
+    with pytest.raises(KeyError, match="BoundsReport has rows"):
+        report["none"]
+
+
+def test_complexity_is_that_of_the_norms_of_the_factors(close):
+    found = bounds_report(close, X, Y, draws=20)["Gaussian complexity, explicit"].bound
+    norms = []
+    for layer, failure in zip(close.layers, (0.01 / 3, 0.01 / 3), strict=True):
+        posterior = layer.posterior
+        loc, scale, _ = posterior.factors[0].numbers()
+        parts = zip(posterior.matrices(loc), posterior.matrices(scale), strict=True)
+        norms.append(np.prod([bounds.gaussian_norm(m, s, failure).value for m, s in parts]))
+    strata = bounds.stratify(norms)
+    network = bounds.NetworkClass(strata.norms, [2, 2], [4, 6, 2])
+    complexity = bounds.gaussian_complexity(network, float(np.linalg.norm(X)), 120)
+    assert found.terms["gap"] == pytest.approx(np.sqrt(2 * np.pi) * np.sqrt(0.5) * complexity.value)
+    mean = sb.predict(close, X, draws=20).mean  # no draw is rejected, and all are nearly the mean
+    assert found.terms["empirical risk"] == pytest.approx(0.5 * sb.metrics.brier(mean, Y), rel=1e-4)
+    assert found.terms["share of δ"] == strata.share
+
+
+@pytest.mark.parametrize(
+    "model, said",
+    [
+        (lambda: _network(use_bias=True, bias_posterior=FullRank()), r"layer 1 \(Dense\) has a bias"),
+        (lambda: _network(activation="sigmoid"), "sigmoid is 0.5 at 0"),
+        (lambda: _network(more=[keras.layers.Dense(6, use_bias=False)]), r"layer 2 \(Dense\) has no posterior"),
+        (lambda: _network(first=LowRank(2, family="laplace")), "laplace family"),
+        (lambda: _network(first=sb.RankOne()), "RankOne, whose norms"),
+        (lambda: _network(more=[keras.layers.LayerNormalization()]), "LayerNormalization"),
+        (lambda: keras.Model(*_chain()), "is not a keras.Sequential"),
+    ],
+)
+def test_networks_outside_the_theorems_get_the_reason(model, said):
+    model = model()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    report = bounds_report(model, X, Y, draws=10)
+    for name in ("Gaussian complexity", "Small variance", "Margin"):
+        assert report[name].bound is None
+    with pytest.raises(ValueError, match=f"small_variance needs dense layers.*{said}"):
+        small_variance(model, radius=1.0)
+    assert "about feed-forward networks" in report["Margin"].reason
+
+
+def _chain():
+    x = keras.Input((4,))
+    return x, layers.Dense(2, posterior=LowRank(2), use_bias=False)(x)
+
+
+def test_an_lstm_is_refused_by_feed_forward_bounds_and_taken_by_pac_bayes():
+    posterior = LowRank(2, prior="normal")
+    model = keras.Sequential(
+        [
+            keras.Input((3, 4)),
+            layers.LSTM(3, posterior=posterior, bias_posterior=FullRank(), use_bias=False),
+            layers.Dense(2, posterior=posterior, use_bias=False),
+        ]
+    )
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    report = bounds_report(model, np.repeat(X[:, None], 3, axis=1), Y, draws=10)
+    assert report["PAC-Bayes, kl inverse"].bound.is_certificate
+    assert "LSTM) is not a dense layer of a feed-forward network" in report["Gaussian complexity"].reason
+
+
+def test_a_model_that_cannot_be_certified_says_so_in_its_row():
+    model = _network(use_bias=True)
+    row = bounds_report(model, X, Y, draws=10)["PAC-Bayes, kl inverse"]
+    assert row.bound is None and "every trained weight inside a posterior" in row.reason
+
+
+def test_sums_and_threshold_are_those_of_the_weights(close):
+    found = small_variance(close, radius=2.0, margin=1.0, draws=30)
+    weights, reasons = read(close)
+    assert reasons == ()
+    means = [ops.convert_to_numpy(layer.posterior.mean().dense()).astype("float64") for layer in close.layers]
+    norms = [np.linalg.norm(mean, 2) for mean in means]
+    assert found.threshold == pytest.approx(np.log1p(1.0 / (4 * 2.0 * np.prod(norms))), rel=1e-5)
+    sums = []
+    for draw in factor_draws(close, weights, 30, 0):
+        moved = [
+            np.linalg.norm(a @ b.T - mean, 2) / norm for (a, b), mean, norm in zip(draw, means, norms, strict=True)
+        ]
+        sums.append(sum(moved))
+    assert found.sampled.terms["successes"] == sum(s <= found.threshold for s in sums)
+    assert found.reached and found.analytic_reached
+
+
+def test_the_draws_of_the_certificate_are_those_of_predict(close):
+    weights, _ = read(close)
+    kept = sb.predict(close, X, draws=3, seed=5, keep_draws=True).draws
+    for draw, p in zip(factor_draws(close, weights, 3, 5), kept, strict=True):
+        (a, b), (w, one) = draw
+        outputs = np.maximum(X @ a @ b.T, 0) @ w @ one.T
+        q = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(p, q, atol=1e-5)
+
+
+def test_wide_posteriors_do_not_reach_one_half_and_the_margin_bound_says_so():
+    model = _network()
+    for posterior in sb.find_posteriors(model):
+        set_factor(posterior.factors[0], 0.3, 1.0)
+    assert not small_variance(model, radius=1.0, draws=50).reached
+    margin = bounds_report(model, X, Y, draws=50)["Margin"].bound
+    assert not margin.is_certificate and "γ/4" in margin.defect
+
+
+def test_given_the_good_event_more_than_one_half_is_required(close):
+    found = small_variance(close, radius=1.0, draws=50, failure=0.1)
+    factors = 3
+    total = 1 - (1 - 0.1 / factors) ** factors
+    assert found.required == pytest.approx(0.5 / (1 - total))
+    assert found.sampled.terms["draws"] == 50 and found.reached
+
+
+def test_the_drawn_network_stays_as_close_as_the_certificate_says(close):
+    """The inequality itself, on the model: ‖f_w(x) − f_w̄(x)‖ ≤ γ/4 whenever S ≤ s*."""
+    for posterior in sb.find_posteriors(close):
+        loc, _, _ = posterior.factors[0].numbers()
+        set_factor(posterior.factors[0], loc, 0.02)
+    radius, margin = float(np.linalg.norm(X, axis=1).max()), 2.0
+    found = small_variance(close, radius, margin, draws=40)
+    weights, _ = read(close)
+    with sb.mean_weights(close):
+        mean = ops.convert_to_numpy(close(X))
+    checked = 0
+    for draw in factor_draws(close, weights, 40, 0):
+        (a, b), (w, _) = draw
+        moved = np.linalg.norm(np.maximum(X @ a @ b.T, 0) @ w - mean, axis=1).max()
+        parts = zip(draw, weights, strict=True)
+        s = sum(np.linalg.norm(p @ q.T - v.a[0] @ v.b[0].T, 2) / v.norm for (p, q), v in parts)
+        assert moved <= radius * np.prod([v.norm for v in weights]) * np.expm1(s) + 1e-4
+        checked += s <= found.threshold
+        assert s > found.threshold or moved <= margin / 4 + 1e-4
+    assert checked == found.sampled.terms["successes"]
+
+
+def test_the_risk_at_a_margin_counts_small_leads(close):
+    with sb.mean_weights(close):
+        outputs = ops.convert_to_numpy(close(X))
+    lead = np.where(Y == 1, outputs[:, 1] - outputs[:, 0], outputs[:, 0] - outputs[:, 1])
+    for margin in (0.1, 0.5):
+        assert margin_risk_of(close, X, Y, margin) == pytest.approx((lead <= margin).mean())
+
+
+@pytest.mark.parametrize(
+    "options, said", [({"delta": 0.0}, "delta"), ({"draws": 0}, "draws"), ({"margin": 0}, "margin")]
+)
+def test_bad_numbers_are_refused(options, said):
+    with pytest.raises(ValueError, match=f"bounds_report needs.*{said}"):
+        bounds_report(_network(), X, Y, **options)

@@ -1,0 +1,106 @@
+"""The experiment of certificates: the paper's network, certificates that pay, and a table that is its records'."""
+
+import importlib.util
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import singularbayes as sb
+from singularbayes.experiments import certificates
+from singularbayes.experiments.certificates import METHODS, SCALES, Settings
+from singularbayes.inference.counts import count_trained
+
+DOCS = Path(__file__).parent.parent / "docs"
+SMALL = replace(certificates.QUICK, units=16, rank=2, draws=200)
+
+
+@pytest.fixture(scope="module")
+def script():
+    specification = importlib.util.spec_from_file_location("certificates_page", DOCS / "certificates.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(600, 784)).astype("float32")
+    y = rng.integers(0, 10, 600)
+    return (x[:500], y[:500]), (x[500:], y[500:])
+
+
+def test_the_network_is_the_papers_with_drawn_biases():
+    model = certificates.network("low_rank", "initial", Settings())
+    biases = 1200 + 1200 + 10
+    assert count_trained(model) == 245_810 + biases  # a scale for every bias, which the paper has not
+    assert count_trained(certificates.network("full_rank", "learned", Settings())) == 2 * (
+        784 * 1200 + 1200 * 1200 + 1200 * 10 + biases
+    )
+    for posterior in sb.find_posteriors(model):
+        (factor,) = posterior.factors
+        loc, scale, reference = factor.numbers()
+        np.testing.assert_allclose(scale, Settings().start, rtol=1e-5)
+        np.testing.assert_array_equal(reference[0], loc)
+        assert posterior.prior.prior.scale == Settings().prior_scale
+
+
+def test_the_scale_is_one_of_those_that_are_paid_for():
+    assert Settings().prior_scale in SCALES
+
+
+@pytest.mark.parametrize("method", ["low_rank_initial", "low_rank_learned", "full_rank_initial"])
+def test_a_run_certifies_on_examples_that_its_prior_has_not_seen(method, data):
+    record = certificates.run(method, 0, SMALL, images=data)
+    m = record.metrics
+    learned = method.endswith("learned")
+    assert m["is_certificate"] == 1 and m["N"] == (150 if learned else 500)
+    assert m["tried"] == (certificates.LEARNED if learned else len(SCALES))
+    assert m["δ data"] + m["δ Monte Carlo"] == pytest.approx(0.05)
+    assert m["certificate"] >= m["with their error"] >= m["mistakes of the draws"]
+
+
+def test_records_are_appended_as_they_come(tmp_path, monkeypatch, data, capsys):
+    monkeypatch.setattr(certificates, "mnist", lambda scale: data)
+    monkeypatch.setattr(certificates, "QUICK", SMALL)
+    for _ in range(2):
+        assert certificates.main(["--methods", "low_rank_i", "--quick", "--out", str(tmp_path / "runs")]) == 0
+    lines = (tmp_path / "runs" / "records.jsonl").read_text().splitlines()
+    assert [json.loads(line)["method"] for line in lines] == ["low_rank_initial"] * 2
+    assert "certified" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        certificates.main(["--methods", "none"])
+
+
+def test_the_table_of_the_page_is_that_of_the_records(script, tmp_path):
+    records = script.read(script.RECORDS)
+    assert script.merged(records) == records
+    copy = tmp_path / "bounds.md"
+    copy.write_text(script.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    script.fill(copy, script.table(records))
+    assert copy.read_text(encoding="utf-8") == script.PAGE.read_text(encoding="utf-8")
+    for record in records:
+        assert record["method"] in METHODS
+        assert record["metrics"]["is_certificate"] == 1
+        assert record["settings"] == certificates.read_by(METHODS[record["method"]][1], Settings())
+
+
+def test_the_certificates_of_low_rank_networks_are_as_small_as_they_have_to_be(script):
+    found = {r["method"]: r["metrics"]["certificate"] for r in script.read(script.RECORDS)}
+    limits = {"low_rank_initial": 0.25, "low_rank_learned": 0.028}
+    assert all(found[method] <= limit for method, limit in limits.items() if method in found)
+
+
+def test_a_later_record_takes_the_place_of_an_earlier_one(script):
+    made = [{"method": "low_rank_learned", "seed": s, "n": n} for s, n in ((0, 1), (1, 2), (0, 3))]
+    assert [r["n"] for r in script.merged(made)] == [3, 2]
+
+
+def test_a_printed_certificate_is_rounded_up(script):
+    metrics = {"N": 10.0, "KL": 1.0, "mistakes of the draws": 0.1, "certificate": 0.12341, "test error": 0.1}
+    shown = script.table([{"method": "full_rank_initial", "seed": 0, "parameters": 1, "metrics": metrics}])
+    assert "**0.1235**" in shown and re.search(r"\| full-rank \| initial \| 0 \|", shown)
