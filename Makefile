@@ -50,7 +50,7 @@ bench: $(STAMPS)/dev
 	@set -e; for script in benchmarks/bench_*.py; do echo "$$script"; $(BIN)/python "$$script"; done
 
 bench-peers: $(STAMPS)/dev
-	@set -e; for script in benchmarks/bench_*.py; do echo "$$script --peers"; $(BIN)/python "$$script" --peers; done
+	@set -e; for job in training_step prediction; do $(BIN)/python benchmarks/bench_$$job.py --peers; done
 
 clean:
 	rm -rf $(VENV) .venvs dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -148,6 +148,7 @@ def targets() -> str:
     asked = record("sst2_profile_prediction")["results"]["rows"]
     time = {name: median(row["mc100"]) for name, row in asked.items()}
     memory = {name: row["training_program_bytes"] for name, row in trained.items()}
+    peak = {name: row["training_peak_bytes"] for name, row in trained.items()}
     draws = asked["low_rank, 10000 draws"]
     batch = "low_rank, batch 1000 / 50 x keras, batch 1000"
     aims = [
@@ -167,7 +168,8 @@ def targets() -> str:
         ("same, bfloat16", 0.05, time["low_rank, bfloat16"], " s"),
         ("same, padding trimmed", 0.05, time["low_rank, trimmed"], " s"),
         ("same, bfloat16 and padding trimmed", 0.05, time["low_rank, bfloat16, trimmed"], " s"),
-        ("SST-2 memory of training, H200: low-rank / full-rank", 0.35, memory["low_rank"] / memory["full_rank"], ""),
+        ("SST-2 memory of the training program, H200: low-rank / full-rank", 0.35, _share(memory), ""),
+        ("same, peak of the allocator, the compiler's trials of kernels included", 0.35, _share(peak), ""),
         (
             "peak memory of 10,000 draws / of 100 draws, H200",
             1.1,
@@ -180,6 +182,10 @@ def targets() -> str:
         for work, aim, got, unit in aims
     ]
     return table(["work", "aim", "measured", "reached"], rows)
+
+
+def _share(bytes_of: dict[str, float]) -> float:
+    return bytes_of["low_rank"] / bytes_of["full_rank"]
 
 
 def render() -> str:

@@ -139,7 +139,7 @@ def test_the_page_says_what_differs_from_the_paper():
 def test_presets_are_labelled_and_kept_apart():
     records = image_records(seeds=(0,), presets=("chosen", "quick", "paper"), methods=["low_rank"])
     labels = re.findall(r'<span class="badge">(.*?)</span>', html_of([*bare(records), kl_record(1.0)]))
-    assert labels == ["Paper&#39;s settings", "Chosen on validation", "Quick", "Default settings"]
+    assert labels == ["Paper&#39;s settings", "Our settings", "Quick", "Default settings"]
 
 
 def test_trials_are_there_and_out_of_the_way():

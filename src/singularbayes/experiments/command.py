@@ -38,7 +38,7 @@ def run(
     seeds
         Seeds, such as 0,1 or 0-4.
     scale
-        paper, chosen (on validation data) or quick, where the experiment has it; its first if not said.
+        paper, chosen (our settings) or quick, where the experiment has it; its first if not said.
     settings
         One setting by hand, such as beta=0.3; may be said more than once.
     out
@@ -56,6 +56,8 @@ def run(
     require_writable(out)
     try:
         return _carry_out(jobs, out, again, Console())
+    except ValueError as error:
+        sys.exit(f"singularbayes: {' '.join(str(error).split())}")
     except OSError as error:
         if error.filename is None:
             raise

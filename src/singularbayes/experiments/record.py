@@ -88,7 +88,7 @@ class Record:
         parameters: trainable numbers, counted on the model; stored: the numbers that it predicts from.
         seconds: wall time of training, compilation included, over all parts of an interrupted run.
         arrays: what figures and later metrics need; stored beside the line, not in it.
-        preset: where the settings come from: "paper", "chosen" (on validation), "quick", "hand", or "trial" (scored
+        preset: where the settings come from: "paper", "chosen" (ours), "quick", "hand", or "trial" (scored
             on validation data alone).
         peak_memory: bytes, of the process that finished the run.
         finished: when, in UTC.
@@ -186,11 +186,15 @@ def read(path: Path, arrays: bool = True) -> list[Record]:
     return list(found.values())
 
 
-def count(folder: Path) -> Counter[str]:
-    """Returns how often each run of a folder was finished, by its name; a folder without records has none."""
+def count(folder: Path, trials: bool = False) -> Counter[str]:
+    """Returns how often each run of a folder was finished, by its name; a folder without records has none.
+
+    A trial, which has no test scores, is not the run of the same settings: count either these or those.
+    """
     lines = folder / LINES
     whole = files.read_lines(lines) if lines.is_file() else []
-    return Counter(_parse(line, f"line {i} of {str(lines)!r}").name for i, line in enumerate(whole, start=1))
+    found = [_parse(line, f"line {i} of {str(lines)!r}") for i, line in enumerate(whole, start=1)]
+    return Counter(one.name for one in found if (one.preset == "trial") == trials)
 
 
 def _parse(line: str, where: str) -> Record:

@@ -69,14 +69,15 @@ def plan(
     """Returns the runs that are asked for, all methods of a seed before the next seed.
 
     Args:
-        methods: None is all of them; scale: a name in the experiment's `PRESETS`, None is the first.
+        methods: None is those in the experiment's `PAPERS` if it has them, else all.
+        scale: a name in the experiment's `PRESETS`, None is the first.
         assignments: settings changed by hand, such as "beta=0.3"; the preset is then "hand".
     """
     module = find(experiment)
     scale = next(iter(module.PRESETS)) if scale is None else scale
     if scale not in module.PRESETS:
         raise ValueError(f"{experiment} needs --scale to be one of {list(module.PRESETS)}; got {scale!r}.")
-    methods = list(module.METHODS) if methods is None else methods
+    methods = list(getattr(module, "PAPERS", module.METHODS)) if methods is None else methods
     strange = [method for method in methods if method not in module.METHODS]
     if strange or not methods:
         raise ValueError(f"{experiment} needs --methods among {list(module.METHODS)}; got {list(methods)}.")

@@ -46,7 +46,7 @@ def settings_of(name: str, preset: str, method: str, trials: Path | None) -> lis
 
 def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Sequence[int], folder: Path) -> None:
     """Does the runs that the folder does not hold yet as one program, and says what they took."""
-    done, plain = record.count(folder), record.plain(settings)
+    done, plain = record.count(folder, trials=preset == "trial"), record.plain(settings)
     missing = [seed for seed in seeds if not done[record.identity(name, method, seed, plain)]]
     if not missing:
         return

@@ -37,12 +37,13 @@ def pareto_front(x: Measure, y: Measure) -> Draw:
     """Returns what draws every method by two measures, and the front of those that no other beats in both."""
 
     def draw(rows: Sequence[Row]) -> Picture:
-        points = [Point(r.name, r.mean(x.name) / x.scale, r.mean(y.name) / y.scale, r.name) for r in rows]
+        # Without labels: the key names the methods.
+        points = [Point("", r.mean(x.name) / x.scale, r.mean(y.name) / y.scale, r.name) for r in rows]
         says = (
             f"{y.label} against {x.label}, means over seeds. Filled marks are on the front: no other method is better "
             "in both."
         )
-        alt = "; ".join(f"{p.label}: {x.label} {p.x:.4g}, {y.label} {p.y:.4g}" for p in points) + "."
+        alt = "; ".join(f"{p.group}: {x.label} {p.x:.4g}, {y.label} {p.y:.4g}" for p in points) + "."
         return Picture("pareto", "Pareto front", says, (Panel(svg(pareto(points, x, y)), alt),))
 
     return draw

@@ -13,7 +13,7 @@ from singularbayes.experiments.record import Record
 # Where settings come from, in the order of a page.
 PRESETS = {
     "paper": "Paper's settings",
-    "chosen": "Chosen on validation",
+    "chosen": "Our settings",
     "quick": "Quick",
     "hand": "Settings by hand",
     "trial": "Trials on validation",

@@ -43,8 +43,8 @@ TEMPERED = Columns(
     sort="recalibrated_nll",
     note=(
         "NLL and ECE on the test images with the temperature that is best on the validation images. Training time is "
-        "on the machine named below; of seeds that were trained together, it is a seed's share. Memory is that of the "
-        "whole process."
+        "on the machine named below; of seeds that were trained together, it is a seed's share. Memory is the "
+        "peak since its process began, which runs of one process share."
     ),
 )
 BINNINGS = Columns(
@@ -80,7 +80,7 @@ def _found(name: str, by: str) -> Measure:
 
 def drawings(foreign: Sequence[str]) -> tuple[Drawing, ...]:
     """Returns the figures of a classifier of images."""
-    found = replace(_found(foreign[-1], "entropy"), label=f"AUROC of {SETS[foreign[-1]]} by entropy")
+    found = replace(_found(foreign[-1], "entropy"), label=f"{SETS[foreign[-1]]} (H)")
     axes = (ACCURACY, NLL, ECE, found, find("aupr_err_entropy"))
     curves = ("test_mean", "test_labels")
     return (
