@@ -8,7 +8,6 @@ import keras
 import pytest
 from table import POSTERIORS, RANDOM, stirred
 
-
 # The same examples in every run: a failure can be had again.
 hypothesis.settings.register_profile("same", derandomize=True)
 hypothesis.settings.load_profile("same")
