@@ -65,6 +65,7 @@ def test_the_table_has_a_row_for_every_bound_with_its_worth(close):
         "Gaussian complexity, sound",
         "Gaussian complexity, pinto",
         "Gaussian complexity, published",
+        "Margin",  # no radius was said
     ]
     kl, sqrt, quadratic = (report[f"PAC-Bayes, {form}"].bound for form in ("kl inverse", "square root", "quadratic"))
     assert kl.value <= min(sqrt.value, quadratic.value)
@@ -222,3 +223,25 @@ def test_the_risk_at_a_margin_counts_small_leads(close):
 def test_bad_numbers_are_refused(options, said):
     with pytest.raises(ValueError, match=f"bounds_report needs.*{said}"):
         bounds_report(_network(), X, Y, **options)
+
+
+def test_the_margin_bound_needs_a_radius_and_a_prior_that_has_not_seen_the_examples(close):
+    largest = float(np.linalg.norm(X, axis=1).max())
+    guessed = bounds_report(close, X, Y, draws=50)["Margin"].bound
+    assert not guessed.is_certificate and guessed.terms["R"] == pytest.approx(largest)
+    assert bounds_report(close, X, Y, draws=50, radius=2 * largest)["Margin"].bound.is_certificate
+    saw = bounds_report(close, X, Y, draws=50, radius=2 * largest, prior_data=X, allow_seen=True)["Margin"].bound
+    assert not saw.is_certificate and "learned on these examples" in saw.defect
+    with pytest.raises(ValueError, match="bounds_report needs radius"):
+        bounds_report(close, X, Y, draws=50, radius=largest / 2)
+
+
+def test_all_bounds_pay_for_what_was_tried(close):
+    one, many = (bounds_report(close, X, Y, draws=50, tried=k) for k in (1, 100))
+    for name in ("PAC-Bayes, kl inverse", "Gaussian complexity, explicit", "Margin"):
+        assert many[name].bound.terms != one[name].bound.terms and many[name].bound.value >= one[name].bound.value
+
+
+def test_clipped_draws_are_outside_the_perturbation_bounds():
+    report = bounds_report(_network(LowRank(2, prior=Normal(0.3), clip=1.0)), X, Y, draws=10)
+    assert "clipped" in report["Margin"].reason

@@ -69,7 +69,7 @@ def test_centring_makes_the_kl_zero_and_training_starts_from_there():
     model = _network(LowRank(2, prior=Centred("normal")))
     for factor in (f for q in sb.find_posteriors(model) for f in q.factors):
         set_factor(factor, np.full(factor.shape, 0.3), np.full(factor.shape, 0.2))
-    sb.centre_prior(model, learned_on=None)
+    sb.centre_prior(model, learned_on=X)
     for posterior in sb.find_posteriors(model):
         assert posterior.kl_exact() == pytest.approx(0, abs=1e-4)  # whatever scale its prior had
     sb.centre_prior(model, learned_on=None, scale=0.1)
@@ -146,7 +146,28 @@ def test_bad_input_is_refused(act, said):
 def test_a_trained_model_has_to_say_what_it_has_seen():
     model = _network()
     model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
-    with pytest.raises(ValueError, match=r"needs learned_on.*trained for 2 steps"):
+    with pytest.raises(ValueError, match=r"needs learned_on.*was trained, its means are not where its prior is"):
         sb.centre_prior(model, learned_on=None)
     with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
         sb.learn_prior(model, X, Y)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))  # forgets the steps
+    with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
+        sb.learn_prior(model, X, Y)
+
+
+def test_a_prior_remembers_all_that_it_has_seen_validation_and_earlier_lessons_too():
+    model = _network()
+    options = {"epochs": 1, "verbose": 0, "callbacks": [sb.KLSchedule(20)]}
+    sb.learn_prior(model, X[:20], Y[:20], validation_data=(X[20:30], Y[20:30]), **options)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    sb.learn_prior(model, X[30:40], Y[30:40], **options)
+    sb.centre_prior(model, learned_on=None)  # nothing was learned since
+    for posterior in sb.find_posteriors(model):
+        seen = posterior.prior.learned_on
+        assert seen["examples"] == 40
+        assert [share_seen(seen, part) > 0 for part in (X[:20], X[20:30], X[30:40], X[40:])] == [
+            True,
+            True,
+            True,
+            False,
+        ]

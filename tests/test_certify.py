@@ -139,6 +139,15 @@ def test_the_gauge_undoes_a_scaling_that_leaves_the_networks():
     assert found[1][1] == pytest.approx(found[0][1], rel=1e-5) and found[0][1] <= found[0][0]
 
 
+def test_clipped_draws_have_no_gauge():
+    posterior = LowRank(2, prior="normal", clip=1.0)
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=posterior, use_bias=False)])
+    (factor,) = model.layers[0].posterior.factors
+    set_factor(factor, np.where(np.arange(7)[:, None] < 4, 9.0, 0.1) * np.ones(factor.shape), 0.1)
+    before, after = certified_kl(model)
+    assert after == before
+
+
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
 @pytest.mark.parametrize(
     "prior", [Normal(0.5), Laplace(0.5), ScaleMixture(), Centred(Normal(0.3)), Centred(ScaleMixture(0.3))], ids=repr

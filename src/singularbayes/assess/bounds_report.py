@@ -3,7 +3,7 @@
 import math
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ from singularbayes.assess.certified_kl import certified_kl
 from singularbayes.assess.feed_forward import DenseWeight, read
 from singularbayes.assess.mean_predictor import accepted_brier, margin_risk_of
 from singularbayes.assess.small_variance import norm_limits, small_variance
+from singularbayes.assess.voided import seen_by_prior
 from singularbayes.bounds import Bound
 from singularbayes.bounds.require import require_count, require_positive, require_share
 from singularbayes.inference.inputs import as_arrays
@@ -92,6 +93,7 @@ def bounds_report(
     *,
     draws: int = 1000,
     margin: float = 1.0,
+    radius: float | None = None,
     seed: int = 0,
     **options,
 ) -> BoundsReport:
@@ -105,6 +107,8 @@ def bounds_report(
     Args:
         draws: of networks, for each bound that needs some.
         margin: γ of the small-variance certificate; to be chosen without (x, y).
+        radius: R with ‖x‖ ≤ R for all inputs, new ones too; None is the largest norm in `x`, and then the margin bound
+            is no certificate.
         **options: those of `certify`: `prior_data`, `frozen`, `tried`, `allow_seen`, `likelihood`.
     """
     require_share("bounds_report", delta=delta)
@@ -120,8 +124,10 @@ def bounds_report(
     else:
         flat = x.reshape(len(x), -1).astype("float64")
         likelihood = options.get("likelihood")
-        rows += _complexity(model, weights, x, flat, y, delta, min(draws, 100), seed, likelihood)
-        rows += _small_variance(model, x, flat, y, delta, draws, margin, seed)
+        tried = options.get("tried", 1)
+        rows += _complexity(model, weights, x, flat, y, delta, min(draws, 100), seed, likelihood, tried)
+        seen, _ = seen_by_prior(model, x, options.get("prior_data"))
+        rows += _small_variance(model, x, flat, y, delta / tried, draws, margin, radius, seed, seen)
     rows.append(Row("Truncation and learned rank", reason=_ONE_MAP if len(weights) != 1 else _NO_TARGET))
     return BoundsReport(model.name, len(y), tuple(rows))
 
@@ -151,7 +157,7 @@ def _only(bound: Bound, key: str) -> dict[str, float]:
     return {key: bound.deltas[key]}
 
 
-def _complexity(model, weights: list[DenseWeight], x, flat, y, delta, draws, seed, likelihood) -> Iterator[Row]:
+def _complexity(model, weights: list[DenseWeight], x, flat, y, delta, draws, seed, likelihood, tried) -> Iterator[Row]:
     failure = delta / 5
     limits = norm_limits(weights, failure)
     strata = bounds.stratify([first * second for first, second in limits])  # ‖A Bᵀ‖ ≤ ‖A‖ ‖B‖, learned: rounded up
@@ -161,15 +167,21 @@ def _complexity(model, weights: list[DenseWeight], x, flat, y, delta, draws, see
     for variant in ("explicit", "sound", "pinto", "published"):
         complexity = bounds.gaussian_complexity(network, float(np.linalg.norm(flat)), len(y), variant)
         form = "published" if variant == "published" else "sound"
-        found = bounds.complexity_risk(risk, complexity, len(y), _LIPSCHITZ, delta, strata.share, form)
+        found = bounds.complexity_risk(risk, complexity, len(y), _LIPSCHITZ, delta, strata.share / tried, form)
         yield Row(f"Gaussian complexity, {variant}", bounds.good_event_risk(found, failure))
 
 
-def _small_variance(model, x, flat, y, delta, draws, margin, seed) -> Iterator[Row]:
-    radius = float(np.linalg.norm(flat, axis=1).max())
-    found = small_variance(model, radius, margin, delta / 2, draws, seed=seed)
+def _small_variance(model, x, flat, y, delta, draws, margin, radius, seed, seen) -> Iterator[Row]:
+    largest = float(np.linalg.norm(flat, axis=1).max())
+    if radius is not None and radius < largest:
+        raise ValueError(f"bounds_report needs radius >= ‖x‖; got radius={radius} and an example of {largest:.4g}.")
+    found = small_variance(model, radius or largest, margin, delta / 2, draws, seed=seed)
     yield Row("Small variance, by draws", found.sampled)
     if found.analytic is not None:
         yield Row("Small variance, by budget", found.analytic)
     risk = margin_risk_of(model, x, y, margin)
-    yield Row("Margin", bounds.margin_risk(risk, certified_kl(model)[1], len(y), delta / 2, found))
+    bound = bounds.margin_risk(risk, certified_kl(model)[1], len(y), delta / 2, found)
+    bound = replace(bound, terms={**bound.terms, "R": radius or largest})
+    for defect in (seen, None if radius else "R is the largest norm of these examples; a new one may be larger"):
+        bound = bound if defect is None else bound.with_defect(defect)
+    yield Row("Margin", bound)

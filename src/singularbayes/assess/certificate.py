@@ -47,7 +47,9 @@ def certify(
         prior_data: inputs that the prior was learned on, where `learn_prior` and `centre_prior` have not remembered
             them; "disjoint" if examples that look the same were drawn apart.
         frozen: weights outside posteriors, which are not trainable, were fixed before (x, y) were seen.
-        tried: number of models (ranks, priors, settings) that were compared on (x, y), this one included.
+        tried: number of models (ranks, priors, settings, seeds) that might have been chosen by what (x, y) say, this
+            one included.
+        seed: of the draws; fixed before the result is seen.
         allow_seen: compute the number even if the prior saw (x, y); then it is no certificate.
         likelihood, output: what the outputs mean, and which of several; see `predict`.
 

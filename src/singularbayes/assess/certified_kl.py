@@ -20,7 +20,8 @@ def certified_kl(model: keras.Model) -> tuple[float, float]:
             nats = _upper(factor)
             before += nats
             product = getattr(posterior, "product", None)  # of W = A Bᵀ, with or without a fixed part
-            after += nats if product is None else min(nats, _in_best_gauge(factor, product.rows))
+            clipped = getattr(posterior, "clip", None) is not None  # then (A D, B D⁻¹) draws another W
+            after += nats if product is None or clipped else min(nats, _in_best_gauge(factor, product.rows))
     return before, after
 
 

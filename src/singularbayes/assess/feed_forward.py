@@ -114,3 +114,5 @@ def _refused(posterior: Posterior) -> Iterator[str]:
         yield f"has a {type(posterior).__name__}, whose norms are not computed here"
     elif posterior.family != "gaussian":
         yield f"has weights of the {posterior.family} family, whose norms are not bounded here"
+    elif getattr(posterior, "clip", None) is not None:
+        yield "has clipped draws, whose norms and means are not those of the Gaussian"

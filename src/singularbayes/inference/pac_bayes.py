@@ -58,7 +58,7 @@ def bound_slope(form: str, risk: float, kl: float, num_data: int, delta: float =
     1/(N ln(p (1 − L̂)/(L̂ (1 − p)))) at p = kl⁻¹(L̂ | B). Of the three only "sqrt" does not look at L̂.
 
     >>> [bound_slope(form, 0.05, 2000.0, 60_000) * 60_000 for form in FORMS]
-    [1.496, 3.862, 1.147]
+    [1.498, 1.932, 0.986]
     """
     require_choice("bound_slope", FORMS, form=form)
     budget = (kl + math.log(2 * math.sqrt(num_data) / delta)) / num_data

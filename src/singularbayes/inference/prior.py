@@ -1,14 +1,11 @@
 """Priors that other data taught. What certifies a posterior later must not be among them."""
 
-from typing import Any
-
 import keras
 import numpy as np
-from keras import ops
 
 from singularbayes.inference.find import find_posteriors
 from singularbayes.inference.inputs import as_arrays
-from singularbayes.inference.seen import sketch
+from singularbayes.inference.seen import merged, sketch
 from singularbayes.posteriors import Centred, Posterior
 from singularbayes.posteriors.priors import ScalePrior, require_positive
 
@@ -20,24 +17,28 @@ def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) 
     afterwards, where prior and posterior are of one family and `scale` is not given.
 
     Args:
-        learned_on: the examples (inputs) that the means were learned on, all of them. They are remembered with the
-            prior, and `certify` refuses them. None says that the means have seen no data.
+        learned_on: the examples (inputs) that the means were learned on, all of them, those included by which a stop
+            or a setting was chosen. They are remembered with the prior, beside those that it knows already, and
+            `certify` refuses them. None says that the means have seen no other data.
         scale: one prior scale for all weights in place of the posteriors' scales.
     """
     posteriors = [_centred(posterior) for posterior in find_posteriors(model) if posterior.random]
     if not posteriors:
         raise ValueError(f"centre_prior needs a model with posteriors, built; got {model.name!r} with none.")
-    steps = _steps(model)
-    if learned_on is None and steps:
+    if learned_on is None and _moved(model):
         raise ValueError(
-            f"centre_prior needs learned_on, the examples that the means were learned on: {model.name!r} was trained "
-            f"for {steps} steps. Got learned_on=None."
+            f"centre_prior needs learned_on, the examples that the means were learned on: {model.name!r} was trained, "
+            "its means are not where its prior is. Got learned_on=None."
         )
+    _centre(posteriors, None if learned_on is None else sketch(as_arrays(learned_on)), scale)
+
+
+def _centre(posteriors: list[tuple[Posterior, ScalePrior]], seen: dict | None, scale: float | None) -> None:
     if scale is not None:
         require_positive("centre_prior", scale=scale)
-    seen = None if learned_on is None else sketch(as_arrays(learned_on))
     for posterior, unit in posteriors:
-        posterior.prior = Centred(unit, seen)
+        assert isinstance(posterior.prior, Centred)
+        posterior.prior = Centred(unit, merged(posterior.prior.learned_on, seen))
         for factor in posterior.factors:
             loc, own, _ = factor.numbers()
             # Widths are multiples of the scale that the prior has already.
@@ -51,7 +52,8 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
 
     Args:
         scale: one prior scale for all weights in place of the fitted scales, see `centre_prior`.
-        **fit: arguments of `model.fit`, such as `epochs`, `callbacks=[KLSchedule(…)]`.
+        **fit: arguments of `model.fit`, such as `epochs`, `callbacks=[KLSchedule(…)]`; inputs of `validation_data` are
+            remembered too.
 
     >>> import singularbayes as sb
     >>> x, y = np.random.default_rng(0).normal(size=(40, 3)), np.zeros(40)
@@ -62,16 +64,17 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
     >>> abs(sb.kl(model, "exact")) < 1e-6
     True
     """
-    for posterior in find_posteriors(model):
-        if posterior.random:
-            _centred(posterior)
-    if _steps(model):
+    posteriors = [_centred(posterior) for posterior in find_posteriors(model) if posterior.random]
+    if _moved(model):
         raise ValueError(
-            f"learn_prior needs a model that no other examples were seen by; {model.name!r} was trained for "
-            f"{_steps(model)} steps. Take a fresh model, or centre_prior(model, learned_on=all that it has seen)."
+            f"learn_prior needs a model that no other examples were seen by; {model.name!r} was trained, its means are "
+            "not where its prior is. Take a fresh model, or centre_prior(model, learned_on=all that it has seen)."
         )
+    seen: dict | None = sketch(as_arrays(x))
+    if fit.get("validation_data") is not None:
+        seen = merged(seen, sketch(as_arrays(fit["validation_data"][0])))
     history = model.fit(x, y, **fit)
-    centre_prior(model, learned_on=x, scale=scale)
+    _centre(posteriors, seen, scale)
     return history
 
 
@@ -87,6 +90,11 @@ def _centred(posterior: Posterior) -> tuple[Posterior, ScalePrior]:
     return posterior, prior.prior
 
 
-def _steps(model: keras.Model) -> int:
-    optimizer: Any = getattr(model, "optimizer", None)
-    return 0 if optimizer is None else int(ops.convert_to_numpy(optimizer.iterations))
+def _moved(model: keras.Model) -> bool:
+    """Returns whether a mean is not at the centre of its prior: `compile` forgets the steps, the weights do not."""
+    for posterior in find_posteriors(model):
+        for factor in posterior.factors if posterior.random else ():
+            loc, _, reference = factor.numbers()
+            if reference is not None and not np.array_equal(loc, reference[0]):
+                return True
+    return False

@@ -18,6 +18,19 @@ def sketch(x) -> dict:
     return {"examples": len(hashes), "hashes": sorted(set(hashes))[:_KEPT]}
 
 
+def merged(first: dict | None, second: dict | None) -> dict | None:
+    """Returns the sketch of what either has seen; None has seen nothing.
+
+    >>> x = np.arange(200.0).reshape(100, 2)
+    >>> merged(sketch(x[:50]), sketch(x[50:]))["hashes"] == sketch(x)["hashes"]
+    True
+    """
+    if first is None or second is None:
+        return first or second
+    hashes = sorted({*first["hashes"], *second["hashes"]})[:_KEPT]
+    return {"examples": first["examples"] + second["examples"], "hashes": hashes}
+
+
 def share_seen(sketched: dict, x) -> float:
     """Returns which share of the sketched examples is among `x`.
 
