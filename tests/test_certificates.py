@@ -15,7 +15,7 @@ from singularbayes.experiments.certificates import METHODS, SCALES, Settings
 from singularbayes.inference.counts import count_trained
 
 DOCS = Path(__file__).parent.parent / "docs"
-SMALL = replace(certificates.QUICK, units=16, rank=2, draws=200)
+SMALL = replace(certificates.QUICK, units=16, rank=2, draws=200, learned_draws=200)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,7 @@ def test_the_network_is_the_papers_with_drawn_biases():
 
 def test_the_scale_is_one_of_those_that_are_paid_for():
     assert Settings().prior_scale in SCALES
+    assert all(getattr(Settings(), name) in values for name, values in certificates.LEARNED.items())
 
 
 @pytest.mark.parametrize("method", ["low_rank_initial", "low_rank_learned", "full_rank_initial"])
@@ -59,7 +60,7 @@ def test_a_run_certifies_on_examples_that_its_prior_has_not_seen(method, data):
     m = record.metrics
     learned = method.endswith("learned")
     assert m["is_certificate"] == 1 and m["N"] == (150 if learned else 500)
-    assert m["tried"] == (certificates.LEARNED if learned else len(SCALES))
+    assert m["tried"] == (4096 if learned else len(SCALES))
     assert m["δ data"] + m["δ Monte Carlo"] == pytest.approx(0.05)
     assert m["certificate"] >= m["with their error"] >= m["mistakes of the draws"]
 
