@@ -33,7 +33,7 @@ def test_the_mixture_kl_is_just_above_the_paper_s(vectors, width, exact, bound):
     found = mixture_kl(loc, scale, inputs["pi"], inputs["sigma1"], inputs[width])
     assert (found >= np.array(expected[exact]) - 1e-9).all()
     assert (found <= np.array(expected[exact]) + 5e-4).all()
-    assert (found <= np.array(expected[bound]) + 2e-8).all()
+    assert (found <= np.array(expected[bound]) + 1e-9).all()
 
 
 @quick
@@ -61,7 +61,7 @@ def test_the_mixture_kl_keeps_the_shape_and_works_in_chunks():
 
 
 def test_equal_components_are_one_normal():
-    np.testing.assert_allclose(mixture_kl(0.3, 0.2, 0.5, 0.8, 0.8), normal_kl(0.3, 0.2, 0.0, 0.8), atol=2e-8)
+    np.testing.assert_allclose(mixture_kl(0.3, 0.2, 0.5, 0.8, 0.8), normal_kl(0.3, 0.2, 0.0, 0.8), rtol=1e-12)
 
 
 def test_a_nearly_certain_posterior_has_a_large_kl():

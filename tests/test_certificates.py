@@ -95,6 +95,12 @@ def test_the_certificate_of_the_learned_prior_is_as_small_as_it_has_to_be(script
     assert found["low_rank_learned"] <= 0.028
 
 
+@pytest.mark.xfail(reason="the aim for the initial prior is not reached yet")
+def test_the_certificate_of_the_initial_prior_is_as_small_as_it_has_to_be(script):
+    found = {r["method"]: r["metrics"]["certificate"] for r in script.read(script.RECORDS)}
+    assert found["low_rank_initial"] <= 0.25
+
+
 def test_a_later_record_takes_the_place_of_an_earlier_one(script):
     made = [{"method": "low_rank_learned", "seed": s, "n": n} for s, n in ((0, 1), (1, 2), (0, 3))]
     assert [r["n"] for r in script.merged(made)] == [3, 2]

@@ -9,7 +9,6 @@ from scipy.special import ndtr
 
 from singularbayes.bounds.require import require_finite, require_positive, require_share
 
-_ROUNDING = 1e-8  # nats that a sum over the pieces may lose
 _STEP = 0.25  # of the log-odds between the two components, from one cut to the next
 _LAST = 8.0  # log-odds from which on ignoring the narrow component costs at most e⁻⁸
 _CHUNK = 1 << 11  # scalars at a time: the arrays stay in the cache
@@ -49,7 +48,7 @@ def mixture_kl(loc, scale, pi: float = 0.5, sigma1: float = 1.0, sigma2: float =
     entropy = np.log(scale) + 0.5 * np.log(2 * np.pi * np.e)
     # The KL is at most that to one component, less the log of its weight; rounding of many pieces must not exceed it.
     ceiling = np.min([normal_kl(loc, scale, 0.0, sigma) - log_weight for log_weight, sigma in parts], axis=0)
-    return np.minimum(_ROUNDING - entropy - expected.reshape(loc.shape), ceiling)
+    return np.minimum(-entropy - expected.reshape(loc.shape), ceiling)
 
 
 def _cuts(parts) -> np.ndarray:

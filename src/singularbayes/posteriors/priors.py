@@ -177,7 +177,8 @@ class ScaleMixture(Prior):
 
     def kl_upper(self, family, loc, scale, quick=False):
         if family.name == "gaussian" and not quick:
-            return mixture_kl(loc, scale, self.pi, self._wide.scale, self._narrow.scale)
+            # A sum over pieces may lose some 1e-9 nats to rounding.
+            return mixture_kl(loc, scale, self.pi, self._wide.scale, self._narrow.scale) + 1e-8
         parts = ((math.log(self.pi), self._wide), (math.log1p(-self.pi), self._narrow))
         return -np.logaddexp(*(log - prior.kl_exact(family, loc, scale) for log, prior in parts))
 
