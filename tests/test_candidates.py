@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from singularbayes.experiments import candidates, fashion_mnist, images, mnist, record, together
+from singularbayes.experiments import candidates, fashion_mnist, image_candidates, images, mnist, record, together
+from singularbayes.experiments.image_candidates import CANDIDATES
 from singularbayes.experiments.record import Record
 
 PAPER = images.Settings()
@@ -13,15 +14,15 @@ RESULTS = Path(__file__).parents[1] / "docs" / "results"
 
 
 def trial(method, name, seed, nll):
-    settings = record.plain(candidates.candidates(method, PAPER)[name])
+    settings = record.plain(CANDIDATES.settings(method)[name])
     return Record("mnist", method, seed, settings, {"validation_nll": nll}, 1, 0.0, preset="trial")
 
 
 def test_every_method_has_as_many_different_candidates():
-    for method in candidates.CANDIDATES:
-        found = list(candidates.candidates(method, PAPER).values())
+    for method in CANDIDATES.tried:
+        found = list(CANDIDATES.settings(method).values())
         assert len(found) == len(set(found)) == 4 and PAPER not in found
-    assert candidates.CANDIDATES.keys() | candidates.ALIKE.keys() == images.METHODS.keys()
+    assert CANDIDATES.tried.keys() | CANDIDATES.alike.keys() == images.METHODS.keys()
 
 
 def test_seeds_of_trials_are_not_those_of_results():
@@ -29,25 +30,25 @@ def test_seeds_of_trials_are_not_those_of_results():
 
 
 def test_the_least_mean_over_seeds_is_chosen():
-    names = list(candidates.VARIATIONAL)
+    names = list(image_candidates.VARIATIONAL)
     trials = [trial("low_rank", name, seed, 1.0 + seed) for name in names for seed in (0, 1)]
     better = [trial("low_rank", names[3], seed, nll) for seed, nll in ((0, 0.1), (1, 2.2))]  # 1.15 against 1.5
-    assert candidates.choose([*trials, *better], PAPER) == {"low_rank": names[3]}
-    assert candidates.chosen({"low_rank": names[3]}, PAPER)["low_rank"].learning_rate == 3e-3
+    assert CANDIDATES.choose([*trials, *better]) == {"low_rank": names[3]}
+    assert CANDIDATES.chosen({"low_rank": names[3]})["low_rank"].learning_rate == 3e-3
 
 
 def test_a_choice_needs_every_candidate_with_the_same_seeds():
-    trials = [trial("swag", name, 0, 1.0) for name in candidates.SWAG]
+    trials = [trial("swag", name, 0, 1.0) for name in image_candidates.SWAG]
     with pytest.raises(ValueError, match="choose needs every candidate of 'swag' with the same seeds"):
-        candidates.choose(trials[1:], PAPER)
+        CANDIDATES.choose(trials[1:])
     with pytest.raises(ValueError, match="choose needs every candidate of 'swag' with the same seeds"):
-        candidates.choose([*trials, trial("swag", next(iter(candidates.SWAG)), 1, 1.0)], PAPER)
+        CANDIDATES.choose([*trials, trial("swag", next(iter(image_candidates.SWAG)), 1, 1.0)])
 
 
 def test_other_settings_are_no_trial():
-    strange = replace(trial("swag", next(iter(candidates.SWAG)), 0, 1.0), settings=record.plain(PAPER))
+    strange = replace(trial("swag", next(iter(image_candidates.SWAG)), 0, 1.0), settings=record.plain(PAPER))
     with pytest.raises(ValueError, match="choose needs trials of the candidates; got other settings in 'mnist-swag-0"):
-        candidates.choose([strange], PAPER)
+        CANDIDATES.choose([strange])
 
 
 @pytest.mark.parametrize("experiment", [mnist, fashion_mnist])
@@ -56,7 +57,7 @@ def test_the_committed_choice_is_that_of_the_committed_trials(experiment):
     trials = record.read(path, arrays=False)
     assert all(one.experiment == experiment.PROBLEM.name and one.preset == "trial" for one in trials)
     assert all(name.startswith(("validation_", "posterior_")) for one in trials for name in one.metrics)
-    assert candidates.choose(trials, PAPER) == experiment.CHOICE
+    assert CANDIDATES.choose(trials) == experiment.CHOICE
     assert experiment.CHOSEN.keys() == experiment.METHODS.keys()
 
 
@@ -83,11 +84,11 @@ def test_all_runs_of_a_folder_are_done_once(tmp_path, monkeypatch, capsys):
 
 
 def test_settings_are_chosen_by_the_trials_of_a_folder(tmp_path):
-    names = list(candidates.VARIATIONAL)
+    names = list(image_candidates.VARIATIONAL)
     for i, name in enumerate(names):
         record.append(trial("low_rank", name, 0, 1.0 if i == 3 else 2.0), tmp_path)
     record.append(replace(trial("low_rank", names[0], 0, 0.0), experiment="fashion_mnist"), tmp_path)  # another's
     for method in ("low_rank", "low_rank_50"):  # the rank sweep has the settings of rank 25
         (found,) = together.settings_of("mnist", "chosen", method, tmp_path)
-        assert found == candidates.candidates("low_rank", PAPER)[names[3]]
+        assert found == CANDIDATES.settings("low_rank")[names[3]]
     assert together.settings_of("mnist", "chosen", "low_rank", None) == [mnist.CHOSEN["low_rank"]]

@@ -1,6 +1,6 @@
 """The image experiments: published sizes, networks and splits as said, and records that can be trusted."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import keras
@@ -11,8 +11,21 @@ from keras import ops
 
 import singularbayes as sb
 from singularbayes import data
-from singularbayes.experiments import cnn, fashion_mnist, image_scores, images, kl_study, methods, mnist, record
+from singularbayes.experiments import (
+    cnn,
+    fashion_mnist,
+    image_scores,
+    images,
+    kl_study,
+    methods,
+    mnist,
+    record,
+    study,
+    trainers,
+)
 from singularbayes.experiments.keep import Keep
+from singularbayes.experiments.posterior_scores import of_posteriors
+from singularbayes.experiments.weights import Weights
 from singularbayes.inference.counts import count_trained
 
 PUBLISHED = {"low_rank": 245_810, "low_rank_laplace": 245_810, "full_rank": 4_788_010, "rank_one": 2_406_398}
@@ -44,7 +57,7 @@ class Untrained:
     """Makes networks and leaves them as they start."""
 
     def __init__(self, problem, method, settings):
-        self.network, self.settings = images.network_of(problem, method, settings), settings
+        self.network, self.settings = study.network_of(problem, method, settings), settings
         self.made = []
 
     def fit(self, make, seeds, settings, name):
@@ -58,7 +71,7 @@ class Untrained:
 
 def untrained(problem, method, settings, seeds=(0,)):
     trainer = Untrained(problem, method, settings)
-    return methods.METHODS[method].train(trainer, list(seeds)), trainer
+    return methods.find(method).train(trainer, list(seeds)), trainer
 
 
 @pytest.mark.parametrize(("method", "parameters"), {**PUBLISHED, **OURS}.items())
@@ -104,7 +117,7 @@ def test_the_split_leaves_no_image_in_two_parts_and_depends_on_no_seed():
     found = []
     for seed in (1, 2):
         keras.utils.set_random_seed(seed)
-        found.append(mnist.PROBLEM.training(TINY))
+        found.append(mnist.PROBLEM.split(TINY))
     for one, other in zip(*found, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     (x, y), (x_validation, y_validation) = found[0]
@@ -201,7 +214,7 @@ def test_the_members_of_an_ensemble_are_those_of_the_library(kind):
         assert isinstance(ensemble, kind) and len(ensemble.models) == TINY.members
         for member, model in zip(kind(keras.Model, TINY.members, seed).seeds, ensemble.models, strict=True):
             keras.utils.set_random_seed(member)
-            own = trainer.network(methods.random_weights("low_rank" if "low" in method else "deterministic", TINY))
+            own = trainer.network(Weights("low_rank" if "low" in method else "deterministic", TINY))
             for ours, theirs in zip(own.trainable_weights, model.trainable_weights, strict=True):
                 assert np.array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
 
@@ -216,7 +229,7 @@ def test_the_study_spans_six_decades_and_says_its_beta(monkeypatch):
         asked.append((problem.name, method, settings.beta))
         return record.Record(problem.name, method, seed, record.plain(settings), {"nll": 0.5}, 1, 0.0, preset=preset)
 
-    monkeypatch.setattr(images, "run", run)
+    monkeypatch.setattr(study, "run", run)
     found = kl_study.run("beta_100", 3)
     assert asked == [("kl_study", "low_rank", 100.0)]
     assert (found.experiment, found.method, found.metrics) == ("kl_study", "beta_100", {"nll": 0.5, "beta": 100.0})
@@ -229,11 +242,11 @@ def test_a_posterior_is_summed_up_by_its_numbers():
     )
     model = keras.Sequential([keras.Input((2,)), layer])
     layer.posterior.w.set_loc(np.array([[0.1, 1.0], [-2.0, 3.0]]))
-    found = image_scores.of_posteriors([model])
+    found = of_posteriors([model])
     assert found["posterior_sd_median"] == pytest.approx(0.5)
     assert found["posterior_signal"] == pytest.approx(3.0)  # of 0.2, 2, 4, 6
     assert found["posterior_pruned"] == 0.25
-    assert image_scores.of_posteriors([keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])]) == {}
+    assert of_posteriors([keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])]) == {}
 
 
 def test_temperature_comes_from_validation_and_changes_no_label():
@@ -245,3 +258,38 @@ def test_temperature_comes_from_validation_and_changes_no_label():
     assert found["recalibrated_nll"] < sb.metrics.negative_log_likelihood(p.mean, labels)
     blind = sb.ClassPredictive.of_draws(np.full((2, 200, 3), 1 / 3))
     assert image_scores.recalibrated(blind, labels, blind, labels) == {}
+
+
+def test_a_start_with_random_biases_takes_over_all_that_the_point_network_learned():
+    @dataclass(frozen=True)
+    class Drawn(images.Settings):
+        bayesian_bias: bool = True
+
+    def network(weights):
+        bias = {"bias_posterior": weights.bias()}
+        stack = [sb.layers.Dense(6, posterior=weights(6), **bias), keras.layers.LayerNormalization()]
+        return keras.Sequential([keras.Input((6,)), *stack, sb.layers.Dense(3, posterior=weights(3), **bias)])
+
+    point, model = (network(Weights(kind, Drawn())) for kind in ("point", "low_rank"))
+    for variable in point.trainable_variables:
+        variable.assign(np.random.default_rng(len(variable.shape)).normal(size=variable.shape))
+    methods.start_at(model, point)
+    x = np.random.default_rng(0).normal(size=(4, 6)).astype("float32")
+    with sb.mean_weights(model):
+        np.testing.assert_allclose(*(ops.convert_to_numpy(one(x)) for one in (model, point)), atol=1e-5)
+    assert Weights("rank_one", Drawn()).bias() is None and Weights("low_rank", images.Settings()).bias() is None
+
+
+def test_weights_count_in_both_ways_of_training():
+    x, y = mnist.PROBLEM.split(TINY)[0]
+    weight = np.where(y == 3, 5.0, 1.0).astype("float32")
+    found = []
+    for kind in (trainers.Alone, trainers.Together):
+        for given in (weight, None):
+            trainer = kind(
+                study.network_of(mnist.PROBLEM, "low_rank", TINY), trainers.Training(x, y, weight=given), TINY
+            )
+            (model,) = methods.find("low_rank").train(trainer, [1])
+            found.append(ops.convert_to_numpy(model.trainable_variables[0]))
+    np.testing.assert_allclose(found[0], found[2], atol=1e-5)
+    assert np.abs(found[0] - found[1]).max() > 1e-3

@@ -4,18 +4,15 @@ Two convolutions of 3 × 3 with pooling, one hidden layer and the logits. A filt
 9c × f weight of low rank. Data and scores are those of `images.py`; the settings were fixed beforehand, not tuned.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import keras
 
 from singularbayes import layers
-from singularbayes.experiments import images
-from singularbayes.experiments.keep import Keep
+from singularbayes.experiments import images, study
 from singularbayes.experiments.methods import count_epochs as epochs
-from singularbayes.experiments.record import Record
-from singularbayes.experiments.trainers import Weights
-from singularbayes.experiments.training import Watch, require_method
+from singularbayes.experiments.weights import Weights
 
 __all__ = ["METHODS", "PRESETS", "QUICK", "Settings", "epochs", "network", "run", "run_many"]
 
@@ -57,25 +54,6 @@ def network(weights: Weights, settings: Settings) -> keras.Model:
     return keras.Sequential([*stack, layers.Dense(images.CLASSES, posterior=next(posteriors), name="logits")])
 
 
-PROBLEM = images.Problem("cnn", "fashion_mnist", ("mnist", "notmnist"), network, shape=(28, 28, 1))
-
-
-def run(
-    method: str,
-    seed: int,
-    settings: Settings = Settings(),
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-    preset: str = "chosen",
-) -> Record:
-    """Trains one method with one seed and scores it, as `images.run` does."""
-    require_method(method, METHODS)
-    return images.run(PROBLEM, method, seed, settings, watch, keep, preset)
-
-
-def run_many(
-    method: str, seeds: Sequence[int], settings: Settings = Settings(), preset: str = "chosen"
-) -> list[Record]:
-    """Returns what `run` returns for every seed; on JAX all train as one program."""
-    require_method(method, METHODS)
-    return images.run_many(PROBLEM, method, seeds, settings, preset)
+PROBLEM = images.Problem("cnn", "fashion_mnist", ("mnist", "notmnist"), network, (28, 28, 1), METHODS, Settings())
+run = partial(study.run, PROBLEM, preset="chosen")
+run_many = partial(study.run_many, PROBLEM, preset="chosen")

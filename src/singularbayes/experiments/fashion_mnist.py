@@ -6,7 +6,8 @@ full-rank 89.21 %, 0.3583, 0.0262, 0.0317; rank-one 89.07 %, 0.6928, 0.0794, 0.0
 
 from functools import partial
 
-from singularbayes.experiments import candidates, images
+from singularbayes.experiments import images, study
+from singularbayes.experiments.image_candidates import CANDIDATES
 from singularbayes.experiments.images import METHODS, QUICK, Settings
 from singularbayes.experiments.methods import count_epochs as epochs
 
@@ -26,9 +27,9 @@ UNTRIED = {
     "low_rank_ensemble": CHOICE["low_rank"],
     "swag": "SGD 0.001",
 }
-CHOSEN = candidates.chosen(CHOICE | UNTRIED, Settings())
+CHOSEN = CANDIDATES.chosen(CHOICE | UNTRIED)
 
 PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
-run, run_many = partial(images.run, PROBLEM), partial(images.run_many, PROBLEM)
+run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
 
-__all__ = ["CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
+__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]

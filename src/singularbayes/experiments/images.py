@@ -11,26 +11,21 @@ times that. A trial is scored on the validation images alone.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import keras
 import numpy as np
 
 from singularbayes import data, layers
-from singularbayes.assess.memory import Peak
-from singularbayes.experiments import image_scores, methods
-from singularbayes.experiments.keep import Keep
-from singularbayes.experiments.record import Record, departures, machine, plain
-from singularbayes.experiments.trainers import Alone, Network, Together, Weights
-from singularbayes.experiments.training import Watch, require_method
-from singularbayes.inference import ClassPredictive, predict
-from singularbayes.inference.counts import count_stored, count_trained
+from singularbayes.experiments import image_scores, methods, study
+from singularbayes.experiments.study import Arrays, Ask, Scores
+from singularbayes.experiments.trainers import Training
+from singularbayes.experiments.weights import Weights
 
 CLASSES = 10
-METHODS = {name: method.says for name, method in methods.METHODS.items()}
+METHODS = methods.sentences(*methods.METHODS, "low_rank_10", "low_rank_50")
 _SPLIT = 0  # one split for all seeds and methods
 Part = tuple[np.ndarray, np.ndarray]  # images and labels
 
@@ -87,20 +82,30 @@ def mlp(weights: Weights, settings: Settings) -> keras.Model:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(study.Problem):
     """An experiment's name, the images it knows and those it has never seen, and its network."""
 
     name: str
     known: str
     foreign: tuple[str, ...]
-    network: Callable[[Weights, Any], keras.Model] = mlp
+    make: Callable[[Weights, Any], keras.Model] = mlp
     shape: tuple[int, ...] = (28 * 28,)
+    methods: Mapping[str, str] = field(default_factory=lambda: METHODS)
+    paper: Any = Settings()
+
+    def network(self, weights: Weights, settings) -> keras.Model:
+        return self.make(weights, settings)
+
+    def of_rank(self, settings, rank: int):
+        """Returns the settings with that rank of the hidden weights."""
+        *hidden, last = settings.ranks
+        return replace(settings, ranks=(*[rank] * len(hidden), last))
 
     def inputs(self, pixels: np.ndarray, settings) -> np.ndarray:
         """Returns pixels as the network takes them."""
         return (pixels.astype("float32") / np.float32(settings.pixel_scale)).reshape(-1, *self.shape)
 
-    def training(self, settings) -> tuple[Part, Part]:
+    def split(self, settings) -> tuple[Part, Part]:
         """Returns what to train on and what to validate on: the same for all seeds, and no test image among them."""
         pixels, labels = getattr(data, self.known)().train
         wanted = settings.num_validation + settings.num_train
@@ -120,110 +125,22 @@ class Problem:
         foreign = {name: self.inputs(getattr(data, name)().test[0], settings) for name in self.foreign}
         return (self.inputs(pixels, settings), labels), foreign
 
+    def training(self, settings) -> Training:
+        (x, y), _ = self.split(settings)
+        return Training(x, y)
 
-def network_of(problem: Problem, method: str, settings) -> Network:
-    """Returns what makes the network of a method, at the ranks that it asks for."""
-    rank = methods.METHODS[method].hidden_rank
-    if rank is not None:
-        *hidden, last = settings.ranks
-        settings = replace(settings, ranks=(*[rank] * len(hidden), last))
-    return lambda weights: problem.network(weights, settings)
+    def validated(self, ask: Ask, settings) -> Scores:
+        _, (x, y) = self.split(settings)
+        return image_scores.prefixed("validation", image_scores.quality(ask({"validation": x})["validation"], y))
 
-
-def run(
-    problem: Problem,
-    method: str,
-    seed: int,
-    settings=Settings(),
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-    preset: str = "paper",
-) -> Record:
-    """Trains one method with one seed and scores it on validation, test and foreign images.
-
-    Args:
-        preset: what the settings are called: "paper", "chosen", "quick", or "trial", which is scored on the validation
-            images alone.
-    """
-    require_method(method, methods.METHODS)
-    train, validation = problem.training(settings)
-    trainer = Alone(network_of(problem, method, settings), *train, settings, watch, keep)
-    (trained,) = methods.METHODS[method].train(trainer, [seed])
-    made = _record(problem, method, seed, settings, trained, validation, preset)
-    return replace(made, seconds=trainer.seconds)
-
-
-def run_many(
-    problem: Problem, method: str, seeds: Sequence[int], settings=Settings(), preset: str = "paper"
-) -> list[Record]:
-    """Returns what `run` returns for every seed, to the accuracy of floats; on JAX all seeds train as one program.
-
-    The seconds of a record are its share of the program's. Its machine says how many runs shared it.
-    """
-    require_method(method, methods.METHODS)
-    train, validation = problem.training(settings)
-    trainer = Together(network_of(problem, method, settings), *train, settings)
-    with Peak() as peak:
-        trained = methods.METHODS[method].train(trainer, list(seeds))
-    share = trainer.seconds / len(seeds)
-    where = machine() | {"trained_together": len(seeds)}
-    costs = {"seconds": share, "machine": where, "peak_memory": peak.bytes}
-    return [
-        replace(_record(problem, method, seed, settings, one, validation, preset), **costs)
-        for seed, one in zip(seeds, trained, strict=True)
-    ]
-
-
-def _record(problem: Problem, method: str, seed: int, settings, trained, validation: Part, preset: str) -> Record:
-    x, y = validation
-    if preset == "trial":
-        held = _ask(trained, {"validation": x}, settings.draws, seed)["validation"]
-        found, arrays = {}, {}
-    else:
-        (x_test, y_test), foreign = problem.testing(settings)
-        strange = _ask(trained, {"validation": x, "test": x_test, **foreign}, settings.draws, seed)
+    def tested(self, ask: Ask, settings) -> tuple[Scores, Arrays]:
+        _, (x, y) = self.split(settings)
+        (x_test, y_test), foreign = self.testing(settings)
+        strange = ask({"validation": x, "test": x_test, **foreign})
         held, test = strange.pop("validation"), strange.pop("test")
         found = image_scores.of_test(test, y_test, strange) | image_scores.recalibrated(test, y_test, held, y)
+        found |= image_scores.prefixed("validation", image_scores.quality(held, y))
         arrays = image_scores.stored("validation", held, y) | image_scores.stored("test", test, y_test)
         for name, p in strange.items():
             arrays |= image_scores.stored(name, p)
-    found |= image_scores.prefixed("validation", image_scores.quality(held, y))
-    found |= image_scores.of_posteriors(_networks(trained))
-    trained_numbers, stored_numbers = _sizes(trained)
-    return Record(
-        problem.name,
-        method,
-        seed,
-        plain(settings),
-        found,
-        trained_numbers,
-        seconds=0.0,
-        paper=departures(settings),
-        stored=stored_numbers,
-        preset=preset,
-        arrays=arrays,
-    )
-
-
-def _ask(trained, sets: dict[str, np.ndarray], draws: int, seed: int) -> dict[str, ClassPredictive]:
-    """Returns the predictions of every set; one call for all of them, so that each draw is made once."""
-    answer = partial(predict, trained) if isinstance(trained, keras.Model) else trained.predict
-    p = answer(np.concatenate(list(sets.values())), draws, seed)
-    assert isinstance(p, ClassPredictive) and p.expected_entropy is not None
-    ends = np.cumsum([len(images) for images in sets.values()])[:-1]
-    parts = zip(*(np.split(part, ends) for part in (p.mean, p.std, p.expected_entropy)), strict=True)
-    return {
-        name: ClassPredictive(mean, std, p.num_draws, expected_entropy=entropy)
-        for name, (mean, std, entropy) in zip(sets, parts, strict=True)
-    }
-
-
-def _networks(trained) -> list[keras.Model]:
-    return [trained] if isinstance(trained, keras.Model) else getattr(trained, "models", [])
-
-
-def _sizes(trained) -> tuple[int, int]:
-    """Returns how many numbers are trained, and how many predictions are made from."""
-    if isinstance(trained, keras.Model):
-        return count_trained(trained), count_stored(trained)
-    return trained.num_trained, trained.num_stored
+        return found, arrays

@@ -9,7 +9,7 @@ arrive.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from singularbayes.experiments import images
+from singularbayes.experiments import images, study
 from singularbayes.experiments.keep import Keep
 from singularbayes.experiments.record import Record, departures, plain
 from singularbayes.experiments.training import Watch, require_method
@@ -47,8 +47,8 @@ def run(
     keep: Keep | None = None,
     preset: str = "chosen",
 ) -> Record:
-    """Trains the network at one β and scores it, as `images.run` does."""
-    record = images.run(PROBLEM, "low_rank", seed, _weighed(method, settings), watch, keep, preset)
+    """Trains the network at one β and scores it, as `study.run` does."""
+    record = study.run(PROBLEM, "low_rank", seed, _weighed(method, settings), watch, keep, preset)
     return _named(method, settings, record)
 
 
@@ -56,7 +56,7 @@ def run_many(
     method: str, seeds: Sequence[int], settings: Settings = Settings(), preset: str = "chosen"
 ) -> list[Record]:
     """Returns what `run` returns for every seed; on JAX all train as one program."""
-    records = images.run_many(PROBLEM, "low_rank", seeds, _weighed(method, settings), preset)
+    records = study.run_many(PROBLEM, "low_rank", seeds, _weighed(method, settings), preset)
     return [_named(method, settings, record) for record in records]
 
 

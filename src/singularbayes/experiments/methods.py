@@ -1,7 +1,7 @@
-"""The methods of the image experiments: what each puts on a weight, and what it trains.
+"""The methods that experiments compare: what each puts on a weight, and what it trains.
 
 A method is written once, for a list of seeds. Who trains the networks is handed in: one after another, or all seeds as
-one program (`trainer.py`).
+one program (`trainers.py`). A rank after the name, as in low_rank_50, is that of the weights instead of the settings'.
 """
 
 from collections.abc import Callable
@@ -10,42 +10,28 @@ from dataclasses import dataclass, replace
 import keras
 
 from singularbayes.baselines import DeepEnsemble, LowRankEnsemble
-from singularbayes.convert import bayesianize, collapse
-from singularbayes.experiments.trainers import Trainer, Weights
-from singularbayes.posteriors import Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
+from singularbayes.experiments.trainers import Trainer
+from singularbayes.experiments.weights import Weights
+from singularbayes.inference import find_posteriors
 
 
 @dataclass(frozen=True)
 class Method:
-    """What a method is in a sentence, how it trains one thing a seed, and the rank of its hidden weights if it has one.
+    """What a method is in a sentence, how it trains one thing a seed, and its rank where that is not the settings'.
 
     What it trains is a Keras model or has `predict(x, draws, seed)`.
     """
 
     says: str
     train: Callable[[Trainer, list[int]], list]
-    hidden_rank: int | None = None
-
-
-def random_weights(kind: str, settings) -> Weights:
-    """Returns what makes the posterior of every weight of a network of that kind."""
-    prior = ScaleMixture(pi=settings.pi, sigma1=settings.sigma1, sigma2=settings.sigma2)
-    options = {"prior": prior, "eta": settings.eta, "damping": settings.damping, "rho_lr": settings.rho_lr}
-    kinds: dict[str, Callable[[int], Posterior]] = {
-        "low_rank": lambda rank: LowRank(rank, **options),
-        "low_rank_laplace": lambda rank: LowRank(rank, family="laplace", **options),
-        "full_rank": lambda rank: FullRank(**options),
-        "rank_one": lambda rank: RankOne(settings.rank_one_form, **options),
-        "deterministic": lambda rank: Deterministic(),
-    }
-    return kinds[kind]
+    rank: int | None = None
 
 
 def one_network(kind: str) -> Callable[[Trainer, list[int]], list]:
     """Returns how a method of one network trains: the posterior `kind` on every weight."""
 
     def train(trainer: Trainer, seeds: list[int]) -> list:
-        weights = random_weights(kind, trainer.settings)
+        weights = Weights(kind, trainer.settings)
         settings = _point(trainer.settings) if kind == "deterministic" else trainer.settings
         return trainer.fit(lambda seed: trainer.network(weights), seeds, settings, kind)
 
@@ -55,14 +41,30 @@ def one_network(kind: str) -> Callable[[Trainer, list[int]], list]:
 def from_svd(trainer: Trainer, seeds: list[int]) -> list:
     """Trains point networks for a while, then low-rank ones whose means start at their truncated SVD."""
     settings = trainer.settings
-    point = random_weights("deterministic", settings)
     warm = replace(_point(settings), epochs=settings.svd_epochs)
-    trained = trainer.fit(lambda seed: trainer.network(point), seeds, warm, "point")
-    plain = {seed: collapse(model) for seed, model in zip(seeds, trained, strict=True)}
+    points = trainer.fit(lambda seed: trainer.network(Weights("point", settings)), seeds, warm, "point")
+    trained = dict(zip(seeds, points, strict=True))
 
-    low_rank = trainer.network(random_weights("low_rank", settings))
-    rules = {layer.name: layer.posterior for layer in low_rank.layers if hasattr(layer, "posterior")}
-    return trainer.fit(lambda seed: bayesianize(plain[seed], rules=rules, init="svd"), seeds, settings, "low_rank")
+    def started(seed: int) -> keras.Model:
+        model = trainer.network(Weights("low_rank", settings))
+        start_at(model, trained[seed])
+        return model
+
+    return trainer.fit(started, seeds, settings, "low_rank")
+
+
+def start_at(model: keras.Model, point: keras.Model) -> None:
+    """Moves the means of a network to the weights of a point network, or as near to them as its ranks allow."""
+    for posterior, weight in zip(find_posteriors(model), find_posteriors(point), strict=True):
+        posterior.center(keras.ops.convert_to_numpy(weight.mean().dense()))
+    for variable, value in zip(_outside(model), _outside(point), strict=True):
+        variable.assign(value)
+
+
+def _outside(model: keras.Model) -> list:
+    """Returns the trained weights that no posterior holds: plain biases and normalisations."""
+    inside = {id(variable) for posterior in find_posteriors(model) for variable in posterior.variables}
+    return [variable for variable in model.trainable_variables if id(variable) not in inside]
 
 
 def ensemble(kind: type[DeepEnsemble] | type[LowRankEnsemble], weights: str) -> Callable[[Trainer, list[int]], list]:
@@ -70,7 +72,7 @@ def ensemble(kind: type[DeepEnsemble] | type[LowRankEnsemble], weights: str) -> 
 
     def train(trainer: Trainer, seeds: list[int]) -> list:
         settings = _point(trainer.settings) if weights == "deterministic" else trainer.settings
-        own = random_weights(weights, settings)
+        own = Weights(weights, settings)
         members = [kind(_never, settings.members, seed).seeds for seed in seeds]
         every = [seed for group in members for seed in group]
         models = trainer.fit(lambda seed: trainer.network(own), every, settings, "member")
@@ -84,7 +86,7 @@ def swag(trainer: Trainer, seeds: list[int]) -> list:
     """Trains point networks for most of the epochs, then takes a snapshot after every epoch of SGD in the rest."""
     settings = trainer.settings
     first = replace(_point(settings), epochs=settings.epochs - settings.swag_epochs)
-    weights = random_weights("deterministic", settings)
+    weights = Weights("deterministic", settings)
     models = trainer.fit(lambda seed: trainer.network(weights), seeds, first, "point")
     return trainer.fit_swag(models, seeds, "swag")
 
@@ -102,8 +104,6 @@ METHODS = {
     "low_rank": Method("W = A Bᵀ, Gaussian factors", one_network("low_rank")),
     "low_rank_svd": Method("the same, started at the SVD of a trained network", from_svd),
     "low_rank_laplace": Method("W = A Bᵀ, Laplace factors", one_network("low_rank_laplace")),
-    "low_rank_10": Method("low_rank with hidden ranks of 10", one_network("low_rank"), hidden_rank=10),
-    "low_rank_50": Method("low_rank with hidden ranks of 50", one_network("low_rank"), hidden_rank=50),
     "full_rank": Method("every weight Gaussian by itself", one_network("full_rank")),
     "rank_one": Method("a point weight scaled by random vectors", one_network("rank_one")),
     "deterministic": Method("one point network", one_network("deterministic")),
@@ -111,6 +111,24 @@ METHODS = {
     "low_rank_ensemble": Method("low-rank networks, their draws pooled", ensemble(LowRankEnsemble, "low_rank")),
     "swag": Method("a Gaussian of the weights along SGD", swag),
 }
+_OF_A_RANK = "low_rank_"
+
+
+def find(name: str) -> Method:
+    """Returns a method by its name.
+
+    >>> find("low_rank_50").rank
+    50
+    """
+    rank = name.removeprefix(_OF_A_RANK)
+    if name.startswith(_OF_A_RANK) and rank.isdecimal():
+        return replace(METHODS["low_rank"], says=f"low_rank with ranks of {rank}", rank=int(rank))
+    return METHODS[name]
+
+
+def sentences(*names: str) -> dict[str, str]:
+    """Returns what each method is, by its name; all of them but for those of a rank where none is named."""
+    return {name: find(name).says for name in names or METHODS}
 
 
 def count_epochs(method: str, settings) -> int:

@@ -7,7 +7,8 @@ low-rank Gaussian 97.32 %, NLL 0.0924, ECE 0.0104, MI 0.0956; Laplace 97.21 %, 0
 
 from functools import partial
 
-from singularbayes.experiments import candidates, images
+from singularbayes.experiments import images, study
+from singularbayes.experiments.image_candidates import CANDIDATES
 from singularbayes.experiments.images import METHODS, QUICK, Settings
 from singularbayes.experiments.methods import count_epochs as epochs
 
@@ -24,9 +25,9 @@ CHOICE = {
     "low_rank_ensemble": "beta 0.1, rate 0.003",
     "swag": "SGD 0.001",
 }
-CHOSEN = candidates.chosen(CHOICE, Settings())
+CHOSEN = CANDIDATES.chosen(CHOICE)
 
 PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
-run, run_many = partial(images.run, PROBLEM), partial(images.run_many, PROBLEM)
+run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
 
-__all__ = ["CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
+__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]

@@ -8,7 +8,7 @@ import os
 import platform
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -130,15 +130,30 @@ def identity(experiment: str, method: str, seed: int, settings: dict[str, Any]) 
     return f"{experiment}-{method}-{seed}-{digest[:8]}"
 
 
+def later(default: Any) -> Any:
+    """Returns a field for settings that came after records were made: at its default it is left out of them."""
+    return field(default=default, metadata={"later": default})
+
+
 def plain(settings: Any) -> dict[str, Any]:
-    """Returns a settings dataclass as JSON holds it: tuples become lists."""
-    return json.loads(json.dumps(asdict(settings)))
+    """Returns a settings dataclass as JSON holds it: tuples become lists.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Settings:
+    ...     rate: float = 0.1
+    ...     decay: float = later(0.0)
+    >>> plain(Settings()), plain(Settings(decay=0.2))
+    ({'rate': 0.1}, {'rate': 0.1, 'decay': 0.2})
+    """
+    unsaid = {one.name for one in fields(settings) if one.metadata.get("later", ...) == getattr(settings, one.name)}
+    return json.loads(json.dumps({name: value for name, value in asdict(settings).items() if name not in unsaid}))
 
 
 def departures(settings: Any) -> dict[str, Any]:
     """Returns the paper's values, which are the defaults, of the settings that differ from them."""
-    here, paper = plain(settings), plain(type(settings)())
-    return {name: paper[name] for name in paper if paper[name] != here[name]}
+    here, paper = asdict(settings), asdict(type(settings)())
+    return json.loads(json.dumps({name: paper[name] for name in paper if paper[name] != here[name]}))
 
 
 def write(records: Iterable[Record], folder: Path) -> Path:

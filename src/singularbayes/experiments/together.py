@@ -1,4 +1,4 @@
-"""Runs of the image experiments with all seeds of a method as one program: what an accelerator is for.
+"""Runs of experiments with all seeds of a method as one program: what an accelerator is for.
 
     python -m singularbayes.experiments.together mnist paper,trial --out runs/gpu
     python -m singularbayes.experiments.together mnist chosen --choose --out runs/gpu
@@ -15,18 +15,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from singularbayes.experiments import candidates, record
+from singularbayes.experiments import record
+from singularbayes.experiments.candidates import SEEDS as TRIAL_SEEDS
 
 EXPERIMENTS = ("mnist", "fashion_mnist", "cnn", "kl_study")
 SEEDS = (42, 123, 456)
 
 
-def best_tried(name: str, method: str, paper: Any, folder: Path) -> Any:
+def best_tried(experiment: Any, method: str, folder: Path) -> Any:
     """Returns the settings of a method with the least validation NLL among the trials in a folder."""
-    source = candidates.ALIKE.get(method, method)
+    candidates = experiment.CANDIDATES
+    source = candidates.alike.get(method, method)
     trials = [one for one in record.read(folder, arrays=False) if one.preset == "trial"]
-    found = [one for one in trials if (one.experiment, one.method) == (name, source)]
-    return candidates.chosen(candidates.choose(found, paper), paper)[method]
+    found = [one for one in trials if (one.experiment, one.method) == (experiment.PROBLEM.name, source)]
+    return candidates.chosen(candidates.choose(found))[method]
 
 
 def settings_of(name: str, preset: str, method: str, trials: Path | None) -> list:
@@ -37,9 +39,9 @@ def settings_of(name: str, preset: str, method: str, trials: Path | None) -> lis
     """
     experiment = importlib.import_module(f"singularbayes.experiments.{name}")
     if preset == "trial":
-        return list(candidates.candidates(method, experiment.Settings()).values())
+        return list(experiment.CANDIDATES.settings(method).values())
     if preset == "chosen" and trials is not None:
-        return [best_tried(name, method, experiment.Settings(), trials)]
+        return [best_tried(experiment, method, trials)]
     found = experiment.PRESETS[preset]
     return [found[method] if isinstance(found, dict) else found]
 
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     methods = given.methods or importlib.import_module(f"singularbayes.experiments.{given.experiment}").METHODS
     for method in methods:
         for preset in given.presets:
-            seeds = given.seeds or (candidates.SEEDS if preset == "trial" else SEEDS)
+            seeds = given.seeds or (TRIAL_SEEDS if preset == "trial" else SEEDS)
             for settings in settings_of(given.experiment, preset, method, given.out if given.choose else None):
                 run_missing(given.experiment, preset, method, settings, seeds, given.out)
 

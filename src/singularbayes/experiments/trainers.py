@@ -1,10 +1,10 @@
 """Who trains the networks of a method: one after another, kept, or all seeds as one program. Both give the same."""
 
-import math
 import random
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -13,28 +13,50 @@ import numpy as np
 from singularbayes.baselines import SWAG
 from singularbayes.experiments.keep import Keep, part
 from singularbayes.experiments.pools import fit_swag, later
-from singularbayes.experiments.training import Watch, fit
-from singularbayes.inference import KLSchedule, fit_many
-from singularbayes.posteriors import Posterior
+from singularbayes.experiments.stopping import Resumable
+from singularbayes.experiments.training import Watch, adam, annealed, fit
+from singularbayes.experiments.weights import Weights
+from singularbayes.inference import fit_many
 
-Weights = Callable[[int], Posterior]  # given the rank of a weight
 Network = Callable[[Weights], keras.Model]
 Make = Callable[[int], keras.Model]  # given a seed
 
 
+def class_loss() -> keras.losses.Loss:
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What networks are trained on, and what is watched meanwhile.
+
+    Args:
+        loss: makes the negative log-likelihood of an example.
+        validation: (x, y) that callbacks watch after every epoch; None where nobody does.
+        weight: of every example, None is 1.
+        callbacks: makes `Plateau`, `EarlyStop` and the like of one network from the settings that it is trained with.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    loss: Callable[[], keras.losses.Loss] = class_loss
+    validation: tuple[np.ndarray, np.ndarray] | None = None
+    weight: np.ndarray | None = None
+    callbacks: Callable[[Any], list[Resumable]] = lambda settings: []
+
+
 class Trainer(ABC):
-    """Trains networks on (x, y), and counts the epochs and the seconds of all it trained."""
+    """Trains networks, and counts the epochs and the seconds of all it trained."""
 
     def __init__(
         self,
         network: Network,
-        x: np.ndarray,
-        y: np.ndarray,
+        training: Training,
         settings: Any,
         watch: Watch | None = None,
         keep: Keep | None = None,
     ):
-        self.network, self.x, self.y, self.settings = network, x, y, settings
+        self.network, self.data, self.settings = network, training, settings
         self.watch, self.keep = watch, keep
         self.epochs, self.seconds = 0, 0.0
 
@@ -49,7 +71,8 @@ class Trainer(ABC):
             keras.utils.set_random_seed(seed)
             options = (s.swag_rank, s.swag_epochs, s.batch_size, s.swag_rate)
             watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{i}")
-            swag, seconds = fit_swag(model, class_loss(), self.x, self.y, *options, watch, place)
+            data = (self.data.x, self.data.y, *options, watch, place, self.data.weight)
+            swag, seconds = fit_swag(model, self.data.loss(), *data)
             self.seconds += seconds
             self.epochs += s.swag_epochs
             found.append(swag)
@@ -65,7 +88,8 @@ class Alone(Trainer):
             keras.utils.set_random_seed(seed)
             model = make(seed)
             watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{i}")
-            self.seconds += fit(model, class_loss(), self.x, self.y, settings, watch, place)
+            more = (self.data.validation, self.data.callbacks(settings), self.data.weight)
+            self.seconds += fit(model, self.data.loss(), self.data.x, self.data.y, settings, watch, place, *more)
             self.epochs += settings.epochs
             models.append(model)
         return models
@@ -80,7 +104,7 @@ class Together(Trainer):
         for seed in seeds:
             keras.utils.set_random_seed(seed)
             model = make(seed)
-            model.compile(adam(settings, len(self.x)), class_loss())
+            model.compile(adam(settings, len(self.data.x)), self.data.loss())
             orders.append(random.getrandbits(31))  # what `train` hashes the order of the examples from
             keras.utils.set_random_seed(orders[-1])
             models[random.getstate()] = model
@@ -89,20 +113,18 @@ class Together(Trainer):
             return models[random.getstate()]  # fit_many has just set the seed of this member
 
         def callbacks() -> list[keras.callbacks.Callback]:
-            return [KLSchedule(len(self.x), settings.beta, warmup=settings.warmup)]
+            return annealed(next(iter(models.values())), len(self.data.x), settings) + self.data.callbacks(settings)
 
-        fit_many(build, self.x, self.y, orders, settings.epochs, settings.batch_size, callbacks=callbacks)
+        fit_many(
+            build,
+            self.data.x,
+            self.data.y,
+            orders,
+            settings.epochs,
+            settings.batch_size,
+            callbacks=callbacks,
+            validation_data=self.data.validation,
+            sample_weight=self.data.weight,
+        )
         self.seconds += time.perf_counter() - start
         return list(models.values())
-
-
-def class_loss() -> keras.losses.Loss:
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-
-def adam(settings: Any, num_data: int) -> keras.optimizers.Optimizer:
-    """Returns Adam with the rate of the settings, constant or a cosine to 0."""
-    rate = settings.learning_rate
-    if settings.cosine:
-        rate = keras.optimizers.schedules.CosineDecay(rate, math.ceil(num_data / settings.batch_size) * settings.epochs)
-    return keras.optimizers.Adam(rate)

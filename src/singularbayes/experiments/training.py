@@ -3,7 +3,7 @@
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import keras
@@ -49,20 +49,30 @@ def fit(
     keep: Keep | None = None,
     validation: tuple | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    weight: np.ndarray | None = None,
 ) -> float:
     """Fits `model` with Adam, its rate constant or a cosine to 0, and returns the seconds, compilation included.
 
     For a rate that falls on a plateau, or an early end, add `Plateau` or `EarlyStop` to the callbacks. The other
     arguments are those of `train`.
     """
+    model.compile(adam(settings, len(x)), loss)
+    everything = [*annealed(model, len(x), settings), *callbacks]
+    return train(model, x, y, settings.epochs, settings.batch_size, watch, keep, validation, everything, weight)
+
+
+def adam(settings: Schedule, num_data: int) -> keras.optimizers.Optimizer:
+    """Returns Adam with the rate of the settings, constant or a cosine to 0."""
     rate: Any = settings.learning_rate
     if settings.cosine:
-        steps = math.ceil(len(x) / settings.batch_size)
+        steps = math.ceil(num_data / settings.batch_size)
         rate = keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs)
-    model.compile(keras.optimizers.Adam(rate), loss)
-    annealed = [KLSchedule(len(x), settings.beta, warmup=settings.warmup)] if find_posteriors(model) else []
-    everything = [*annealed, *callbacks]
-    return train(model, x, y, settings.epochs, settings.batch_size, watch, keep, validation, everything)
+    return keras.optimizers.Adam(rate)
+
+
+def annealed(model: keras.Model, num_data: int, settings: Schedule) -> list[keras.callbacks.Callback]:
+    """Returns what raises the weight of the KL to that of the settings; nothing for a network without a KL."""
+    return [KLSchedule(num_data, settings.beta, warmup=settings.warmup)] if find_posteriors(model) else []
 
 
 def train(
@@ -75,6 +85,7 @@ def train(
     keep: Keep | None = None,
     validation: tuple | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    weight: np.ndarray | None = None,
 ) -> float:
     """Trains a compiled model and returns the seconds, those before an interruption included.
 
@@ -85,6 +96,7 @@ def train(
     Args:
         keep: where it is kept; None keeps nothing. Then callbacks may be any, else they have to be `Resumable`.
         validation: (x, y), evaluated after every epoch.
+        weight: of every example, None is 1.
     """
     seed = random.getrandbits(31)
     begun = None if keep is None else keep.load()
@@ -107,6 +119,7 @@ def train(
                 batch_size,
                 callbacks=lambda: [*callbacks, *watching, kept],
                 validation_data=validation,
+                sample_weight=weight,
                 initial_epoch=start,
             )
     keras.utils.set_random_seed(seed)
@@ -220,7 +233,7 @@ def _set_torch_states(arrays: dict[str, np.ndarray]) -> None:
         torch.cuda.set_rng_state_all(others)
 
 
-def require_method(method: str, methods: dict[str, Any]) -> None:
+def require_method(method: str, methods: Mapping[str, Any]) -> None:
     """Raises unless the experiment knows the method."""
     if method not in methods:
         raise ValueError(f"run needs method to be one of {list(methods)}; got method={method!r}.")
