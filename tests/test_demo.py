@@ -79,6 +79,8 @@ def test_a_digit_run_scores_every_image_and_reports_its_epochs(method):
     assert [epoch for epoch, _ in seen] == [0, 1]
     assert len(found.arrays["mi_test"]) == 289 and len(found.arrays["mi_foreign"]) == 354
     assert set(found.arrays["guesses_foreign"]) <= set(range(8))
+    assert found.paper["units"] == 128 and "rank" in found.paper and "beta" not in found.paper  # what was changed
+    assert found.stored == found.parameters
     # One function cannot disagree with itself.
     assert ("auroc_mi" in found.metrics) == (found.arrays["mi_foreign"].max() > 0) == (method == "low_rank")
 

@@ -77,6 +77,19 @@ def test_a_line_that_is_no_record_is_named(tmp_path):
         record.read(tmp_path)
 
 
+def test_a_record_of_a_newer_version_is_read_without_what_this_one_does_not_know(tmp_path):
+    line = json.dumps({**json.loads(toy_record().line()), "invented": {"later": 1}})
+    (tmp_path / LINE).write_text(f"{line}\n")
+    assert record.read(tmp_path) == [toy_record()] and record.count(tmp_path) == {toy_record().name: 1}
+
+
+@pytest.mark.parametrize("line", ["3", "[]", '{"experiment": "toy"}'])
+def test_json_that_is_no_record_is_named(tmp_path, line):
+    (tmp_path / LINE).write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=r"one a line; got .* in line 1 of '.*records\.jsonl'"):
+        record.read(tmp_path)
+
+
 @given(st.permutations(sorted(record.plain(toy.Settings()))))
 def test_the_name_of_a_run_does_not_depend_on_the_order_of_its_settings(names):
     settings = record.plain(toy.Settings())
