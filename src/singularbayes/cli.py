@@ -34,6 +34,7 @@ app = App(
 )
 app.command(command.run)
 app.command(command.list_experiments, name="list")
+app.command(command.merge)
 app.command(data_commands.app)
 app.command(report_command.report)
 app.command(assess_command.certify)

@@ -175,6 +175,15 @@ def run(
         "digits_foreign": data.foreign[1],
         "guesses_foreign": classes[foreign.labels],
     }
-    sizes = {"parameters": count_trained(model), "stored": count_stored(model)}
-    options = {"seconds": seconds, "paper": departures(settings), "arrays": arrays}
-    return Record("digits", method, seed, plain(settings), metrics, **sizes, **options)
+    return Record(
+        "digits",
+        method,
+        seed,
+        plain(settings),
+        metrics,
+        count_trained(model),
+        seconds,
+        paper=departures(settings),
+        stored=count_stored(model),
+        arrays=arrays,
+    )
