@@ -98,11 +98,12 @@ def test_the_name_of_a_run_does_not_depend_on_the_order_of_its_settings(names):
 
 
 def test_the_name_of_a_run_tells_method_seed_and_every_setting(tmp_path):
-    def number(value):
-        return not value if isinstance(value, bool) else [0.5, 9.5] if isinstance(value, tuple) else value + 1
+    def other(value):
+        kinds = {bool: lambda: not value, tuple: lambda: (0.5, 9.5), str: lambda: f"{value}-2"}
+        return kinds.get(type(value), lambda: value + 1)()
 
     start = toy.Settings()
-    changed = [dataclasses.replace(start, **{name: number(value)}) for name, value in vars(start).items()]
+    changed = [dataclasses.replace(start, **{name: other(value)}) for name, value in vars(start).items()]
     names = [toy_record(settings=settings).name for settings in [start, *changed]]
     names += [toy_record("full_rank").name, toy_record(seed=1).name]
     assert len(set(names)) == len(names)

@@ -56,7 +56,7 @@ def demo(
     out
         Folder for report.html, records.jsonl and the arrays of the figures.
     seed
-        Seed of data, initial weights and draws; the same seed gives the same numbers.
+        Seed of the digits' split, initial weights and draws; the same seed gives the same numbers.
     quick
         Train for fewer epochs; the page says so.
     """
