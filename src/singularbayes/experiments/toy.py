@@ -202,14 +202,14 @@ POINT: dict[str, Changes] = {
 SWAG: dict[str, Changes] = {
     f"{epochs} epochs of SGD {rate:g}": {**_COSINE, "swag_epochs": epochs, "swag_rate": rate}
     for epochs in (40, 200)
-    for rate in (1e-5, 2e-5, 5e-5, 1e-4)
+    for rate in (2e-5, 1e-4, 2e-4, 5e-4)
 }
 TRIED = dict.fromkeys(METHODS, VARIATIONAL) | {"deterministic": POINT, "deep_ensemble": POINT, "swag": SWAG}
 CANDIDATES = Candidates(Settings(), TRIED)
 CHOICE = dict.fromkeys(METHODS, "beta 0.1, noise 0.08") | {
     "deterministic": "800 epochs",
     "deep_ensemble": "800 epochs",
-    "swag": "40 epochs of SGD 2e-05",
+    "swag": "40 epochs of SGD 0.0001",
 }
 CHOSEN = CANDIDATES.chosen(CHOICE)
 PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
