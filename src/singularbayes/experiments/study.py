@@ -25,7 +25,8 @@ from singularbayes.experiments.weights import Weights
 from singularbayes.inference import Predictive, predict
 from singularbayes.inference.counts import count_stored, count_trained
 
-Ask = Callable[[Mapping[str, np.ndarray]], dict[str, Any]]  # inputs by name → predictions by name, of the same draws
+# Inputs by name → predictions by name, of the same draws; `draws` other than the settings', and `keep_draws`, if said.
+Ask = Callable[..., dict[str, Any]]
 Scores = dict[str, float]
 Arrays = dict[str, np.ndarray]
 
@@ -114,7 +115,8 @@ def network_of(problem: Problem, method: str, settings) -> Callable[[Weights], k
 
 
 def _record(problem: Problem, method: str, seed: int, settings, trained, preset: str) -> Record:
-    ask = partial(_ask, trained, settings.draws, seed, {} if problem.padding is None else {"padding": problem.padding})
+    options = {"draws": settings.draws} | ({} if problem.padding is None else {"padding": problem.padding})
+    ask = partial(_ask, trained, seed, options)
     is_trial = preset == "trial"
     found, arrays = (problem.validated(ask, settings), Arrays()) if is_trial else problem.tested(ask, settings)
     trained_numbers, stored_numbers = _sizes(trained)
@@ -133,10 +135,10 @@ def _record(problem: Problem, method: str, seed: int, settings, trained, preset:
     )
 
 
-def _ask(trained, draws: int, seed: int, options: dict, sets: Mapping[str, np.ndarray]) -> dict[str, Predictive]:
+def _ask(trained, seed: int, options: dict, sets: Mapping[str, np.ndarray], **more) -> dict[str, Predictive]:
     """Returns the predictions of every set; one call for all of them, so that each draw is made once."""
     answer = partial(predict, trained) if isinstance(trained, keras.Model) else trained.predict
-    p = answer(np.concatenate(list(sets.values())), draws, seed, **options)
+    p = answer(np.concatenate(list(sets.values())), seed=seed, **options | more)
     ends = np.cumsum([len(inputs) for inputs in sets.values()])
     return {name: _part(p, slice(end - len(sets[name]), end)) for name, end in zip(sets, ends, strict=True)}
 
@@ -145,7 +147,7 @@ def _part(p: Predictive, rows: slice) -> Predictive:
     """Returns the predictions of some examples."""
     values = {field.name: getattr(p, field.name) for field in fields(p)}
     cut = {name: value[rows] for name, value in values.items() if np.ndim(value) and name != "draws"}
-    return replace(p, **cut)
+    return replace(p, **cut, draws=None if p.draws is None else p.draws[:, rows])
 
 
 def _networks(trained) -> list[keras.Model]:

@@ -9,6 +9,7 @@ from singularbayes.report.picture import Picture
 from singularbayes.report.rows import Row
 
 PARAMETERS = replace(MEASURES["num_trained"], label="parameters")
+STORED = replace(MEASURES["num_stored"], label="stored")
 TRAINING = replace(MEASURES["train_seconds"], decimals=0)
 
 
