@@ -25,11 +25,12 @@ def fit_swag(
     watch: Watch | None = None,
     keep: Keep | None = None,
     weight: np.ndarray | None = None,
+    padding: int | None = None,
 ) -> tuple[SWAG, float]:
     """Returns the SWAG of a trained network, collected along so many epochs of SGD, and their seconds."""
     collect = _Collect(rank)
     model.compile(keras.optimizers.SGD(learning_rate, momentum=0.9), loss)
-    seconds = train(model, x, y, epochs, batch_size, watch, keep, callbacks=[collect], weight=weight)
+    seconds = train(model, x, y, epochs, batch_size, watch, keep, None, [collect], weight, padding)
     return SWAG.of(model, collect.snapshots, inputs=x), seconds
 
 
