@@ -13,6 +13,7 @@ from singularbayes.experiments.keep import Keep, part
 from singularbayes.experiments.stopping import Resumable, State
 from singularbayes.experiments.training import Watch, train
 
+MOMENTUM = 0.9  # of the SGD whose weights are collected
 FitOne = Callable[[keras.Model, Watch | None, Keep | None], float]  # trains a model and returns the seconds
 
 
@@ -54,8 +55,8 @@ def fit_swag(
     weight: np.ndarray | None = None,
 ) -> tuple[SWAG, float]:
     """Returns the SWAG of a trained network, collected along so many epochs of SGD, and their seconds."""
-    collect = _Collect(rank)
-    model.compile(keras.optimizers.SGD(learning_rate, momentum=0.9), loss)
+    collect = Collect(rank)
+    model.compile(keras.optimizers.SGD(learning_rate, momentum=MOMENTUM), loss)
     seconds = train(model, x, y, epochs, batch_size, watch, keep, callbacks=[collect], weight=weight)
     return SWAG.of(model, collect.snapshots, inputs=x), seconds
 
@@ -65,7 +66,7 @@ def later(watch: Watch | None, epochs: int) -> Watch | None:
     return None if watch is None else lambda epoch, logs: watch(epochs + epoch, logs)
 
 
-class _Collect(Resumable):
+class Collect(Resumable):
     """Takes a snapshot after every epoch."""
 
     def __init__(self, rank: int):

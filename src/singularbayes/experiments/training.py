@@ -50,13 +50,14 @@ def fit(
     validation: tuple | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     weight: np.ndarray | None = None,
+    metrics: Sequence[str] = (),
 ) -> float:
     """Fits `model` with Adam, its rate constant or a cosine to 0, and returns the seconds, compilation included.
 
-    For a rate that falls on a plateau, or an early end, add `Plateau` or `EarlyStop` to the callbacks. The other
-    arguments are those of `train`.
+    For a rate that falls on a plateau, or an early end, add `Plateau` or `EarlyStop` to the callbacks, and to `metrics`
+    what they watch beside the loss. The other arguments are those of `train`.
     """
-    model.compile(adam(settings, len(x)), loss)
+    model.compile(adam(settings, len(x)), loss, metrics=list(metrics))
     everything = [*annealed(model, len(x), settings), *callbacks]
     return train(model, x, y, settings.epochs, settings.batch_size, watch, keep, validation, everything, weight)
 
