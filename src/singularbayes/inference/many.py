@@ -2,19 +2,21 @@
 
 A member is its seed. The seed is set, the network is built, and the order of the examples in epoch e is a hash of
 (seed, e): so a member does not depend on the others, nor on how many of them train together, nor on the backend's way
-of shuffling.
+of shuffling. Sequences of like length may share a batch (`buckets.py`).
 """
 
 import contextlib
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
 import numpy as np
 
+from singularbayes.inference.buckets import Buckets
 from singularbayes.inference.inputs import as_arrays
+from singularbayes.inference.lengths import lengths_of, require_any_length
 from singularbayes.inference.progress import track
 
 Callbacks = Callable[[], list[keras.callbacks.Callback]]
@@ -22,12 +24,16 @@ Callbacks = Callable[[], list[keras.callbacks.Callback]]
 
 @dataclass(frozen=True)
 class Examples:
-    """Arrays with the examples on the first axis: inputs (one array or several), targets, and weights if there are."""
+    """Arrays with the examples on the first axis: inputs (one array or several), targets, and weights if there are.
+
+    With `buckets` the inputs are one array of token ids, and a batch has as many columns of it as its bucket.
+    """
 
     x: Any
     y: Any
     weight: np.ndarray | None
     batch_size: int
+    buckets: Buckets | None = None
 
     @property
     def arrays(self) -> tuple:
@@ -42,11 +48,25 @@ class Examples:
 
     def order(self, seed: int, epoch: int) -> np.ndarray:
         """Returns the order in which a member sees the examples in an epoch."""
+        if self.buckets is not None:
+            return self.buckets.order(seed, epoch, self.batch_size)
         return np.random.default_rng([seed, epoch]).permutation(len(self)).astype("int32")
 
-    def take(self, ids) -> tuple:
-        """Returns the batch of these examples as Keras takes it."""
-        return keras.tree.map_structure(lambda array: array[ids], self.arrays)
+    @property
+    def columns(self) -> tuple[int | None, ...]:
+        """The numbers of columns that batches may have; None is all."""
+        return (None,) if self.buckets is None else self.buckets.columns
+
+    def kinds(self, epoch: int) -> np.ndarray:
+        """Returns which of `columns` each batch of an epoch has; the same for all members."""
+        if self.buckets is None:
+            return np.zeros(self.steps, "int32")
+        return self.buckets.of_batches(epoch, self.batch_size)
+
+    def take(self, ids, columns: int | None = None, arrays: tuple | None = None) -> tuple:
+        """Returns the batch of these examples as Keras takes it, of the arrays here or of copies on a device."""
+        x, *others = keras.tree.map_structure(lambda array: array[ids], self.arrays if arrays is None else arrays)
+        return (x if columns is None else x[:, :columns], *others)
 
 
 class _Shuffled(keras.utils.PyDataset):
@@ -58,15 +78,17 @@ class _Shuffled(keras.utils.PyDataset):
         self.turn(epoch)  # Keras fetches batches before the first epoch begins
 
     def turn(self, epoch: int) -> None:
-        self.ids = self.examples.order(self.seed, epoch)
+        self.ids, self.kinds = self.examples.order(self.seed, epoch), self.examples.kinds(epoch)
 
     @property
     def num_batches(self):
         return self.examples.steps
 
     def __getitem__(self, index):
-        size = self.examples.batch_size
-        return self.examples.take(self.ids[index * size : (index + 1) * size])
+        size, columns = self.examples.batch_size, self.examples.columns[self.kinds[index]]
+        if keras.backend.backend() == "tensorflow":
+            columns = None  # its pipelines take the lengths of the first two batches for those of all
+        return self.examples.take(self.ids[index * size : (index + 1) * size], columns)
 
 
 def fit_many(
@@ -80,6 +102,7 @@ def fit_many(
     callbacks: Callbacks | None = None,
     validation_data: tuple | None = None,
     sample_weight=None,
+    padding: int | None = None,
     together: int | None = None,
     initial_epoch: int = 0,
 ) -> list[keras.callbacks.History]:
@@ -97,6 +120,10 @@ def fit_many(
             `lambda: [sb.KLSchedule(len(x)), keras.callbacks.EarlyStopping("val_nll", mode="min", patience=5)]`. Each
             member has its own and can stop early. A program calls those of epochs, and refuses those of batches.
         validation_data: (x, y) or (x, y, sample_weight), evaluated after every epoch.
+        padding: the id that fills up sequences of token ids (examples, length). Batches then have sequences of like
+            length, at most three lengths in all, and the columns that are padding alone are cut off, which saves the
+            work on them. The model must take any length and ignore padding (`mask_zero=True`); targets are one a
+            sequence. On TensorFlow the batches are the same, but nothing is cut.
         together: how many members are one program, at most; 1 trains them one after another by plain `fit`.
         initial_epoch: the epoch to begin with, for training that goes on.
 
@@ -121,9 +148,11 @@ def fit_many(
     _whole("initial_epoch", initial_epoch, 0)
     train = examples("x and y", (x, y, sample_weight), _whole("batch_size", batch_size))
     held_out = None if validation_data is None else examples("validation_data", validation_data, batch_size)
+    if padding is not None:
+        train, held_out = _by_length(train, padding), None if held_out is None else _shortened(held_out, padding)
     if together is not None:
         _whole("together", together)
-    job = Job(_Builds(build), factory(callbacks), train, held_out, range(initial_epoch, epochs))
+    job = Job(_Builds(build, padding is not None), factory(callbacks), train, held_out, range(initial_epoch, epochs))
     if keras.backend.backend() != "jax" or together == 1:
         return job.one_after_another(seeds)
     from singularbayes.inference.program import train_together
@@ -132,10 +161,10 @@ def fit_many(
 
 
 class _Builds:
-    """Calls `build`, and refuses what is not a new compiled model."""
+    """Calls `build`, and refuses what is not a new compiled model, or where it must, one that takes one length."""
 
-    def __init__(self, build):
-        self.build = build
+    def __init__(self, build, any_length: bool = False):
+        self.build, self.any_length = build, any_length
         self.models: weakref.WeakSet = weakref.WeakSet()
 
     def __call__(self, seed: int) -> keras.Model:
@@ -148,6 +177,8 @@ class _Builds:
                 f"fit_many needs build() to make a new model each time; got {model.name!r} twice. Build the network "
                 "inside the function."
             )
+        if self.any_length:
+            require_any_length(model)
         self.models.add(model)
         return model
 
@@ -219,6 +250,16 @@ def examples(name: str, arrays: tuple, batch_size: int) -> Examples:
     if any(array.dtype.kind == "f" and np.isnan(array).any() for array in flat):
         raise ValueError(f"{name} needs numbers without NaN; got some that are missing.")
     return Examples(x, y, weight, batch_size)
+
+
+def _by_length(train: Examples, padding: int) -> Examples:
+    """Returns the examples with batches of like length."""
+    return replace(train, buckets=Buckets.of_lengths(lengths_of(train.x, padding)))
+
+
+def _shortened(held_out: Examples, padding: int) -> Examples:
+    """Returns the examples without the columns that are padding in all of them."""
+    return replace(held_out, x=held_out.x[:, : lengths_of(held_out.x, padding).max()])
 
 
 def _without_lists(structure):

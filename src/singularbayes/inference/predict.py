@@ -10,11 +10,12 @@ from singularbayes.inference import likelihood as likelihoods
 from singularbayes.inference.engine import draw_keys
 from singularbayes.inference.find import find_sources
 from singularbayes.inference.inputs import arranged, count_examples
+from singularbayes.inference.lengths import lengths_of, require_any_length
 from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.inference.predictive import Predictive
 from singularbayes.inference.progress import track
 from singularbayes.inference.reducers import REDUCERS
-from singularbayes.inference.stream import lengths_of, stream
+from singularbayes.inference.stream import stream
 
 
 def predict(
@@ -83,7 +84,10 @@ def pool(
     examples = count_examples(model, x)
     position = position_of(model, output)
     meaning = likelihoods.get(likelihood, loss_of(model, position), model.name)
-    lengths = None if padding is None else lengths_of(model, x, padding)
+    lengths = None
+    if padding is not None:
+        lengths = lengths_of(x, padding)
+        require_any_length(model)
     share = _draws_each(model, x, draws, count)
     keys = draw_keys(seed, count * share)
     reduce = _reducer(meaning, examples)

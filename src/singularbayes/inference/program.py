@@ -98,12 +98,13 @@ class Program:
         self.held_out = None if job.held_out is None else jax.device_put(job.held_out.arrays)
         self._stack = jax.jit(lambda states: jax.tree.map(lambda *values: jnp.stack(values), *states))
         self._part = jax.jit(lambda state, i: jax.tree.map(lambda values: values[i], state))
-        self._epoch = jax.jit(jax.vmap(self._train, in_axes=(0, 0, None)), donate_argnums=0)
+        self._epoch = jax.jit(jax.vmap(self._train, in_axes=(0, 0, None, None)), donate_argnums=0)
         self._evaluate = jax.jit(jax.vmap(self._test, in_axes=(0, None)), donate_argnums=0)
         self._compiled: dict[int, Any] = {}
 
-    def _train(self, state, order, data):
-        return _through(lambda state, batch: self.model.train_step(state, batch)[1], state, order, data, self.job.train)
+    def _train(self, state, order, kinds, data):
+        step = self.model.train_step
+        return _through(lambda state, batch: step(state, batch)[1], state, order, kinds, data, self.job.train)
 
     def _test(self, state, data):
         trainable, others, optimizer, metrics = state
@@ -113,8 +114,8 @@ class Program:
         def step(state, batch):
             return self.model.test_step(state, batch)[1]
 
-        order = jnp.arange(len(held_out))
-        trainable, others, metrics = _through(step, (trainable, others, metrics), order, data, held_out)
+        order, kinds = jnp.arange(len(held_out)), held_out.kinds(0)
+        trainable, others, metrics = _through(step, (trainable, others, metrics), order, kinds, data, held_out)
         return trainable, others, optimizer, metrics
 
     def fits(self, members: list[Member]) -> bool:
@@ -128,7 +129,7 @@ class Program:
         size = len(members)
         if size not in self._compiled:
             state, order = jax.eval_shape(self._stack, [m.values for m in members]), self._orders(members, 0)
-            self._compiled[size] = self._epoch.lower(state, order, self.data).compile()
+            self._compiled[size] = self._epoch.lower(state, order, self.job.train.kinds(0), self.data).compile()
         needs = self._compiled[size].memory_analysis()
         free = free_bytes()
         limit = _CPU_BYTES if free is None else int(_ACCELERATOR_SHARE * free)
@@ -147,8 +148,8 @@ class Program:
                 member.model.reset_metrics()
                 member.callbacks.on_epoch_begin(epoch)
                 member.logs = {}
-            orders = self._orders(members, epoch)
-            self._run(members, lambda state: self._compiled[len(members)](state, orders, self.data))  # noqa: B023
+            batches = self._orders(members, epoch), self.job.train.kinds(epoch)
+            self._run(members, lambda state: self._compiled[len(members)](state, *batches, self.data))  # noqa: B023
             for member in live:
                 member.take_logs()
             if self.held_out is not None:
@@ -173,16 +174,22 @@ class Program:
                 member.assign(self._part(state, i))
 
 
-def _through(step, state, order, data, examples: Examples):
-    """Returns the state after a step on every batch; the last may be smaller, as in `fit`."""
-    size, whole = examples.batch_size, len(examples) // examples.batch_size
+def _through(step, state, order, kinds, data, examples: Examples):
+    """Returns the state after a step on every batch; the last may be smaller, as in `fit`.
 
-    def on(state, ids):
-        return step(state, jax.tree.map(lambda array: array[ids], data))
+    The kind of a batch, how many columns it has, is one number for all members: so `switch` stays a branch under vmap,
+    where with a number for each it would become a choice among the results of all branches.
+    """
+    size, whole = examples.batch_size, len(examples) // examples.batch_size
+    steps = [lambda state, ids, c=c: step(state, examples.take(ids, c, data)) for c in examples.columns]
+
+    def on(state, batch):
+        kind, ids = batch
+        return jax.lax.switch(kind, steps, state, ids), None
 
     if whole:
-        state, _ = jax.lax.scan(lambda s, ids: (on(s, ids), None), state, order[: whole * size].reshape(whole, size))
-    return on(state, order[whole * size :]) if len(examples) % size else state
+        state, _ = jax.lax.scan(on, state, (kinds[:whole], order[: whole * size].reshape(whole, size)))
+    return steps[-1](state, order[whole * size :]) if len(examples) % size else state
 
 
 def _kind(model: keras.Model) -> list:

@@ -20,21 +20,6 @@ _SCRATCH_SHARE = 1 / 2
 _LIKE_LENGTHS = 32  # examples in the smallest batch that is made for its length's sake
 
 
-def lengths_of(model, x, padding) -> np.ndarray:
-    """Returns the number of positions of every example up to its last that is not padding."""
-    if not (isinstance(x, np.ndarray) and x.ndim == 2 and np.issubdtype(x.dtype, np.integer)):
-        shapes = keras.tree.map_structure(lambda array: (array.shape, str(array.dtype)), x)
-        raise ValueError(f"padding needs one input of whole numbers (examples, length); got {shapes}.")
-    known = getattr(model, "input_shape", None)
-    if known is not None and known[1] is not None:
-        raise ValueError(
-            f"padding needs a model that takes any length, built with keras.Input((None,)); got input shape {known} in "
-            f"{model.name!r}."
-        )
-    used = x != padding
-    return np.where(used.any(axis=1), x.shape[1] - used[:, ::-1].argmax(axis=1), 1)
-
-
 def stream(
     model, x, examples, keys, batch_size, lengths, alone: bool
 ) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:

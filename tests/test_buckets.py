@@ -1,0 +1,124 @@
+"""Batches of like length: every example once, cut where padding begins, and the same training as without a cut."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keras import ops
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, layers
+from singularbayes.inference.buckets import Buckets
+
+RNG = np.random.default_rng(5)
+LENGTHS = np.array([3] * 9 + [7] * 6 + [12] * 4 + [20] * 3)
+IDS = np.where(np.arange(20) < LENGTHS[:, None], RNG.integers(1, 9, (22, 20)), 0).astype("int32")
+Y = (IDS[:, 1] > 4).astype("int32")
+SIZE = 4  # the last batch has 2
+on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="members are one program on JAX alone")
+
+
+def _network(length=None):
+    ids = keras.Input((length,), dtype="int32")
+    x = layers.Embedding(9, 8, mask_zero=True, posterior=LowRank(3))(ids)
+    x = layers.TransformerEncoder(8, num_heads=2, positions=1, posterior=LowRank(3), bias_posterior=FullRank())(x)
+    model = keras.Model(ids, layers.Dense(2, posterior=LowRank(2))(x[:, 0]))
+    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def _weights(model):
+    return [ops.convert_to_numpy(weight) for weight in model.trainable_weights]
+
+
+def _fit(seeds, **options):
+    schedule = {"callbacks": lambda: [sb.KLSchedule(len(IDS))], "padding": 0}
+    return sb.fit_many(_network, IDS, Y, seeds, epochs=2, batch_size=SIZE, **schedule, **options)
+
+
+def _by_hand(seed):
+    """The weights after plain steps on the same batches, with all their padding."""
+    keras.utils.set_random_seed(seed)
+    model, buckets = _network(), Buckets.of_lengths(LENGTHS)
+    sb.set_kl(model, len(IDS))
+    for epoch in range(2):
+        order = buckets.order(seed, epoch, SIZE)
+        for start in range(0, len(order), SIZE):
+            ids = order[start : start + SIZE]
+            model.train_on_batch(IDS[ids], Y[ids])
+    return _weights(model)
+
+
+@pytest.mark.backend
+def test_cut_batches_train_as_those_with_their_padding():
+    (alone,) = _fit([4], together=1)
+    for cut, whole in zip(_weights(alone.model), _by_hand(4), strict=True):
+        np.testing.assert_allclose(cut, whole, rtol=1e-4, atol=2e-5)
+
+
+@on_jax
+def test_members_of_a_program_with_buckets_are_those_trained_alone():
+    held_out = {"validation_data": (IDS[15:, :14], Y[15:])}
+    program, (alone,) = _fit([4, 8], **held_out), _fit([8], together=1, **held_out)
+    for name, values in program[1].history.items():
+        np.testing.assert_allclose(values, alone.history[name], rtol=1e-4, atol=2e-5, err_msg=name)
+    for ours, theirs in zip(_weights(program[1].model), _weights(alone.model), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
+
+
+@on_jax
+def test_a_program_takes_one_branch_a_batch_and_does_not_choose_among_the_results_of_all(monkeypatch):
+    from singularbayes.inference.program import Program
+
+    found = []
+    fits = Program.fits
+    monkeypatch.setattr(Program, "fits", lambda self, members: found.append(self) or fits(self, members))
+    _fit([1, 2])
+    text = found[0]._compiled[2].as_text()
+    assert text.count(" conditional(") == 1 and len(found[0].job.train.columns) == 3
+
+
+LISTS = st.lists(st.integers(1, 70), min_size=1, max_size=60).map(np.array)
+
+
+@given(LISTS, st.integers(1, 9), st.integers(0, 3), st.integers(0, 3))
+@settings(max_examples=50, deadline=None)
+def test_every_example_comes_once_and_fits_the_columns_of_its_batch(lengths, size, seed, epoch):
+    buckets = Buckets.of_lengths(lengths)
+    order, kinds = buckets.order(seed, epoch, size), buckets.of_batches(epoch, size)
+    assert sorted(order) == list(range(len(lengths))) and len(kinds) == -(-len(lengths) // size)
+    for i, kind in enumerate(kinds):
+        batch = order[i * size : (i + 1) * size]
+        assert buckets.of[batch].max() == kind or len(batch) < size
+        assert lengths[batch].max() <= buckets.columns[kind]
+
+
+@given(LISTS)
+@settings(max_examples=50, deadline=None)
+def test_no_three_lengths_have_fewer_tokens(lengths):
+    def tokens(columns):
+        return np.array(columns)[np.searchsorted(columns, lengths)].sum()
+
+    ends = [end for end in range(8, 80, 8) if end < lengths.max()]
+    chosen = Buckets.of_lengths(lengths).columns
+    every = [(*few, lengths.max()) for n in range(3) for few in itertools.combinations(ends, n)]
+    assert tokens(chosen) == min(map(tokens, every)) and chosen in every
+
+
+def test_seeds_share_the_lengths_of_batches_and_not_the_examples():
+    buckets = Buckets.of_lengths(LENGTHS)
+    one, other = (buckets.order(seed, 0, SIZE) for seed in (1, 2))
+    assert (one != other).any() and (buckets.of_batches(0, SIZE) != buckets.of_batches(1, SIZE)).any()
+    for i, kind in enumerate(buckets.of_batches(0, SIZE)):
+        for order in (one, other):
+            assert buckets.of[order[i * SIZE : (i + 1) * SIZE]].max() == kind
+
+
+def test_padding_needs_token_ids_and_a_model_of_any_length():
+    with pytest.raises(ValueError, match="padding needs one input of whole numbers"):
+        sb.fit_many(_network, IDS.astype("float32"), Y, [0], epochs=1, padding=0)
+    with pytest.raises(ValueError, match="padding needs a model that takes any length"):
+        sb.fit_many(lambda: _network(20), IDS, Y, [0], epochs=1, padding=0)
