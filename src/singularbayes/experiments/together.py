@@ -18,7 +18,7 @@ from typing import Any
 from singularbayes.experiments import record
 from singularbayes.experiments.candidates import SEEDS as TRIAL_SEEDS
 
-EXPERIMENTS = ("mnist", "fashion_mnist", "cnn", "kl_study")
+EXPERIMENTS = ("mnist", "fashion_mnist", "cnn", "kl_study", "beijing")
 SEEDS = (42, 123, 456)
 
 
