@@ -10,6 +10,7 @@ from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
 from singularbayes.experiments import beijing, sst2
 
 Rivals = dict[str, Callable[[], keras.Model]]
+POSTERIORS = ("low_rank", "full_rank", "deterministic")  # of the LSTM
 
 
 def rivals(name: str) -> Rivals:
@@ -19,7 +20,7 @@ def rivals(name: str) -> Rivals:
         case Mlp():
             return mlp(shape)
         case Lstm():
-            return {"keras": partial(_keras_lstm, shape), **_experiment(beijing.network, beijing.METHODS)}
+            return {"keras": partial(_keras_lstm, shape), **_experiment(beijing.network, POSTERIORS)}
         case Transformer():
             return {"keras": partial(keras_transformer, shape), **_experiment(sst2.network, sst2.METHODS)}
         case Convolution():

@@ -224,6 +224,13 @@ def test_a_line_of_json_is_the_evaluation_and_strict():
         Evaluation.from_json("{}")
 
 
+def test_foreign_predictions_of_one_number_each_may_be_more_or_fewer():
+    flat = sb.ValuePredictive.of_draws(VALUES[..., 0]), sb.ValuePredictive.of_draws(FOREIGN_VALUES[..., 0])
+    column = sb.ValuePredictive.of_draws(VALUES), sb.ValuePredictive.of_draws(FOREIGN_VALUES)
+    found, expected = (sb.evaluate(p, TARGETS, ood=foreign).metrics for p, foreign in (flat, column))
+    assert found["auroc_ood_epistemic"] == expected["auroc_ood_epistemic"] != 0.5
+
+
 def test_wrong_input_is_refused():
     model, x = _network(LowRank(2), LOGITS), np.ones((40, 4))
     with pytest.raises(ValueError, match=r"one of \['classification', 'regression'\] or None; got task='ranking'"):

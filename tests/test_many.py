@@ -105,6 +105,30 @@ def test_members_are_gradient_descent_in_the_order_of_their_seed(together):
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.backend
+def test_a_member_with_rows_of_its_own_is_the_member_that_was_given_them_alone():
+    rows, target = np.array([[20, 3, 3, 7, 11], [1, 2, 4, 8, 16]]), X[:, :1]
+    runs = sb.fit_many(_line, X, target, [5, 6], epochs=3, batch_size=2, rows=rows)
+    for seed, own, run in zip([5, 6], rows, runs, strict=True):
+        (alone,) = sb.fit_many(_line, X[own], target[own], [seed], epochs=3, batch_size=2, together=1)
+        for found, expected in zip(_weights(run.model), _weights(alone.model), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([[0, 1]], {}, r"whole numbers \(members, examples\), here \(2, …\); got int64 \(1, 2\)"),
+        ([[0.5], [1.0]], {}, "got float64"),
+        ([[0, 21], [1, 2]], {}, "needs rows from 0 to 20; got 0 to 21"),
+        ([[0], [1]], {"padding": 0}, "needs rows or padding, not both"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused(rows, options, message):
+    with pytest.raises(ValueError, match=message):
+        sb.fit_many(_line, X, X[:, :1], [1, 2], epochs=1, rows=rows, **options)
+
+
 @on_jax
 def test_a_member_depends_neither_on_the_others_nor_on_the_groups():
     runs = [

@@ -42,7 +42,7 @@ def require_alike(x, foreign, where: str) -> None:
     pairs = [(x.mean, foreign.mean)] if isinstance(x, Predictive) else _arrays(x, foreign, which)
     for known, strange in pairs:
         lengths_free = known.dtype.kind in "iu"  # sequences of ids may be longer or shorter
-        if known.ndim != strange.ndim or (known.shape[-1:] != strange.shape[-1:] and not lengths_free):
+        if known.ndim != strange.ndim or (known.shape[1:][-1:] != strange.shape[1:][-1:] and not lengths_free):
             raise ValueError(f"evaluate needs {which} like the test examples {known.shape}; got {strange.shape}.")
 
 

@@ -1,46 +1,87 @@
-"""The paper's forecaster: a two-layer LSTM on hourly air quality. Its network alone, so far."""
+"""Beijing's PM2.5 an hour ahead: see `forecast.py` for what the paper did and what is ours.
 
-from dataclasses import dataclass
+Its numbers (MAE in µg/m³; 95 % coverage with the epistemic variance; AUROC of Guangzhou): low-rank 10.63, 0.790, 0.710;
+full-rank 10.55, 0.788, 0.492; deep ensemble 10.45, 0.310, 0.730.
+
+The candidates were written down before any was run. All of ours: the network says the noise of every hour and how the
+value changes from the last one, batches of 256, a cosine learning rate. Variational networks have ρ four times as fast
+and three weights of the KL, the middle one also without the last value; point networks four numbers of epochs; SWAG
+four rates of SGD. Ranks and the ensemble of low-rank networks have the settings of low_rank.
+"""
+
+from dataclasses import replace
+from functools import partial
 
 import keras
 
-from singularbayes import layers
-from singularbayes.experiments.training import require_method
-from singularbayes.posteriors import Deterministic, FullRank, LowRank
+from singularbayes.experiments import study
+from singularbayes.experiments.candidates import Candidates, Changes
+from singularbayes.experiments.forecast import METHODS, Forecast, Settings
+from singularbayes.experiments.methods import count_epochs as epochs
+from singularbayes.experiments.weights import Weights
 
+PROBLEM = Forecast()
 
-@dataclass(frozen=True)
-class Settings:
-    """The paper's values. Ranks are of the input and recurrent kernel of both layers and of the head, in this order."""
-
-    hours: int = 24
-    features: int = 15
-    units: int = 64
-    ranks: tuple[int, int, int, int, int] = (14, 20, 20, 20, 1)
-
-
-METHODS = {
-    "low_rank": LowRank,
-    "full_rank": lambda rank: FullRank(),
-    "deterministic": lambda rank: Deterministic(),
+OURS: Changes = {
+    "own_noise": True,
+    "from_last": True,
+    "cosine": True,
+    "patience": None,
+    "batch_size": 256,
+    "learning_rate": 2e-3,
 }
+VARIATIONAL: dict[str, Changes] = {
+    f"beta {beta:g}": {**OURS, "rho_lr": 4.0, "epochs": 40, "svd_epochs": 10, "warmup": 5, "beta": beta}
+    for beta in (1.0, 0.3, 0.1)
+}
+VARIATIONAL["beta 0.3, from nothing"] = VARIATIONAL["beta 0.3"] | {"from_last": False}
+POINT: dict[str, Changes] = {f"{epochs} epochs": {**OURS, "epochs": epochs} for epochs in (5, 10, 20, 40)}
+SWAG: dict[str, Changes] = {
+    f"SGD {rate:g}": {**OURS, "epochs": 30, "swag_epochs": 20, "swag_rate": rate} for rate in (0.03, 0.01, 0.003, 0.001)
+}
+CANDIDATES = Candidates(
+    Settings(),
+    {
+        "low_rank": VARIATIONAL,
+        "low_rank_svd": VARIATIONAL,
+        "full_rank": VARIATIONAL,
+        "rank_one": VARIATIONAL,
+        "deterministic": POINT,
+        "deep_ensemble": POINT,
+        "swag": SWAG,
+    },
+    {method: "low_rank" for method in METHODS if method.startswith("low_rank_") and method != "low_rank_svd"},
+)
+CHOICE: dict[str, str] = {}
+CHOSEN = CANDIDATES.chosen(CHOICE)
+
+PAPER = dict.fromkeys(METHODS, Settings()) | {
+    "full_rank": Settings(mean_start=(-0.2, 0.2), rho_start=(-3.0, -2.0)),
+    "deterministic": Settings(patience=10),
+    "deep_ensemble": Settings(patience=10),
+    "swag": Settings(patience=10, epochs=175, draws=250),
+}
+QUICK = replace(
+    CANDIDATES.settings("low_rank")["beta 0.3"],
+    windows=(4_000, 1_000, 1_000),
+    epochs=8,
+    warmup=2,
+    draws=20,
+    svd_epochs=2,
+    swag_epochs=4,
+    every=20,
+)
+PRESETS = {"paper": PAPER, "chosen": CHOSEN, "quick": QUICK}
+run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
 
 
-def network(method: str, settings: Settings = Settings()) -> keras.Model:
-    """Returns windows (hours, features) → the next value.
+def network(kind: str, settings: Settings = Settings()) -> keras.Model:
+    """Returns the network with one kind of posterior on every weight.
 
     >>> network("low_rank").count_params() > 47_144  # and its seeds and KL weights
     True
     """
-    require_method(method, METHODS)
-    first, recurrent, second, recurrent2, head = map(METHODS[method], settings.ranks)
-    bias = {"bias_posterior": None if method == "deterministic" else FullRank()}
-    return keras.Sequential(
-        [
-            keras.Input((settings.hours, settings.features)),
-            layers.LSTM(settings.units, return_sequences=True, posterior=first, recurrent_posterior=recurrent, **bias),
-            layers.LSTM(settings.units, posterior=second, recurrent_posterior=recurrent2, **bias),
-            layers.Dense(1, posterior=head, **bias),
-        ],
-        name=f"beijing_{method}",
-    )
+    return PROBLEM.network(Weights(kind, settings), settings)
+
+
+__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "network", "run", "run_many"]

@@ -12,6 +12,8 @@ from singularbayes.experiments.keep import Keep
 from singularbayes.experiments.stopping import Resumable, State
 from singularbayes.experiments.training import Watch, train
 
+MOMENTUM = 0.9  # of the SGD whose weights are collected
+
 
 def fit_swag(
     model: keras.Model,
@@ -28,8 +30,8 @@ def fit_swag(
     padding: int | None = None,
 ) -> tuple[SWAG, float]:
     """Returns the SWAG of a trained network, collected along so many epochs of SGD, and their seconds."""
-    collect = _Collect(rank)
-    model.compile(keras.optimizers.SGD(learning_rate, momentum=0.9), loss)
+    collect = Collect(rank)
+    model.compile(keras.optimizers.SGD(learning_rate, momentum=MOMENTUM), loss)
     seconds = train(model, x, y, epochs, batch_size, watch, keep, None, [collect], weight, padding)
     return SWAG.of(model, collect.snapshots, inputs=x), seconds
 
@@ -39,7 +41,7 @@ def later(watch: Watch | None, epochs: int) -> Watch | None:
     return None if watch is None else lambda epoch, logs: watch(epochs + epoch, logs)
 
 
-class _Collect(Resumable):
+class Collect(Resumable):
     """Takes a snapshot after every epoch."""
 
     def __init__(self, rank: int):

@@ -18,7 +18,7 @@ from typing import Any
 from singularbayes.experiments import record
 from singularbayes.experiments.candidates import SEEDS as TRIAL_SEEDS
 
-EXPERIMENTS = ("toy", "mnist", "fashion_mnist", "cnn", "kl_study", "sst2")
+EXPERIMENTS = ("toy", "mnist", "fashion_mnist", "cnn", "kl_study", "sst2", "beijing")
 SEEDS = (42, 123, 456)
 
 

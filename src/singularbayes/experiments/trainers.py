@@ -12,7 +12,7 @@ import numpy as np
 
 from singularbayes.baselines import SWAG
 from singularbayes.experiments.keep import Keep, part
-from singularbayes.experiments.pools import fit_swag, later
+from singularbayes.experiments.pools import MOMENTUM, Collect, fit_swag, later
 from singularbayes.experiments.stopping import Resumable
 from singularbayes.experiments.training import Watch, adam, annealed, fit
 from singularbayes.experiments.weights import Weights
@@ -36,6 +36,7 @@ class Training:
         weight: of every example, None is 1.
         padding: the id that fills up texts, see `fit_many`; None where x are no texts.
         callbacks: makes `Plateau`, `EarlyStop` and the like of one network from the settings that it is trained with.
+        metrics: what Keras logs beside the loss, for these callbacks.
     """
 
     x: np.ndarray
@@ -45,6 +46,7 @@ class Training:
     weight: np.ndarray | None = None
     padding: int | None = None
     callbacks: Callable[[Any], list[Resumable]] = lambda settings: []
+    metrics: tuple[str, ...] = ()
 
 
 class Trainer(ABC):
@@ -90,8 +92,9 @@ class Alone(Trainer):
             keras.utils.set_random_seed(seed)
             model = make(seed)
             watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{i}")
-            more = (self.data.validation, self.data.callbacks(settings), self.data.weight, self.data.padding)
-            self.seconds += fit(model, self.data.loss(), self.data.x, self.data.y, settings, watch, place, *more)
+            data = self.data
+            more = (data.validation, data.callbacks(settings), data.weight, data.padding, data.metrics)
+            self.seconds += fit(model, data.loss(), data.x, data.y, settings, watch, place, *more)
             self.epochs += settings.epochs
             models.append(model)
         return models
@@ -101,31 +104,55 @@ class Together(Trainer):
     """Trains the networks of all seeds as one program on JAX. Nothing is kept."""
 
     def fit(self, make, seeds, settings, name):
+        def compiled(seed: int) -> keras.Model:
+            model = make(seed)
+            model.compile(adam(model, len(self.data.x), settings), self.data.loss(), metrics=list(self.data.metrics))
+            return model
+
+        def callbacks(model: keras.Model) -> list[keras.callbacks.Callback]:
+            return annealed(model, len(self.data.x), settings) + self.data.callbacks(settings)
+
+        return self._at_once(compiled, seeds, settings.epochs, callbacks, self.data.validation)
+
+    def fit_swag(self, models, seeds, name):
+        trained, collected = dict(zip(seeds, models, strict=True)), {}
+
+        def compiled(seed: int) -> keras.Model:
+            rate = keras.optimizers.SGD(self.settings.swag_rate, momentum=MOMENTUM)
+            trained[seed].compile(rate, self.data.loss())
+            return trained[seed]
+
+        def callbacks(model: keras.Model) -> list[keras.callbacks.Callback]:
+            collected[model] = Collect(self.settings.swag_rank)
+            return [collected[model]]
+
+        self._at_once(compiled, seeds, self.settings.swag_epochs, callbacks)
+        return [SWAG.of(model, collected[model].snapshots, inputs=self.data.x) for model in models]
+
+    def _at_once(self, make: Make, seeds: list[int], epochs: int, callbacks, validation=None) -> list[keras.Model]:
+        """Returns `make(seed)` of every seed, compiled models, after so many epochs; `callbacks` is given the model."""
         start = time.perf_counter()
-        orders, models = [], {}
+        orders, models, made = [], {}, []
         for seed in seeds:
             keras.utils.set_random_seed(seed)
             model = make(seed)
-            model.compile(adam(model, len(self.data.x), settings), self.data.loss())
             orders.append(random.getrandbits(31))  # what `train` hashes the order of the examples from
             keras.utils.set_random_seed(orders[-1])
             models[random.getstate()] = model
 
         def build() -> keras.Model:
-            return models[random.getstate()]  # fit_many has just set the seed of this member
-
-        def callbacks() -> list[keras.callbacks.Callback]:
-            return annealed(next(iter(models.values())), len(self.data.x), settings) + self.data.callbacks(settings)
+            made.append(models[random.getstate()])  # fit_many has just set the seed of this member
+            return made[-1]
 
         fit_many(
             build,
             self.data.x,
             self.data.y,
             orders,
-            settings.epochs,
-            settings.batch_size,
-            callbacks=callbacks,
-            validation_data=self.data.validation,
+            epochs,
+            self.settings.batch_size,
+            callbacks=lambda: callbacks(made[-1]),
+            validation_data=validation,
             sample_weight=self.data.weight,
             padding=self.data.padding,
         )

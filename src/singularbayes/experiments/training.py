@@ -59,13 +59,14 @@ def fit(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     weight: np.ndarray | None = None,
     padding: int | None = None,
+    metrics: Sequence[str] = (),
 ) -> float:
     """Fits `model` with Adam, its rate constant or a cosine, and returns the seconds, compilation included.
 
-    For a rate that falls on a plateau, or an early end, add `Plateau` or `EarlyStop` to the callbacks. The other
-    arguments are those of `train`.
+    For a rate that falls on a plateau, or an early end, add `Plateau` or `EarlyStop` to the callbacks, and to `metrics`
+    what they watch beside the loss. The other arguments are those of `train`.
     """
-    model.compile(adam(model, len(x), settings), loss)
+    model.compile(adam(model, len(x), settings), loss, metrics=list(metrics))
     everything = [*annealed(model, len(x), settings), *callbacks]
     more = (validation, everything, weight, padding)
     return train(model, x, y, settings.epochs, settings.batch_size, watch, keep, *more)

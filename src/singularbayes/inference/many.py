@@ -26,7 +26,8 @@ Callbacks = Callable[[], list[keras.callbacks.Callback]]
 class Examples:
     """Arrays with the examples on the first axis: inputs (one array or several), targets, and weights if there are.
 
-    With `buckets` the inputs are one array of token ids, and a batch has as many columns of it as its bucket.
+    With `buckets` the inputs are one array of token ids, and a batch has as many columns of it as its bucket. With
+    `rows` each member, by its seed, sees some of the examples, as many as any other.
     """
 
     x: Any
@@ -34,13 +35,15 @@ class Examples:
     weight: np.ndarray | None
     batch_size: int
     buckets: Buckets | None = None
+    rows: dict[int, np.ndarray] | None = None
 
     @property
     def arrays(self) -> tuple:
         return (self.x, self.y) if self.weight is None else (self.x, self.y, self.weight)
 
     def __len__(self) -> int:
-        return len(keras.tree.flatten(self.x)[0])
+        """How many examples a member sees in an epoch."""
+        return len(keras.tree.flatten(self.x)[0] if self.rows is None else next(iter(self.rows.values())))
 
     @property
     def steps(self) -> int:
@@ -50,7 +53,8 @@ class Examples:
         """Returns the order in which a member sees the examples in an epoch."""
         if self.buckets is not None:
             return self.buckets.order(seed, epoch, self.batch_size)
-        return np.random.default_rng([seed, epoch]).permutation(len(self)).astype("int32")
+        order = np.random.default_rng([seed, epoch]).permutation(len(self)).astype("int32")
+        return order if self.rows is None else self.rows[seed][order]
 
     @property
     def columns(self) -> tuple[int | None, ...]:
@@ -102,6 +106,7 @@ def fit_many(
     callbacks: Callbacks | None = None,
     validation_data: tuple | None = None,
     sample_weight=None,
+    rows=None,
     padding: int | None = None,
     together: int | None = None,
     initial_epoch: int = 0,
@@ -120,6 +125,7 @@ def fit_many(
             `lambda: [sb.KLSchedule(len(x)), keras.callbacks.EarlyStopping("val_nll", mode="min", patience=5)]`. Each
             member has its own and can stop early. A program calls those of epochs, and refuses those of batches.
         validation_data: (x, y) or (x, y, sample_weight), evaluated after every epoch.
+        rows: which examples each member sees, row numbers (members, examples), for folds or a bootstrap; None is all.
         padding: the id that fills up sequences of token ids (examples, length). Batches then have sequences of like
             length, at most three lengths in all, and the columns that are padding alone are cut off, which saves the
             work on them. The model must take any length and ignore padding (`mask_zero=True`); targets are one a
@@ -148,6 +154,8 @@ def fit_many(
     _whole("initial_epoch", initial_epoch, 0)
     train = examples("x and y", (x, y, sample_weight), _whole("batch_size", batch_size))
     held_out = None if validation_data is None else examples("validation_data", validation_data, batch_size)
+    if rows is not None:
+        train = replace(train, rows=_rows_of(rows, seeds, len(train), padding))
     if padding is not None:
         train, held_out = _by_length(train, padding), None if held_out is None else _shortened(held_out, padding)
     if together is not None:
@@ -250,6 +258,21 @@ def examples(name: str, arrays: tuple, batch_size: int) -> Examples:
     if any(array.dtype.kind == "f" and np.isnan(array).any() for array in flat):
         raise ValueError(f"{name} needs numbers without NaN; got some that are missing.")
     return Examples(x, y, weight, batch_size)
+
+
+def _rows_of(rows, seeds: list[int], examples: int, padding: int | None) -> dict[int, np.ndarray]:
+    """Returns the rows of every member by its seed."""
+    table = np.asarray(rows)
+    if table.ndim != 2 or len(table) != len(seeds) or table.dtype.kind not in "iu" or not table.size:
+        raise ValueError(
+            f"fit_many needs rows to be whole numbers (members, examples), here ({len(seeds)}, …); got "
+            f"{table.dtype} {table.shape}."
+        )
+    if table.min() < 0 or table.max() >= examples:
+        raise ValueError(f"fit_many needs rows from 0 to {examples - 1}; got {table.min()} to {table.max()}.")
+    if padding is not None:
+        raise ValueError("fit_many needs rows or padding, not both: members of one batch are of like length.")
+    return dict(zip(seeds, table.astype("int32"), strict=True))
 
 
 def _by_length(train: Examples, padding: int) -> Examples:

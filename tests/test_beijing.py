@@ -1,0 +1,143 @@
+"""The forecaster: published sizes, a record in µg/m³ that can be trusted, and trials that see no test window."""
+
+from dataclasses import replace
+
+import keras
+import made_up_air
+import numpy as np
+import pytest
+from keras import ops
+
+import singularbayes as sb
+from singularbayes import data
+from singularbayes.data.air import Air, Cities
+from singularbayes.experiments import air, beijing, forecast, study, value_scores
+from singularbayes.experiments.weights import Weights
+
+TINY = beijing.Settings(
+    windows=(200, 60, 50),
+    hours=3,
+    units=3,
+    ranks=(2, 2, 2, 2, 1),
+    batch_size=100,
+    epochs=3,
+    patience=1,
+    plateau=1,
+    draws=3,
+    members=2,
+    svd_epochs=1,
+    swag_epochs=1,
+    every=3,
+)
+OURS = replace(TINY, own_noise=True, from_last=True, patience=None, cosine=True)
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch):
+    """Made-up air; what an earlier test has read is forgotten."""
+    cities = {name: made_up_air.city(seed=i) for i, name in enumerate(forecast.FOREIGN)}
+    monkeypatch.setattr(data, "beijing_pm25", lambda: Air(made_up_air.beijing(), "made up"))
+    monkeypatch.setattr(data, "five_cities_pm25", lambda: Cities(cities, "made up"))
+    for read in (forecast.windows, forecast.foreign):
+        read.cache_clear()
+    yield
+    for read in (forecast.windows, forecast.foreign):
+        read.cache_clear()
+
+
+def test_the_values_and_scores_of_a_record_are_in_micrograms():
+    found = beijing.run("low_rank", 0, OURS, preset="quick")
+    rows = air.rows_of(made_up_air.beijing())
+    np.testing.assert_allclose(found.arrays["test_targets"], rows[263:313, 0], rtol=1e-5)
+    assert found.metrics["mae"] == pytest.approx(np.abs(found.arrays["test_mean"] - rows[263:313, 0]).mean(), rel=1e-4)
+    assert found.metrics["guangzhou/auroc_ood_epistemic"] == found.metrics["auroc_ood_epistemic"]
+    p = value_scores.read_back("test", found.arrays, draws=3)
+    cities = {"guangzhou": value_scores.read_back("guangzhou", found.arrays, draws=3)}
+    for name, value in value_scores.of_test(p, rows[263:313, 0], cities).items():
+        assert found.metrics[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+    assert len(found.arrays["guangzhou_std"]) == 197 and len(found.arrays["shanghai_std"]) == 66
+    assert "guangzhou_bare/auroc_ood_epistemic" in found.metrics
+    held = value_scores.read_back("validation", found.arrays, draws=3)
+    assert value_scores.noise_factor(held, rows[203:263, 0]) == pytest.approx(1, rel=1e-2)  # it is fitted already
+
+
+def test_a_trial_sees_validation_windows_alone_and_is_else_the_same_run(monkeypatch):
+    whole = beijing.run("deterministic", 3, OURS, preset="quick")
+
+    def refused(*_):
+        raise AssertionError("a trial reads foreign windows")
+
+    monkeypatch.setattr(data, "five_cities_pm25", refused)
+    forecast.foreign.cache_clear()
+    changed = made_up_air.beijing()
+    changed.loc[changed.dropna().index[263:], "pm2.5"] = 5.0
+    monkeypatch.setattr(data, "beijing_pm25", lambda: Air(changed, "made up"))
+    forecast.windows.cache_clear()
+    trial = beijing.run("deterministic", 3, OURS, preset="trial")
+    assert set(trial.metrics) == {"validation_mae", "validation_rmse", "validation_nll"} and not trial.arrays
+    for name, value in trial.metrics.items():
+        assert whole.metrics[name] == value
+
+
+def test_training_watches_the_mae_of_validation_and_ends_early():
+    seen = []
+    settings = replace(TINY, epochs=30, learning_rate=0.3, patience=2)
+    beijing.run("deterministic", 0, settings, lambda epoch, logs: seen.append(logs), preset="quick")
+    losses = [logs["val_mae"] for logs in seen]
+    best = int(np.argmin(losses))
+    assert len(seen) == best + 3 < 30  # two epochs without a better one end it
+    assert seen[-1]["val_mae"] > min(losses)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("settings", [TINY, OURS], ids=["the paper's", "ours"])
+def test_at_its_means_the_network_is_keras_lstms_and_the_last_value(settings):
+    keras.utils.set_random_seed(0)
+    model = beijing.PROBLEM.network(Weights("low_rank", settings), settings)
+    x = np.random.default_rng(0).normal(size=(5, 3, 15)).astype("float32")
+    hidden = x
+    for name, sequences in (("first", True), ("second", False)):
+        layer = model.get_layer(name)
+        plain = keras.layers.LSTM(3, return_sequences=sequences)
+        plain.build(hidden.shape)
+        kernels = (layer.posterior.mean().dense(), layer.recurrent_posterior.mean().dense())
+        bias = layer.bias_posterior.mean().dense()
+        weights = [ops.convert_to_numpy(part) for part in (*kernels, bias)]
+        plain.set_weights([array.reshape(own.shape) for array, own in zip(weights, plain.weights, strict=True)])
+        hidden = ops.convert_to_numpy(plain(hidden))
+    heads = [model.get_layer(name) for name in (("mean", "noise") if settings.own_noise else ("mean",))]
+    kernels = [ops.convert_to_numpy(layer.posterior.mean().dense()) for layer in heads]
+    expected = hidden @ np.concatenate(kernels, axis=1)  # their biases start at 0
+    if settings.from_last:
+        expected[:, 0] += x[:, -1, 0]
+    with sb.mean_weights(model):
+        np.testing.assert_allclose(ops.convert_to_numpy(model(x)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.backend
+def test_hours_one_by_one_are_the_same_function(monkeypatch):
+    x, found = np.random.default_rng(0).normal(size=(5, 3, 15)).astype("float32"), []
+    for name in ("ANOTHER", forecast.UNROLL):
+        monkeypatch.setenv(name, "1")
+        keras.utils.set_random_seed(0)
+        model = beijing.PROBLEM.network(Weights("low_rank", TINY), TINY)
+        assert model.get_layer("first").unroll == (name == forecast.UNROLL)
+        with sb.mean_weights(model):
+            found.append(ops.convert_to_numpy(model(x)))
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
+
+
+def test_ranks_are_those_that_the_method_names_and_at_most_the_features():
+    settings = beijing.PROBLEM.of_rank(beijing.Settings(), 32)
+    assert settings.ranks == (15, 32, 32, 32, 1)
+    model = study.network_of(beijing.PROBLEM, "low_rank_8", beijing.Settings())(Weights("low_rank", settings))
+    assert [q.rank for q in sb.find_posteriors(model) if hasattr(q, "rank")] == [8, 8, 8, 8, 1]
+
+
+def test_every_method_has_as_many_candidates_and_the_paper_its_own_settings():
+    counts = {method: len(beijing.CANDIDATES.settings(method)) for method in beijing.METHODS}
+    own = {method: count for method, count in counts.items() if method not in beijing.CANDIDATES.alike}
+    assert set(own.values()) == {4} and set(beijing.PRESETS["paper"]) == set(beijing.METHODS)
+    assert beijing.PRESETS["paper"]["low_rank"] == beijing.Settings()
+    for method in own:
+        assert len(set(beijing.CANDIDATES.settings(method).values())) == 4
