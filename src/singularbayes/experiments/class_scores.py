@@ -28,13 +28,17 @@ def prefixed(prefix: str, scores: Mapping[str, float]) -> dict[str, float]:
     return {f"{prefix}_{name}": value for name, value in scores.items()}
 
 
-def of_test(p: ClassPredictive, labels: np.ndarray, foreign: Mapping[str, ClassPredictive]) -> dict[str, float]:
+def of_test(
+    p: ClassPredictive, labels: np.ndarray, foreign: Mapping[str, ClassPredictive] | ClassPredictive | None
+) -> dict[str, float]:
     """Returns every score of `evaluate` that has a value, and the calibration error under all binnings.
 
-    Scores of foreign examples are called "name/score". Of two classes there is also `auprc`, the average precision with
-    class 1 as the positive one: a blind classifier gets that class's share.
+    Scores of foreign examples are called "name/score", or "score" where there is one set without a name. Of two classes
+    there is also `auprc`, the average precision with class 1 as the positive one: a blind classifier gets that class's
+    share.
     """
-    found = evaluate(p, labels, ood=dict(foreign) or None).metrics
+    strange = (dict(foreign) or None) if isinstance(foreign, Mapping) else foreign
+    found = evaluate(p, labels, ood=strange).metrics
     found |= prefixed("ece", metrics.calibration_errors(p.mean, labels, _BINS))
     if p.mean.shape[1] == 2 and np.any(labels):
         found["auprc"] = float(average_precision_score(labels, p.mean[:, 1]))

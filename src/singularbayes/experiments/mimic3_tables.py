@@ -163,16 +163,21 @@ def _arranged(stays: dict[str, np.ndarray], measured: dict[str, np.ndarray]) -> 
     features = np.full((len(stays["icustay_id"]), len(FEATURES)), np.nan)
     for i, name in enumerate(FEATURES):
         if name in stays:
-            features[:, i] = np.ma.filled(np.ma.asarray(stays[name], "float64"), np.nan)
+            features[:, i] = _numbers(stays[name])
     rows = np.searchsorted(stays["icustay_id"], measured["stay"])
     for statistic in ("mean", "sd"):
-        values = np.ma.filled(np.ma.asarray(measured[statistic], "float64"), np.nan)
+        values = _numbers(measured[statistic])
         for what, one in enumerate(MEASURED):
             name, here = f"{one.name}_{statistic}", measured["what"] == what
             if name in one.features:
                 features[rows[here], FEATURES.index(name)] = values[here]
     died, newborn, patients = (np.asarray(stays[name]) for name in ("died", "newborn", "patient"))
     return CareStays(features, died, newborn, patients)
+
+
+def _numbers(column: np.ndarray) -> np.ndarray:
+    """Returns a column with NaN where DuckDB has NULL, which it masks."""
+    return np.ma.filled(np.ma.asarray(column).astype("float64"), np.nan)
 
 
 def _csv(name: str, path: Path, needed: tuple[str, ...]) -> str:
