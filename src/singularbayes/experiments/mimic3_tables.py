@@ -71,7 +71,8 @@ def read(paths: Mapping[str, Path]) -> CareStays:
         stays = connection.execute("SELECT * FROM stays ORDER BY icustay_id").fetchnumpy()
         measured = connection.execute(_MEASURED).fetchnumpy()
     except (duckdb.InvalidInputException, duckdb.IOException) as error:
-        raise DataError(f"mimic3 needs tables that can be read as CSV; got {_first_line(error)}") from error
+        said = " ".join(str(error).split())[:600]  # it names the file and the line
+        raise DataError(f"mimic3 needs tables that can be read as CSV; got another: {said}") from error
     finally:
         connection.close()
     if not len(measured["stay"]):
@@ -210,7 +211,3 @@ def _head(name: str, path: Path) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0]
