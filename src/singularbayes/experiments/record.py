@@ -150,9 +150,9 @@ def plain(settings: Any) -> dict[str, Any]:
     return json.loads(json.dumps({name: value for name, value in asdict(settings).items() if name not in unsaid}))
 
 
-def departures(settings: Any) -> dict[str, Any]:
-    """Returns the paper's values, which are the defaults, of the settings that differ from them."""
-    here, paper = asdict(settings), asdict(type(settings)())
+def departures(settings: Any, published: Any = None) -> dict[str, Any]:
+    """Returns the paper's values of the settings that differ from them; `published` are these, None the defaults."""
+    here, paper = asdict(settings), asdict(type(settings)() if published is None else published)
     return json.loads(json.dumps({name: paper[name] for name in paper if paper[name] != here[name]}))
 
 

@@ -34,8 +34,8 @@ Arrays = dict[str, np.ndarray]
 class Problem(ABC):
     """What an experiment is about.
 
-    `name` is the experiment's, `paper` its settings where none are given, `methods` what each of its methods is, by
-    name, `padding` the token that fills up texts.
+    `name` is the experiment's, `paper` its settings where none are given, for all methods or by method, `methods` what
+    each of its methods is, by name, `padding` the token that fills up texts.
     """
 
     name: str
@@ -59,6 +59,10 @@ class Problem(ABC):
     def tested(self, ask: Ask, settings) -> tuple[Scores, Arrays]:
         """Returns all scores, those of validation too, and the arrays that figures and later metrics need."""
 
+    def published(self, method: str):
+        """Returns the paper's settings of a method."""
+        return self.paper[method] if isinstance(self.paper, Mapping) else self.paper
+
     def of_rank(self, settings, rank: int):
         """Returns the settings with another rank, for the methods that name one."""
         return replace(settings, rank=rank)
@@ -81,7 +85,7 @@ def run(
             data alone.
     """
     require_method(method, problem.methods)
-    settings = problem.paper if settings is None else settings
+    settings = problem.published(method) if settings is None else settings
     trainer = Alone(network_of(problem, method, settings), problem.training(settings), settings, watch, keep)
     (trained,) = methods.find(method).train(trainer, [seed])
     made = _record(problem, method, seed, settings, trained, preset)
@@ -94,7 +98,7 @@ def run_many(problem: Problem, method: str, seeds: Sequence[int], settings=None,
     The seconds of a record are its share of the program's. Its machine says how many runs shared it.
     """
     require_method(method, problem.methods)
-    settings = problem.paper if settings is None else settings
+    settings = problem.published(method) if settings is None else settings
     trainer = Together(network_of(problem, method, settings), problem.training(settings), settings)
     with Peak() as peak:
         trained = methods.find(method).train(trainer, list(seeds))
@@ -128,7 +132,7 @@ def _record(problem: Problem, method: str, seed: int, settings, trained, preset:
         found | of_posteriors(_networks(trained)),
         trained_numbers,
         seconds=0.0,
-        paper=departures(settings),
+        paper=departures(settings, problem.published(method)),
         stored=stored_numbers,
         preset=preset,
         arrays=arrays,
