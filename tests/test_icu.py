@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import made_up_mimic
 import numpy as np
@@ -250,3 +251,12 @@ def test_length_of_stay_is_used_by_the_published_preset_alone():
     assert all(settings.length_of_stay for settings in mimic3.PRESETS["paper"].values())
     assert not any(settings.length_of_stay for settings in mimic3.CHOSEN.values()) and not mimic3.QUICK.length_of_stay
     assert next(iter(mimic3.PRESETS)) == "chosen"  # what `run` takes unless told
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "module"), [("mimic3", mimic3_features), ("icu", icu_features)])
+def test_the_tables_of_the_page_are_those_of_the_code(name, module):
+    page = (Path(__file__).parent.parent / "docs" / "intensive_care.md").read_text()
+    assert page.split(f"<!-- {name} -->\n")[1].split("\n<!-- end -->")[0] == module.markdown()
