@@ -42,6 +42,13 @@ def test_outliers_and_gaps_become_the_median_and_training_fills_the_unit_interva
     np.testing.assert_allclose(foreign, [5, 2.5 / 4, 2.5 / 4])  # beyond training is not clipped, an outlier is filled
 
 
+def test_a_deviation_as_the_unit_makes_training_of_mean_0_and_deviation_1():
+    x = np.random.default_rng(0).normal(5, 3, (200, 2))
+    x[::7, 0] = np.nan
+    scaled = Scaling.of(x, "deviation")(x)
+    np.testing.assert_allclose([scaled.mean(axis=0), scaled.std(axis=0)], [[0, 0], [1, 1]], atol=1e-6)
+
+
 def test_a_feature_of_mostly_one_value_keeps_the_others():
     column = np.array([1.0] * 9 + [0.0])[:, None]
     np.testing.assert_array_equal(Scaling.of(column)(column), column)
