@@ -30,9 +30,9 @@ __all__ = [
     "SHIFTS",
     "Settings",
     "epochs",
-    "parts",
     "run",
     "run_many",
+    "variants",
 ]
 
 Shift = Literal["coronary", "cardiac", "medical", "surgical", "eicu"]
@@ -48,7 +48,7 @@ class Settings(care.Settings):
     shift: Shift = "coronary"
 
 
-def parts(settings: Settings) -> list[Settings]:
+def variants(settings: Settings) -> list[Settings]:
     """Returns the settings of every shift; a preset is run with each."""
     return [replace(settings, shift=shift) for shift in SHIFTS]
 
