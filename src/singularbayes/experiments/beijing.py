@@ -21,6 +21,7 @@ from singularbayes.experiments.methods import count_epochs as epochs
 from singularbayes.experiments.weights import Weights
 
 PROBLEM = Forecast()
+SEEDS = (42, 123, 456, 2026)  # the paper has four and does not name them
 
 OURS: Changes = {
     "own_noise": True,

@@ -21,7 +21,7 @@ from singularbayes.experiments.overrides import overridden
 from singularbayes.experiments.record import Record, identity, plain
 from singularbayes.experiments.training import Watch
 
-EXPERIMENTS = ("toy", "digits", "mnist", "fashion_mnist", "cnn", "kl_study", "beijing")
+EXPERIMENTS = ("toy", "digits", "mnist", "fashion_mnist", "cnn", "kl_study", "beijing", "uci")
 UNFINISHED = "unfinished"
 _LARGEST = 2**32 - 1  # the largest seed of NumPy's global generator
 

@@ -10,6 +10,7 @@ kept of an unfinished one. Several processes may share a folder.
 
 import argparse
 import importlib
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 from singularbayes.experiments import record
 from singularbayes.experiments.candidates import SEEDS as TRIAL_SEEDS
 
-EXPERIMENTS = ("mnist", "fashion_mnist", "cnn", "kl_study", "beijing")
+EXPERIMENTS = ("mnist", "fashion_mnist", "cnn", "kl_study", "beijing", "uci")
 SEEDS = (42, 123, 456)
 
 
@@ -56,7 +57,7 @@ def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Seque
     found = importlib.import_module(f"singularbayes.experiments.{name}").run_many(method, missing, settings, preset)
     for one in found:
         record.append(one, folder)
-    nll = sum(one.metrics["validation_nll"] for one in found) / len(found)
+    nll = sum(one.metrics.get("validation_nll", math.nan) for one in found) / len(found)
     seconds = time.perf_counter() - start
     print(f"{name} {preset} {method} {missing}: {seconds:.0f} s, validation NLL {nll:.4f}", flush=True)
 
@@ -72,10 +73,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--choose", action="store_true", help="chosen: by the trials in --out, not the committed ones")
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
-    methods = given.methods or importlib.import_module(f"singularbayes.experiments.{given.experiment}").METHODS
-    for method in methods:
+    experiment = importlib.import_module(f"singularbayes.experiments.{given.experiment}")
+    for method in given.methods or experiment.METHODS:
         for preset in given.presets:
-            seeds = given.seeds or (TRIAL_SEEDS if preset == "trial" else SEEDS)
+            seeds = given.seeds or (TRIAL_SEEDS if preset == "trial" else getattr(experiment, "SEEDS", SEEDS))
             for settings in settings_of(given.experiment, preset, method, given.out if given.choose else None):
                 run_missing(given.experiment, preset, method, settings, seeds, given.out)
 
