@@ -21,6 +21,7 @@ import singularbayes as sb
 from singularbayes import layers, metrics
 from singularbayes.experiments import digits, toy
 from singularbayes.experiments.training import fit
+from singularbayes.experiments.weights import Weights
 from singularbayes.inference.counts import count_trained
 from singularbayes.posteriors import entry_correlation
 from singularbayes.report import plots
@@ -187,7 +188,7 @@ def regress(settings: Settings) -> dict[str, Any]:
     found: dict[str, Any] = {"x": x[:, 0], "y": y[:, 0], "bands": {}, "intervals": {}}
     for method, name in {"low_rank": "low-rank 16", "full_rank": "full-rank"}.items():
         keras.utils.set_random_seed(settings.seed)
-        model = toy.network(method, schedule)
+        model = toy.network(Weights(method, schedule), schedule)
         fit(model, sb.GaussianNLL(schedule.noise), x, y, schedule, None)
         functions = sb.predict(model, grid[:, None], settings.draws, keep_draws=True).draws[..., 0]
         p = sb.predict(model, x_test, settings.draws)

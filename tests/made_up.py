@@ -2,16 +2,9 @@
 
 import numpy as np
 
-from singularbayes.experiments import digits, record, toy
-from singularbayes.experiments.record import departures, machine, plain, versions
+from singularbayes.experiments import digits, toy
+from singularbayes.experiments.record import Record, departures, plain
 from singularbayes.report.rows import Row, grouped
-
-_VERSIONS, _MACHINE = versions(), machine()  # asked for once: it takes a while
-
-
-def Record(*args, **options):
-    return record.Record(*args, **options, versions=dict(_VERSIONS), machine=dict(_MACHINE))
-
 
 RATIOS = {"low_rank": 1.8, "full_rank": 0.7}
 AUROCS = {"low_rank": 0.93, "full_rank": 0.95, "deterministic": 0.91}

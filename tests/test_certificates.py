@@ -11,7 +11,8 @@ import pytest
 
 import singularbayes as sb
 from singularbayes.experiments import certificates
-from singularbayes.experiments.certificates import METHODS, SCALES, Settings
+from singularbayes.experiments.certificates import INITIAL, LEARNED, METHODS, RULE, Settings
+from singularbayes.experiments.smooth_filters import SmoothFilters
 from singularbayes.inference.counts import count_trained
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -49,32 +50,75 @@ def test_the_network_is_the_papers_with_drawn_biases():
         assert posterior.prior.prior.scale == Settings().prior_scale
 
 
-def test_the_scale_is_one_of_those_that_are_paid_for():
-    assert Settings().prior_scale in SCALES
-    assert all(getattr(Settings(), name) in values for name, values in certificates.LEARNED.items())
+def test_what_was_chosen_is_among_what_is_paid_for(data):
+    assert all(getattr(Settings(), name) in values for name, values in {**INITIAL, **LEARNED}.items())
+    assert all(set(values) <= set(LEARNED[name]) for name, values in RULE.items())
+    with pytest.raises(ValueError, match=r"pays for prior_scale among .*; got 0.06"):
+        certificates.run("low_rank_initial", 0, replace(SMALL, prior_scale=0.06), images=data)
 
 
-@pytest.mark.parametrize("method", ["low_rank_initial", "low_rank_learned", "full_rank_initial"])
+@pytest.mark.parametrize("method", ["low_rank_initial", "full_rank_initial", "low_rank_learned"])
 def test_a_run_certifies_on_examples_that_its_prior_has_not_seen(method, data):
-    record = certificates.run(method, 0, SMALL, images=data)
+    record = certificates.run(method, 0, replace(SMALL, filters=1.0), images=data)
     m = record.metrics
     learned = method.endswith("learned")
     assert m["is_certificate"] == 1 and m["N"] == (150 if learned else 500)
-    assert m["tried"] == (4096 if learned else len(SCALES))
+    assert m["tried"] == (4096 if learned else 192)
     assert m["δ data"] + m["δ Monte Carlo"] == pytest.approx(0.05)
     assert m["certificate"] >= m["with their error"] >= m["mistakes of the draws"]
+    assert ("filters" in record.settings) is not learned
+
+
+def test_the_rule_takes_what_makes_the_fewest_mistakes_and_reads_no_certifying_image(data, monkeypatch):
+    settings = replace(SMALL, learned_by="rule")
+    fitted, asked = [], []
+    monkeypatch.setattr(certificates, "_fit_prior", lambda model, x, y, used: fitted.append((len(x), used)))
+
+    def mistakes(model, x, y, draws, seed):
+        used = fitted[-1][1]
+        asked.append(x)
+        return np.array([0.5 - 0.1 * (used.learned_start == 1e-2) - 0.1 * (used.learned_dropout == 0.2)])
+
+    monkeypatch.setattr(certificates, "drawn_risks", mistakes)
+    (x, y), _ = data
+    found = certificates.chosen("low_rank", x[:350], y[:350], settings, seed=0)
+    assert found == replace(settings, learned_start=1e-2, learned_dropout=0.2)  # the first beta of two that are equal
+    assert [rows for rows, _ in fitted] == [292] * 8
+    assert all(np.array_equal(one, x[292:350]) for one in asked)
+    assert certificates.tried("learned", settings) == 4096 // 4**3
+    assert certificates.chosen("low_rank", x, y, SMALL, seed=0) is SMALL
 
 
 def test_records_are_appended_as_they_come(tmp_path, monkeypatch, data, capsys):
     monkeypatch.setattr(certificates, "mnist", lambda scale: data)
     monkeypatch.setattr(certificates, "QUICK", SMALL)
     for _ in range(2):
-        assert certificates.main(["--methods", "low_rank_i", "--quick", "--out", str(tmp_path / "runs")]) == 0
+        assert (
+            certificates.main(
+                ["--methods", "low_rank_i", "--quick", "--out", str(tmp_path / "runs"), "--set", "penalty=0.4"]
+            )
+            == 0
+        )
     lines = (tmp_path / "runs" / "records.jsonl").read_text().splitlines()
     assert [json.loads(line)["method"] for line in lines] == ["low_rank_initial"] * 2
+    assert json.loads(lines[0])["settings"]["penalty"] == 0.4
     assert "certified" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        certificates.main(["--methods", "none"])
+    for wrong in (["--methods", "none"], ["--set", "penalti=1"]):
+        with pytest.raises(SystemExit):
+            certificates.main(wrong)
+
+
+def test_smooth_filters_are_slow_and_have_the_variance_of_he():
+    w = np.asarray(SmoothFilters(25, 1.0, seed=0)((784, 400)))
+    assert np.linalg.matrix_rank(w) == 25
+    # Each column of G has variance 1, so the mean square of W is 2/784 to within its standard error.
+    squares = (w**2).mean(axis=0)
+    assert squares.mean() == pytest.approx(2 / 784, abs=4 * float(squares.std()) / 400**0.5)
+    spectrum = np.abs(np.fft.rfft2(w.T.reshape(-1, 28, 28))) ** 2
+    slow = spectrum[:, [*range(7), *range(-6, 0)], :7].sum()
+    assert slow > 0.9 * spectrum.sum()
+    with pytest.raises(ValueError, match="needs a square image"):
+        SmoothFilters(2)((783, 5))
 
 
 def test_the_table_of_the_page_is_that_of_the_records(script, tmp_path):

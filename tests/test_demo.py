@@ -8,6 +8,7 @@ import pytest
 from made_up import all_records
 
 from singularbayes.experiments import digits, record, toy
+from singularbayes.experiments.weights import Weights
 from singularbayes.inference.counts import count_trained
 
 TINY_TOY = toy.Settings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)
@@ -22,7 +23,8 @@ def test_the_toy_function_is_the_papers(vectors):
 
 @pytest.mark.parametrize(("method", "name"), [("full_rank", "toy_full"), ("low_rank", "toy_lowrank")])
 def test_toy_networks_have_the_papers_parameter_counts(method, name, vectors):
-    assert count_trained(toy.network(method, toy.Settings())) == vectors["parameter_counts"]["expected"][name]
+    network = toy.network(Weights(method, toy.Settings()), toy.Settings())
+    assert count_trained(network) == vectors["parameter_counts"]["expected"][name]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +47,7 @@ def test_the_band_is_compared_inside_and_outside_the_training_range():
 
 def test_the_default_toy_settings_are_the_papers_and_quick_ones_say_what_differs():
     assert record.departures(toy.Settings()) == {}
-    assert record.departures(toy.QUICK) == {"epochs": 800, "warmup": 760, "learning_rate": 5e-4}
+    assert record.departures(toy.QUICK) == {"epochs": 800, "warmup": 760, "learning_rate": 5e-4, "svd_epochs": 100}
 
 
 def test_digits_are_split_without_overlap_and_the_held_out_ones_are_nowhere_else():
@@ -79,6 +81,8 @@ def test_a_digit_run_scores_every_image_and_reports_its_epochs(method):
     assert [epoch for epoch, _ in seen] == [0, 1]
     assert len(found.arrays["mi_test"]) == 289 and len(found.arrays["mi_foreign"]) == 354
     assert set(found.arrays["guesses_foreign"]) <= set(range(8))
+    assert found.paper["units"] == 128 and "rank" in found.paper and "beta" not in found.paper  # what was changed
+    assert found.stored == found.parameters
     # One function cannot disagree with itself.
     assert ("auroc_mi" in found.metrics) == (found.arrays["mi_foreign"].max() > 0) == (method == "low_rank")
 

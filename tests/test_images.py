@@ -12,9 +12,9 @@ from keras import ops
 import singularbayes as sb
 from singularbayes import data
 from singularbayes.experiments import (
+    class_scores,
     cnn,
     fashion_mnist,
-    image_scores,
     images,
     kl_study,
     methods,
@@ -165,12 +165,12 @@ def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
 def test_the_arrays_of_a_record_give_its_scores_again():
     found, _ = alone("low_rank")
     assert found.settings["beta"] == 1.0 and found.paper["num_train"] == 50_000
-    sets = {name: image_scores.read_back(name, found.arrays, TINY.draws) for name in ("test", "mnist", "notmnist")}
-    again = image_scores.of_test(sets.pop("test"), found.arrays["test_labels"], sets)
+    sets = {name: class_scores.read_back(name, found.arrays, TINY.draws) for name in ("test", "mnist", "notmnist")}
+    again = class_scores.of_test(sets.pop("test"), found.arrays["test_labels"], sets)
     assert again.keys() < found.metrics.keys() and len(again) >= 60
     for name, value in again.items():
         assert found.metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
-    held = image_scores.read_back("validation", found.arrays, TINY.draws)
+    held = class_scores.read_back("validation", found.arrays, TINY.draws)
     labels = found.arrays["validation_labels"]
     assert sb.metrics.accuracy(held.mean, labels) == pytest.approx(found.metrics["validation_accuracy"])
 
@@ -253,11 +253,11 @@ def test_temperature_comes_from_validation_and_changes_no_label():
     rng = np.random.default_rng(0)
     p = sb.ClassPredictive.of_draws(rng.dirichlet(np.ones(3), (4, 200)))
     labels = np.where(rng.random(200) < 0.9, p.labels, 0)
-    found = image_scores.recalibrated(p, labels, p, labels)
+    found = class_scores.recalibrated(p, labels, p, labels)
     assert found["recalibrated_accuracy"] == sb.metrics.accuracy(p.mean, labels)
     assert found["recalibrated_nll"] < sb.metrics.negative_log_likelihood(p.mean, labels)
     blind = sb.ClassPredictive.of_draws(np.full((2, 200, 3), 1 / 3))
-    assert image_scores.recalibrated(blind, labels, blind, labels) == {}
+    assert class_scores.recalibrated(blind, labels, blind, labels) == {}
 
 
 def test_a_start_with_random_biases_takes_over_all_that_the_point_network_learned():

@@ -77,6 +77,19 @@ def test_a_line_that_is_no_record_is_named(tmp_path):
         record.read(tmp_path)
 
 
+def test_a_record_of_a_newer_version_is_read_without_what_this_one_does_not_know(tmp_path):
+    line = json.dumps({**json.loads(toy_record().line()), "invented": {"later": 1}})
+    (tmp_path / LINE).write_text(f"{line}\n")
+    assert record.read(tmp_path) == [toy_record()] and record.count(tmp_path) == {toy_record().name: 1}
+
+
+@pytest.mark.parametrize("line", ["3", "[]", '{"experiment": "toy"}'])
+def test_json_that_is_no_record_is_named(tmp_path, line):
+    (tmp_path / LINE).write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=r"one a line; got .* in line 1 of '.*records\.jsonl'"):
+        record.read(tmp_path)
+
+
 @given(st.permutations(sorted(record.plain(toy.Settings()))))
 def test_the_name_of_a_run_does_not_depend_on_the_order_of_its_settings(names):
     settings = record.plain(toy.Settings())
@@ -85,11 +98,12 @@ def test_the_name_of_a_run_does_not_depend_on_the_order_of_its_settings(names):
 
 
 def test_the_name_of_a_run_tells_method_seed_and_every_setting(tmp_path):
-    def number(value):
-        return not value if isinstance(value, bool) else [0.5, 9.5] if isinstance(value, tuple) else value + 1
+    def other(value):
+        kinds = {bool: lambda: not value, tuple: lambda: (0.5, 9.5), str: lambda: f"{value}-2"}
+        return kinds.get(type(value), lambda: value + 1)()
 
     start = toy.Settings()
-    changed = [dataclasses.replace(start, **{name: number(value)}) for name, value in vars(start).items()]
+    changed = [dataclasses.replace(start, **{name: other(value)}) for name, value in vars(start).items()]
     names = [toy_record(settings=settings).name for settings in [start, *changed]]
     names += [toy_record("full_rank").name, toy_record(seed=1).name]
     assert len(set(names)) == len(names)

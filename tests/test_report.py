@@ -248,7 +248,7 @@ def test_an_experiment_without_a_description_has_a_plain_table():
 
 
 def test_every_section_is_described_under_the_name_of_its_experiment():
-    assert list(SECTIONS) == ["toy", "mnist", "fashion_mnist", "cnn", "kl_study", "digits"]
+    assert list(SECTIONS) == ["toy", "mnist", "fashion_mnist", "cnn", "kl_study", "icu", "mimic3", "digits"]
     for name, section in SECTIONS.items():
         assert section_of(name, []) is section and section.says.endswith((".", "?"))
         for columns in section.tables:

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from singularbayes import FullRank, LowRank, LowRankEnsemble, layers, predict
+from singularbayes import FullRank, LowRank, layers, predict
 from singularbayes.experiments.keep import Keep
-from singularbayes.experiments.pools import fit_ensemble, fit_swag
+from singularbayes.experiments.methods import METHODS
+from singularbayes.experiments.pools import fit_swag
 from singularbayes.experiments.stopping import EarlyStop, Plateau
+from singularbayes.experiments.trainers import Alone, Training
 from singularbayes.experiments.training import Diverged, fit, train
 
 pytestmark = pytest.mark.backend
@@ -51,6 +53,7 @@ class Settings:
     cosine: bool = True
     beta: float = 1.0
     warmup: int = 4
+    members: int = 3
 
 
 class Interrupted(Exception):
@@ -183,10 +186,9 @@ def test_a_plateau_lowers_the_rate_after_its_patience():
 
 def test_a_part_that_is_finished_is_not_trained_again_and_the_others_are_the_same(tmp_path):
     def ensemble(keep, watch=None):
-        def fit_one(model, watch, keep):
-            return fit(model, "mse", X, Y, Settings(epochs=4, warmup=2), watch, keep)
-
-        pool, _ = fit_ensemble(LowRankEnsemble, network, fit_one, 3, 4, 7, watch, keep)
+        training = Training(X, Y, loss=lambda: "mse")
+        trainer = Alone(lambda weights: network(), training, Settings(epochs=4, warmup=2), watch, keep)
+        (pool,) = METHODS["low_rank_ensemble"].train(trainer, [7])
         return pool.models
 
     keep = Keep(tmp_path, every=0)

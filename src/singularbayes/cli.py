@@ -34,6 +34,7 @@ app = App(
 )
 app.command(command.run)
 app.command(command.list_experiments, name="list")
+app.command(command.merge)
 app.command(data_commands.app)
 app.command(report_command.report)
 app.command(assess_command.certify)
@@ -55,7 +56,7 @@ def demo(
     out
         Folder for report.html, records.jsonl and the arrays of the figures.
     seed
-        Seed of data, initial weights and draws; the same seed gives the same numbers.
+        Seed of the digits' split, initial weights and draws; the same seed gives the same numbers.
     quick
         Train for fewer epochs; the page says so.
     """

@@ -12,6 +12,7 @@ from singularbayes.data.intensive_care import (
     Challenge,
     Stays,
     eicu_demo,
+    mimic3,
     mimic3_demo,
     physionet2012,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "eicu_demo",
     "fashion_mnist",
     "five_cities_pm25",
+    "mimic3",
     "mimic3_demo",
     "mnist",
     "notmnist",

@@ -10,5 +10,6 @@ def require(package: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise ImportError(
-            f"Data sets need pooch and pandas; got no {error.name}. Type: pip install 'singularbayes[experiments]'"
+            f"Data sets need pooch and pandas, and MIMIC-III duckdb; got no {error.name}. Type: "
+            "pip install 'singularbayes[experiments]'"
         ) from error

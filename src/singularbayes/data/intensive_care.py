@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 from singularbayes.data.catalogue import EICU_DEMO, MIMIC3_DEMO, PHYSIONET2012
 from singularbayes.data.read import locate, read
+from singularbayes.data.source import DataError
 from singularbayes.data.tables import csv
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RECORD_HEAD = b"Time,Parameter,Value\n"
+MIMIC3_NEEDED = ("ADMISSIONS", "PATIENTS", "ICUSTAYS", "CHARTEVENTS", "LABEVENTS")
+MIMIC3_PAGE = "https://physionet.org/content/mimiciii/1.4/"
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class CareTables:
 
 @dataclass(frozen=True)
 class CareFiles:
-    """The CSV file of each table by its name, packed by gzip or not; their sums are checked."""
+    """The CSV file of each table by its name, packed by gzip or not; the sums of the demo's are checked."""
 
     paths: dict[str, Path]
     description: str
@@ -73,6 +76,28 @@ def mimic3_demo() -> CareFiles:
     names = [file.name for file in MIMIC3_DEMO.files]
     paths = {name.removesuffix(".csv"): locate(MIMIC3_DEMO, name)[0] for name in names}
     return CareFiles(paths, MIMIC3_DEMO.description)
+
+
+def mimic3(folder: str | Path) -> CareFiles:
+    """Returns the tables of MIMIC-III in a folder of your own: `ADMISSIONS.csv.gz` and the like, unchecked.
+
+    Files may be packed or not, and their names in any case. The full MIMIC-III needs an account at PhysioNet.
+    """
+    place = Path(folder).expanduser()
+    if not place.is_dir():
+        raise DataError(f"mimic3 needs a folder with the tables of MIMIC-III; got {str(place)!r}, which is none.")
+    paths: dict[str, Path] = {}
+    for path in sorted(place.iterdir()):
+        name = path.name.upper().removesuffix(".GZ")
+        if name.endswith(".CSV") and path.is_file():
+            paths.setdefault(name.removesuffix(".CSV"), path)  # unpacked, where both are there
+    missing = [name for name in MIMIC3_NEEDED if name not in paths]
+    if missing:
+        raise DataError(
+            f"mimic3 needs {', '.join(f'{name}.csv' for name in MIMIC3_NEEDED)}, packed by gzip or not; got no "
+            f"{', '.join(missing)} in {str(place)!r}."
+        )
+    return CareFiles(paths, f"MIMIC-III in {place}. Licence: that of your access. From {MIMIC3_PAGE}")
 
 
 def eicu_demo() -> CareTables:

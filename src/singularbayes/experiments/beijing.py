@@ -32,11 +32,11 @@ OURS: Changes = {
     "learning_rate": 2e-3,
 }
 VARIATIONAL: dict[str, Changes] = {
-    f"beta {beta:g}": {**OURS, "rho_lr": 4.0, "epochs": 40, "svd_epochs": 10, "warmup": 5, "beta": beta}
+    f"beta {beta:g}": {**OURS, "rho_lr": 4.0, "epochs": 30, "svd_epochs": 10, "warmup": 5, "beta": beta}
     for beta in (1.0, 0.3, 0.1)
 }
 VARIATIONAL["beta 0.3, from nothing"] = VARIATIONAL["beta 0.3"] | {"from_last": False}
-POINT: dict[str, Changes] = {f"{epochs} epochs": {**OURS, "epochs": epochs} for epochs in (5, 10, 20, 40)}
+POINT: dict[str, Changes] = {f"{epochs} epochs": {**OURS, "epochs": epochs} for epochs in (5, 10, 20, 30)}
 SWAG: dict[str, Changes] = {
     f"SGD {rate:g}": {**OURS, "epochs": 30, "swag_epochs": 20, "swag_rate": rate} for rate in (0.03, 0.01, 0.003, 0.001)
 }

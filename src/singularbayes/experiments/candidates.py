@@ -21,6 +21,7 @@ class Candidates:
         paper: the settings that candidates change.
         tried: the changes by the method and the candidate's name.
         alike: the methods that have no trials of their own but the settings of another.
+        own: what such methods change in them.
 
     >>> from singularbayes.experiments.image_candidates import CANDIDATES
     >>> found = CANDIDATES.chosen({"low_rank": "beta 0.1, rate 0.001"})
@@ -31,6 +32,7 @@ class Candidates:
     paper: Any
     tried: Mapping[str, Mapping[str, Changes]]
     alike: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, Changes] = field(default_factory=dict)
 
     def settings(self, method: str) -> dict[str, Any]:
         """Returns the settings to try, by name; none for a method that has those of another."""
@@ -39,7 +41,8 @@ class Candidates:
     def chosen(self, names: Mapping[str, str]) -> dict[str, Any]:
         """Returns the settings of every method from the name of its candidate."""
         found = {method: self.settings(method)[name] for method, name in names.items()}
-        return found | {method: found[source] for method, source in self.alike.items() if source in found}
+        alike = {method: found[source] for method, source in self.alike.items() if source in found}
+        return found | {method: replace(settings, **self.own.get(method, {})) for method, settings in alike.items()}
 
     def choose(self, records: Iterable[Record]) -> dict[str, str]:
         """Returns the candidate with the least validation NLL, a mean over seeds, of every method with trials.

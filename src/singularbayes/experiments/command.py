@@ -88,6 +88,38 @@ def _carry_out(jobs: list["Job"], out: Path, again: bool, console: Console) -> i
     return int(failed)
 
 
+def merge(*sources: Path, into: Path = Path("runs")) -> int:
+    """Bring the records and arrays of other folders, such as those of another machine, into one.
+
+    Nothing is lost: what lies in the folder stays as it is, and the others are only read. A run that is there already
+    with other numbers is left out and named.
+
+    Parameters
+    ----------
+    sources
+        Folders with records.jsonl, or files of records.
+    into
+        The folder that takes them.
+    """
+    from singularbayes.experiments import merge
+
+    if not sources:
+        sys.exit("singularbayes: merge needs one folder with records.jsonl at least; got none.")
+    require_writable(into, "--into")
+    try:
+        found = merge.merge(sources, into)
+    except ValueError as error:
+        sys.exit(f"singularbayes: {error}")
+    console = Console()
+    for one in found:
+        counts = f"{len(one.added)} added, {len(one.same)} there already, {len(one.differ)} differ; {one.arrays} arrays"
+        console.print(f"{one.source}: {counts}", highlight=False, soft_wrap=True, markup=False)
+        for name in one.differ:
+            said = f"    {name} is there with other numbers and stays; this one was left out"
+            console.print(said, highlight=False, soft_wrap=True, markup=False)
+    return int(any(one.differ for one in found))
+
+
 def list_experiments() -> int:
     """Show the experiments, their methods and scales."""
     from singularbayes.experiments import runner
@@ -101,11 +133,12 @@ def list_experiments() -> int:
     return 0
 
 
-def require_writable(folder: Path) -> None:
+def require_writable(folder: Path, option: str = "--out") -> None:
     """Ends with one line unless files can be made in `folder`: better now than after training."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        sys.exit(f"singularbayes: --out needs a folder that can be written to; got {str(folder)!r}: {error.strerror}.")
+        got = f"{str(folder)!r}: {error.strerror}"
+        sys.exit(f"singularbayes: {option} needs a folder that can be written to; got {got}.")

@@ -17,10 +17,10 @@ from sklearn.model_selection import train_test_split
 
 from singularbayes import layers
 from singularbayes.experiments.keep import Keep
-from singularbayes.experiments.record import Record, plain
+from singularbayes.experiments.record import Record, departures, plain
 from singularbayes.experiments.training import Watch, fit, require_method
 from singularbayes.inference import ClassPredictive, predict
-from singularbayes.inference.counts import count_trained
+from singularbayes.inference.counts import count_stored, count_trained
 from singularbayes.metrics import (
     accuracy,
     aupr_ood,
@@ -175,4 +175,15 @@ def run(
         "digits_foreign": data.foreign[1],
         "guesses_foreign": classes[foreign.labels],
     }
-    return Record("digits", method, seed, plain(settings), metrics, count_trained(model), seconds, arrays=arrays)
+    return Record(
+        "digits",
+        method,
+        seed,
+        plain(settings),
+        metrics,
+        count_trained(model),
+        seconds,
+        paper=departures(settings),
+        stored=count_stored(model),
+        arrays=arrays,
+    )

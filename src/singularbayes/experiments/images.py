@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from singularbayes import data, layers
-from singularbayes.experiments import image_scores, methods, study
+from singularbayes.experiments import class_scores, methods, study
 from singularbayes.experiments.study import Arrays, Ask, Scores
 from singularbayes.experiments.trainers import Training
 from singularbayes.experiments.weights import Weights
@@ -131,16 +131,16 @@ class Problem(study.Problem):
 
     def validated(self, ask: Ask, settings) -> Scores:
         _, (x, y) = self.split(settings)
-        return image_scores.prefixed("validation", image_scores.quality(ask({"validation": x})["validation"], y))
+        return class_scores.prefixed("validation", class_scores.quality(ask({"validation": x})["validation"], y))
 
     def tested(self, ask: Ask, settings) -> tuple[Scores, Arrays]:
         _, (x, y) = self.split(settings)
         (x_test, y_test), foreign = self.testing(settings)
         strange = ask({"validation": x, "test": x_test, **foreign})
         held, test = strange.pop("validation"), strange.pop("test")
-        found = image_scores.of_test(test, y_test, strange) | image_scores.recalibrated(test, y_test, held, y)
-        found |= image_scores.prefixed("validation", image_scores.quality(held, y))
-        arrays = image_scores.stored("validation", held, y) | image_scores.stored("test", test, y_test)
+        found = class_scores.of_test(test, y_test, strange) | class_scores.recalibrated(test, y_test, held, y)
+        found |= class_scores.prefixed("validation", class_scores.quality(held, y))
+        arrays = class_scores.stored("validation", held, y) | class_scores.stored("test", test, y_test)
         for name, p in strange.items():
-            arrays |= image_scores.stored(name, p)
+            arrays |= class_scores.stored(name, p)
         return found, arrays

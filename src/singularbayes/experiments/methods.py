@@ -93,7 +93,7 @@ def swag(trainer: Trainer, seeds: list[int]) -> list:
 
 def _point(settings):
     """Returns the settings of a network without noise, which has no KL to warm up."""
-    return replace(settings, warmup=0)
+    return replace(settings, **{name: 0 for name in ("zero_epochs", "warmup") if hasattr(settings, name)})
 
 
 def _never() -> keras.Model:

@@ -1,44 +1,18 @@
-"""Ensembles and SWAG inside a run: every member and stage is a part that is kept on its own."""
+"""SWAG inside a run, kept, and how the parts of a run count their epochs through."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 
-from singularbayes.baselines import SWAG, DeepEnsemble, LowRankEnsemble
+from singularbayes.baselines import SWAG
 from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.baselines.swag import flat
-from singularbayes.experiments.keep import Keep, part
+from singularbayes.experiments.keep import Keep
 from singularbayes.experiments.stopping import Resumable, State
 from singularbayes.experiments.training import Watch, train
 
 MOMENTUM = 0.9  # of the SGD whose weights are collected
-FitOne = Callable[[keras.Model, Watch | None, Keep | None], float]  # trains a model and returns the seconds
-
-
-def fit_ensemble(
-    kind: type[DeepEnsemble] | type[LowRankEnsemble],
-    build: Callable[[], keras.Model],
-    fit_one: FitOne,
-    members: int,
-    epochs: int,
-    seed: int,
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-) -> tuple[DeepEnsemble | LowRankEnsemble, float]:
-    """Returns an ensemble, its members trained one after another, and the seconds.
-
-    Args:
-        build: makes a new network, compiled or not.
-        epochs: of one member, for the `watch`, which sees the epochs of all members counted through.
-    """
-    models, seconds = [], 0.0
-    for i, member in enumerate(kind(build, members, seed).seeds):
-        keras.utils.set_random_seed(member)
-        models.append(build())
-        seconds += fit_one(models[-1], later(watch, i * epochs), part(keep, f"member-{i}"))
-    return kind.of(models), seconds
 
 
 def fit_swag(
@@ -53,11 +27,12 @@ def fit_swag(
     watch: Watch | None = None,
     keep: Keep | None = None,
     weight: np.ndarray | None = None,
+    padding: int | None = None,
 ) -> tuple[SWAG, float]:
     """Returns the SWAG of a trained network, collected along so many epochs of SGD, and their seconds."""
     collect = Collect(rank)
     model.compile(keras.optimizers.SGD(learning_rate, momentum=MOMENTUM), loss)
-    seconds = train(model, x, y, epochs, batch_size, watch, keep, callbacks=[collect], weight=weight)
+    seconds = train(model, x, y, epochs, batch_size, watch, keep, None, [collect], weight, padding)
     return SWAG.of(model, collect.snapshots, inputs=x), seconds
 
 

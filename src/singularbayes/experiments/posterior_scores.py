@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from singularbayes.inference import find_posteriors, kl
+from singularbayes.inference.engine import compiled
 
 
 def of_posteriors(models: list[keras.Model]) -> dict[str, float]:
@@ -21,7 +22,7 @@ def of_posteriors(models: list[keras.Model]) -> dict[str, float]:
     )
     low, middle, high = np.quantile(deviations, [0.05, 0.5, 0.95])
     signal = np.abs(means) / deviations
-    total = sum(float(keras.ops.convert_to_numpy(kl(model))) for model in models)
+    total = sum(float(keras.ops.convert_to_numpy(compiled(model, kl))) for model in models)
     found = {
         "kl": total / len(models),
         "sd_05": low,

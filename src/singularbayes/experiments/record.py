@@ -150,9 +150,9 @@ def plain(settings: Any) -> dict[str, Any]:
     return json.loads(json.dumps({name: value for name, value in asdict(settings).items() if name not in unsaid}))
 
 
-def departures(settings: Any) -> dict[str, Any]:
-    """Returns the paper's values, which are the defaults, of the settings that differ from them."""
-    here, paper = asdict(settings), asdict(type(settings)())
+def departures(settings: Any, published: Any = None) -> dict[str, Any]:
+    """Returns the paper's values of the settings that differ from them; `published` are these, None the defaults."""
+    here, paper = asdict(settings), asdict(type(settings)() if published is None else published)
     return json.loads(json.dumps({name: paper[name] for name in paper if paper[name] != here[name]}))
 
 
@@ -193,7 +193,7 @@ def read(path: Path, arrays: bool = True) -> list[Record]:
         raise FileNotFoundError(f"read needs a folder with {LINES}; got {str(path)!r}, which has none.")
     found: dict[str, Record] = {}
     for number, line in enumerate(files.read_lines(lines), start=1):
-        record = _parse(line, f"line {number} of {str(lines)!r}")
+        record = parse(line, f"line {number} of {str(lines)!r}")
         found[record.name] = record
     if arrays:
         for record in found.values():
@@ -208,13 +208,19 @@ def count(folder: Path, trials: bool = False) -> Counter[str]:
     """
     lines = folder / LINES
     whole = files.read_lines(lines) if lines.is_file() else []
-    found = [_parse(line, f"line {i} of {str(lines)!r}") for i, line in enumerate(whole, start=1)]
+    found = [parse(line, f"line {i} of {str(lines)!r}") for i, line in enumerate(whole, start=1)]
     return Counter(one.name for one in found if (one.preset == "trial") == trials)
 
 
-def _parse(line: str, where: str) -> Record:
+def parse(line: str, where: str) -> Record:
+    """Returns the record of a line; what a newer version may have written beside the known fields is passed over.
+
+    Args:
+        where: what an error calls the line.
+    """
     try:
-        return Record(**json.loads(line))
+        found = json.loads(line)
+        return Record(**{one.name: found[one.name] for one in fields(Record) if one.name in found})
     except (json.JSONDecodeError, TypeError) as error:
         raise ValueError(f"Records need to be one a line; got {line[:40]!r} in {where}: {error}.") from error
 

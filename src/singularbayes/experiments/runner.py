@@ -21,7 +21,19 @@ from singularbayes.experiments.overrides import overridden
 from singularbayes.experiments.record import Record, identity, plain
 from singularbayes.experiments.training import Watch
 
-EXPERIMENTS = ("toy", "digits", "mnist", "fashion_mnist", "cnn", "kl_study", "beijing", "uci")
+EXPERIMENTS = (
+    "toy",
+    "digits",
+    "mnist",
+    "fashion_mnist",
+    "cnn",
+    "kl_study",
+    "sst2",
+    "beijing",
+    "uci",
+    "icu",
+    "mimic3",
+)
 UNFINISHED = "unfinished"
 _LARGEST = 2**32 - 1  # the largest seed of NumPy's global generator
 
@@ -71,7 +83,8 @@ def plan(
     Args:
         methods: None is those in the experiment's `PAPERS` if it has them, else all.
         scale: a name in the experiment's `PRESETS`, None is the first.
-        assignments: settings changed by hand, such as "beta=0.3"; the preset is then "hand".
+        assignments: settings changed by hand, such as "beta=0.3"; the preset is then "hand". Without any, an experiment
+            that has `parts(settings)` is run with each of them.
     """
     module = find(experiment)
     scale = next(iter(module.PRESETS)) if scale is None else scale
@@ -87,8 +100,19 @@ def plan(
         preset = module.PRESETS[scale]
         return overridden(preset[method] if isinstance(preset, Mapping) else preset, assignments)
 
-    name = "hand" if assignments else scale
-    return [Job(experiment, method, seed, settings(method), name) for seed in seeds for method in methods]
+    if assignments:
+        return [Job(experiment, method, seed, settings(method), "hand") for seed in seeds for method in methods]
+    return [
+        Job(experiment, method, seed, each, scale)
+        for seed in seeds
+        for method in methods
+        for each in parts(module, settings(method))
+    ]
+
+
+def parts(module: Any, settings: Any) -> list:
+    """Returns the settings of all runs that the settings of a preset stand for: one unless the experiment has more."""
+    return module.parts(settings) if hasattr(module, "parts") else [settings]
 
 
 def parse_seeds(text: str) -> list[int]:

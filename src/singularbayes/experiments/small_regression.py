@@ -101,7 +101,7 @@ def train(method: str, name: str, folds: dict[int, Fold], settings: Settings, wa
 
     def build() -> keras.Model:
         model = network(kind, examples[0].x.shape[1], WIDE.get(name, settings.units), settings)
-        model.compile(adam(settings, passes * rows), MeanScaleNLL())
+        model.compile(adam(model, passes * rows, settings), MeanScaleNLL())
         return model
 
     watching = [] if watch is None else [keras.callbacks.LambdaCallback(on_epoch_end=watch)]

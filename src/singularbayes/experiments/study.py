@@ -25,7 +25,8 @@ from singularbayes.experiments.weights import Weights
 from singularbayes.inference import Predictive, predict
 from singularbayes.inference.counts import count_stored, count_trained
 
-Ask = Callable[[Mapping[str, np.ndarray]], dict[str, Any]]  # inputs by name → predictions by name, of the same draws
+# Inputs by name → predictions by name, of the same draws; `draws` other than the settings', and `keep_draws`, if said.
+Ask = Callable[..., dict[str, Any]]
 Scores = dict[str, float]
 Arrays = dict[str, np.ndarray]
 
@@ -33,8 +34,8 @@ Arrays = dict[str, np.ndarray]
 class Problem(ABC):
     """What an experiment is about.
 
-    `name` is the experiment's, `paper` its settings where none are given, `methods` what each of its methods is, by
-    name, `padding` the token that fills up texts.
+    `name` is the experiment's, `paper` its settings where none are given, for all methods or by method, `methods` what
+    each of its methods is, by name, `padding` the token that fills up texts.
     """
 
     name: str
@@ -58,6 +59,10 @@ class Problem(ABC):
     def tested(self, ask: Ask, settings) -> tuple[Scores, Arrays]:
         """Returns all scores, those of validation too, and the arrays that figures and later metrics need."""
 
+    def published(self, method: str):
+        """Returns the paper's settings of a method."""
+        return self.paper[method] if isinstance(self.paper, Mapping) else self.paper
+
     def of_rank(self, settings, rank: int):
         """Returns the settings with another rank, for the methods that name one."""
         return replace(settings, rank=rank)
@@ -80,7 +85,7 @@ def run(
             data alone.
     """
     require_method(method, problem.methods)
-    settings = problem.paper if settings is None else settings
+    settings = problem.published(method) if settings is None else settings
     trainer = Alone(network_of(problem, method, settings), problem.training(settings), settings, watch, keep)
     (trained,) = methods.find(method).train(trainer, [seed])
     made = _record(problem, method, seed, settings, trained, preset)
@@ -93,7 +98,7 @@ def run_many(problem: Problem, method: str, seeds: Sequence[int], settings=None,
     The seconds of a record are its share of the program's. Its machine says how many runs shared it.
     """
     require_method(method, problem.methods)
-    settings = problem.paper if settings is None else settings
+    settings = problem.published(method) if settings is None else settings
     trainer = Together(network_of(problem, method, settings), problem.training(settings), settings)
     with Peak() as peak:
         trained = methods.find(method).train(trainer, list(seeds))
@@ -114,7 +119,8 @@ def network_of(problem: Problem, method: str, settings) -> Callable[[Weights], k
 
 
 def _record(problem: Problem, method: str, seed: int, settings, trained, preset: str) -> Record:
-    ask = partial(_ask, trained, settings.draws, seed, {} if problem.padding is None else {"padding": problem.padding})
+    options = {"draws": settings.draws} | ({} if problem.padding is None else {"padding": problem.padding})
+    ask = partial(_ask, trained, seed, options)
     is_trial = preset == "trial"
     found, arrays = (problem.validated(ask, settings), Arrays()) if is_trial else problem.tested(ask, settings)
     trained_numbers, stored_numbers = _sizes(trained)
@@ -126,17 +132,17 @@ def _record(problem: Problem, method: str, seed: int, settings, trained, preset:
         found | of_posteriors(_networks(trained)),
         trained_numbers,
         seconds=0.0,
-        paper=departures(settings),
+        paper=departures(settings, problem.published(method)),
         stored=stored_numbers,
         preset=preset,
         arrays=arrays,
     )
 
 
-def _ask(trained, draws: int, seed: int, options: dict, sets: Mapping[str, np.ndarray]) -> dict[str, Predictive]:
+def _ask(trained, seed: int, options: dict, sets: Mapping[str, np.ndarray], **more) -> dict[str, Predictive]:
     """Returns the predictions of every set; one call for all of them, so that each draw is made once."""
     answer = partial(predict, trained) if isinstance(trained, keras.Model) else trained.predict
-    p = answer(np.concatenate(list(sets.values())), draws, seed, **options)
+    p = answer(np.concatenate(list(sets.values())), seed=seed, **options | more)
     ends = np.cumsum([len(inputs) for inputs in sets.values()])
     return {name: _part(p, slice(end - len(sets[name]), end)) for name, end in zip(sets, ends, strict=True)}
 
@@ -145,7 +151,7 @@ def _part(p: Predictive, rows: slice) -> Predictive:
     """Returns the predictions of some examples."""
     values = {field.name: getattr(p, field.name) for field in fields(p)}
     cut = {name: value[rows] for name, value in values.items() if np.ndim(value) and name != "draws"}
-    return replace(p, **cut)
+    return replace(p, **cut, draws=None if p.draws is None else p.draws[:, rows])
 
 
 def _networks(trained) -> list[keras.Model]:

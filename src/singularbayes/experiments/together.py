@@ -18,8 +18,10 @@ from typing import Any
 
 from singularbayes.experiments import record
 from singularbayes.experiments.candidates import SEEDS as TRIAL_SEEDS
+from singularbayes.experiments.runner import EXPERIMENTS as KNOWN
+from singularbayes.experiments.runner import parts
 
-EXPERIMENTS = ("mnist", "fashion_mnist", "cnn", "kl_study", "beijing", "uci")
+EXPERIMENTS = tuple(name for name in KNOWN if name != "digits")  # which has no program of many seeds
 SEEDS = (42, 123, 456)
 
 
@@ -33,7 +35,7 @@ def best_tried(experiment: Any, method: str, folder: Path) -> Any:
 
 
 def settings_of(name: str, preset: str, method: str, trials: Path | None) -> list:
-    """Returns the settings of a method that go by this name: one, or for "trial" all candidates.
+    """Returns the settings of a method that go by this name: one or its parts, or for "trial" all candidates.
 
     Args:
         trials: the folder that decides which are "chosen"; None is the committed choice.
@@ -42,9 +44,9 @@ def settings_of(name: str, preset: str, method: str, trials: Path | None) -> lis
     if preset == "trial":
         return list(experiment.CANDIDATES.settings(method).values())
     if preset == "chosen" and trials is not None:
-        return [best_tried(experiment, method, trials)]
+        return parts(experiment, best_tried(experiment, method, trials))
     found = experiment.PRESETS[preset]
-    return [found[method] if isinstance(found, dict) else found]
+    return parts(experiment, found[method] if isinstance(found, dict) else found)
 
 
 def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Sequence[int], folder: Path) -> None:

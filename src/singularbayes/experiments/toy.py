@@ -1,40 +1,39 @@
 """The paper's toy regression: does the band of functions open where there are no data?
 
 y = x + 0.3 sin 2π(x + ε) + 0.3 sin 4π(x + ε) + ε with ε ~ N(0, 0.02²), 1024 points in [−0.1, 0.6], a 1-100-100-1 tanh
-network. Uncertainty about the function (epistemic) is compared inside that range and outside it, up to [−0.5, 1.5].
+network: input, output and biases are full-rank, the hidden weight is the method's. Uncertainty about the function
+(epistemic) is compared inside that range and outside it, up to [−0.5, 1.5]. Settings are chosen on new points inside
+the range (`TRIED`), so that nothing outside has a say.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import keras
 import numpy as np
 
-from singularbayes import layers
-from singularbayes.baselines import DeepEnsemble, LowRankEnsemble
-from singularbayes.experiments.keep import Keep, part
-from singularbayes.experiments.pools import fit_ensemble, fit_swag, later
-from singularbayes.experiments.record import Record, departures, plain
-from singularbayes.experiments.training import Watch, fit, require_method
-from singularbayes.inference import GaussianNLL, Predictive, ValuePredictive, predict
-from singularbayes.inference.counts import count_stored, count_trained
-from singularbayes.metrics import (
-    epistemic_iqr,
-    gaussian_nll,
-    interval_coverage,
-    iqr_scores,
-    root_mean_square_error,
-)
-from singularbayes.posteriors import Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
+from singularbayes import layers, metrics
+from singularbayes.experiments import methods, study
+from singularbayes.experiments.candidates import Candidates, Changes
+from singularbayes.experiments.study import Arrays, Ask, Scores
+from singularbayes.experiments.trainers import Training
+from singularbayes.experiments.weights import Weights
+from singularbayes.inference import GaussianNLL, ValuePredictive
+
+METHODS = methods.sentences()
+PAPERS = ("low_rank", "full_rank")  # what runs when no method is said
+_DATA = 0  # one data set for all seeds and methods
+Part = tuple[np.ndarray, np.ndarray]  # inputs and targets, each (num, 1)
 
 
 @dataclass(frozen=True)
 class Settings:
     """The paper's values. It does not say where the scales of this network start: ρ is as in its other experiments.
 
-    It has no ensembles and no SWAG here; members and ranks are those of its other experiments.
+    It has no ensembles, no SWAG and no start from an SVD here; members and ranks are those of its other experiments.
+    SWAG's epochs and those of the point network before it are `epochs` together.
     """
 
     num_train: int = 1024
@@ -50,6 +49,8 @@ class Settings:
     sigma2: float = math.exp(-6)
     rho_start: tuple[float, float] = (-5.0, -4.0)
     rho_lr: float = 1.0
+    bayesian_bias: bool = True
+    rank_one_form: str = "product"
     learning_rate: float = 5e-4
     cosine: bool = False
     batch_size: int = 128
@@ -59,46 +60,13 @@ class Settings:
     draws: int = 200
     iqr_draws: int = 100
     members: int = 5
+    svd_epochs: int = 100
     swag_rank: int = 20
     swag_epochs: int = 40
     swag_rate: float = 4e-5
 
 
-# Of thirteen trials of the low-rank network with seed 100, whose records were not kept, the one with the least negative
-# log-likelihood on new points of the training range; used for all methods. The effective noise is far above 0.02,
-# because ε acts inside the sines.
-CHOSEN = Settings(likelihood_scale=0.08, beta=0.1, rho_lr=4.0, learning_rate=2e-3, cosine=True, warmup=200)
-QUICK = Settings(epochs=200, warmup=190, learning_rate=2e-3)
-PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
-
-# What the hidden weight of a network is; a deterministic one has point weights everywhere.
-HIDDEN: dict[str, Callable[..., Posterior]] = {
-    "low_rank": lambda settings, **options: LowRank(settings.rank, **options),
-    "full_rank": lambda settings, **options: FullRank(**options),
-    "rank_one": lambda settings, **options: RankOne(**options),
-}
-PAPERS = ("low_rank", "full_rank")  # what runs when no method is said
-# The network that each method trains, one or more of it.
-METHODS = {
-    "low_rank": "low_rank",
-    "full_rank": "full_rank",
-    "rank_one": "rank_one",
-    "deterministic": "deterministic",
-    "deep_ensemble": "deterministic",
-    "low_rank_ensemble": "low_rank",
-    "swag": "deterministic",
-}
-ENSEMBLES: dict[str, type[DeepEnsemble] | type[LowRankEnsemble]] = {
-    "deep_ensemble": DeepEnsemble,
-    "low_rank_ensemble": LowRankEnsemble,
-}
-
-
-def epochs(method: str, settings: Settings) -> int:
-    """Returns how many epochs a run of a method trains in all."""
-    if method in ENSEMBLES:
-        return settings.members * settings.epochs
-    return settings.epochs + (settings.swag_epochs if method == "swag" else 0)
+QUICK = Settings(epochs=200, warmup=190, learning_rate=2e-3, svd_epochs=50)
 
 
 def target(x: np.ndarray, eps: np.ndarray) -> np.ndarray:
@@ -112,27 +80,29 @@ def draw_data(num: int, between: tuple[float, float], noise: float, rng: np.rand
     return x.astype("float32"), target(x, rng.normal(0.0, noise, (num, 1))).astype("float32")
 
 
-def network(method: str, settings: Settings) -> keras.Model:
-    """Returns the network of a method; input, output and biases are full-rank, the hidden weight is the method's."""
-    options = {
-        "prior": ScaleMixture(sigma1=settings.sigma1, sigma2=settings.sigma2),
-        "rho_initializer": keras.initializers.RandomUniform(*settings.rho_start),
-        "rho_lr": settings.rho_lr,
+def network(weights: Weights, settings: Settings) -> keras.Model:
+    """Returns the network whose hidden weight is given; a point network has points everywhere."""
+    around = weights if weights.kind in ("deterministic", "point") else Weights("full_rank", settings)
+
+    def dense(units: int, activation: str | None, weights: Weights) -> keras.layers.Layer:
+        options = {"posterior": weights(settings.rank), "bias_posterior": around.bias()}
+        return layers.Dense(units, activation, **options)
+
+    hidden = dense(settings.units, "tanh", weights)
+    return keras.Sequential([keras.Input((1,)), dense(settings.units, "tanh", around), hidden, dense(1, None, around)])
+
+
+def parts(settings: Settings) -> dict[str, Part]:
+    """Returns "train"; "validation" and "near", which are new points of the same range; and "test", of a wider one."""
+    rng, size = np.random.default_rng(_DATA), settings.num_test
+    near, wide = settings.train_range, settings.test_range
+    asked = {
+        "train": (settings.num_train, near),
+        "near": (size, near),
+        "test": (size, wide),
+        "validation": (size, near),
     }
-    if METHODS[method] in HIDDEN:
-        full, hidden = FullRank(**options), HIDDEN[METHODS[method]](settings, **options)
-        around = {"posterior": full, "bias_posterior": full}
-    else:
-        hidden = Deterministic()
-        around = {"posterior": hidden}
-    return keras.Sequential(
-        [
-            keras.Input((1,)),
-            layers.Dense(settings.units, "tanh", **around),
-            layers.Dense(settings.units, "tanh", **{**around, "posterior": hidden}),
-            layers.Dense(1, **around),
-        ]
-    )
+    return {name: draw_data(num, between, settings.noise, rng) for name, (num, between) in asked.items()}
 
 
 def spread(x: np.ndarray, width: np.ndarray, settings: Settings) -> dict[str, float]:
@@ -148,98 +118,102 @@ def published_spread(x: np.ndarray, width: np.ndarray) -> dict[str, float]:
 
 
 def _medians(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
-    return {name.removeprefix("iqr_"): value for name, value in iqr_scores(inside, outside).items()}
+    return {name.removeprefix("iqr_"): value for name, value in metrics.iqr_scores(inside, outside).items()}
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A trained model or pool of models: what it predicts, how many numbers it trained and keeps, how long it took."""
-
-    ask: Callable[..., Predictive]  # (x, draws, seed)
-    trained: int
-    stored: int
-    seconds: float
-
-
-def fitted(
-    method: str, seed: int, settings: Settings, x: np.ndarray, y: np.ndarray, watch: Watch | None, keep: Keep | None
-) -> Fitted:
-    """Returns a method trained on (x, y)."""
-    loss = GaussianNLL(settings.likelihood_scale)
-
-    def build() -> keras.Model:
-        return network(method, settings)
-
-    def fit_one(model: keras.Model, watch: Watch | None, keep: Keep | None) -> float:
-        return fit(model, loss, x, y, settings, watch, keep)
-
-    if method in ENSEMBLES:
-        kind = ENSEMBLES[method]
-        pool, seconds = fit_ensemble(kind, build, fit_one, settings.members, settings.epochs, seed, watch, keep)
-        return Fitted(pool.predict, pool.num_trained, pool.num_stored, seconds)
-    model = build()
-    if method == "swag":
-        seconds = fit_one(model, watch, part(keep, "point"))
-        options = (settings.swag_rank, settings.swag_epochs, settings.batch_size, settings.swag_rate)
-        swag, more = fit_swag(model, loss, x, y, *options, later(watch, settings.epochs), part(keep, "swag"))
-        return Fitted(swag.predict, swag.num_trained, swag.num_stored, seconds + more)
-    seconds = fit_one(model, watch, keep)
-    return Fitted(partial(predict, model), count_trained(model), count_stored(model), seconds)
-
-
-def _values(model: Fitted, inputs: np.ndarray, draws: int, seed: int) -> ValuePredictive:
-    found = model.ask(inputs, draws, seed)
-    assert isinstance(found, ValuePredictive)
-    return found
-
-
-def run(
-    method: str,
-    seed: int,
-    settings: Settings = Settings(),
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-) -> Record:
-    """Trains one network, or a pool of them, and measures its fit and its band."""
-    require_method(method, METHODS)
-    keras.utils.set_random_seed(seed)
-    rng = np.random.default_rng(seed)
-    x, y = draw_data(settings.num_train, settings.train_range, settings.noise, rng)
-    x_near, y_near = draw_data(settings.num_test, settings.train_range, settings.noise, rng)
-    x_test, y_test = draw_data(settings.num_test, settings.test_range, settings.noise, rng)
-    model = fitted(method, seed, settings, x, y, watch, keep)
-
-    grid = np.linspace(*settings.grid_range, 401, dtype="float32")
-    band, near, test = (_values(model, inputs, settings.draws, seed) for inputs in (grid[:, None], x_near, x_test))
-    draws = model.ask(grid[:, None], settings.iqr_draws, seed, keep_draws=True).draws
-    assert draws is not None
-    iqr = epistemic_iqr(draws)[:, 0]
-    lower, upper = near.interval(0.95, variance="total")
-    metrics = {
-        "rmse_near": root_mean_square_error(near.mean, y_near),
-        "rmse_test": root_mean_square_error(test.mean, y_test),
-        "nll_near": gaussian_nll(near.mean, np.sqrt(near.variance("total")), y_near),
-        "coverage_near": interval_coverage(lower, upper, y_near),
+def fit_scores(p: ValuePredictive, y: np.ndarray) -> Scores:
+    """Returns how far predictions are from new values, and whether their total bands hold 95 % of them."""
+    lower, upper = p.interval(0.95, variance="total")
+    return {
+        "rmse": metrics.root_mean_square_error(p.mean, y),
+        "nll": metrics.gaussian_nll(p.mean, np.sqrt(p.variance("total")), y),
+        "coverage": metrics.interval_coverage(lower, upper, y),
     }
-    if band.num_draws > 1:  # one function has no band
-        metrics |= {f"iqr_{region}": value for region, value in spread(grid, iqr, settings).items()}
-        metrics |= {f"std_{region}": value for region, value in spread(grid, band.std[:, 0], settings).items()}
-        metrics |= {f"iqr_published_{region}": value for region, value in published_spread(grid, iqr).items()}
-    epistemic, total = (np.stack(band.interval(0.95, variance=kind))[..., 0] for kind in ("epistemic", "total"))
-    arrays = {"x": x[:, 0], "y": y[:, 0], "grid": grid, "mean": band.mean[:, 0], "epistemic": epistemic, "total": total}
-    arrays |= {"draws": draws[..., 0].astype("float32")}
-    for name, predictive, inputs, targets in (("near", near, x_near, y_near), ("test", test, x_test, y_test)):
-        arrays |= {f"x_{name}": inputs[:, 0], f"y_{name}": targets[:, 0]}
-        arrays |= {f"mean_{name}": predictive.mean[:, 0], f"std_{name}": predictive.std[:, 0]}
-    return Record(
-        "toy",
-        method,
-        seed,
-        plain(settings),
-        metrics,
-        model.trained,
-        model.seconds,
-        paper=departures(settings),
-        stored=model.stored,
-        arrays=arrays,
-    )
+
+
+def band_scores(grid: np.ndarray, iqr: np.ndarray, std: np.ndarray, settings: Settings) -> Scores:
+    """Returns how much wider the band is away from the data, by three measures."""
+    kinds = {
+        "iqr": spread(grid, iqr, settings),
+        "std": spread(grid, std, settings),
+        "iqr_published": published_spread(grid, iqr),
+    }
+    return {f"{kind}_{region}": value for kind, found in kinds.items() for region, value in found.items()}
+
+
+class Toy(study.Problem):
+    """The regression, its network, and what is measured near the data and away from them."""
+
+    name = "toy"
+    paper = Settings()
+    methods: Mapping[str, str] = METHODS
+
+    def training(self, settings: Settings) -> Training:
+        return Training(*parts(settings)["train"], loss=lambda: GaussianNLL(settings.likelihood_scale))
+
+    def network(self, weights: Weights, settings: Settings) -> keras.Model:
+        return network(weights, settings)
+
+    def validated(self, ask: Ask, settings: Settings) -> Scores:
+        x, y = parts(settings)["validation"]
+        return _named("validation_{}", fit_scores(ask({"validation": x})["validation"], y))
+
+    def tested(self, ask: Ask, settings: Settings) -> tuple[Scores, Arrays]:
+        known = parts(settings)
+        x, y = known.pop("train")
+        grid = np.linspace(*settings.grid_range, 401, dtype="float32")
+        found = ask({"grid": grid[:, None]} | {name: inputs for name, (inputs, _) in known.items()})
+        draws = ask({"grid": grid[:, None]}, draws=settings.iqr_draws, keep_draws=True)["grid"].draws[..., 0]
+        scores = {name: fit_scores(found[name], targets) for name, (_, targets) in known.items()}
+        band = found["grid"]
+        metrics_found = _named("{}_near", scores["near"]) | {"rmse_test": scores["test"]["rmse"]}
+        if band.num_draws > 1:  # one function has no band
+            metrics_found |= band_scores(grid, metrics.epistemic_iqr(draws), band.std[:, 0], settings)
+        intervals = {kind: np.stack(band.interval(0.95, variance=kind))[..., 0] for kind in ("epistemic", "total")}
+        arrays = {"x": x[:, 0], "y": y[:, 0], "grid": grid, "mean": band.mean[:, 0], **intervals}
+        arrays["draws"] = draws.astype("float32")
+        for name in ("near", "test"):
+            values = {"x": known[name][0], "y": known[name][1], "mean": found[name].mean, "std": found[name].std}
+            arrays |= {f"{what}_{name}": value[:, 0] for what, value in values.items()}
+        return metrics_found | _named("validation_{}", scores["validation"]), arrays
+
+
+def _named(form: str, scores: Scores) -> Scores:
+    return {form.format(name): value for name, value in scores.items()}
+
+
+# The noise acts inside the sines too, so that it is far above 0.02. Point networks have no other knob than the length
+# and the rate of training; of the noise, a candidate below and one above.
+_COSINE: Changes = {"cosine": True, "learning_rate": 2e-3, "likelihood_scale": 0.07}
+_ANNEALED: Changes = {**_COSINE, "rho_lr": 4.0, "warmup": 200}
+VARIATIONAL: dict[str, Changes] = {
+    **{f"beta {beta:g}": {**_ANNEALED, "beta": beta} for beta in (0.01, 0.03, 0.1, 0.3, 1.0)},
+    "beta 0.1, rate 0.005": {**_ANNEALED, "beta": 0.1, "learning_rate": 5e-3},
+    "beta 0.1, noise 0.08": {**_ANNEALED, "beta": 0.1, "likelihood_scale": 0.08},
+    "beta 0.1, sigma2 0.05": {**_ANNEALED, "beta": 0.1, "sigma2": 0.05},
+}
+POINT: dict[str, Changes] = {
+    **{f"{epochs} epochs": {**_COSINE, "epochs": epochs} for epochs in (100, 200, 400, 800)},
+    "rate 0.005": {**_COSINE, "learning_rate": 5e-3},
+    "rate 0.0005": {**_COSINE, "learning_rate": 5e-4},
+    "noise 0.06": {**_COSINE, "likelihood_scale": 0.06},
+    "noise 0.08": {**_COSINE, "likelihood_scale": 0.08},
+}
+SWAG: dict[str, Changes] = {
+    f"{epochs} epochs of SGD {rate:g}": {**_COSINE, "swag_epochs": epochs, "swag_rate": rate}
+    for epochs in (40, 200)
+    for rate in (2e-5, 1e-4, 2e-4, 5e-4)
+}
+TRIED = dict.fromkeys(METHODS, VARIATIONAL) | {"deterministic": POINT, "deep_ensemble": POINT, "swag": SWAG}
+CANDIDATES = Candidates(Settings(), TRIED)
+CHOICE = dict.fromkeys(METHODS, "beta 0.1, noise 0.08") | {
+    "deterministic": "800 epochs",
+    "deep_ensemble": "800 epochs",
+    "swag": "40 epochs of SGD 0.0001",
+}
+CHOSEN = CANDIDATES.chosen(CHOICE)
+PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
+
+PROBLEM = Toy()
+epochs = methods.count_epochs
+run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)

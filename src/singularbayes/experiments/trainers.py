@@ -34,6 +34,7 @@ class Training:
         loss: makes the negative log-likelihood of an example.
         validation: (x, y) that callbacks watch after every epoch; None where nobody does.
         weight: of every example, None is 1.
+        padding: the id that fills up texts, see `fit_many`; None where x are no texts.
         callbacks: makes `Plateau`, `EarlyStop` and the like of one network from the settings that it is trained with.
         metrics: what Keras logs beside the loss, for these callbacks.
     """
@@ -43,6 +44,7 @@ class Training:
     loss: Callable[[], keras.losses.Loss] = class_loss
     validation: tuple[np.ndarray, np.ndarray] | None = None
     weight: np.ndarray | None = None
+    padding: int | None = None
     callbacks: Callable[[Any], list[Resumable]] = lambda settings: []
     metrics: tuple[str, ...] = ()
 
@@ -73,7 +75,7 @@ class Trainer(ABC):
             keras.utils.set_random_seed(seed)
             options = (s.swag_rank, s.swag_epochs, s.batch_size, s.swag_rate)
             watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{i}")
-            data = (self.data.x, self.data.y, *options, watch, place, self.data.weight)
+            data = (self.data.x, self.data.y, *options, watch, place, self.data.weight, self.data.padding)
             swag, seconds = fit_swag(model, self.data.loss(), *data)
             self.seconds += seconds
             self.epochs += s.swag_epochs
@@ -90,8 +92,9 @@ class Alone(Trainer):
             keras.utils.set_random_seed(seed)
             model = make(seed)
             watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{i}")
-            more = (self.data.validation, self.data.callbacks(settings), self.data.weight, self.data.metrics)
-            self.seconds += fit(model, self.data.loss(), self.data.x, self.data.y, settings, watch, place, *more)
+            data = self.data
+            more = (data.validation, data.callbacks(settings), data.weight, data.padding, data.metrics)
+            self.seconds += fit(model, data.loss(), data.x, data.y, settings, watch, place, *more)
             self.epochs += settings.epochs
             models.append(model)
         return models
@@ -103,7 +106,7 @@ class Together(Trainer):
     def fit(self, make, seeds, settings, name):
         def compiled(seed: int) -> keras.Model:
             model = make(seed)
-            model.compile(adam(settings, len(self.data.x)), self.data.loss(), metrics=list(self.data.metrics))
+            model.compile(adam(model, len(self.data.x), settings), self.data.loss(), metrics=list(self.data.metrics))
             return model
 
         def callbacks(model: keras.Model) -> list[keras.callbacks.Callback]:
@@ -151,6 +154,7 @@ class Together(Trainer):
             callbacks=lambda: callbacks(made[-1]),
             validation_data=validation,
             sample_weight=self.data.weight,
+            padding=self.data.padding,
         )
         self.seconds += time.perf_counter() - start
         return list(models.values())

@@ -22,8 +22,16 @@ class Diverged(ArithmeticError):
     """Training came to numbers that are not finite."""
 
 
+# What experiments need not have among their settings, and what it is then.
+UNSAID: dict[str, Any] = {
+    "zero_epochs": 0,  # before the KL's weight begins to rise
+    "cosine_floor": 0.0,  # the share of the rate that a cosine ends at
+    "weight_decay": 0.0,  # of networks without noise
+}
+
+
 class Schedule(Protocol):
-    """The settings that training reads."""
+    """The settings that training reads, beside those in `UNSAID`."""
 
     @property
     def epochs(self) -> int: ...
@@ -50,30 +58,40 @@ def fit(
     validation: tuple | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     weight: np.ndarray | None = None,
+    padding: int | None = None,
     metrics: Sequence[str] = (),
 ) -> float:
-    """Fits `model` with Adam, its rate constant or a cosine to 0, and returns the seconds, compilation included.
+    """Fits `model` with Adam, its rate constant or a cosine, and returns the seconds, compilation included.
 
     For a rate that falls on a plateau, or an early end, add `Plateau` or `EarlyStop` to the callbacks, and to `metrics`
     what they watch beside the loss. The other arguments are those of `train`.
     """
-    model.compile(adam(settings, len(x)), loss, metrics=list(metrics))
+    model.compile(adam(model, len(x), settings), loss, metrics=list(metrics))
     everything = [*annealed(model, len(x), settings), *callbacks]
-    return train(model, x, y, settings.epochs, settings.batch_size, watch, keep, validation, everything, weight)
+    more = (validation, everything, weight, padding)
+    return train(model, x, y, settings.epochs, settings.batch_size, watch, keep, *more)
 
 
-def adam(settings: Schedule, num_data: int) -> keras.optimizers.Optimizer:
-    """Returns Adam with the rate of the settings, constant or a cosine to 0."""
+def adam(model: keras.Model, num_data: int, settings: Schedule) -> keras.optimizers.Optimizer:
+    """Returns Adam with the rate of the settings, constant or a cosine to a share of it; point networks may decay."""
     rate: Any = settings.learning_rate
     if settings.cosine:
         steps = math.ceil(num_data / settings.batch_size)
-        rate = keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs)
+        rate = keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs, _said(settings, "cosine_floor"))
+    decay = _said(settings, "weight_decay")
+    if decay and not any(posterior.random for posterior in find_posteriors(model)):
+        return keras.optimizers.AdamW(rate, weight_decay=decay)
     return keras.optimizers.Adam(rate)
 
 
 def annealed(model: keras.Model, num_data: int, settings: Schedule) -> list[keras.callbacks.Callback]:
     """Returns what raises the weight of the KL to that of the settings; nothing for a network without a KL."""
-    return [KLSchedule(num_data, settings.beta, warmup=settings.warmup)] if find_posteriors(model) else []
+    rise = {"zero_epochs": _said(settings, "zero_epochs"), "warmup": settings.warmup}
+    return [KLSchedule(num_data, settings.beta, **rise)] if find_posteriors(model) else []
+
+
+def _said(settings: Schedule, name: str) -> Any:
+    return getattr(settings, name, UNSAID[name])
 
 
 def train(
@@ -87,6 +105,7 @@ def train(
     validation: tuple | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     weight: np.ndarray | None = None,
+    padding: int | None = None,
 ) -> float:
     """Trains a compiled model and returns the seconds, those before an interruption included.
 
@@ -98,6 +117,7 @@ def train(
         keep: where it is kept; None keeps nothing. Then callbacks may be any, else they have to be `Resumable`.
         validation: (x, y), evaluated after every epoch.
         weight: of every example, None is 1.
+        padding: the id that fills up texts, see `fit_many`; None where x are no texts.
     """
     seed = random.getrandbits(31)
     begun = None if keep is None else keep.load()
@@ -121,6 +141,7 @@ def train(
                 callbacks=lambda: [*callbacks, *watching, kept],
                 validation_data=validation,
                 sample_weight=weight,
+                padding=padding,
                 initial_epoch=start,
             )
     keras.utils.set_random_seed(seed)

@@ -58,7 +58,7 @@ def of(records: Sequence[Record]) -> list[Chapter]:
 
 def _chapter(experiment: str, records: list[Record]) -> Chapter:
     section = section_of(experiment, records)
-    groups = grouped(records, section.methods)
+    groups = grouped(section.gather(records) if section.gather else records, section.methods)
     drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
     pictures, left_out = _draw(section, drawn)
     return Chapter(
@@ -72,7 +72,7 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
 
 
 def _part(section: Section, group: Group) -> Part:
-    numbers = published.numbers(section.experiment)
+    numbers = published.numbers(section.beside or section.experiment)
     columns = (_VALIDATION,) if group.preset == "trial" else section.tables
     made = [tables.make(group.rows, each, numbers) for each in columns]
     return Part(

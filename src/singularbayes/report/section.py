@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 
 from singularbayes.assess.catalogue import MEASURES
 from singularbayes.assess.measure import Measure
+from singularbayes.experiments.record import Record
 from singularbayes.report.picture import Picture
 from singularbayes.report.rows import Row
 
 PARAMETERS = replace(MEASURES["num_trained"], label="parameters")
+STORED = replace(MEASURES["num_stored"], label="stored")
 TRAINING = replace(MEASURES["train_seconds"], decimals=0)
 
 
@@ -65,6 +67,8 @@ class Section:
         finding: makes a sentence from the rows; None has none.
         notes: what else a reader has to know to judge the numbers.
         in_paper: whether the default settings are the paper's.
+        gather: makes the records that rows are made of, where several runs are one row; None takes them as they are.
+        beside: the experiment of the paper whose numbers stand beside; empty is its own.
     """
 
     experiment: str
@@ -76,3 +80,5 @@ class Section:
     finding: Callable[[Sequence[Row]], str] | None = None
     notes: tuple[str, ...] = ()
     in_paper: bool = True
+    gather: Callable[[Sequence[Record]], list[Record]] | None = None
+    beside: str = ""

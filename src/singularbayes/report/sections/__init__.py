@@ -8,10 +8,11 @@ from singularbayes.experiments.record import Record
 from singularbayes.report.names import NAMES
 from singularbayes.report.rows import words
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Section
-from singularbayes.report.sections import cnn, digits, fashion_mnist, kl_study, mnist, toy
+from singularbayes.report.sections import cnn, digits, fashion_mnist, icu, kl_study, mimic3, mnist, toy
 
 # In the order of the page.
-SECTIONS = {module.SECTION.experiment: module.SECTION for module in (toy, mnist, fashion_mnist, cnn, kl_study, digits)}
+_MODULES = (toy, mnist, fashion_mnist, cnn, kl_study, icu, mimic3, digits)
+SECTIONS = {module.SECTION.experiment: module.SECTION for module in _MODULES}
 
 
 def section_of(experiment: str, records: Sequence[Record]) -> Section:

@@ -9,7 +9,7 @@ from singularbayes.report import class_pictures, sentences
 from singularbayes.report.measure_pictures import pareto_front, radars, sweep
 from singularbayes.report.names import NAMES
 from singularbayes.report.rows import Row
-from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Drawing, Section
+from singularbayes.report.section import PARAMETERS, STORED, TRAINING, Columns, Drawing, Section
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "notmnist": "notMNIST"}
 ACCURACY = Measure("accuracy", "higher", label="accuracy %", scale=0.01, decimals=2)
@@ -37,12 +37,14 @@ TEMPERED = Columns(
         Measure("recalibrated_temperature", label="temperature", decimals=3),
         Measure("recalibrated_nll", "lower", label="NLL", decimals=4),
         Measure("recalibrated_ece", "lower", label="ECE", decimals=4),
+        STORED,
         TRAINING,
         replace(MEASURES["peak_bytes"], decimals=0),
     ),
     sort="recalibrated_nll",
     note=(
-        "NLL and ECE on the test images with the temperature that is best on the validation images. Training time is "
+        "NLL and ECE on the test images with the temperature that is best on the validation images. Stored: the "
+        "numbers that predictions are made from, of SWAG more than it trains. Training time is "
         "on the machine named below; of seeds that were trained together, it is a seed's share. Memory is the "
         "peak since its process began, which runs of one process share."
     ),

@@ -1,9 +1,10 @@
-"""What is measured of a classifier of images, and the arrays from which any other score can be made later."""
+"""What is measured of a classifier, and the arrays from which any other score can be made later."""
 
 import math
 from collections.abc import Mapping
 
 import numpy as np
+from sklearn.metrics import average_precision_score
 
 from singularbayes import metrics
 from singularbayes.assess import evaluate
@@ -27,13 +28,20 @@ def prefixed(prefix: str, scores: Mapping[str, float]) -> dict[str, float]:
     return {f"{prefix}_{name}": value for name, value in scores.items()}
 
 
-def of_test(p: ClassPredictive, labels: np.ndarray, foreign: Mapping[str, ClassPredictive]) -> dict[str, float]:
+def of_test(
+    p: ClassPredictive, labels: np.ndarray, foreign: Mapping[str, ClassPredictive] | ClassPredictive | None
+) -> dict[str, float]:
     """Returns every score of `evaluate` that has a value, and the calibration error under all binnings.
 
-    Scores of foreign images are called "name/score".
+    Scores of foreign examples are called "name/score", or "score" where there is one set without a name. Of two classes
+    there is also `auprc`, the average precision with class 1 as the positive one: a blind classifier gets that class's
+    share.
     """
-    found = evaluate(p, labels, ood=dict(foreign)).metrics
+    strange = (dict(foreign) or None) if isinstance(foreign, Mapping) else foreign
+    found = evaluate(p, labels, ood=strange).metrics
     found |= prefixed("ece", metrics.calibration_errors(p.mean, labels, _BINS))
+    if p.mean.shape[1] == 2 and np.any(labels):
+        found["auprc"] = float(average_precision_score(labels, p.mean[:, 1]))
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
@@ -53,7 +61,7 @@ def recalibrated(
 
 
 def stored(name: str, p: ClassPredictive, labels: np.ndarray | None = None) -> dict[str, np.ndarray]:
-    """Returns the arrays of one set of images: mean probabilities, entropy, and, of several draws, MI and sd."""
+    """Returns the arrays of one set of examples: mean probabilities, entropy, and, of several draws, MI and sd."""
     found = {"mean": np.maximum(p.mean, _TINY), "entropy": p.entropy}  # float32 has no smaller probability
     if p.num_draws > 1:
         found["mi"] = p.mutual_information

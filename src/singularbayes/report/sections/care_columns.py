@@ -1,0 +1,127 @@
+"""What the sections of intensive care share: columns and figures."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from singularbayes.assess.catalogue import MEASURES
+from singularbayes.assess.measure import Measure
+from singularbayes.report import class_pictures
+from singularbayes.report.measure_pictures import pareto_front, radars, sweep
+from singularbayes.report.names import NAMES
+from singularbayes.report.rows import Row, listed
+from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Drawing
+
+RANKS = {"low_rank_2": 2, "low_rank_5": 5, "low_rank": 15, "low_rank_30": 30}
+METHODS = NAMES | {name: f"low-rank, rank {rank}" for name, rank in RANKS.items() if name != "low_rank"}
+AUROC, NLL, ECE = (replace(MEASURES[name], decimals=3) for name in ("auroc", "nll", "ece"))
+FOUND = replace(MEASURES["auroc_ood_mi"], decimals=3)
+_LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
+
+
+def overview(title: str, note: str) -> Columns:
+    """Returns the columns of the paper's table."""
+    names = ("aupr_err_mi", "auroc_ood_mi", "aupr_ood_mi", "aupr_in_mi")
+    detection = (replace(MEASURES[name], decimals=3) for name in names)
+    more = (NLL, ECE, replace(MEASURES["mi_ratio"], decimals=2), replace(MEASURES["num_stored"], label="stored"))
+    return Columns(title, (AUROC, *detection, *more, PARAMETERS), "auroc_ood_mi", note)
+
+
+PROBABILITIES = Columns(
+    "Probabilities of death",
+    (
+        Measure("accuracy", "higher", label="accuracy %", scale=0.01, decimals=1),
+        Measure("auprc", "higher", label="AUPRC", decimals=3),
+        NLL,
+        replace(MEASURES["brier"], decimals=3),
+        ECE,
+        Measure("unweighted_nll", "lower", label="NLL, weight undone", decimals=3),
+        Measure("unweighted_ece", "lower", label="ECE, weight undone", decimals=3),
+        Measure("recalibrated_temperature", label="temperature", decimals=2),
+        Measure("recalibrated_nll", "lower", label="NLL, tempered", decimals=3),
+        Measure("recalibrated_ece", "lower", label="ECE, tempered", decimals=3),
+    ),
+    sort="nll",
+    note=(
+        "AUPRC: average precision with death as the positive class. Networks that were trained with class weights say "
+        "too much death; dividing the odds by the weight undoes that. The temperature is the best one on validation."
+    ),
+)
+UNSURE = Columns(
+    "Foreign stays and errors by other uncertainties",
+    (
+        *(
+            replace(MEASURES[f"{name}_{by}"], decimals=3)
+            for name in ("auroc_ood", "aupr_succ", "aurc")
+            for by in ("mi", "std", "entropy")
+        ),
+        TRAINING,
+    ),
+    sort="auroc_ood_entropy",
+    note=(
+        "AUROC-OOD: foreign stays against known ones. AUPR-Succ: how well certainty finds right answers. AURC: the "
+        "mean error rate over keeping 1, 2, …, all stays, the most certain first. One function has neither MI nor std."
+    ),
+)
+UNDER_SHIFT = Columns(
+    "Predictions of the foreign stays",
+    (
+        Measure("shifted_auroc", "higher", label="AUROC", decimals=3),
+        Measure("shifted_nll", "lower", label="NLL", decimals=3),
+        Measure("shifted_deaths", label="deaths %", scale=0.01, decimals=1),
+    ),
+    sort="shifted_nll",
+    note="How good the predictions of the foreign stays are, where their ends are known.",
+)
+
+
+def drawings(foreign: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
+    """Returns the figures.
+
+    Args:
+        foreign: what the names of arrays begin with, of foreign and of known stays, and what readers call the foreign.
+    """
+    axes = (AUROC, NLL, ECE, FOUND, MEASURES["aupr_succ_mi"])
+    curves = ("test_mean", "test_labels")
+    return (
+        Drawing("Calibration", class_pictures.calibration, curves, methods=_LINES),
+        Drawing("Selective prediction", class_pictures.selective, (*curves, "test_entropy"), methods=_LINES),
+        Drawing("Pareto front", pareto_front(NLL, FOUND), metrics=(NLL.name, FOUND.name), rows=2),
+        Drawing("Rank sweep", _ranks(), metrics=("nll", FOUND.name), methods=tuple(RANKS), rows=2),
+        Drawing("Radars", radars(axes), metrics=tuple(m.name for m in axes), methods=_LINES, rows=2),
+        *(
+            Drawing(
+                f"Histograms of mutual information ({label})",
+                class_pictures.histograms(strange, label, "mi", known),
+                (f"{known}_mi", f"{strange}_mi"),
+                methods=_LINES,
+            )
+            for strange, known, label in foreign
+        ),
+    )
+
+
+def _ranks():
+    says = (
+        f"The low-rank network at hidden ranks of {listed([str(r) for r in RANKS.values()])}; bars are standard errors."
+    )
+    return sweep("ranks", "Rank", (NLL, ECE, FOUND), "hidden rank", lambda row: RANKS[row.method], lambda rows: says)
+
+
+def finding(rows: Sequence[Row]) -> str:
+    """Returns who finds foreign stays best, who predicts best, and how the low-rank network stands to both."""
+    scored = [row for row in rows if row.has_metrics([FOUND.name, "nll"])]
+    if len(scored) < 2:
+        return ""
+    best, sure = max(scored, key=lambda row: row.mean(FOUND.name)), min(scored, key=lambda row: row.mean("nll"))
+    said = [
+        f"Foreign stays are told best by the mutual information of {best.name} (AUROC {best.mean(FOUND.name):.3f}); "
+        f"the lowest NLL is that of {sure.name} ({sure.mean('nll'):.3f})."
+    ]
+    by = {row.method: row for row in scored}
+    if {"low_rank", "deep_ensemble"} <= by.keys():
+        low, deep = by["low_rank"], by["deep_ensemble"]
+        said.append(
+            f"Low-rank against the deep ensemble: AUROC {low.mean(FOUND.name):.3f} and {deep.mean(FOUND.name):.3f}, "
+            f"NLL {low.mean('nll'):.3f} and {deep.mean('nll'):.3f}."
+        )
+    return " ".join(said)

@@ -1,0 +1,78 @@
+"""The page of intensive care: five runs of a seed are one row, and the paper's numbers stand beside."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from made_up import Record
+
+from singularbayes.experiments import icu, mimic3
+from singularbayes.experiments.record import plain
+from singularbayes.report import chapters
+from singularbayes.report.sections.icu import SHIFTS, gathered
+
+NUMBERS = dict(zip(icu.SHIFTS, (0.5, 0.6, 0.7, 0.8, 0.9), strict=True))
+
+
+def run(shift, method="low_rank", seed=42, preset="chosen", better=0.0):
+    settings = replace(icu.CHOSEN[method], shift=shift)
+    metrics = {"auroc_ood_mi": NUMBERS[shift] + better, "nll": 0.3, "auroc": 0.85, "validation_nll": 0.3}
+    arrays = {"test_mean": np.full((2, 2), 0.5), "test_mi": np.arange(2.0)}
+    return Record("icu", method, seed, plain(settings), metrics, 13_612, 2.0, preset=preset, arrays=arrays)
+
+
+def test_the_shifts_of_the_page_are_those_of_the_experiment():
+    assert list(SHIFTS) == list(icu.SHIFTS)
+
+
+def test_five_shifts_become_their_mean_and_each_keeps_its_own():
+    (one,) = gathered([run(shift) for shift in reversed(SHIFTS)])
+    assert one.metrics["auroc_ood_mi"] == pytest.approx(0.7) and one.metrics["eicu/auroc_ood_mi"] == 0.9
+    assert one.seconds == 10 and "shift" not in one.settings
+    assert one.arrays["test_mean"].shape == (10, 2) and one.arrays["cardiac_test_mi"].tolist() == [0, 1]
+
+
+def test_a_mean_over_fewer_shifts_is_none():
+    (one,) = gathered([run("coronary"), run("eicu")])
+    assert "auroc_ood_mi" not in one.metrics and one.metrics["coronary/auroc_ood_mi"] == 0.5
+
+
+def test_seeds_methods_and_presets_are_kept_apart_and_trials_as_they_are():
+    records = [run(s, method, seed) for s in SHIFTS for method in ("low_rank", "swag") for seed in (1, 2)]
+    trial = run("coronary", preset="trial")
+    assert len(gathered(records)) == 4
+    assert gathered([trial]) == [trial]
+
+
+def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean():
+    records = [
+        run(shift, method, seed, better=gain)
+        for shift in SHIFTS
+        for seed in (1, 2)
+        for method, gain in (("low_rank", 0.02), ("deep_ensemble", 0.0))
+    ]
+    (chapter,) = chapters.of(records)
+    overview, each = chapter.parts[0].tables[:2]
+    low, deep = overview.rows
+    column = [measure.name for measure in overview.measures].index("auroc_ood_mi")
+    assert (low.name, low.seeds, low.cells[column].ours, low.cells[column].paper) == (
+        "low-rank",
+        2,
+        "0.720",
+        "0.802 ± 0.018",
+    )
+    assert deep.cells[column].paper == "0.738 ± 0.061"
+    assert [cell.ours for cell in each.rows[0].cells] == ["0.720", "0.520", "0.620", "0.720", "0.820", "0.920"]
+    assert "told best by the mutual information of low-rank (AUROC 0.720)" in chapter.finding
+    assert "--scale chosen" in chapter.parts[0].commands[0] and "shift" not in chapter.parts[0].commands[0]
+
+
+def test_mimic_stands_beside_the_papers_table():
+    options = {"stored": 470_421, "preset": "chosen"}
+    settings = plain(mimic3.CHOSEN["swag"])
+    (chapter,) = chapters.of(
+        [Record("mimic3", "swag", 0, settings, {"auroc": 0.9, "nll": 0.3}, 22_401, 2.0, **options)]
+    )
+    table = chapter.parts[0].tables[0]
+    paper = {m.name: cell.paper for m, cell in zip(table.measures, table.rows[0].cells, strict=True)}
+    assert (paper["auroc"], paper["num_stored"]) == ("0.922 ± 0.001", "470.42K")

@@ -1,0 +1,252 @@
+"""Intensive care: features by an independent implementation, splits that keep apart what they say, published sizes."""
+
+import os
+from dataclasses import replace
+
+import made_up_mimic
+import numpy as np
+import pytest
+
+import singularbayes as sb
+from singularbayes import data
+from singularbayes.experiments import (
+    care,
+    class_scores,
+    icu,
+    icu_features,
+    mimic3,
+    mimic3_features,
+    record,
+    runner,
+    together,
+)
+from singularbayes.experiments.care_scaling import REACH, Scaling
+from singularbayes.experiments.icu_features import APACHE, FEATURES, SIGNS
+from singularbayes.experiments.weights import Weights
+from singularbayes.inference.counts import count_trained
+
+needs_data = pytest.mark.skipif(
+    not os.environ.get("SINGULARBAYES_DATA"), reason="needs $SINGULARBAYES_DATA, a folder with the data sets"
+)
+
+# -- scaling ---------------------------------------------------------------------------------------------------------
+
+
+def test_outliers_and_gaps_become_the_median_and_training_fills_the_unit_interval():
+    column = np.array([0.0, 1, 2, 3, 4, 1000, np.nan])  # quartiles 1.25 and 3.75, so up to 23.75 counts
+    scaled = Scaling.of(column[:, None])(column[:, None])[:, 0]
+    assert REACH == 8
+    np.testing.assert_allclose(scaled, [0, 0.25, 0.5, 0.75, 1, 2.5 / 4, 2.5 / 4])
+    foreign = Scaling.of(column[:, None])(np.array([[20.0], [24.0], [-20.0]]))[:, 0]
+    np.testing.assert_allclose(foreign, [5, 2.5 / 4, 2.5 / 4])  # beyond training is not clipped, an outlier is filled
+
+
+def test_a_feature_of_mostly_one_value_keeps_the_others():
+    column = np.array([1.0] * 9 + [0.0])[:, None]
+    np.testing.assert_array_equal(Scaling.of(column)(column), column)
+
+
+def test_a_feature_that_training_never_saw_says_nothing():
+    scaling = Scaling.of(np.array([[1.0, np.nan], [3.0, np.nan]]))
+    np.testing.assert_array_equal(scaling(np.array([[2.0, 7.0], [np.nan, np.nan]])), [[0.5, 0], [0.5, 0]])
+
+
+# -- PhysioNet and eICU ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def set_a():
+    return data.physionet2012("a").sets["a"]
+
+
+@needs_data
+def test_features_are_those_of_an_independent_implementation(set_a):
+    stays = icu_features.physionet("a")
+    ids = set_a.outcomes.index[:40]
+    records = set_a.records[set_a.records["RecordID"].isin(ids)]
+    hours = records["Time"].astype(str).str.split(":").str[0].astype(int)
+    first_day = (hours < 24) | (records["Time"] == "24:00")
+    for sign in SIGNS:
+        rows = records["Parameter"].isin(sign.parameters) & records["Value"].between(sign.low, sign.high)
+        values = records[rows].groupby("RecordID")["Value"]
+        expected = {
+            "mean": values.mean().reindex(ids),
+            "sd": values.std().reindex(ids),
+            "sum": values.sum().reindex(ids),
+            "any": values.count().reindex(ids).fillna(0).clip(upper=1),
+        }
+        for statistic in sign.statistics:
+            column = stays.features[:40, FEATURES.index(f"{sign.name}_{statistic}")]
+            np.testing.assert_allclose(column, expected[statistic], rtol=1e-9, atol=1e-9, err_msg=sign.name)
+        if sign in APACHE and sign.statistics[0] not in ("sum", "any"):
+            early = records[rows & first_day].groupby("RecordID")["Value"]
+            below, above = sign.normal - early.min(), early.max() - sign.normal
+            furthest = np.maximum(below, above).reindex(ids)
+            column = stays.apache[:40, APACHE.index(sign)]
+            np.testing.assert_allclose(np.abs(column - sign.normal), furthest, rtol=1e-9, err_msg=sign.name)
+    assert stays.died.sum() == 554
+    assert np.bincount(stays.unit)[1:].tolist() == [577, 874, 1481, 1068]
+
+
+def test_44_features_and_23_shared_ones():
+    assert len(FEATURES) == len(set(FEATURES)) == 44
+    assert len(APACHE) == 23
+
+
+@needs_data
+def test_the_eicu_demo_is_in_the_units_of_physionet():
+    elsewhere, here = icu_features.eicu(), icu_features.physionet("a")
+    assert elsewhere.features.shape == (2205, 23) and np.nansum(elsewhere.died) == 196
+    low, high = np.nanquantile(here.apache, [0.01, 0.99], axis=0)
+    middle = np.nanmedian(elsewhere.features, axis=0)
+    assert ((middle >= low) & (middle <= high)).all()
+
+
+# -- splits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def only_a(monkeypatch):
+    """Set a alone, its last thousand stays as if they were set c: a third of the time to read."""
+    stays = icu_features.physionet("a")
+    named = replace(stays, sets=np.where(np.arange(4000) < 3000, "a", "c"))
+    monkeypatch.setattr(icu_features, "physionet", lambda: named)
+    icu.split.cache_clear()
+    yield named
+    icu.split.cache_clear()
+
+
+@needs_data
+def test_a_shift_trains_on_no_stay_of_its_kind_and_tests_on_another_set(only_a):
+    kinds = np.bincount(only_a.unit)
+    for shift, kind in icu.SHIFTS.items():
+        sets = icu.split(shift)
+        known = np.ones(4000, bool) if kind is None else only_a.unit != kind
+        used = known & (only_a.sets == "a")
+        assert len(sets.train[0]) + len(sets.validation[0]) == used.sum()
+        assert len(sets.validation[0]) == pytest.approx(used.sum() / 5, abs=8)
+        assert len(sets.test[0]) == (known & (only_a.sets == "c")).sum()
+        assert len(sets.foreign[0]) == (2205 if kind is None else kinds[kind])
+        assert sets.train[0].min() == 0 and sets.train[0].max() == 1
+        assert sets.train[0].shape[1] == (23 if kind is None else 44)
+        assert sets.validation[1].mean() == pytest.approx(sets.train[1].mean(), abs=0.005)  # by outcome
+
+
+def test_a_preset_is_run_with_every_shift():
+    jobs = runner.plan("icu", ["low_rank", "deterministic"], [3], "paper")
+    assert [(job.method, job.settings.shift) for job in jobs] == [
+        (method, shift) for method in ("low_rank", "deterministic") for shift in icu.SHIFTS
+    ]
+    assert {job.settings.epochs for job in jobs if job.method == "deterministic"} == {32}
+    assert [s.shift for s in together.settings_of("icu", "chosen", "swag", None)] == list(icu.SHIFTS)
+    assert len(together.settings_of("icu", "trial", "swag", None)) == 4
+    by_hand = runner.plan("icu", ["low_rank"], [3], "paper", ["shift=eicu"])
+    assert [(job.preset, job.settings.shift) for job in by_hand] == [("hand", "eicu")]
+
+
+# -- networks and scores ---------------------------------------------------------------------------------------------
+
+
+class MadeUp(care.Problem):
+    """A hundred stays with 44 features."""
+
+    name = "made_up"
+    paper = care.published(care.Settings())
+
+    def sets(self, settings):
+        x = np.random.default_rng(0).random((100, 44)).astype("float32")
+        part = (x, (x[:, 0] > 0.8).astype(int))
+        return care.Sets(part, part, part, None)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [("deterministic", 22_401), ("full_rank", 44_802), ("low_rank", 13_612), ("rank_one", 23_257)],
+)
+def test_networks_have_the_published_sizes(kind, parameters):
+    settings = care.Settings()
+    assert count_trained(MadeUp().network(Weights(kind, settings), settings)) == parameters
+
+
+def test_the_papers_point_networks_train_for_fewer_epochs_and_that_is_no_departure():
+    problem = MadeUp()
+    assert problem.published("deep_ensemble").epochs == 32 and problem.published("low_rank").epochs == 256
+    settings = replace(problem.published("swag"), draws=2)
+    assert record.departures(settings, problem.published("swag")) == {"draws": 512}
+    assert record.departures(settings) == {"draws": 512, "epochs": 256}
+
+
+def test_a_weighted_network_learns_the_weighted_odds_and_dividing_them_undoes_it():
+    """On one feature that says nothing the logit is that of the weighted share of deaths."""
+    labels = np.array([1] * 20 + [0] * 80)
+    weight = care.death_weight(labels)
+    weighted = (weight * 20) / (weight * 20 + 80)
+    p = sb.ClassPredictive(np.tile([1 - weighted, weighted], (100, 1)), np.zeros((100, 2)), 1)
+    np.testing.assert_allclose(care.without_weight(p, weight).mean[:, 1], 0.2)
+    training = MadeUp().training(care.Settings())
+    y = training.y[:, 0]
+    assert training.weight[y == 1].sum() == pytest.approx(len(y), rel=1e-5) and (training.weight[y == 0] == 1).all()
+    assert MadeUp().training(care.Settings(class_weights=False)).weight is None
+
+
+# -- MIMIC-III -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def synthetic(tmp_path_factory):
+    """A folder of synthetic tables with newborns."""
+    return str(made_up_mimic.write(made_up_mimic.tables(40, 12), tmp_path_factory.mktemp("mimic")))
+
+
+def test_no_patient_is_in_two_parts_and_newborns_are_foreign(synthetic):
+    sets = mimic3.split(synthetic, False)
+    assert [len(part[0]) for part in (sets.train, sets.validation, sets.test, sets.foreign)] == [33, 3, 4, 12]
+    assert sets.train[0].shape[1] == 43 and mimic3.split(synthetic, True).train[0].shape[1] == 44
+    everyone = [tuple(row) for part in (sets.train, sets.validation, sets.test) for row in part[0]]
+    assert len(set(everyone)) == 40  # every adult once
+
+
+def test_a_patients_stays_stay_together(tmp_path):
+    lines = made_up_mimic.tables(20, 0)
+    for number, line in enumerate(lines["ICUSTAYS"][1:], start=1):
+        lines["ICUSTAYS"].append(line.replace(f",{2000 + number},", f",{3000 + number},"))
+    folder = str(made_up_mimic.write(lines, tmp_path))
+    sets = mimic3.split(folder, False)
+    assert [len(part[0]) % 2 for part in (sets.train, sets.validation, sets.test)] == [0, 0, 0]
+    assert sets.foreign is None
+
+
+def test_too_few_patients_are_refused(tmp_path):
+    folder = str(made_up_mimic.write(made_up_mimic.tables(4, 2), tmp_path))
+    with pytest.raises(data.DataError, match="mimic3 needs at least 10 adult patients to split; got 4 in"):
+        mimic3.split(folder, False)
+
+
+def test_every_vital_sign_of_a_synthetic_newborn_is_beyond_the_adults(synthetic):
+    names = mimic3_features.names(length_of_stay=False)
+    columns = [names.index(f"{sign}_mean") for sign in ("heart_rate", "respiratory_rate")]
+    assert (mimic3.split(synthetic, False).foreign[0][:, columns] > 1).all()
+
+
+@pytest.mark.backend
+def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic):
+    tiny = {"units": (8,), "rank": 2, "epochs": 3, "draws": 4, "folder": synthetic}
+    found = mimic3.run("low_rank", 1, replace(mimic3.PRESETS["paper"]["low_rank"], **tiny))
+    wanted = "auroc auprc nll brier ece auroc_ood_mi aupr_in_mi auroc_ood_entropy auroc_ood_std mi_ratio mean_mi"
+    wanted += " validation_nll unweighted_nll shifted_nll ece_equal_width_30"
+    assert set(wanted.split()) <= found.metrics.keys()
+    assert len(found.arrays["foreign_mi"]) == 12
+    p, foreign = (class_scores.read_back(name, found.arrays, 4) for name in ("test", "foreign"))
+    for name, value in class_scores.of_test(p, found.arrays["test_labels"], foreign).items():
+        assert found.metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
+    corrected = care.without_weight(p, care.death_weight(mimic3.split(synthetic, True).train[1]))
+    nll = sb.metrics.negative_log_likelihood(corrected.mean, found.arrays["test_labels"])
+    assert found.metrics["unweighted_nll"] == pytest.approx(nll, rel=1e-4)
+    assert found.paper["units"] == [128, 128] and found.settings["length_of_stay"]
+
+
+def test_length_of_stay_is_used_by_the_published_preset_alone():
+    assert all(settings.length_of_stay for settings in mimic3.PRESETS["paper"].values())
+    assert not any(settings.length_of_stay for settings in mimic3.CHOSEN.values()) and not mimic3.QUICK.length_of_stay
+    assert next(iter(mimic3.PRESETS)) == "chosen"  # what `run` takes unless told
