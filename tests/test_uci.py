@@ -1,6 +1,7 @@
 """The small regression sets: splits as given, no test row in training, and scores in the units of the targets."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -8,9 +9,10 @@ import pytest
 
 from singularbayes import data
 from singularbayes.data.uci import UCI_SETS, Regression
-from singularbayes.experiments import small_regression, uci
+from singularbayes.experiments import record, small_regression, uci
 from singularbayes.inference.counts import count_trained
 
+TRIALS = Path(__file__).parents[1] / "docs" / "results" / "uci_trials.jsonl"
 SETS = ("yacht", "protein_tertiary_structure")
 TINY = uci.Settings(sets=SETS, units=4, rank=2, epochs=2, warmup=1, draws=3, members=2)
 ROWS, TRAIN = 60, 50
@@ -97,6 +99,13 @@ def test_the_networks_have_a_rank_no_larger_than_their_inputs_and_noise_of_one_o
         # Means and scales of 4 (4 + 50) and (50 + 1) factors and of the biases, and the noise.
         assert count_trained(model) == 2 * (216 + 50 + outputs * 52) + (not own)
         assert keras.ops.shape(model(np.ones((3, 4)))) == (3, 2)
+
+
+@pytest.mark.skipif(not TRIALS.exists(), reason="no trials are committed")
+def test_the_committed_choice_is_that_of_the_committed_trials():
+    trials = record.read(TRIALS, arrays=False)
+    assert all(one.preset == "trial" and all(name.startswith("validation") for name in one.metrics) for one in trials)
+    assert uci.CANDIDATES.choose(trials) == uci.CHOICE
 
 
 def test_every_method_has_four_candidates():
