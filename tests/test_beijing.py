@@ -1,6 +1,7 @@
 """The forecaster: published sizes, a record in µg/m³ that can be trusted, and trials that see no test window."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import keras
 import made_up_air
@@ -11,9 +12,10 @@ from keras import ops
 import singularbayes as sb
 from singularbayes import data
 from singularbayes.data.air import Air, Cities
-from singularbayes.experiments import air, beijing, forecast, study, value_scores
+from singularbayes.experiments import air, beijing, forecast, record, study, value_scores
 from singularbayes.experiments.weights import Weights
 
+TRIALS = Path(__file__).parents[1] / "docs" / "results" / "beijing_trials.jsonl"
 TINY = beijing.Settings(
     windows=(200, 60, 50),
     hours=3,
@@ -134,10 +136,17 @@ def test_ranks_are_those_that_the_method_names_and_at_most_the_features():
     assert [q.rank for q in sb.find_posteriors(model) if hasattr(q, "rank")] == [8, 8, 8, 8, 1]
 
 
+@pytest.mark.skipif(not TRIALS.exists(), reason="no trials are committed")
+def test_the_committed_choice_is_that_of_the_committed_trials():
+    trials = record.read(TRIALS, arrays=False)
+    assert all(one.preset == "trial" and "mae" not in one.metrics for one in trials)
+    assert beijing.CANDIDATES.choose(trials) == beijing.CHOICE
+
+
 def test_every_method_has_as_many_candidates_and_the_paper_its_own_settings():
     counts = {method: len(beijing.CANDIDATES.settings(method)) for method in beijing.METHODS}
     own = {method: count for method, count in counts.items() if method not in beijing.CANDIDATES.alike}
     assert set(own.values()) == {4} and set(beijing.PRESETS["paper"]) == set(beijing.METHODS)
-    assert beijing.PRESETS["paper"]["low_rank"] == beijing.Settings()
+    assert beijing.PRESETS["paper"]["low_rank"] == beijing.Settings() and set(beijing.CHOSEN) == set(beijing.METHODS)
     for method in own:
         assert len(set(beijing.CANDIDATES.settings(method).values())) == 4

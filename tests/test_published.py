@@ -12,7 +12,7 @@ NAMES = {
     "full_rank": r"Full-Rank",
     "low_rank": r"Low-Rank(?! (?:Laplace|SVD|\(SVD\)|Bayesian))",
     "low_rank_laplace": "Low-Rank Laplace",
-    "low_rank_svd": r"(?:LR-SVD|Low-Rank \(SVD\)|Low-Rank Gaussian SVD)",
+    "low_rank_svd": r"(?:LR-SVD|Low-Rank \(SVD\)|Low-Rank (?:Gaussian )?SVD)",
     "low_rank_ensemble": "Low-Rank Bayesian Ensemble",
     "rank_one": "Rank-1",
     "deterministic": "Deterministic",

@@ -156,6 +156,8 @@ class Forecast(study.Problem):
         found |= value_scores.conformal(p["test"], y, p["validation"], y_held)
         found |= value_scores.prefixed("validation", value_scores.quality(p["validation"], y_held))
         found["noise_factor"] = value_scores.noise_factor(held, y_held)
+        last = split.scaling.mean[0] + split.scaling.std[0] * split.test.x[:, -1, 0].astype("float64")
+        found["last_value_mae"] = metrics.mean_absolute_error(last, y)
         if p["test"].num_draws > 1:
             scores = metrics.ood_scores(p["test, bare"].std, p[f"{MAIN}, bare"].std)
             found |= {f"{MAIN.lower()}_bare/{name}_epistemic": value for name, value in scores.items()}

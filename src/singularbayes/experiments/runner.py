@@ -30,6 +30,7 @@ EXPERIMENTS = (
     "kl_study",
     "sst2",
     "beijing",
+    "uci",
     "icu",
     "mimic3",
 )

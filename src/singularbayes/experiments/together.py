@@ -10,6 +10,7 @@ kept of an unfinished one. Several processes may share a folder.
 
 import argparse
 import importlib
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,7 +63,7 @@ def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Seque
     found = importlib.import_module(f"singularbayes.experiments.{name}").run_many(method, missing, settings, preset)
     for one in found:
         record.append(one, folder)
-    nll = sum(one.metrics["validation_nll"] for one in found) / len(found)
+    nll = sum(one.metrics.get("validation_nll", math.nan) for one in found) / len(found)
     seconds = time.perf_counter() - start
     print(f"{name} {preset} {method} {missing}: {seconds:.0f} s, validation NLL {nll:.4f}", flush=True)
 
@@ -79,10 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--candidate", help="trial: this one alone, so that processes can share the candidates")
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
-    methods = given.methods or importlib.import_module(f"singularbayes.experiments.{given.experiment}").METHODS
-    for method in methods:
+    experiment = importlib.import_module(f"singularbayes.experiments.{given.experiment}")
+    for method in given.methods or experiment.METHODS:
         for preset in given.presets:
-            seeds = given.seeds or (TRIAL_SEEDS if preset == "trial" else SEEDS)
+            seeds = given.seeds or (TRIAL_SEEDS if preset == "trial" else getattr(experiment, "SEEDS", SEEDS))
             trials = given.out if given.choose else None
             for settings in settings_of(given.experiment, preset, method, trials, given.candidate):
                 run_missing(given.experiment, preset, method, settings, seeds, given.out)

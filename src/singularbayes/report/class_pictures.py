@@ -63,10 +63,21 @@ def histograms(foreign: str, label: str, by: str, known: str = "test") -> Draw:
 
 
 def histogram_picture(
-    pairs: dict[str, tuple[np.ndarray, np.ndarray]], name: str, label: str, by: str, seed: int
+    pairs: dict[str, tuple[np.ndarray, np.ndarray]],
+    name: str,
+    label: str,
+    by: str,
+    seed: int,
+    unit: str = "nats",
+    most: float | None = None,
 ) -> Picture:
-    """Returns histograms of the (known, foreign) uncertainties of every method, all on the same axes."""
-    most = max(float(np.max(values)) for pair in pairs.values() for values in pair)
+    """Returns histograms of the (known, foreign) uncertainties of every method, all on the same axes.
+
+    Args:
+        most: where the axes end; None is the largest of all.
+    """
+    if most is None:
+        most = max(float(np.max(values)) for pair in pairs.values() for values in pair)
     bins = np.linspace(0.0, max(most, 1e-3), 26)
     highest = max(float(percentages(values, bins).max()) for pair in pairs.values() for values in pair)
     limits = (0.0, min(105.0, 1.1 * highest))
@@ -75,13 +86,13 @@ def histogram_picture(
     def draw(axes: Axes, method: str) -> None:
         draw_shares(axes, *pairs[method], bins, lw=1.6)
         axes.set_title(f"{method[:1].upper()}{method[1:]}: AUROC {aurocs[method]:.3f}", loc="left", fontsize=12)
-        axes.set(xlabel=f"{by} (nats)", ylabel="% of examples", xlim=(0, bins[-1]), ylim=limits)
+        axes.set(xlabel=f"{by} ({unit})", ylabel="% of examples", xlim=(0, bins[-1]), ylim=limits)
 
     def one(method: str) -> Panel:
         known, foreign = (float(np.median(values)) for values in pairs[method])
         alt = (
-            f"{method}: histograms of the {by}. The median is {known:.3f} nats for test examples and {foreign:.3f} for "
-            f"{label}; AUROC {aurocs[method]:.3f}."
+            f"{method}: histograms of the {by}. The median is {known:.3f} {unit} for test examples and {foreign:.3f} "
+            f"for {label}; AUROC {aurocs[method]:.3f}."
         )
         return panel(lambda figure: draw(figure.add_subplot(), method), alt, (4.0, 3.1))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from singularbayes.assess.catalogue import MEASURES
 from singularbayes.assess.measure import Measure
 from singularbayes.experiments.record import Record
+from singularbayes.report.literature import Other
 from singularbayes.report.picture import Picture
 from singularbayes.report.rows import Row
 
@@ -22,12 +23,14 @@ class Columns:
         title: of the table; sort: the name of the measure that its rows are sorted by at first, best on top; empty
             keeps their order.
         note: what the numbers are.
+        others: rows of other papers, below ours.
     """
 
     title: str
     measures: tuple[Measure, ...]
     sort: str = ""
     note: str = ""
+    others: tuple[Other, ...] = ()
 
 
 @dataclass(frozen=True)

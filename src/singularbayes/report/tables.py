@@ -13,6 +13,7 @@ from singularbayes.assess.comparison import compare
 from singularbayes.assess.evaluation import Evaluation
 from singularbayes.assess.measure import Measure
 from singularbayes.experiments.record import Record
+from singularbayes.report.literature import Other
 from singularbayes.report.published import Number
 from singularbayes.report.rows import Row, listed
 from singularbayes.report.section import Columns
@@ -95,7 +96,18 @@ def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, st
     reading = _reading(rows, published, measures)
     ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
     marks = {mark: reason for reason, mark in footnotes.items()}
+    ordered = [*ordered, *(_published(other, measures) for other in columns.others)]
     return Table(columns.title, measures, tuple(ordered), sort, columns.note, reading, marks)
+
+
+def _published(other: Other, measures: Sequence[Measure]) -> TableRow:
+    """Returns a row of another paper, as it is printed there."""
+    cells = []
+    for measure in measures:
+        mean, _, spread = other.numbers.get(measure.name, "").partition("±")
+        value = float(mean) if mean else math.nan
+        cells.append(Cell(mean.replace("-", "−") or NONE, f"± {spread}" if spread else "", value))
+    return TableRow(other.name, other.splits, tuple(cells))
 
 
 def _loss(measure: Measure, cell: Cell) -> float:

@@ -1,0 +1,122 @@
+"""Sections of predicted numbers: true sentences and figures from records, and rows of other papers as printed."""
+
+import re
+
+import numpy as np
+import pytest
+from made_up import Record, rows_of
+
+from singularbayes.experiments import value_scores
+from singularbayes.inference import ValuePredictive
+from singularbayes.report import chapters, literature, published, tables, value_pictures
+from singularbayes.report.sections import SECTIONS, beijing, uci
+from singularbayes.report.table_markdown import markdown
+
+N = 300
+
+
+def forecast_record(method="low_rank", seed=42, factor=1.0, **changes):
+    """A record whose arrays and metrics belong together; foreign spreads are twice the test's."""
+    rng = np.random.default_rng(seed)
+    draws = 1 if method == "deterministic" else 20
+    spread = np.zeros(N) if draws == 1 else rng.uniform(1, 5, N)
+    p = ValuePredictive(rng.normal(90, 40, N), spread, draws, noise=factor * np.full(N, 10.0))
+    y = p.mean + 10 * rng.normal(size=N) * np.where(spread > 4, 3, 1)
+    foreign = ValuePredictive(p.mean, 2 * spread, draws, noise=p.noise)
+    metrics = value_scores.of_test(p, y, {"guangzhou": foreign})
+    metrics |= {name.removeprefix("guangzhou/"): value for name, value in metrics.items()}
+    metrics |= {"last_value_mae": 10.92, "noise_factor": 1.0, **changes}
+    arrays = value_scores.stored("test", p, y) | value_scores.stored("guangzhou", foreign)
+    sizes = {"low_rank": 47_144, "deterministic": 53_569, "deep_ensemble": 267_845}
+    settings = {"beta": 0.09, "epochs": 150}
+    options = {"preset": "paper", "arrays": arrays}
+    return Record("beijing", method, seed, settings, metrics, sizes.get(method, 50_000), 9.0, **options)
+
+
+def uci_record(method, split, nll):
+    metrics = {f"{name}/{score}": nll + split for name in literature.SETS for score in ("rmse", "nll")}
+    return Record("uci", method, split, {"epochs": 40}, metrics, 100, 1.0, preset="paper")
+
+
+@pytest.fixture(scope="module")
+def chapter():
+    """All tables and figures of a few made-up runs; drawing takes long, and is done once."""
+    records = [forecast_record(method, seed) for method in ("low_rank", "deterministic") for seed in (42, 123)]
+    (made,) = chapters.of([*records, forecast_record("low_rank_8"), forecast_record("deep_ensemble")])
+    return made
+
+
+def test_the_section_has_every_table_and_every_figure_of_the_paper(chapter):
+    titles = [table.title for table in chapter.parts[0].tables]
+    assert titles == [columns.title for columns in SECTIONS["beijing"].tables]
+    drawn = {picture.name for picture in chapter.pictures}
+    assert drawn == {"intervals-total", "intervals-epistemic", "selective", "std-guangzhou", "radar", "pareto", "ranks"}
+    assert not chapter.left_out
+
+
+def test_the_papers_numbers_stand_below_ours(chapter):
+    shown = "".join(markdown(table) for table in chapter.parts[0].tables)
+    for said in ("paper 10.63 ± 0.20", "paper 0.790 ± 0.006", "paper 0.710 ± 0.021", "paper 9.43", "paper 0.104"):
+        assert said in shown
+
+
+def test_a_method_without_a_spread_is_left_out_of_figures_of_spreads(chapter):
+    pictures = {picture.name: picture for picture in chapter.pictures}
+    assert len(pictures["std-guangzhou"].panels) == 2 and "deterministic" in pictures["intervals-total"].panels[0].alt
+    assert "deterministic" not in pictures["selective"].panels[0].alt
+    with pytest.raises(ValueError, match="no prediction has a spread"):
+        value_pictures.selective("g")(rows_of([forecast_record("deterministic")]))
+
+
+def test_the_calibration_says_the_error_of_the_record():
+    row = rows_of([forecast_record(), forecast_record("deep_ensemble", factor=30.0)])
+    said = value_pictures.calibration("total")(row).says
+    good, bad = (each.first.metrics["calibration_error_total"] for each in row)
+    assert f"{good:.3f} for low-rank and {bad:.3f} for deep ensemble" in said and good < bad
+
+
+def test_the_histograms_say_the_auroc_of_the_record_in_their_unit():
+    (row,) = rows_of([forecast_record()])
+    picture = value_pictures.histograms("guangzhou", "Guangzhou", "g/l")([row])
+    auroc = row.first.metrics["auroc_ood_epistemic"]
+    assert f"It is {auroc:.3f} for low-rank" in picture.says and "g/l for test examples" in picture.panels[0].alt
+
+
+@pytest.mark.parametrize(
+    ("mae", "other", "expected"),
+    [
+        (10.5, 10.4, "MAE of 10.50 µg/m³.*the lowest MAE is 10.40, deep ensemble with 267,845 parameters. The last"),
+        (10.3, 10.4, "MAE of 10.30 µg/m³.*no other method has a lower MAE. The last hour's value has 10.92"),
+    ],
+)
+def test_the_sentence_says_who_has_the_least_error(mae, other, expected):
+    rows = rows_of([forecast_record(mae=mae), forecast_record("deep_ensemble", mae=other)])
+    assert re.search(expected, beijing.SECTION.finding(rows))
+    assert beijing.SECTION.finding(rows[1:]) == ""
+
+
+def test_other_papers_have_rows_of_their_own_below_ours_as_printed():
+    (columns, *_) = uci.SECTION.tables
+    table = tables.make(rows_of([uci_record("low_rank", split, 1.0) for split in range(3)]), columns, {})
+    names = [row.name for row in table.rows]
+    assert names[0] == "low-rank" and [row.seeds for row in table.rows] == [3, 20, 20, 20]
+    assert names[2] == "MC dropout (Gal and Ghahramani 2016)"
+    first = list(literature.SETS).index("concrete")
+    assert (table.rows[2].cells[first].ours, table.rows[2].cells[first].error) == ("5.23", "± 0.53")
+    assert "| 5.67 ± 0.09 |" in markdown(table) and table.rows[0].cells[first].ours == "2.00"
+    nll = tables.make(rows_of([uci_record("low_rank", 0, 1.0)]), uci.SECTION.tables[1], {})
+    assert [row.cells[3].ours for row in nll.rows[1:]] == ["−0.90", "−0.95", "−1.20"]  # kin8nm, with a minus sign
+
+
+def test_every_published_row_has_a_number_for_every_set_and_they_differ_between_methods():
+    for measure in ("rmse", "nll"):
+        rows = literature.uci(measure)
+        assert all(set(row.numbers) == {f"{name}/{measure}" for name in literature.SETS} for row in rows)
+        assert len({tuple(row.numbers.values()) for row in rows}) == 3
+    assert not published.numbers("uci")
+
+
+def test_the_sentence_of_the_small_sets_counts_the_least_nll():
+    rows = rows_of([uci_record("low_rank", 0, 1.0), uci_record("full_rank", 0, 2.0)])
+    assert uci.SECTION.finding(rows).startswith("Of our methods the least NLL has low-rank on 9 (Boston, concrete,")
+    assert uci.SECTION.finding(rows[:1]) == ""
