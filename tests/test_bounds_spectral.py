@@ -4,9 +4,18 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.integrate import quad
+from scipy.stats import binom, norm
 
-from singularbayes.bounds import GUARANTEES, gaussian_norm, project_spectral, spectral_penalty
+from singularbayes.bounds import (
+    GUARANTEES,
+    gaussian_norm,
+    norm_probability,
+    normal_kl,
+    project_spectral,
+    spectral_penalty,
+    truncated_kl,
+)
 
 
 def _draws(rng, loc, scale, draws=400):
@@ -73,3 +82,35 @@ def test_clipped_draws_stay_within_the_limit_and_draws_around_projected_means_do
 def test_the_penalty_is_the_squared_excess():
     stack = np.stack([np.diag([3.0, 1.0]), np.diag([1.0, 0.5])])
     np.testing.assert_allclose(spectral_penalty(stack, 2.0), [1.0, 0.0])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (30, 4), (40, 40)])
+def test_the_probability_of_a_norm_is_a_lower_bound_and_undoes_the_bound_of_the_norm(shape):
+    rng = np.random.default_rng(0)
+    loc, scale = rng.normal(size=shape), rng.uniform(0.01, 0.5, shape)
+    limit = gaussian_norm(loc, scale, 0.05).value
+    assert norm_probability(loc, scale, limit).value == pytest.approx(0.95)
+    within = _draws(rng, loc, scale, 200) <= limit
+    assert within.sum() >= binom.ppf(1e-4, 200, 0.95)
+    assert norm_probability(loc, scale, 0.9 * np.linalg.norm(loc, 2)).vacuous
+
+
+@pytest.mark.parametrize("loc, scale, limit", [(0.3, 0.5, 0.6), (1.0, 0.2, 1.1), (0.0, 1.0, 0.3), (-0.8, 0.7, 2.0)])
+@pytest.mark.parametrize("redraws", [0, 1, 3, 50])
+def test_the_kl_of_redrawn_numbers_is_at_most_the_formula_s(loc, scale, limit, redraws):
+    """One number: a density inside, and two points on the limit, where the last of the draws is clipped to."""
+    q, p = norm(loc, scale), norm(0, 1)
+    outside = np.array([q.cdf(-limit), q.sf(limit)])
+    z = 1 - outside.sum()
+    never = outside.sum() ** (redraws + 1)  # no draw is inside
+    inside = quad(lambda w: q.pdf(w) * (q.logpdf(w) - p.logpdf(w)), -limit, limit)[0]
+    exact = (1 - never) * (math.log((1 - never) / z) + inside / z)
+    points = never * outside / outside.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        exact += np.nansum(points * np.log(points / [p.cdf(-limit), p.sf(limit)]))
+    kl = float(normal_kl(loc, scale))
+    assert exact <= truncated_kl(kl, z) + 1e-9
+    if not redraws:
+        assert exact <= kl + 1e-9  # clipped alone
+    for less in (0.5 * z, 0.9 * z):
+        assert truncated_kl(kl, less) >= truncated_kl(kl, z)

@@ -7,7 +7,7 @@ from keras import ops
 from table import set_factor
 
 import singularbayes as sb
-from singularbayes import Centred, FullRank, Laplace, LowRank, Normal, ScaleMixture, certify, layers
+from singularbayes import Centred, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
 from singularbayes.assess.certificate import certificate
 from singularbayes.assess.certified_kl import certified_kl
 from singularbayes.bounds import empirical_risk, kl_inverse
@@ -166,6 +166,32 @@ def test_the_kl_is_never_below_the_exact_one_and_close_to_it(prior, family):
     mixture = isinstance(getattr(prior, "prior", prior), ScaleMixture)
     slack = 0.7 if family == "laplace" else 0.002  # nats a weight; a Laplace family has Jensen's bound alone
     assert before - exact <= (slack * weights if mixture else 1e-6 * abs(exact))
+
+
+def test_draws_that_are_made_again_cost_more_kl_by_how_often_they_are():
+    def network(**options):
+        return keras.Sequential(
+            [keras.Input((4,)), layers.Dense(3, posterior=LowRank(2, prior="normal", **options), use_bias=False)]
+        )
+
+    plain, clipped, redrawn = network(), network(clip=4.0), network(clip=4.0, redraws=2)
+    for model in (plain, clipped, redrawn):
+        set_factor(model.layers[0].posterior.factors[0], 0.5, 0.3)
+    (before, _), (a, b) = certified_kl(plain), _matrices_kl(plain)
+    assert certified_kl(clipped) == (before, before)
+    z_a, z_b = (bounds.norm_probability(np.full(s, 0.5), np.full(s, 0.3), 4.0).value for s in ((4, 2), (3, 2)))
+    expected = bounds.truncated_kl(a, z_a) + bounds.truncated_kl(b, z_b)
+    assert certified_kl(redrawn) == pytest.approx((expected, expected), rel=1e-4) and expected > before
+    for options in ({"clip": 1.5, "redraws": 2}, {"clip": 4.0, "redraws": 2, "family": "laplace"}):
+        model = network(**options)
+        set_factor(model.layers[0].posterior.factors[0], 0.5, 0.3)
+        _refused(model, "how rarely draws are made again", likelihood="categorical_logits")
+
+
+def _matrices_kl(model):
+    loc, scale, _ = model.layers[0].posterior.factors[0].numbers()
+    kl = bounds.normal_kl(loc, scale)
+    return float(kl[:4].sum()), float(kl[4:].sum())
 
 
 def test_a_prior_of_ones_own_needs_a_bound():

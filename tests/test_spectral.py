@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from scipy.stats import ks_2samp
 from table import over_keys, set_factor
 
 import singularbayes as sb
@@ -77,13 +78,45 @@ def test_clipped_draws_never_exceed_the_limit_and_others_stay(make):
         np.testing.assert_allclose(a, b * min(1.0, 1.5 / norm), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "make, scale", [(LowRank, 0.3), (lambda _, **options: FullRank(**options), 0.15)], ids=["low_rank", "full"]
+)
+def test_redrawn_ones_have_the_law_of_those_within_the_limit(make, scale):
+    limit = 1.5
+    redrawn, free = make(2, clip=limit, redraws=7), make(2)
+    for posterior in (redrawn, free):
+        posterior.build((6, 5))
+        set_factor(posterior.factors[0], 0.25, scale)
+    own, other = (over_keys(lambda key, q=q: q.draw(key)[0], 600) for q in (redrawn, free))
+    norms, within = np.array(_norms(own)), np.array([norm for norm in _norms(other) if norm <= limit])
+    assert norms.max() <= limit and 0.3 < len(within) / 600 < 0.95
+    for a, b, norm in zip(own, other, _norms(other), strict=True):
+        if norm <= 0.999 * limit:
+            np.testing.assert_array_equal(a, b)
+    # The law of the norm is that of free draws within; clipped ones would pile up at the limit.
+    assert ks_2samp(norms, within).pvalue > 1e-3
+    assert (norms > 0.9999 * limit).mean() < 0.02
+
+
+def test_training_moves_a_posterior_whose_draws_are_made_again():
+    model = _network(LowRank(2, clip=0.6, redraws=2))
+    posterior = model.layers[0].posterior
+    set_factor(posterior.factors[0], 0.1, 0.15)
+    before = ops.convert_to_numpy(posterior.factors[0].values)
+    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    after = ops.convert_to_numpy(posterior.factors[0].values)
+    assert np.isfinite(after).all() and (after != before).any(axis=(1, 2)).all()  # means and scales
+    draws = [array for key in _keys(20) for array in posterior.draw(key)]
+    assert max(_norms(map(ops.convert_to_numpy, draws))) <= 0.6
+
+
 def test_clipping_holds_in_prediction_and_training_and_files(tmp_path):
-    model = _network(LowRank(2, clip=0.3))
+    model = _network(LowRank(2, clip=0.3, redraws=1))
     model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
     model.save(tmp_path / "model.keras")
     again = sb.load(tmp_path / "model.keras")
     assert again.layers[0].posterior.clip == 0.3
-    assert repr(again.layers[0].posterior) == "LowRank(2, clip=0.3)"
+    assert repr(again.layers[0].posterior) == "LowRank(2, clip=0.3, redraws=1)"
     p, q = (sb.predict(m, X, draws=4, likelihood="gaussian") for m in (model, again))
     np.testing.assert_allclose(p.mean, q.mean, rtol=1e-5)
 
@@ -93,6 +126,8 @@ def test_clipping_holds_in_prediction_and_training_and_files(tmp_path):
     [
         (lambda: RankOne(clip=1.0), "RankOne needs clip=None"),
         (lambda: LowRank(2, clip=0.0), "clip > 0"),
+        (lambda: LowRank(2, redraws=3), "LowRank needs redraws .* only with clip; got redraws=3 and clip=None"),
+        (lambda: FullRank(clip=1.0, redraws=-1), "FullRank needs redraws to be a whole number >= 0"),
         (lambda: SpectralProjection(0.0), "limit > 0"),
         (lambda: SpectralPenalty(1.0, weight=-1.0), "weight >= 0"),
         (lambda: layers.Embedding(5, 4, posterior=LowRank(2, clip=1.0))(np.zeros((2, 3), "int32")), "row by row"),

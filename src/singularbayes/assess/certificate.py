@@ -78,8 +78,9 @@ def certify(
             f"certify needs examples that the prior has not seen; {seen}. Certify on others, or pass allow_seen=True "
             "for a number that is no certificate."
         )
+    nats = certified_kl(model)
     risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, asked="certify")
-    bound = certificate(risks, *certified_kl(model), len(np.asarray(y)), delta, tried)
+    bound = certificate(risks, *nats, len(np.asarray(y)), delta, tried)
     bound = replace(bound, assumptions=(*bound.assumptions, *words, *more))
     return bound.with_defect(seen) if seen else bound
 

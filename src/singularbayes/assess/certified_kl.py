@@ -1,12 +1,17 @@
 """KL(Q ‖ P) of a whole model as certificates take it: by formula, in float64, with the cheapest factors of each W."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
-from singularbayes.bounds import best_gauge
+from singularbayes.assess.voided import Refused
+from singularbayes.bounds import best_gauge, norm_probability, truncated_kl
 from singularbayes.inference import find_posteriors
 from singularbayes.posteriors import Posterior
 from singularbayes.posteriors.factor import Scalars, standardised
+
+_ROUNDING = 1e-5  # a draw is made again a little below the limit, in single precision
 
 
 def certified_kl(model: keras.Model) -> tuple[float, float]:
@@ -23,7 +28,7 @@ def posterior_kl(posterior: Posterior) -> tuple[float, float]:
     """Returns the same of one posterior."""
     before = after = 0.0
     for factor in posterior.factors:
-        nats = _upper(factor)
+        nats = _redrawn(posterior, factor) if getattr(posterior, "redraws", 0) else float(_upper(factor).sum())
         before += nats
         product = getattr(posterior, "product", None)  # of W = A Bᵀ, with or without a fixed part
         clipped = getattr(posterior, "clip", None) is not None  # then (A D, B D⁻¹) draws another W
@@ -31,8 +36,28 @@ def posterior_kl(posterior: Posterior) -> tuple[float, float]:
     return before, after
 
 
-def _upper(factor: Scalars) -> float:
-    return float(factor.prior.kl_upper(factor.family, *standardised(*factor.numbers())).sum())
+def _upper(factor: Scalars) -> np.ndarray:
+    """Returns the KL of every scalar."""
+    return factor.prior.kl_upper(factor.family, *standardised(*factor.numbers()))
+
+
+def _redrawn(posterior: Any, factor: Scalars) -> float:
+    """Returns the KL of draws that are made again outside `clip`: (KL + h(Z))/Z of each matrix, on which they depend.
+
+    It is that to the clipped prior, and holds for any number of redraws: see bounds.md.
+    """
+    loc, scale, _ = factor.numbers()
+    total = 0.0
+    for m, s, kl in zip(*(posterior.matrices(numbers) for numbers in (loc, scale, _upper(factor))), strict=True):
+        within = norm_probability(m, s, (1 - _ROUNDING) * posterior.clip)
+        if factor.family.name != "gaussian" or within.vacuous:
+            raise Refused(
+                "certify needs to know how rarely draws are made again, by the norm of Gaussian factors; "
+                f"{posterior.path} is of the {factor.family.name} family, with a probability of a norm within "
+                f"clip={posterior.clip:g} of at least {within.value:g}. Train with a larger clip, or redraws=0."
+            )
+        total += truncated_kl(float(kl.sum()), within)
+    return total
 
 
 def _in_best_gauge(factor: Scalars, rows: int) -> float:

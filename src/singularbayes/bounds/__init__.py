@@ -39,6 +39,7 @@ from singularbayes.bounds.small_variance import SmallVariance, budget_probabilit
 from singularbayes.bounds.spectral import (
     GUARANTEES,
     gaussian_norm,
+    norm_probability,
     project_spectral,
     spectral_penalty,
     truncated_kl,
@@ -78,6 +79,7 @@ __all__ = [
     "margin_risk",
     "matrix_failure",
     "mixture_kl",
+    "norm_probability",
     "normal_kl",
     "output_variance",
     "pac_bayes",

@@ -5,7 +5,8 @@ What keeping them small guarantees depends on what it is done to:
 - projecting the *means* after a step bounds the means alone; draws exceed the limit freely,
 - clipping every *draw* bounds the draws almost surely; the KL is then that of clipped prior and posterior, at most
   KL(q ‖ p) by data processing (to the unclipped prior it is infinite),
-- rejecting draws outside bounds the draws almost surely; the KL grows to `truncated_kl`,
+- rejecting draws outside bounds the draws almost surely; the KL grows to `truncated_kl`, also where only a number of
+  draws is rejected and the next is clipped, with clipped prior and posterior,
 - a penalty bounds nothing; with `gaussian_norm` the norm holds with a probability.
 """
 
@@ -66,6 +67,29 @@ def gaussian_norm(loc: np.ndarray, scale: np.ndarray, delta: float = 0.05, varia
     )
 
 
+def norm_probability(loc: np.ndarray, scale: np.ndarray, limit: float) -> Bound:
+    """Returns a lower bound of P(‖A‖₂ ≤ limit) for a Gaussian factor: `gaussian_norm` solved for its δ.
+
+    1 − exp(−u²/2) with u = (limit − ‖E A‖₂)/s − √h − √r, s the largest scale; 0 where u is not above 0.
+
+    >>> norm_probability(np.zeros((3, 2)), np.full((3, 2), 0.1), limit=0.7).value
+    0.9992
+    """
+    require_positive("norm_probability", limit=limit, scale=scale)
+    loc, s = np.asarray(loc, "float64"), float(np.max(scale))
+    rows, columns = loc.shape
+    u = (limit - float(np.linalg.norm(loc, 2))) / s - math.sqrt(rows) - math.sqrt(columns)
+    return Bound(
+        "Norm of a Gaussian factor",
+        f"probability that a draw has a norm of at most {limit:g}",
+        -math.expm1(-(u**2) / 2) if u > 0 else 0.0,
+        side="≥",
+        assumptions=("independent Gaussian entries",),
+        terms={"u": u, "scale": s},
+        trivial=0.0,
+    )
+
+
 def project_spectral(matrices: np.ndarray, limit: float) -> np.ndarray:
     """Returns min(1, limit/‖A‖₂) A for each matrix of (…, rows, columns): means or draws.
 
@@ -85,6 +109,7 @@ def spectral_penalty(matrices: np.ndarray, limit: float) -> np.ndarray:
 def truncated_kl(kl: float, probability: float | Bound) -> float:
     """Returns an upper bound of KL(q_E ‖ p), where q_E is q with the draws outside the event E rejected.
 
+    Also of the KL to the clipped prior, where E is a ball and, after a number of draws outside, the last is clipped.
     (KL(q ‖ p) + h(Z))/Z with Z = q(E) and h the entropy of a coin, in nats. It falls with Z, so a lower bound of Z will
     do: 1 − `good_event_failure`, or `probability_at_least` from draws (its δ then belongs to the certificate).
 

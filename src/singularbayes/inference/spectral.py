@@ -4,7 +4,9 @@
 - a posterior's `clip` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior is at
   most the one that is trained,
 - `SpectralPenalty` bounds nothing; with `bounds.gaussian_norm` draws are bounded with a probability,
-- `truncation` is about rejecting draws: those that are kept are bounded, and the KL grows.
+- `clip` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too, with
+  the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
+- `truncation` says what rejection would cost a model, without changing it.
 
 Factors are A and B of W = A Bᵀ each, or W itself where all of it is drawn: ‖W‖₂ ≤ limit² or limit.
 """

@@ -78,7 +78,7 @@ class Adapter(Posterior):
         return SumMatrix(DenseMatrix(ops.convert_to_tensor(self.w0)), part)
 
     def draw(self, key):
-        return self._clipped(self.product.draw(key, self.by_rows))
+        return self._within_clip(lambda key: self.product.draw(key, self.by_rows), key)
 
     def matrices(self, scalars):
         return [scalars[: self.rows], scalars[self.rows :]]

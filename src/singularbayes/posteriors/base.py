@@ -1,6 +1,7 @@
 """What a posterior is: a distribution over one weight matrix that gives draws, its mean, its KL and its moments."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -8,11 +9,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import families, priors, scope, shown
+from singularbayes.posteriors import families, noise, priors, scope, shown
 from singularbayes.posteriors.factor import Factor
 from singularbayes.posteriors.guard import KLGuard
 from singularbayes.posteriors.moments import Entry
-from singularbayes.posteriors.spectral import clipped
+from singularbayes.posteriors.spectral import first_within
 
 _NEVER_SAID = -1.0
 
@@ -46,6 +47,9 @@ class Posterior(scope.Source, keras.layers.Layer):
         kl_rows: estimate the KL from this many random rows a step (unbiased), for very tall matrices.
         clip: draws are scaled down to this spectral norm where they exceed it, A and B each, or W. Means, moments and
             the KL are those before clipping; the KL is an upper bound of that of clipped posterior and prior.
+        redraws: a draw that exceeds `clip` is made again up to so often before it is scaled down: truncation by
+            rejection. It leaves the shape of the posterior within the limit as it is, and its KL is larger than the one
+            that is trained; `certify` takes (KL + h(Z))/Z, Z the probability of a draw within.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         kl_weight=None,
         kl_rows=None,
         clip=None,
+        redraws=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -71,7 +76,12 @@ class Posterior(scope.Source, keras.layers.Layer):
             raise ValueError(f"{kind} needs kl_rows to be a whole number >= 1 or None; got kl_rows={kl_rows!r}.")
         if clip is not None:
             priors.require_positive(kind, clip=clip)
-        self.clip = None if clip is None else float(clip)
+        if isinstance(redraws, bool) or not isinstance(redraws, Integral) or redraws < 0 or (redraws and clip is None):
+            raise ValueError(
+                f"{kind} needs redraws to be a whole number >= 0, and above 0 only with clip; got redraws={redraws!r} "
+                f"and clip={clip!r}."
+            )
+        self.clip, self.redraws = None if clip is None else float(clip), int(redraws)
         self.prior = priors.get(prior)
         self.family = families.get(family).name
         self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
@@ -141,13 +151,14 @@ class Posterior(scope.Source, keras.layers.Layer):
 
     # -- what all share ----------------------------------------------------------------------------------------------
 
-    def _clipped(self, draw: tuple) -> tuple:
-        """Returns the arrays of a draw, none with a spectral norm above `clip`."""
+    def _within_clip(self, draw: Callable[[Any], tuple], key) -> tuple:
+        """Returns the arrays that `draw` makes from a key, none with a spectral norm above `clip`."""
         if self.clip is None:
-            return draw
+            return draw(key)
         if self.by_rows:
             raise ValueError(f"clip needs whole draws, and {self.path} draws row by row; got clip={self.clip}.")
-        return tuple(clipped(matrix, self.clip) for matrix in draw)
+        keys = [key, *(noise.split(key, self.redraws) if self.redraws else ())]
+        return tuple(first_within(tries, self.clip) for tries in zip(*map(draw, keys), strict=True))
 
     def sample(self, training=False, estimator="shared"):
         """Returns the weight that a forward pass uses now: a fresh draw, unless a scope fixed a draw or the mean."""
@@ -210,6 +221,7 @@ class Posterior(scope.Source, keras.layers.Layer):
             "kl_weight": self.kl_weight,
             "kl_rows": self.kl_rows,
             "clip": self.clip,
+            "redraws": self.redraws,
         }
 
     def __repr__(self):

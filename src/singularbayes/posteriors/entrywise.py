@@ -19,7 +19,7 @@ class Entrywise(Posterior):
         return [self.w] if self.built else []
 
     def draw(self, key):
-        return self._clipped((key if self.by_rows else self.w.sample(key),))
+        return self._within_clip(lambda key: (key if self.by_rows else self.w.sample(key),), key)
 
     def matrices(self, scalars):
         return [scalars]

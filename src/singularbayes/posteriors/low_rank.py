@@ -54,7 +54,7 @@ class LowRank(Posterior):
         return [self.ab] if self.built else []
 
     def draw(self, key):
-        return self._clipped(self.product.draw(key, self.by_rows))
+        return self._within_clip(lambda key: self.product.draw(key, self.by_rows), key)
 
     def matrices(self, scalars):
         return [scalars[: self.rows], scalars[self.rows :]]
