@@ -18,6 +18,7 @@ def run(shift, method="low_rank", seed=42, preset="chosen", better=0.0):
     settings = replace(icu.CHOSEN[method], shift=shift)
     metrics = {"auroc_ood_mi": NUMBERS[shift] + better, "nll": 0.3, "auroc": 0.85, "validation_nll": 0.3}
     arrays = {"test_mean": np.full((2, 2), 0.5), "test_mi": np.arange(2.0)}
+    arrays["singular_values/hidden_1/kernel"] = np.array([NUMBERS[shift]])
     return Record("icu", method, seed, plain(settings), metrics, 13_612, 2.0, preset=preset, arrays=arrays)
 
 
@@ -29,6 +30,7 @@ def test_five_shifts_become_their_mean_and_each_keeps_its_own():
     (one,) = gathered([run(shift) for shift in reversed(SHIFTS)])
     assert one.metrics["auroc_ood_mi"] == pytest.approx(0.7) and one.metrics["eicu/auroc_ood_mi"] == 0.9
     assert one.seconds == 10 and "shift" not in one.settings
+    assert one.arrays["singular_values/hidden_1/kernel"] == 0.5  # of coronary care, the first
     assert one.arrays["test_mean"].shape == (10, 2) and one.arrays["cardiac_test_mi"].tolist() == [0, 1]
 
 

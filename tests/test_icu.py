@@ -152,6 +152,26 @@ def test_a_preset_is_run_with_every_shift():
     assert [(job.preset, job.settings.shift) for job in by_hand] == [("hand", "eicu")]
 
 
+def test_every_method_has_four_candidates_without_class_weights():
+    for method in icu.TRIED:
+        found = list(icu.CANDIDATES.settings(method).values())
+        assert len(found) == len(set(found)) == 4
+        assert not any(settings.class_weights for settings in found)
+        assert {settings.scaling for settings in found} == {"range", "deviation"}
+    assert icu.CHOSEN.keys() == icu.METHODS.keys() == mimic3.CHOSEN.keys()
+
+
+TRIALS = Path(__file__).parent.parent / "docs" / "results" / "icu_trials.jsonl"
+
+
+@pytest.mark.skipif(not TRIALS.is_file(), reason="the trials are not committed")
+def test_the_committed_choice_is_that_of_the_committed_trials():
+    trials = record.read(TRIALS, arrays=False)
+    assert all(one.preset == "trial" and one.settings["shift"] == "coronary" for one in trials)
+    assert all(name.startswith(("validation_", "posterior_")) for one in trials for name in one.metrics)
+    assert icu.CANDIDATES.choose(trials) == icu.CHOICE
+
+
 # -- networks and scores ---------------------------------------------------------------------------------------------
 
 

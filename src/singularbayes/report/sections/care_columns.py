@@ -6,15 +6,13 @@ from dataclasses import replace
 from singularbayes.assess.catalogue import MEASURES
 from singularbayes.assess.measure import Measure
 from singularbayes.report import class_pictures
-from singularbayes.report.measure_pictures import pareto_front, radars, sweep
-from singularbayes.report.names import NAMES
-from singularbayes.report.rows import Row, listed
+from singularbayes.report.measure_pictures import pareto_front, radars
+from singularbayes.report.rows import Row
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Drawing
 
-RANKS = {"low_rank_2": 2, "low_rank_5": 5, "low_rank": 15, "low_rank_30": 30}
-METHODS = NAMES | {name: f"low-rank, rank {rank}" for name, rank in RANKS.items() if name != "low_rank"}
 AUROC, NLL, ECE = (replace(MEASURES[name], decimals=3) for name in ("auroc", "nll", "ece"))
 FOUND = replace(MEASURES["auroc_ood_mi"], decimals=3)
+RANKED = (NLL, ECE, FOUND)  # what is drawn against the rank
 _LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 
 
@@ -86,7 +84,6 @@ def drawings(foreign: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
         Drawing("Calibration", class_pictures.calibration, curves, methods=_LINES),
         Drawing("Selective prediction", class_pictures.selective, (*curves, "test_entropy"), methods=_LINES),
         Drawing("Pareto front", pareto_front(NLL, FOUND), metrics=(NLL.name, FOUND.name), rows=2),
-        Drawing("Rank sweep", _ranks(), metrics=("nll", FOUND.name), methods=tuple(RANKS), rows=2),
         Drawing("Radars", radars(axes), metrics=tuple(m.name for m in axes), methods=_LINES, rows=2),
         *(
             Drawing(
@@ -98,13 +95,6 @@ def drawings(foreign: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
             for strange, known, label in foreign
         ),
     )
-
-
-def _ranks():
-    says = (
-        f"The low-rank network at hidden ranks of {listed([str(r) for r in RANKS.values()])}; bars are standard errors."
-    )
-    return sweep("ranks", "Rank", (NLL, ECE, FOUND), "hidden rank", lambda row: RANKS[row.method], lambda rows: says)
 
 
 def finding(rows: Sequence[Row]) -> str:

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from singularbayes.experiments.posterior_scores import SINGULAR_VALUES
 from singularbayes.experiments.record import Record
+from singularbayes.report.names import NAMES
 from singularbayes.report.section import Columns, Section
 from singularbayes.report.sections.care_columns import (
     FOUND,
-    METHODS,
     NLL,
     PROBABILITIES,
+    RANKED,
     UNDER_SHIFT,
     UNSURE,
     drawings,
@@ -35,7 +37,7 @@ def gathered(records: Sequence[Record]) -> list[Record]:
     """Returns one record for the runs of a method and seed that differ only in their shift.
 
     Its metrics are "shift/metric", and "metric" for the mean over the five shifts where all five are there. Its arrays
-    are "shift_array", and those of the known stays one after the other.
+    are "shift_array", those of the known stays one after the other, and the singular values of the first shift.
     """
     groups: dict[str, dict[str, Record]] = {}
     found: list[Record] = []
@@ -55,6 +57,7 @@ def _merged(runs: dict[str, Record]) -> Record:
         every = [name for name in first.metrics if all(name in one.metrics for one in runs.values())]
         metrics |= {name: float(np.mean([one.metrics[name] for one in runs.values()])) for name in every}
     arrays = {f"{shift}_{name}": array for shift, one in runs.items() for name, array in one.arrays.items()}
+    arrays |= {name: array for name, array in first.arrays.items() if name.startswith(SINGULAR_VALUES)}
     for name in ("test_mean", "test_labels", "test_entropy"):
         if all(name in one.arrays for one in runs.values()):
             arrays[name] = np.concatenate([one.arrays[name] for one in runs.values()])
@@ -102,7 +105,7 @@ SECTION = Section(
         UNDER_SHIFT,
         BINNINGS,
     ),
-    METHODS,
+    NAMES,
     drawings([(f"{shift}_foreign", f"{shift}_test", SHIFTS[shift]) for shift in ("cardiac", "eicu")]),
     finding,
     (
@@ -110,6 +113,7 @@ SECTION = Section(
         "demo are the APACHE variables of the first day; those of PhysioNet are made by the same rule for that shift, "
         "whose network therefore has 23 inputs. Settings were chosen on validation with coronary care held out.",
     ),
+    ranked=RANKED,
     gather=gathered,
     beside="mimic3",
 )

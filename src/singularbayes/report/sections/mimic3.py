@@ -1,9 +1,10 @@
 """MIMIC-III, adults against newborns, beside the paper's table."""
 
+from singularbayes.report.names import NAMES
 from singularbayes.report.section import Section
 from singularbayes.report.sections.care_columns import (
-    METHODS,
     PROBABILITIES,
+    RANKED,
     UNDER_SHIFT,
     UNSURE,
     drawings,
@@ -26,7 +27,7 @@ SECTION = Section(
         UNDER_SHIFT,
         BINNINGS,
     ),
-    METHODS,
+    NAMES,
     drawings([("foreign", "test", "newborns")]),
     finding,
     (
@@ -35,4 +36,5 @@ SECTION = Section(
         "Length of stay, one of the paper's features, is not known in the first 48 hours and leaks the outcome. It is "
         "used with the paper's settings alone.",
     ),
+    ranked=RANKED,
 )
