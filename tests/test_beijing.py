@@ -129,6 +129,19 @@ def test_hours_one_by_one_are_the_same_function(monkeypatch):
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.backend
+def test_the_papers_start_of_full_rank_means_is_uniform_and_another_in_every_kernel():
+    settings = beijing.PRESETS["paper"]["full_rank"]
+    model = beijing.PROBLEM.network(Weights("full_rank", settings), settings)
+    kernels = [model.get_layer(name).recurrent_posterior for name in ("first", "second")]
+    means = [ops.convert_to_numpy(kernel.mean().dense()) for kernel in kernels]
+    assert all(np.abs(mean).max() <= 0.2 and abs(mean.std() - 0.4 / np.sqrt(12)) < 2e-3 for mean in means)
+    assert np.abs(means[0] - means[1]).max() > 0.1
+    scales = np.sqrt(ops.convert_to_numpy(kernels[0].factors[0].variance))
+    low, high = np.log1p(np.exp([-3.0, -2.0]))
+    assert low <= scales.min() < scales.max() <= high + 1e-6
+
+
 def test_ranks_are_those_that_the_method_names_and_at_most_the_features():
     settings = beijing.PROBLEM.of_rank(beijing.Settings(), 32)
     assert settings.ranks == (15, 32, 32, 32, 1)

@@ -16,8 +16,9 @@ Ours: methods that the paper lacks here, ranks, other cities, and settings chose
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import keras
 import numpy as np
@@ -118,27 +119,24 @@ class Forecast(study.Problem):
 
     def network(self, weights: Weights, settings: Settings) -> keras.Model:
         """Returns windows (hours, features) → the next value, or its mean and ρ of its noise."""
-        first, recurrent, second, recurrent2, head = map(weights, settings.ranks)
+        *ranks, head = settings.ranks
         inputs = keras.Input((settings.hours, len(air.FEATURES)))
-        options = {"bias_posterior": weights.bias(), "unroll": UNROLL in os.environ, **_starts(settings)}
-        lstm = partial(layers.LSTM, settings.units, **options)
-        hidden = lstm(return_sequences=True, posterior=first, recurrent_posterior=recurrent, name="first")(inputs)
-        hidden = lstm(posterior=second, recurrent_posterior=recurrent2, name="second")(hidden)
-        mean = layers.Dense(1, posterior=head, bias_posterior=weights.bias(), name="mean")(hidden)
+        hidden = _lstm(weights, ranks[:2], settings, name="first", return_sequences=True)(inputs)
+        hidden = _lstm(weights, ranks[2:], settings, name="second")(hidden)
+        mean = layers.Dense(1, posterior=weights(head), bias_posterior=weights.bias(), name="mean")(hidden)
         if settings.from_last:
             mean = mean + inputs[:, -1, :1]  # PM2.5 is the first feature, in nearly the unit of the target
         if not settings.own_noise:
             return keras.Model(inputs, mean, name="beijing")
-        noise = layers.Dense(1, posterior=weights(1), bias_posterior=weights.bias(), name="noise")(hidden)
+        noise = layers.Dense(1, posterior=weights(head), bias_posterior=weights.bias(), name="noise")(hidden)
         return keras.Model(inputs, ops.concatenate([mean, noise], axis=-1), name="beijing")
 
     def validated(self, ask: study.Ask, settings: Settings) -> study.Scores:
         split = windows(settings.windows, settings.hours)
-        held, y = (
-            _told(ask({"validation": split.validation.x})["validation"], split.scaling),
-            _values(split, "validation"),
-        )
-        return value_scores.prefixed("validation", value_scores.quality(_fitted(held, held, y), y))
+        held = _told(ask({"validation": split.validation.x})["validation"], split.scaling)
+        y = _values(split, "validation")
+        fitted = value_scores.with_noise(held, value_scores.noise_factor(held, y))
+        return value_scores.prefixed("validation", value_scores.quality(fitted, y))
 
     def tested(self, ask: study.Ask, settings: Settings) -> tuple[study.Scores, study.Arrays]:
         split = windows(settings.windows, settings.hours)
@@ -146,16 +144,17 @@ class Forecast(study.Problem):
         bare = {"test": air.without_mapped(split.test.x), MAIN: air.without_mapped(strange[MAIN][:: settings.every])}
         asked = {"validation": split.validation.x, "test": split.test.x, **strange}
         said = ask(asked | {f"{name}, bare": x for name, x in bare.items()})
-        held = _told(said["validation"], split.scaling)
+        told = {name: _told(part, split.scaling) for name, part in said.items()}
         y_held, y = _values(split, "validation"), _values(split, "test")
-        p = {name: _fitted(_told(part, split.scaling), held, y_held) for name, part in said.items()}
+        factor = value_scores.noise_factor(told["validation"], y_held)
+        p = {name: value_scores.with_noise(part, factor) for name, part in told.items()}
         cities = {name.lower(): p[name] for name in FOREIGN}
 
         found = value_scores.of_test(p["test"], y, cities)
         found |= {name.removeprefix(f"{MAIN.lower()}/"): value for name, value in found.items()}
         found |= value_scores.conformal(p["test"], y, p["validation"], y_held)
         found |= value_scores.prefixed("validation", value_scores.quality(p["validation"], y_held))
-        found["noise_factor"] = value_scores.noise_factor(held, y_held)
+        found["noise_factor"] = factor
         last = split.scaling.mean[0] + split.scaling.std[0] * split.test.x[:, -1, 0].astype("float64")
         found["last_value_mae"] = metrics.mean_absolute_error(last, y)
         if p["test"].num_draws > 1:
@@ -184,11 +183,19 @@ def foreign(sizes: tuple[int, int, int], hours: int, every: int) -> dict[str, np
     return {city: air.windows(rows[city], scaling, hours, 1 if city == MAIN else every).x for city in FOREIGN}
 
 
-def _starts(settings: Settings) -> dict[str, keras.initializers.Initializer]:
-    if settings.mean_start is None:
-        return {}
-    names = ("kernel_initializer", "recurrent_initializer")
-    return {name: keras.initializers.RandomUniform(*settings.mean_start) for name in names}
+def _lstm(weights: Weights, ranks: Sequence[int], settings: Settings, **options) -> layers.LSTM:
+    if settings.mean_start is not None:
+        # One for each kernel: an initializer gives the same numbers every time.
+        for name in ("kernel_initializer", "recurrent_initializer"):
+            options[name] = keras.initializers.RandomUniform(*settings.mean_start)
+    return layers.LSTM(
+        settings.units,
+        posterior=weights(ranks[0]),
+        recurrent_posterior=weights(ranks[1]),
+        bias_posterior=weights.bias(),
+        unroll=UNROLL in os.environ,
+        **options,
+    )
 
 
 def _rules(settings: Settings) -> list[Resumable]:
@@ -208,8 +215,3 @@ def _told(p: ValuePredictive, scaling: air.Scaling) -> ValuePredictive:
 def _values(split: air.Split, part: str) -> np.ndarray:
     """Returns the targets of a part in µg/m³."""
     return split.scaling.target_mean + split.scaling.target_std * getattr(split, part).y.astype("float64")
-
-
-def _fitted(p: ValuePredictive, held: ValuePredictive, y: np.ndarray) -> ValuePredictive:
-    """Returns predictions with the noise that fits the validation windows."""
-    return value_scores.with_noise(p, value_scores.noise_factor(held, y))
