@@ -55,7 +55,14 @@ IMAGE_METHODS = {
     "deterministic": 2_395_210,
     "swag": 2_395_210,
 }
-SETTINGS = {"units": [1200, 1200], "beta": 1.0, "epochs": 50, "learning_rate": 0.001, "cosine": False}
+SETTINGS = {
+    "units": [1200, 1200],
+    "ranks": [25, 25, 10],
+    "beta": 1.0,
+    "epochs": 50,
+    "learning_rate": 0.001,
+    "cosine": False,
+}
 FOREIGN = {"mnist": ("fashion_mnist", "notmnist"), "fashion_mnist": ("mnist", "notmnist"), "cnn": ("mnist", "notmnist")}
 
 
@@ -70,6 +77,8 @@ def image_record(method="low_rank", seed=0, preset="paper", experiment="mnist", 
     arrays = _predictions(rng, "test", 60, 6.0) | {"test_labels": np.arange(60, dtype="uint8") % 10}
     for name in foreign:
         arrays |= _predictions(rng, name, 40, 2.0)
+    if method != "swag":
+        arrays |= {f"singular_values/{name}/kernel": np.exp(-0.3 * np.arange(30.0)) for name in ("hidden_1", "logits")}
     if method == "deterministic":
         arrays = {name: array for name, array in arrays.items() if not name.endswith("_mi")}
     else:

@@ -9,8 +9,11 @@ from table import set_factor
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, bounds, bounds_report, layers
 from singularbayes.assess import small_variance
+from singularbayes.assess.certified_kl import posterior_kl
 from singularbayes.assess.feed_forward import factor_draws, read
-from singularbayes.assess.mean_predictor import margin_risk_of
+from singularbayes.assess.mean_predictor import accepted_brier, margin_risk_of
+from singularbayes.assess.small_variance import norm_limits
+from singularbayes.report.bounds import panels_of
 
 X = np.random.default_rng(0).normal(size=(120, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int64")
@@ -50,10 +53,16 @@ def test_the_table_has_a_row_for_every_bound_with_its_worth(close):
         "PAC-Bayes, square root",
         "PAC-Bayes, quadratic",
         "PAC-Bayes, published",
+        "Complexity ratio",
+        "Critical rank",
         "Gaussian complexity, explicit",
         "Gaussian complexity, sound",
         "Gaussian complexity, pinto",
         "Gaussian complexity, published",
+        "Gaussian complexity, approach A",
+        "Gaussian complexity, approach A, published",
+        "Gaussian complexity, approach B",
+        "Gaussian complexity, approach B, published",
         "Small variance, by draws",
         "Small variance, by budget",
         "Margin",
@@ -65,6 +74,8 @@ def test_the_table_has_a_row_for_every_bound_with_its_worth(close):
         "Gaussian complexity, sound",
         "Gaussian complexity, pinto",
         "Gaussian complexity, published",
+        "Gaussian complexity, approach A, published",
+        "Gaussian complexity, approach B, published",
         "Margin",  # no radius was said
     ]
     kl, sqrt, quadratic = (report[f"PAC-Bayes, {form}"].bound for form in ("kl inverse", "square root", "quadratic"))
@@ -92,6 +103,69 @@ def test_complexity_is_that_of_the_norms_of_the_factors(close):
     mean = sb.predict(close, X, draws=20).mean  # no draw is rejected, and all are nearly the mean
     assert found.terms["empirical risk"] == pytest.approx(0.5 * sb.metrics.brier(mean, Y), rel=1e-4)
     assert found.terms["share of δ"] == strata.share
+
+
+def test_approaches_a_and_b_are_the_bounds_from_numbers(close):
+    delta, part = 0.05, 0.01
+    report = bounds_report(close, X, Y, delta, draws=20)
+    weights, _ = read(close)
+    limits = {"A": norm_limits(weights, part), "B": norm_limits(weights, part / 2)}
+    _, each = accepted_brier(close, weights, X, Y, limits["A"], 20, 0)
+    mean = sb.predict(close, X, draws=20, keep_draws=True).draws
+    np.testing.assert_allclose(each, [0.5 * sb.metrics.brier(p, Y) for p in mean], rtol=1e-5)
+    risk = bounds.empirical_risk(each, part, method="betting").value
+    for approach, pairs in limits.items():
+        strata = bounds.stratify([first * second for first, second in pairs])
+        network = bounds.NetworkClass(strata.norms, [2, 2], [4, 6, 2])
+        complexity = bounds.gaussian_complexity(network, float(np.linalg.norm(X)), 120)
+        expected = bounds.complexity_risk(risk, complexity, 120, 0.5 * 2**0.5, delta - part, strata.share)
+        found = report[f"Gaussian complexity, approach {approach}"].bound
+        assert found.terms["uncapped"] == pytest.approx(expected.terms["uncapped"] + part)
+        assert found.deltas == pytest.approx({"data": 0.04, "Monte Carlo": 0.01})
+        assert any("convex" in assumed for assumed in found.assumptions)
+        printed = report[f"Gaussian complexity, approach {approach}, published"].bound
+        assert "only constants are" in printed.defect and "√(πλ)" in printed.defect
+
+
+def test_one_layer_has_its_exact_complexity():
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(2, posterior=LowRank(2, prior=Normal(0.3)), use_bias=False)]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    exact = bounds_report(model, X, Y, draws=50)["Gaussian complexity, exact"].bound
+    (limits,) = norm_limits(read(model)[0], 0.01)
+    (norm,) = bounds.stratify([limits[0] * limits[1]]).norms
+    complexity = bounds.linear_complexity(X, 2, 2, norm, 0.01, 50, np.random.default_rng(0))
+    assert exact.terms["gap"] == pytest.approx((2 * np.pi) ** 0.5 * 0.5**0.5 * complexity.value)
+    assert exact.is_certificate and exact.deltas == pytest.approx({"data": 0.04, "Monte Carlo": 0.01})
+
+
+def test_planning_figures_are_those_of_the_shapes_and_the_kl(close):
+    report = bounds_report(close, X, Y, draws=20)
+    ratio = report["Complexity ratio"]
+    assert ratio.figure == pytest.approx(bounds.complexity_ratio(4, 6, 2)) and "r < 2.4" in ratio.words
+    certificate = report["PAC-Bayes, kl inverse"].bound
+    kl, risk = posterior_kl(close.layers[0].posterior)[1], certificate.terms["with their error"]
+    assert report["Critical rank"].figure == bounds.critical_rank(risk, kl / 20, [(4, 6)], 120, 0.04)
+    assert ratio.cells[-1] == "no bound"
+    full = bounds_report(_network(first=FullRank(prior=Normal(0.3))), X, Y, draws=10)
+    assert "the model has none" in full["Complexity ratio"].reason and full["Critical rank"].figure is not None
+
+
+def test_curves_pass_through_the_bounds_of_the_models_own_rank():
+    model = _network(second=LowRank(2, prior=Normal(0.3)))
+    report = bounds_report(model, X, Y, draws=20, tried=3)
+    curves = report.curves
+    assert curves.ranks == (1, 2, 4) and curves.own == 2 and curves.covered
+    at = curves.ranks.index(2)
+    assert curves.pac_bayes[at] == pytest.approx(report["PAC-Bayes, square root"].bound.terms["uncapped"])
+    assert curves.complexity[at] == pytest.approx(report["Gaussian complexity, explicit"].bound.terms["uncapped"])
+    assert all(np.diff(curves.pac_bayes) > 0) and all(np.diff(curves.complexity) > 0)
+    above, below = panels_of(report)
+    assert above.vacuous == below.vacuous == 1 and list(above.values) == ["PAC-Bayes, from rank 2"]
+    none = keras.Sequential([keras.Input((4,)), layers.Dense(1, posterior=FullRank(prior="normal"), use_bias=False)])
+    with pytest.raises(ValueError, match="panels_of needs a model with weight matrices"):
+        panels_of(bounds_report(none, X, Y, draws=10, likelihood="bernoulli_logits"))
 
 
 @pytest.mark.parametrize(
@@ -135,6 +209,12 @@ def test_an_lstm_is_refused_by_feed_forward_bounds_and_taken_by_pac_bayes():
     report = bounds_report(model, np.repeat(X[:, None], 3, axis=1), Y, draws=10)
     assert report["PAC-Bayes, kl inverse"].bound.is_certificate
     assert "LSTM) is not a dense layer of a feed-forward network" in report["Gaussian complexity"].reason
+    index = report["Gaussian complexity, published index"]
+    assert index.figure > 0 and "bounds nothing" in index.words
+    assert not report.curves.covered
+    assert report.curves.complexity[report.curves.ranks.index(2)] == pytest.approx(index.figure)
+    _, below = panels_of(report)
+    assert list(below.values) == ["published index, no certificate, from rank 2"] and below.vacuous is None
 
 
 def test_a_model_that_cannot_be_certified_says_so_in_its_row():
@@ -218,11 +298,22 @@ def test_the_risk_at_a_margin_counts_small_leads(close):
 
 
 @pytest.mark.parametrize(
-    "options, said", [({"delta": 0.0}, "delta"), ({"draws": 0}, "draws"), ({"margin": 0}, "margin")]
+    "options, said",
+    [
+        ({"delta": 0.0}, "bounds_report needs.*delta"),
+        ({"draws": 0}, "bounds_report needs.*draws"),
+        ({"margin": 0}, "bounds_report needs.*margin"),
+        ({"tried": 0}, "bounds_report needs.*tried"),
+        ({"prior_data": "disjunct"}, "prior_data='disjunct'"),
+        ({"likelihood": "categorial"}, "likelihood='categorial'"),
+        ({"likelihood": "gaussian"}, "needs a classifier"),
+    ],
 )
-def test_bad_numbers_are_refused(options, said):
-    with pytest.raises(ValueError, match=f"bounds_report needs.*{said}"):
+def test_bad_options_are_errors_and_no_rows(options, said):
+    with pytest.raises(ValueError, match=said):
         bounds_report(_network(), X, Y, **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'prior_dat'"):
+        bounds_report(_network(), X, Y, prior_dat=X)
 
 
 def test_the_margin_bound_needs_a_radius_and_a_prior_that_has_not_seen_the_examples(close):

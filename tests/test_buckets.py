@@ -78,7 +78,7 @@ def test_a_program_takes_one_branch_a_batch_and_does_not_choose_among_the_result
     monkeypatch.setattr(Program, "fits", lambda self, members: found.append(self) or fits(self, members))
     _fit([1, 2])
     text = found[0]._compiled[2].as_text()
-    assert text.count(" conditional(") == 1 and len(found[0].job.train.columns) == 3
+    assert text.count(" conditional(") == 1 and len(found[0].job.train.columns) == 2
 
 
 LISTS = st.lists(st.integers(1, 70), min_size=1, max_size=60).map(np.array)
@@ -98,14 +98,19 @@ def test_every_example_comes_once_and_fits_the_columns_of_its_batch(lengths, siz
 
 @given(LISTS)
 @settings(max_examples=50, deadline=None)
-def test_no_three_lengths_have_fewer_tokens(lengths):
+def test_no_other_lengths_have_fewer_tokens_and_one_more_would_not_save_a_quarter(lengths):
     def tokens(columns):
         return np.array(columns)[np.searchsorted(columns, lengths)].sum()
 
     ends = [end for end in range(8, 80, 8) if end < lengths.max()]
     chosen = Buckets.of_lengths(lengths).columns
-    every = [(*few, lengths.max()) for n in range(3) for few in itertools.combinations(ends, n)]
-    assert tokens(chosen) == min(map(tokens, every)) and chosen in every
+    most = min(2, len(ends))
+    every = [[(*few, lengths.max()) for few in itertools.combinations(ends, n)] for n in range(most + 1)]
+    least = [min(map(tokens, some)) for some in every]
+    count = len(chosen) - 1
+    assert chosen in every[count] and tokens(chosen) == least[count]
+    assert all(least[n + 1] <= 0.75 * least[n] for n in range(count))
+    assert count == most or least[count + 1] > 0.75 * least[count]
 
 
 def test_seeds_share_the_lengths_of_batches_and_not_the_examples():

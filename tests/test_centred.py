@@ -9,7 +9,7 @@ from table import RANDOM, set_factor
 import singularbayes as sb
 from singularbayes import Centred, FullRank, LowRank, Normal, layers
 from singularbayes.bounds import normal_kl
-from singularbayes.inference.seen import share_seen, sketch
+from singularbayes.inference.seen import seen_among, sketch
 
 X = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -115,9 +115,9 @@ def test_a_sketch_notices_examples_that_come_back_whatever_their_type_and_order(
     seen = sketch({"a": x, "b": x[:, :1]})
     assert seen["examples"] == 1000
     shuffled = rng.permutation(1000)
-    assert share_seen(seen, {"a": x[shuffled].astype("float64"), "b": x[shuffled, :1]}) == 1
-    assert share_seen(seen, {"a": x + 1, "b": x[:, :1]}) == 0
-    half = share_seen(sketch(x), x[:500])
+    assert seen_among(seen, {"a": x[shuffled].astype("float64"), "b": x[shuffled, :1]}).share == 1
+    assert seen_among(seen, {"a": x + 1, "b": x[:, :1]}).share == 0
+    half = seen_among(sketch(x), x[:500]).share
     assert abs(half - 0.5) < 4 * 0.5 / 8  # 64 of them are looked for
 
 
@@ -165,7 +165,7 @@ def test_a_prior_remembers_all_that_it_has_seen_validation_and_earlier_lessons_t
     for posterior in sb.find_posteriors(model):
         seen = posterior.prior.learned_on
         assert seen["examples"] == 40
-        assert [share_seen(seen, part) > 0 for part in (X[:20], X[20:30], X[30:40], X[40:])] == [
+        assert [seen_among(seen, part).count > 0 for part in (X[:20], X[20:30], X[30:40], X[40:])] == [
             True,
             True,
             True,

@@ -175,6 +175,8 @@ def test_a_prior_of_ones_own_needs_a_bound():
 
     with pytest.raises(TypeError, match="kl_upper; Mine has none"):
         certified_kl(_network(Mine(1.0)))
+    for prior in (Mine(1.0), Centred(Mine(1.0))):
+        _refused(_network(prior), "certify needs priors whose KL has a bound, kl_upper; Mine of")
 
 
 @pytest.mark.backend
@@ -227,8 +229,21 @@ def test_a_prior_that_saw_the_examples_is_refused_or_marked():
     marked = certify(model, X, Y, draws=20, allow_seen=True)
     assert not marked.is_certificate and "the prior was learned on these" in marked.defect
     assert "NOT a certificate" in repr(marked)
-    apart = certify(model, X, Y, draws=20, prior_data="disjoint")
-    assert apart.is_certificate and any("drawn apart" in assumed for assumed in apart.assumptions)
+    _refused(model, "64 of 64 that it remembers are here, and only 0.0 % of these have a twin", prior_data="disjoint")
+    apart = certify(model, X[150:], Y[150:], draws=20, prior_data="disjoint")
+    assert apart.is_certificate and any("on the caller's word" in assumed for assumed in apart.assumptions)
+
+
+def test_examples_that_look_the_same_may_have_been_drawn_apart():
+    """Four bits a row: sixteen kinds, so that those of the prior come back in any other draw."""
+    bits = np.random.default_rng(0).integers(0, 2, (300, 4)).astype("float32")
+    model = _network(Centred(Normal(1.0)))
+    sb.learn_prior(model, bits[:150], Y[:150], epochs=1, verbose=0, callbacks=[sb.KLSchedule(150)])
+    _refused(model, "the prior was learned on these examples", bits[150:], Y[150:])
+    apart = certify(model, bits[150:], Y[150:], draws=20, prior_data="disjoint")
+    assert any("16 of 16 that it remembers are here" in assumed for assumed in apart.assumptions)
+    untaught = certify(_network(), bits, Y, draws=20, prior_data="disjoint")
+    assert any("the prior remembers none" in assumed for assumed in untaught.assumptions)
 
 
 def test_prior_data_can_be_said_where_nobody_remembered(trained):

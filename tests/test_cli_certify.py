@@ -32,6 +32,17 @@ def test_it_prints_the_bound_that_the_function_returns(files, capsys):
     assert capsys.readouterr().out.strip() == repr(sb.certify(model, X, Y, 0.1, 300, tried=2, seed=4))
 
 
+def test_examples_of_the_prior_come_from_a_file_or_are_said_to_be_others(files, tmp_path, capsys):
+    _, arguments = files
+    np.savez(tmp_path / "prior.npz", x=X[:50])
+    with pytest.raises(SystemExit, match=r"the prior was learned on these examples: 100 %.*pass --allow-seen"):
+        cli.main(["certify", *arguments, "--draws", "10", "--prior-data", str(tmp_path / "prior.npz")])
+    with pytest.raises(SystemExit, match=r"certify needs --prior-data, an \.npz file with x; got 'other'"):
+        cli.main(["certify", *arguments, "--draws", "10", "--prior-data", "other"])
+    assert cli.main(["certify", *arguments, "--draws", "10", "--prior-data", "disjoint"]) == 0
+    assert "on the caller's word" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "damage, said",
     [

@@ -47,7 +47,7 @@ def test_the_band_is_compared_inside_and_outside_the_training_range():
 
 def test_the_default_toy_settings_are_the_papers_and_quick_ones_say_what_differs():
     assert record.departures(toy.Settings()) == {}
-    assert record.departures(toy.QUICK) == {"epochs": 800, "warmup": 760, "learning_rate": 5e-4, "svd_epochs": 100}
+    assert record.departures(toy.QUICK) == {"epochs": 800, "warmup": 760, "learning_rate": 5e-4}
 
 
 def test_digits_are_split_without_overlap_and_the_held_out_ones_are_nowhere_else():
@@ -72,6 +72,17 @@ def test_the_same_seed_gives_the_same_record():
     assert first.parameters == 2 * (2 * 8 + 2 * 2 * 8 + 8 + 8 + 1)
     assert first.settings["units"] == 8 and first.paper["units"] == 100
     assert first.metrics["iqr_ratio"] == pytest.approx(first.metrics["iqr_outside"] / first.metrics["iqr_inside"])
+
+
+def test_singular_values_of_the_mean_weights_are_kept_and_end_at_the_rank():
+    found = toy.run("low_rank", 3, TINY_TOY)
+    values = {name: array for name, array in found.arrays.items() if name.startswith("singular_values/")}
+    assert [name.split("/")[1] for name in values] == ["first", "hidden", "last"]
+    hidden = values["singular_values/hidden/kernel"]
+    assert len(hidden) == 8 and (hidden[:2] > 1e-3).all() and hidden[2:].max() < 1e-6 * hidden[0]
+    trial = toy.run("low_rank", 3, TINY_TOY, preset="trial")
+    assert not trial.arrays and trial.metrics["validation_nll"] == pytest.approx(found.metrics["validation_nll"])
+    assert {name.split("_")[0] for name in trial.metrics} == {"validation", "posterior"}
 
 
 @pytest.mark.parametrize("method", ["low_rank", "deterministic"])

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import made_up_mimic
 import numpy as np
@@ -39,6 +40,13 @@ def test_outliers_and_gaps_become_the_median_and_training_fills_the_unit_interva
     np.testing.assert_allclose(scaled, [0, 0.25, 0.5, 0.75, 1, 2.5 / 4, 2.5 / 4])
     foreign = Scaling.of(column[:, None])(np.array([[20.0], [24.0], [-20.0]]))[:, 0]
     np.testing.assert_allclose(foreign, [5, 2.5 / 4, 2.5 / 4])  # beyond training is not clipped, an outlier is filled
+
+
+def test_a_deviation_as_the_unit_makes_training_of_mean_0_and_deviation_1():
+    x = np.random.default_rng(0).normal(5, 3, (200, 2))
+    x[::7, 0] = np.nan
+    scaled = Scaling.of(x, "deviation")(x)
+    np.testing.assert_allclose([scaled.mean(axis=0), scaled.std(axis=0)], [[0, 0], [1, 1]], atol=1e-6)
 
 
 def test_a_feature_of_mostly_one_value_keeps_the_others():
@@ -250,3 +258,12 @@ def test_length_of_stay_is_used_by_the_published_preset_alone():
     assert all(settings.length_of_stay for settings in mimic3.PRESETS["paper"].values())
     assert not any(settings.length_of_stay for settings in mimic3.CHOSEN.values()) and not mimic3.QUICK.length_of_stay
     assert next(iter(mimic3.PRESETS)) == "chosen"  # what `run` takes unless told
+
+
+# -- the page --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "module"), [("mimic3", mimic3_features), ("icu", icu_features)])
+def test_the_tables_of_the_page_are_those_of_the_code(name, module):
+    page = (Path(__file__).parent.parent / "docs" / "intensive_care.md").read_text()
+    assert page.split(f"<!-- {name} -->\n")[1].split("\n<!-- end -->")[0] == module.markdown()

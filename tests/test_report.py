@@ -202,7 +202,6 @@ def test_figures_whose_arrays_are_absent_are_left_out_and_said():
     assert chapter.left_out == (
         "Calibration, Selective prediction, Histograms of mutual information (Fashion-MNIST), Histograms of mutual "
         "information (notMNIST) and Histograms of entropy (notMNIST): their arrays do not lie beside the records.",
-        "Rank sweep: too few of these runs have what they show.",
     )
     assert "Figures left out. Calibration" in page.render([chapter], HEAD)
 

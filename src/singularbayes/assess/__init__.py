@@ -1,6 +1,7 @@
 """A model in, results out: evaluation, comparison, diagnosis, certificates, selective prediction."""
 
-from singularbayes.assess.bounds_report import BoundsReport, bounds_report
+from singularbayes.assess.bounds_report import bounds_report
+from singularbayes.assess.bounds_table import BoundsReport
 from singularbayes.assess.catalogue import find
 from singularbayes.assess.certificate import certify
 from singularbayes.assess.comparison import Comparison, compare

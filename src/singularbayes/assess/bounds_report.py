@@ -1,88 +1,31 @@
 """Every bound that speaks about a model, in one table, and for those that do not the reason."""
 
-import math
-import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
 
 from singularbayes import bounds
+from singularbayes.assess import rank_curves
+from singularbayes.assess.bounds_table import BoundsReport, Row
 from singularbayes.assess.certificate import certify
-from singularbayes.assess.certified_kl import certified_kl
-from singularbayes.assess.feed_forward import DenseWeight, read
-from singularbayes.assess.mean_predictor import accepted_brier, margin_risk_of
-from singularbayes.assess.small_variance import norm_limits, small_variance
-from singularbayes.assess.voided import seen_by_prior
+from singularbayes.assess.feed_forward import DenseWeight, read, reasons_without_norms
+from singularbayes.assess.norm_rows import (
+    Question,
+    complexity_rows,
+    explicit_curve,
+    published_index,
+    small_variance_rows,
+)
+from singularbayes.assess.rank_curves import RankCurves, Weight
+from singularbayes.assess.voided import Refused, seen_by_prior
 from singularbayes.bounds import Bound
 from singularbayes.bounds.require import require_count, require_positive, require_share
 from singularbayes.inference.inputs import as_arrays
 
-_FORMS = ("kl", "sqrt", "quadratic")
-# Half the Brier score of softmax(outputs): √2-Lipschitz in probabilities, which are ½-Lipschitz in the outputs.
-_LIPSCHITZ = bounds.SOFTMAX_LIPSCHITZ * math.sqrt(2)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A bound, or the reason why it does not speak about the model."""
-
-    name: str
-    bound: Bound | None = None
-    reason: str | None = None
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """Name, value, confidence, and what the number is worth."""
-        if self.bound is None:
-            return self.name, "–", "–", "does not apply"
-        certain = f"{self.bound.confidence:.4g}" if self.bound.deltas else "always"
-        worth = "certificate" if self.bound.is_certificate else "no certificate"
-        return self.name, f"{self.bound.side} {self.bound.value:.4g}", certain, worth + self._vacuous
-
-    @property
-    def _vacuous(self) -> str:
-        return ", vacuous" if self.bound is not None and self.bound.vacuous else ""
-
-    @property
-    def note(self) -> str:
-        """The defect or the reason, and what is assumed."""
-        if self.bound is None:
-            return f"{self.name}: {self.reason}"
-        said = [f"{self.name} bounds the {self.bound.quantity}"]
-        said += [f"no certificate: {self.bound.defect}"] if self.bound.defect else []
-        return "; ".join([*said, f"assumes {', '.join(self.bound.assumptions)}"])
-
-
-@dataclass(frozen=True)
-class BoundsReport:
-    """Rows in a fixed order; `report["PAC-Bayes, kl inverse"]` is one by name."""
-
-    model: str
-    num_data: int
-    rows: tuple[Row, ...]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self.rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, name: str) -> Row:
-        for row in self.rows:
-            if row.name == name:
-                return row
-        raise KeyError(f"BoundsReport has rows {[row.name for row in self.rows]}; got {name!r}.")
-
-    def __repr__(self) -> str:
-        cells = [("bound", "value", "probability", "what it is"), *(row.cells for row in self.rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(4)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-        ]
-        notes = [textwrap.fill(row.note, 118, initial_indent="- ", subsequent_indent="  ") for row in self.rows]
-        return "\n".join([f"Bounds of {self.model!r} on {self.num_data:,} examples", "", *lines, "", *notes])
+_ONE_MAP = "about one linear map; per layer see bounds.truncation_bound with the singular values of `spectrum`"
+_NO_TARGET = "needs the full-rank W* that is approximated; see bounds.learned_bound"
+_INDEX = "the paper's Ĝ with C₀ = 1 for all weight matrices as if they were layers one after another; it bounds nothing"
 
 
 def bounds_report(
@@ -95,93 +38,122 @@ def bounds_report(
     margin: float = 1.0,
     radius: float | None = None,
     seed: int = 0,
-    **options,
+    prior_data=None,
+    frozen: bool = False,
+    tried: int = 1,
+    allow_seen: bool = False,
+    likelihood=None,
+    output=None,
 ) -> BoundsReport:
     """Returns every bound of a classifier that (x, y) give, each alone with probability 1 − δ.
 
     PAC-Bayes bounds of the randomised predictor; bounds by Gaussian complexity of the mean predictor, for half the
     Brier score; and the small-variance certificate with the bound it gives for the mean network. The last two are about
     feed-forward networks without biases: for others the table has the reason. Published forms stand beside the sound
-    ones with their defects.
+    ones with their defects, and so do figures that plan a rank. `plots.panels_of` has them against the rank.
 
     Args:
         draws: of networks, for each bound that needs some.
         margin: γ of the small-variance certificate; to be chosen without (x, y).
         radius: R with ‖x‖ ≤ R for all inputs, new ones too; None is the largest norm in `x`, and then the margin bound
             is no certificate.
-        **options: those of `certify`: `prior_data`, `frozen`, `tried`, `allow_seen`, `likelihood`.
+        prior_data, frozen, tried, allow_seen, likelihood, output: as `certify` takes them.
     """
     require_share("bounds_report", delta=delta)
-    require_count("bounds_report", draws=draws)
+    require_count("bounds_report", draws=draws, tried=tried)
     require_positive("bounds_report", margin=margin)
     x, y = as_arrays(x), np.asarray(y)
-    rows = list(_pac_bayes(model, x, y, delta, draws, seed, options))
+    seen, _ = seen_by_prior(model, x, prior_data)
+    question = Question(model, x, y, delta, draws, seed, tried, likelihood)
+    options = {"prior_data": prior_data, "frozen": frozen, "tried": tried, "allow_seen": allow_seen, "output": output}
+    rows = list(_pac_bayes(question, options))
     weights, reasons = read(model)
-    if reasons or not isinstance(x, np.ndarray):
-        why = "; ".join(reasons) or "several inputs"
+    reasons = reasons or (() if isinstance(x, np.ndarray) else ("several inputs",))
+    ranked = rank_curves.ranked_weights(model)
+    rows += _planning(question, ranked, rows[0].bound)
+    if reasons:
         names = ("Gaussian complexity", "Small variance", "Margin")
-        rows += [Row(name, reason=f"about feed-forward networks without biases: {why}") for name in names]
+        rows += [
+            Row(name, reason=f"about feed-forward networks without biases: {'; '.join(reasons)}") for name in names
+        ]
+        rows += _index(question, ranked)
     else:
-        flat = x.reshape(len(x), -1).astype("float64")
-        likelihood = options.get("likelihood")
-        tried = options.get("tried", 1)
-        rows += _complexity(model, weights, x, flat, y, delta, min(draws, 100), seed, likelihood, tried)
-        seen, _ = seen_by_prior(model, x, options.get("prior_data"))
-        rows += _small_variance(model, x, flat, y, delta / tried, draws, margin, radius, seed, seen)
+        rows += complexity_rows(question, weights)
+        rows += small_variance_rows(question, margin, radius, seen)
     rows.append(Row("Truncation and learned rank", reason=_ONE_MAP if len(weights) != 1 else _NO_TARGET))
-    return BoundsReport(model.name, len(y), tuple(rows))
+    return BoundsReport(model.name, len(y), tuple(rows), _curves(question, ranked, weights, rows))
 
 
-_ONE_MAP = "about one linear map; per layer see bounds.truncation_bound with the singular values of `spectrum`"
-_NO_TARGET = "needs the full-rank W* that is approximated; see bounds.learned_bound"
-
-
-def _pac_bayes(model, x, y, delta, draws, seed, options) -> Iterator[Row]:
+def _pac_bayes(question: Question, options: dict) -> Iterator[Row]:
+    model, x, y, delta = question.model, question.x, question.y, question.delta
     try:
-        found = certify(model, x, y, delta, draws, seed=seed, **options)
-    except (ValueError, TypeError) as error:
+        found = certify(
+            model, x, y, delta, question.draws, seed=question.seed, likelihood=question.likelihood, **options
+        )
+    except Refused as error:
         yield Row("PAC-Bayes, kl inverse", reason=str(error))
         return
-    kl, num_data, tried = found.terms["KL"], len(y), int(found.terms["tried"])
+    kl = found.terms["KL"]
     yield Row("PAC-Bayes, kl inverse", found)
-    empirical = Bound("Monte Carlo", "", found.terms["with their error"], deltas=_only(found, "Monte Carlo"))
-    for form in _FORMS[1:]:
-        other = bounds.pac_bayes(empirical, kl, num_data, found.deltas["data"], form, 1 / tried)
+    mistakes = {"Monte Carlo": found.deltas["Monte Carlo"]}
+    empirical = Bound("Monte Carlo", "", found.terms["with their error"], deltas=mistakes)
+    for form in ("sqrt", "quadratic"):
+        other = bounds.pac_bayes(empirical, kl, len(y), found.deltas["data"], form, 1 / question.tried)
         yield Row(other.name, other.with_defect(found.defect) if found.defect else other)
-    mistakes, plain = found.terms["mistakes of the draws"], found.terms["KL before the gauge"]
-    published = bounds.pac_bayes(mistakes, plain, num_data, delta, variant="published")
+    plain = found.terms["KL before the gauge"]
+    published = bounds.pac_bayes(found.terms["mistakes of the draws"], plain, len(y), delta, variant="published")
     yield Row("PAC-Bayes, published", published)
 
 
-def _only(bound: Bound, key: str) -> dict[str, float]:
-    return {key: bound.deltas[key]}
+def _planning(question: Question, ranked: list[Weight], certificate: Bound | None) -> Iterator[Row]:
+    low = [weight for weight in ranked if weight.rank is not None]
+    if not low:
+        yield Row("Complexity ratio", reason="about low-rank weights; the model has none")
+    else:
+        ratio, words = rank_curves.overall_ratio(low), rank_curves.ratio_words(low)
+        yield Row("Complexity ratio", figure=ratio, words=words)
+    if certificate is None or not ranked or not rank_curves.weight_kl(ranked):
+        yield Row("Critical rank", reason="needs weight matrices with a KL above 0 and a risk that PAC-Bayes bounds")
+        return
+    each, risk = rank_curves.weight_kl(ranked), certificate.terms["with their error"]
+    shapes = [weight.shape for weight in ranked]
+    part = certificate.deltas["data"] / question.tried
+    words = f"the largest rank whose square-root bound is below 1, if every weight costs {each:.3g} nats as it does now"
+    rank = bounds.critical_rank(risk, each, shapes, question.num_data, part)
+    yield Row("Critical rank", figure=float(rank), words=words)
 
 
-def _complexity(model, weights: list[DenseWeight], x, flat, y, delta, draws, seed, likelihood, tried) -> Iterator[Row]:
-    failure = delta / 5
-    limits = norm_limits(weights, failure)
-    strata = bounds.stratify([first * second for first, second in limits])  # ‖A Bᵀ‖ ≤ ‖A‖ ‖B‖, learned: rounded up
-    widths = [weights[0].shape[0], *(weight.shape[1] for weight in weights)]
-    network = bounds.NetworkClass(strata.norms, [weight.rank for weight in weights], widths)
-    risk = accepted_brier(model, weights, x, y, limits, draws, seed, likelihood)
-    for variant in ("explicit", "sound", "pinto", "published"):
-        complexity = bounds.gaussian_complexity(network, float(np.linalg.norm(flat)), len(y), variant)
-        form = "published" if variant == "published" else "sound"
-        found = bounds.complexity_risk(risk, complexity, len(y), _LIPSCHITZ, delta, strata.share / tried, form)
-        yield Row(f"Gaussian complexity, {variant}", bounds.good_event_risk(found, failure))
+def _index(question: Question, ranked: list[Weight]) -> Iterator[Row]:
+    name = "Gaussian complexity, published index"
+    why = _why_no_index(question, ranked)
+    yield Row(name, reason=why) if why else Row(name, figure=published_index(question, ranked, None), words=_INDEX)
 
 
-def _small_variance(model, x, flat, y, delta, draws, margin, radius, seed, seen) -> Iterator[Row]:
-    largest = float(np.linalg.norm(flat, axis=1).max())
-    if radius is not None and radius < largest:
-        raise ValueError(f"bounds_report needs radius >= ‖x‖; got radius={radius} and an example of {largest:.4g}.")
-    found = small_variance(model, radius or largest, margin, delta / 2, draws, seed=seed)
-    yield Row("Small variance, by draws", found.sampled)
-    if found.analytic is not None:
-        yield Row("Small variance, by budget", found.analytic)
-    risk = margin_risk_of(model, x, y, margin)
-    bound = bounds.margin_risk(risk, certified_kl(model)[1], len(y), delta / 2, found)
-    bound = replace(bound, terms={**bound.terms, "R": radius or largest})
-    for defect in (seen, None if radius else "R is the largest norm of these examples; a new one may be larger"):
-        bound = bound if defect is None else bound.with_defect(defect)
-    yield Row("Margin", bound)
+def _why_no_index(question: Question, ranked: list[Weight]) -> str | None:
+    if not isinstance(question.x, np.ndarray) or not np.issubdtype(question.x.dtype, np.floating):
+        return "needs one input of numbers with a norm"
+    if not ranked:
+        return "needs weight matrices with posteriors"
+    return "; ".join(reason for weight in ranked for reason in reasons_without_norms(weight.posterior)) or None
+
+
+def _curves(question: Question, ranked: list[Weight], weights: list[DenseWeight], rows: list[Row]) -> RankCurves | None:
+    """Returns the bounds at other ranks, which at the model's own are those of the rows."""
+    if not ranked:
+        return None
+    ranks, own = rank_curves.ranks_to_show(ranked), rank_curves.own_rank(ranked)
+    found = {row.name: row.bound for row in rows if row.bound is not None}
+    curves: dict = {}
+    certificate = found.get("PAC-Bayes, kl inverse")
+    if certificate is not None:
+        risk, part = certificate.terms["with their error"], certificate.deltas["data"] / question.tried
+        curves["risk"] = risk
+        curves["pac_bayes"] = rank_curves.pac_bayes_curve(
+            ranked, ranks, risk, certificate.terms["KL"], question.num_data, part
+        )
+    if "Gaussian complexity, explicit" in found:
+        explicit = explicit_curve(question, weights, ranks, found["Gaussian complexity, explicit"])
+        curves |= {"complexity": tuple(explicit), "covered": True}
+    elif not _why_no_index(question, ranked):
+        curves["complexity"] = tuple(published_index(question, ranked, rank) for rank in ranks)
+    return RankCurves(ranks, own, **curves)

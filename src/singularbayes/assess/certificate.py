@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from singularbayes.assess.certified_kl import certified_kl
-from singularbayes.assess.voided import require_drawn, seen_by_prior
+from singularbayes.assess.voided import Refused, require_bounded_kl, require_drawn, seen_by_prior
 from singularbayes.bounds import Bound, empirical_risk, pac_bayes
 from singularbayes.bounds.require import require_count, require_share
 from singularbayes.inference.inputs import as_arrays
@@ -45,7 +45,8 @@ def certify(
         y: labels, whole numbers from 0.
         draws: more draws make the bound tighter, by about ln(10/(δ/5))/draws; to be chosen before the result is seen.
         prior_data: inputs that the prior was learned on, where `learn_prior` and `centre_prior` have not remembered
-            them; "disjoint" if examples that look the same were drawn apart.
+            them; "disjoint" if examples that look the same were drawn apart. That is taken on your word, unless more
+            of them came back than chance explains.
         frozen: weights outside posteriors, which are not trainable, were fixed before (x, y) were seen.
         tried: number of models (ranks, priors, settings, seeds) that might have been chosen by what (x, y) say, this
             one included.
@@ -70,9 +71,10 @@ def certify(
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
     words = require_drawn(model, frozen)
+    require_bounded_kl(model)
     seen, more = seen_by_prior(model, x, prior_data)
     if seen and not allow_seen:
-        raise ValueError(
+        raise Refused(
             f"certify needs examples that the prior has not seen; {seen}. Certify on others, or pass allow_seen=True "
             "for a number that is no certificate."
         )

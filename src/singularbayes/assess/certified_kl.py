@@ -5,6 +5,7 @@ import numpy as np
 
 from singularbayes.bounds import best_gauge
 from singularbayes.inference import find_posteriors
+from singularbayes.posteriors import Posterior
 from singularbayes.posteriors.factor import Scalars, standardised
 
 
@@ -14,14 +15,19 @@ def certified_kl(model: keras.Model) -> tuple[float, float]:
     (A D, B D⁻¹) draws the same W as (A, B). A bound that holds for all Q holds for the Q with the smallest KL among
     those that draw the same networks, chosen after training.
     """
+    found = [posterior_kl(posterior) for posterior in find_posteriors(model)]
+    return sum(before for before, _ in found), sum(after for _, after in found)
+
+
+def posterior_kl(posterior: Posterior) -> tuple[float, float]:
+    """Returns the same of one posterior."""
     before = after = 0.0
-    for posterior in find_posteriors(model):
-        for factor in posterior.factors:
-            nats = _upper(factor)
-            before += nats
-            product = getattr(posterior, "product", None)  # of W = A Bᵀ, with or without a fixed part
-            clipped = getattr(posterior, "clip", None) is not None  # then (A D, B D⁻¹) draws another W
-            after += nats if product is None or clipped else min(nats, _in_best_gauge(factor, product.rows))
+    for factor in posterior.factors:
+        nats = _upper(factor)
+        before += nats
+        product = getattr(posterior, "product", None)  # of W = A Bᵀ, with or without a fixed part
+        clipped = getattr(posterior, "clip", None) is not None  # then (A D, B D⁻¹) draws another W
+        after += nats if product is None or clipped else min(nats, _in_best_gauge(factor, product.rows))
     return before, after
 
 

@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 _WORDS = {
     "frozen=True": "--frozen",
     "allow_seen=True": "--allow-seen",
+    "prior_data='disjoint'": "--prior-data disjoint",
     "Import the package that defines its layers, or pass custom_objects": "Name the package of its layers by --import",
 }
 
@@ -28,6 +29,7 @@ def certify(
     draws: Annotated[int, Parameter(validator=Number(gte=1))] = 10_000,
     tried: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     frozen: Annotated[bool, Parameter(negative="")] = False,
+    prior_data: str | None = None,
     allow_seen: Annotated[bool, Parameter(negative="")] = False,
     likelihood: str | None = None,
     seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
@@ -51,6 +53,9 @@ def certify(
         How many models were compared on these examples, this one included.
     frozen
         Weights outside posteriors were fixed before these examples were seen.
+    prior_data
+        An .npz file with an array x, the examples that the prior was learned on, where the model does not remember
+        them; or the word disjoint, if examples that look the same were drawn apart.
     allow_seen
         Print a number even if the prior saw the examples; it is no certificate.
     likelihood
@@ -63,7 +68,7 @@ def certify(
     import singularbayes as sb
 
     try:
-        x, y = _read(data)
+        x, y = _read("--data", data, ("x", "y"))
         bound = sb.certify(
             _load(model, packages or ()),
             x,
@@ -72,6 +77,7 @@ def certify(
             draws,
             tried=tried,
             frozen=frozen,
+            prior_data=_prior_data(prior_data),
             allow_seen=allow_seen,
             likelihood=likelihood,
             seed=seed,
@@ -85,19 +91,23 @@ def certify(
     return 0
 
 
-def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Returns x and y of an .npz file."""
+def _prior_data(named: str | None) -> np.ndarray | str | None:
+    """Returns the inputs of the file that is named; "disjoint" and nothing stay."""
+    return named if named in (None, "disjoint") else _read("--prior-data", Path(named), ("x",))[0]
+
+
+def _read(option: str, path: Path, names: Sequence[str]) -> list[np.ndarray]:
+    """Returns the arrays of an .npz file that have these names."""
+    wanted = f"certify needs {option}, an .npz file with {' and '.join(names)}; got {str(path)!r}"
     if not path.is_file():
-        raise ValueError(
-            f"certify needs --data to be an .npz file with x and y; got {str(path)!r}, which is not there."
-        )
+        raise ValueError(f"{wanted}, which is not there.")
     if not zipfile.is_zipfile(path):
-        raise ValueError(f"certify needs --data, an .npz file with x and y; got {str(path)!r}, which is no archive.")
+        raise ValueError(f"{wanted}, which is no archive.")
     with np.load(path, allow_pickle=False) as arrays:
-        missing = {"x", "y"} - set(arrays.files)
+        missing = sorted(set(names) - set(arrays.files))
         if missing:
-            raise ValueError(f"certify needs arrays x and y in {str(path)!r}; got none called {sorted(missing)}.")
-        return arrays["x"], arrays["y"]
+            raise ValueError(f"{wanted}, which has none called {missing}.")
+        return [arrays[name] for name in names]
 
 
 def _load(path: Path, packages: Sequence[str]) -> Any:

@@ -74,7 +74,7 @@ def read(model: keras.Model) -> tuple[list[DenseWeight], tuple[str, ...]]:
     for place, layer in enumerate(layers, start=1):
         if isinstance(layer, Dense):
             weights.append(DenseWeight(layer.posterior))
-            reasons += [f"layer {place} (Dense) {reason}" for reason in _refused(layer.posterior)]
+            reasons += [f"layer {place} (Dense) {reason}" for reason in reasons_without_norms(layer.posterior)]
         elif isinstance(layer, keras.layers.Dense):
             reasons.append(f"layer {place} (Dense) has no posterior")
     if not weights and not reasons:
@@ -109,7 +109,8 @@ def _facts(layer: keras.layers.Layer) -> LayerFacts:
     return LayerFacts(kind, bool(getattr(layer, "use_bias", False)), getattr(activation, "__name__", "unknown"))
 
 
-def _refused(posterior: Posterior) -> Iterator[str]:
+def reasons_without_norms(posterior: Posterior) -> Iterator[str]:
+    """Yields why the norms of a posterior's factors are not bounded here, to be read after what it belongs to."""
     if not isinstance(posterior, (LowRank, Entrywise)):
         yield f"has a {type(posterior).__name__}, whose norms are not computed here"
     elif posterior.family != "gaussian":

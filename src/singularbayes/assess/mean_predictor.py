@@ -30,17 +30,21 @@ def accepted_brier(
     draws: int,
     seed: int,
     likelihood=None,
-) -> float:
-    """Returns half the Brier score, from 0 to 1, of the average of the draws whose factors are within the limits."""
+) -> tuple[float, np.ndarray]:
+    """Returns half the Brier score, from 0 to 1, of the average of the draws within the limits, and of each of them."""
     accepted = [within(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
     if not any(accepted):
         raise ValueError(f"A mean over accepted draws needs one; none of {draws} was within its norms.")
     meaning = likelihoods.get(likelihood, loss_of(model, None), model.name, "bounds_report")
     reduce = Classes(meaning, len(x))
     keys = draw_keys(seed, draws)[np.array(accepted)]
-    for _, where, answers in stream(model, x, len(x), keys, 256, None, alone=False):
-        reduce.update(where, reduce.values(answers[0]))
-    return 0.5 * brier(*labelled("bounds_report", reduce.moments.mean, y))
+    each = np.zeros(len(keys))
+    for first, where, answers in stream(model, x, len(x), keys, 256, None, alone=False):
+        probabilities = reduce.values(answers[0])
+        reduce.update(where, probabilities)
+        scores = [brier(*labelled("bounds_report", draw, y[where])) for draw in probabilities]
+        each[first : first + len(scores)] += 0.5 * np.array(scores) * len(where) / len(x)
+    return 0.5 * brier(*labelled("bounds_report", reduce.moments.mean, y)), each
 
 
 def margin_risk_of(model: keras.Model, x: np.ndarray, y: np.ndarray, margin: float) -> float:

@@ -22,6 +22,7 @@ import numpy as np
 
 from singularbayes import layers, metrics
 from singularbayes.experiments import class_scores, methods, study
+from singularbayes.experiments.care_scaling import Units
 from singularbayes.experiments.study import Arrays, Ask, Scores
 from singularbayes.experiments.trainers import Training
 from singularbayes.experiments.weights import Weights
@@ -48,6 +49,7 @@ Part = tuple[np.ndarray, np.ndarray]  # features and labels
 class Settings:
     """The paper's values for a variational network; of what it does not have, ours."""
 
+    scaling: Units = "range"
     units: tuple[int, ...] = (128, 128)
     rank: int = 15
     bayesian_bias: bool = True

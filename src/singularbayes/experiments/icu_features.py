@@ -200,6 +200,18 @@ def eicu() -> Elsewhere:
     return Elsewhere(features, died.to_numpy(float))
 
 
+def markdown() -> str:
+    """Returns both tables for readers."""
+    rows = ["| features | what | unit | possible | PhysioNet | eICU | furthest from |", "|---|---|---|---|---|---|---|"]
+    for sign in SIGNS:
+        columns = ", ".join(f"`{sign.name}_{statistic}`" for statistic in sign.statistics)
+        single = sign.statistics[0] in ("sum", "any") or sign.name in ("age", "male", "height", "weight")
+        normal = f"{sign.normal:g}" if sign.apache and not single else ""
+        cells = (columns, sign.label, sign.unit, f"{sign.low:,g} to {sign.high:,g}", ", ".join(sign.parameters))
+        rows.append(f"| {' | '.join(cells)} | {sign.apache} | {normal} |")
+    return "\n".join(rows)
+
+
 def _minutes(times) -> np.ndarray:
     return np.array([60 * int(time[:-3]) + int(time[-2:]) for time in times])
 

@@ -66,7 +66,17 @@ class Settings:
 
 
 QUICK = Settings(
-    num_train=10_000, units=(400, 400), epochs=6, warmup=2, cosine=True, draws=20, svd_epochs=2, swag_epochs=3
+    num_train=10_000,
+    units=(400, 400),
+    rho_lr=4.0,
+    learning_rate=3e-3,
+    cosine=True,
+    epochs=6,
+    beta=0.1,
+    warmup=2,
+    draws=20,
+    svd_epochs=2,
+    swag_epochs=3,
 )
 
 

@@ -20,7 +20,7 @@ from singularbayes import data
 from singularbayes.experiments import care, mimic3_features, mimic3_tables, study
 from singularbayes.experiments.candidates import Candidates
 from singularbayes.experiments.care import METHODS, Sets
-from singularbayes.experiments.care_scaling import Scaling
+from singularbayes.experiments.care_scaling import Scaling, Units
 from singularbayes.experiments.icu import ALIKE, CHOICE, TRIED, VARIATIONAL
 from singularbayes.experiments.methods import count_epochs as epochs
 
@@ -45,7 +45,7 @@ class Problem(care.Problem):
     paper = care.published(Settings())
 
     def sets(self, settings: Settings) -> Sets:
-        return split(settings.folder, settings.length_of_stay)
+        return split(settings.folder, settings.length_of_stay, settings.scaling)
 
 
 @cache  # the full tables take minutes to read
@@ -56,7 +56,7 @@ def stays(folder: str) -> mimic3_tables.CareStays:
 
 
 @cache
-def split(folder: str, length_of_stay: bool) -> Sets:
+def split(folder: str, length_of_stay: bool, units: Units = "range") -> Sets:
     """Returns the adults in three parts, no patient in two of them, and the newborns if there are any."""
     found = stays(folder)
     x, y = found.columns(mimic3_features.names(length_of_stay)), found.died.astype(int)
@@ -69,7 +69,7 @@ def split(folder: str, length_of_stay: bool) -> Sets:
     tested, held, _ = np.split(order, [tenth, tenth + (len(order) - tenth) // 10])
     test, validation = (adult & np.isin(found.patients, some) for some in (tested, held))
     train = adult & ~test & ~validation
-    scaling = Scaling.of(x[train])
+    scaling = Scaling.of(x[train], units)
 
     def part(rows: np.ndarray) -> care.Part:
         return scaling(x[rows]), y[rows]
@@ -82,7 +82,7 @@ def split(folder: str, length_of_stay: bool) -> Sets:
 CANDIDATES = Candidates(Settings(length_of_stay=False), TRIED, ALIKE)
 CHOSEN = CANDIDATES.chosen(CHOICE)
 QUICK = replace(
-    CANDIDATES.paper, **VARIATIONAL["beta 0.03"] | {"epochs": 20, "warmup": 5, "draws": 64, "swag_epochs": 4}
+    CANDIDATES.paper, **VARIATIONAL["beta 0.3, deviation"] | {"epochs": 20, "warmup": 5, "draws": 64, "swag_epochs": 4}
 )
 
 PRESETS = {"chosen": CHOSEN, "paper": care.published(Settings()), "quick": QUICK}

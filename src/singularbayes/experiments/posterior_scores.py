@@ -1,10 +1,14 @@
-"""What is measured of posteriors: how far they went from the prior, and how wide they are."""
+"""What is measured of a trained network's weights: how far posteriors went from the prior, widths, singular values."""
 
 import keras
 import numpy as np
 
+from singularbayes.convert import spectrum
 from singularbayes.inference import find_posteriors, kl
 from singularbayes.inference.engine import compiled
+from singularbayes.inference.progress import quiet
+
+SINGULAR_VALUES = "singular_values/"  # what the names of their arrays begin with
 
 
 def of_posteriors(models: list[keras.Model]) -> dict[str, float]:
@@ -32,3 +36,10 @@ def of_posteriors(models: list[keras.Model]) -> dict[str, float]:
         "pruned": (signal < 1).mean(),
     }
     return {f"posterior_{name}": float(value) for name, value in found.items()}
+
+
+def singular_values(model: keras.Model) -> dict[str, np.ndarray]:
+    """Returns the singular values of the mean of every weight matrix, by "singular_values/" and its path."""
+    with quiet():
+        found = spectrum(model).rows
+    return {f"{SINGULAR_VALUES}{row.name}": row.values.astype("float32") for row in found}

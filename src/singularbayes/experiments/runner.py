@@ -84,7 +84,7 @@ def plan(
         methods: None is those in the experiment's `PAPERS` if it has them, else all.
         scale: a name in the experiment's `PRESETS`, None is the first.
         assignments: settings changed by hand, such as "beta=0.3"; the preset is then "hand". Without any, an experiment
-            that has `parts(settings)` is run with each of them.
+            that has `variants(settings)` is run with each of them.
     """
     module = find(experiment)
     scale = next(iter(module.PRESETS)) if scale is None else scale
@@ -106,13 +106,13 @@ def plan(
         Job(experiment, method, seed, each, scale)
         for seed in seeds
         for method in methods
-        for each in parts(module, settings(method))
+        for each in variants(module, settings(method))
     ]
 
 
-def parts(module: Any, settings: Any) -> list:
+def variants(module: Any, settings: Any) -> list:
     """Returns the settings of all runs that the settings of a preset stand for: one unless the experiment has more."""
-    return module.parts(settings) if hasattr(module, "parts") else [settings]
+    return module.variants(settings) if hasattr(module, "variants") else [settings]
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -17,7 +17,7 @@ import numpy as np
 from singularbayes.assess.memory import Peak
 from singularbayes.experiments import methods
 from singularbayes.experiments.keep import Keep
-from singularbayes.experiments.posterior_scores import of_posteriors
+from singularbayes.experiments.posterior_scores import of_posteriors, singular_values
 from singularbayes.experiments.record import Record, departures, machine, plain
 from singularbayes.experiments.trainers import Alone, Together, Training
 from singularbayes.experiments.training import Watch, require_method
@@ -123,13 +123,15 @@ def _record(problem: Problem, method: str, seed: int, settings, trained, preset:
     ask = partial(_ask, trained, seed, options)
     is_trial = preset == "trial"
     found, arrays = (problem.validated(ask, settings), Arrays()) if is_trial else problem.tested(ask, settings)
-    trained_numbers, stored_numbers = _sizes(trained)
+    networks, (trained_numbers, stored_numbers) = _networks(trained), _sizes(trained)
+    if networks and not is_trial:
+        arrays |= singular_values(networks[0])
     return Record(
         problem.name,
         method,
         seed,
         plain(settings),
-        found | of_posteriors(_networks(trained)),
+        found | of_posteriors(networks),
         trained_numbers,
         seconds=0.0,
         paper=departures(settings, problem.published(method)),
@@ -155,6 +157,7 @@ def _part(p: Predictive, rows: slice) -> Predictive:
 
 
 def _networks(trained) -> list[keras.Model]:
+    """Returns the network or the members of an ensemble; none of SWAG, whose weights are another Gaussian's."""
     return [trained] if isinstance(trained, keras.Model) else getattr(trained, "models", [])
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from singularbayes.experiments import record
 from singularbayes.experiments.candidates import SEEDS as TRIAL_SEEDS
 from singularbayes.experiments.runner import EXPERIMENTS as KNOWN
-from singularbayes.experiments.runner import parts
+from singularbayes.experiments.runner import variants
 
 EXPERIMENTS = tuple(name for name in KNOWN if name != "digits")  # which has no program of many seeds
 SEEDS = (42, 123, 456)
@@ -34,19 +34,23 @@ def best_tried(experiment: Any, method: str, folder: Path) -> Any:
     return candidates.chosen(candidates.choose(found))[method]
 
 
-def settings_of(name: str, preset: str, method: str, trials: Path | None) -> list:
-    """Returns the settings of a method that go by this name: one or its parts, or for "trial" all candidates.
+def settings_of(name: str, preset: str, method: str, trials: Path | None, candidate: str | None = None) -> list:
+    """Returns the settings of a method that go by this name: one or its variants, or for "trial" all candidates.
 
     Args:
         trials: the folder that decides which are "chosen"; None is the committed choice.
+        candidate: the only one to be tried.
     """
     experiment = importlib.import_module(f"singularbayes.experiments.{name}")
     if preset == "trial":
-        return list(experiment.CANDIDATES.settings(method).values())
+        found = experiment.CANDIDATES.settings(method)
+        if candidate is not None and candidate not in found:
+            raise ValueError(f"{name} needs --candidate to be one of {list(found)} for {method}; got {candidate!r}.")
+        return list(found.values()) if candidate is None else [found[candidate]]
     if preset == "chosen" and trials is not None:
-        return parts(experiment, best_tried(experiment, method, trials))
+        return variants(experiment, best_tried(experiment, method, trials))
     found = experiment.PRESETS[preset]
-    return parts(experiment, found[method] if isinstance(found, dict) else found)
+    return variants(experiment, found[method] if isinstance(found, dict) else found)
 
 
 def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Sequence[int], folder: Path) -> None:
@@ -73,13 +77,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")])
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--choose", action="store_true", help="chosen: by the trials in --out, not the committed ones")
+    parser.add_argument("--candidate", help="trial: this one alone, so that processes can share the candidates")
     given = parser.parse_args(arguments)
     given.out.mkdir(parents=True, exist_ok=True)
     experiment = importlib.import_module(f"singularbayes.experiments.{given.experiment}")
     for method in given.methods or experiment.METHODS:
         for preset in given.presets:
             seeds = given.seeds or (TRIAL_SEEDS if preset == "trial" else getattr(experiment, "SEEDS", SEEDS))
-            for settings in settings_of(given.experiment, preset, method, given.out if given.choose else None):
+            trials = given.out if given.choose else None
+            for settings in settings_of(given.experiment, preset, method, trials, given.candidate):
                 run_missing(given.experiment, preset, method, settings, seeds, given.out)
 
 

@@ -66,7 +66,7 @@ class Settings:
     swag_rate: float = 4e-5
 
 
-QUICK = Settings(epochs=200, warmup=190, learning_rate=2e-3, svd_epochs=50)
+QUICK = Settings(epochs=200, warmup=190, learning_rate=2e-3)
 
 
 def target(x: np.ndarray, eps: np.ndarray) -> np.ndarray:
@@ -84,12 +84,18 @@ def network(weights: Weights, settings: Settings) -> keras.Model:
     """Returns the network whose hidden weight is given; a point network has points everywhere."""
     around = weights if weights.kind in ("deterministic", "point") else Weights("full_rank", settings)
 
-    def dense(units: int, activation: str | None, weights: Weights) -> keras.layers.Layer:
-        options = {"posterior": weights(settings.rank), "bias_posterior": around.bias()}
+    def dense(name: str, units: int, activation: str | None, weights: Weights) -> keras.layers.Layer:
+        options = {"posterior": weights(settings.rank), "bias_posterior": around.bias(), "name": name}
         return layers.Dense(units, activation, **options)
 
-    hidden = dense(settings.units, "tanh", weights)
-    return keras.Sequential([keras.Input((1,)), dense(settings.units, "tanh", around), hidden, dense(1, None, around)])
+    return keras.Sequential(
+        [
+            keras.Input((1,)),
+            dense("first", settings.units, "tanh", around),
+            dense("hidden", settings.units, "tanh", weights),
+            dense("last", 1, None, around),
+        ]
+    )
 
 
 def parts(settings: Settings) -> dict[str, Part]:

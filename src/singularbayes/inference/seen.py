@@ -1,6 +1,8 @@
 """Which examples something was learned on, in a few numbers: enough to notice that they come back."""
 
 import hashlib
+from collections import Counter
+from dataclasses import dataclass
 
 import keras
 import numpy as np
@@ -31,15 +33,37 @@ def merged(first: dict | None, second: dict | None) -> dict | None:
     return {"examples": first["examples"] + second["examples"], "hashes": hashes}
 
 
-def share_seen(sketched: dict, x) -> float:
-    """Returns which share of the sketched examples is among `x`.
+@dataclass(frozen=True)
+class Seen:
+    """How many of the examples in a sketch came back."""
+
+    count: int
+    of: int
+
+    @property
+    def share(self) -> float:
+        return self.count / self.of
+
+
+def seen_among(sketched: dict, x) -> Seen:
+    """Returns how many of the sketched examples are among `x`.
 
     >>> x = np.arange(200.0).reshape(100, 2)
-    >>> share_seen(sketch(x[:50]), x), share_seen(sketch(x[:50]), x[50:])
-    (1.0, 0.0)
+    >>> seen_among(sketch(x[:50]), x), seen_among(sketch(x[:50]), x[50:])
+    (Seen(count=50, of=50), Seen(count=0, of=50))
     """
     hashes = set(_hashes(x))
-    return sum(known in hashes for known in sketched["hashes"]) / len(sketched["hashes"])
+    return Seen(sum(known in hashes for known in sketched["hashes"]), len(sketched["hashes"]))
+
+
+def share_alike(x) -> float:
+    """Returns the share of examples that look like another one.
+
+    >>> share_alike(np.array([[1.0], [2.0], [1.0], [3.0]]))
+    0.5
+    """
+    counts = Counter(_hashes(x))
+    return sum(count for count in counts.values() if count > 1) / counts.total()
 
 
 def _hashes(x) -> list[str]:

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from singularbayes.assess import BoundsReport
 from singularbayes.report import checks, style
 
 
@@ -54,6 +55,31 @@ def bounds_against_rank(panels: Sequence[BoundPanel]) -> Figure:
         _draw(axes, panel, looks)
     figure.align_ylabels()
     return figure
+
+
+def panels_of(report: BoundsReport) -> list[BoundPanel]:
+    """Returns panels for `bounds_against_rank`: the PAC-Bayes bound of a model, and Gaussian complexity.
+
+    What they would be if every number cost the KL, and every factor had the norm, that it has at the model's own rank.
+    Where the theorem behind Gaussian complexity does not cover the model, the panel has the published index.
+    """
+    curves = report.curves
+    if curves is None or not (curves.pac_bayes or curves.complexity):
+        raise ValueError(
+            f"panels_of needs a model with weight matrices that a bound speaks about; got {report.model!r}."
+        )
+    at = "" if curves.own is None else f", from rank {curves.own}"
+    panels = []
+    if curves.pac_bayes:
+        values, risk = {f"PAC-Bayes{at}": curves.pac_bayes}, [float(curves.risk or 0.0)] * len(curves.ranks)
+        panels.append(BoundPanel("0-1 risk of a draw", curves.ranks, values, {"on the examples": risk}, vacuous=1.0))
+    if curves.complexity and curves.covered:
+        values = {f"Gaussian complexity{at}": curves.complexity}
+        panels.append(BoundPanel("half Brier score of the mean", curves.ranks, values, vacuous=1.0))
+    elif curves.complexity:
+        values = {f"published index, no certificate{at}": curves.complexity}
+        panels.append(BoundPanel("Gaussian complexity", curves.ranks, values))
+    return panels
 
 
 def _curves(panel: BoundPanel) -> dict[str, Sequence[float]]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from singularbayes.assess.catalogue import MEASURES
 from singularbayes.experiments.record import Record
-from singularbayes.report import published, settings, tables
+from singularbayes.report import general, published, settings, tables
 from singularbayes.report.picture import Picture, apart
 from singularbayes.report.rows import Group, grouped, listed
 from singularbayes.report.section import Columns, Section
@@ -89,7 +89,7 @@ def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:
     """Returns the figures, and a sentence on those that are left out for each reason."""
     pictures: list[Picture] = []
     left_out: dict[str, list[str]] = {}
-    for drawing in section.drawings:
+    for drawing in [*section.drawings, *general.drawings(section, group.rows)]:
         rows = drawing.usable(group.rows)
         if rows:
             try:

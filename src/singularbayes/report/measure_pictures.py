@@ -49,7 +49,7 @@ def pareto_front(x: Measure, y: Measure) -> Draw:
     return draw
 
 
-def radars(measures: Sequence[Measure]) -> Draw:
+def radars(measures: Sequence[Measure], name: str = "radar", title: str = "Radars") -> Draw:
     """Returns what draws two radars: scores as they are, and weighed by the number of parameters."""
 
     def draw(rows: Sequence[Row]) -> Picture:
@@ -62,6 +62,6 @@ def radars(measures: Sequence[Measure]) -> Draw:
         figures = radar(values, measures), efficiency_radar(values, measures, parameters)
         alts = f"Radar of {listed(list(values))} by {listed([m.label for m in measures])}.", "The same by parameters."
         panels = tuple(Panel(svg(figure), alt) for figure, alt in zip(figures, alts, strict=True))
-        return Picture("radar", "Radars", says, panels)
+        return Picture(name, title, says, panels)
 
     return draw

@@ -1,11 +1,12 @@
 """What readers call the methods, in the order of tables."""
 
+import re
+from collections.abc import Mapping
+
 NAMES = {
     "low_rank": "low-rank",
     "low_rank_svd": "low-rank from SVD",
     "low_rank_laplace": "low-rank Laplace",
-    "low_rank_10": "low-rank, rank 10",
-    "low_rank_50": "low-rank, rank 50",
     "full_rank": "full-rank",
     "rank_one": "rank-one",
     "deterministic": "deterministic",
@@ -14,3 +15,25 @@ NAMES = {
     "low_rank_ensemble": "low-rank ensemble",
     "swag": "SWAG",
 }
+
+
+def rank_in(method: str) -> int | None:
+    """Returns the rank that a method's name ends in, None for none.
+
+    >>> rank_in("low_rank_50"), rank_in("low_rank"), rank_in("beta_50")
+    (50, None, None)
+    """
+    named = re.fullmatch(r"low_rank_(\d+)", method)
+    return int(named[1]) if named else None
+
+
+def called(method: str, names: Mapping[str, str]) -> str:
+    """Returns what readers call a method; a rank need not be among the names.
+
+    >>> called("low_rank_50", NAMES), called("my_method", NAMES)
+    ('low-rank, rank 50', 'my method')
+    """
+    rank = rank_in(method)
+    if method in names or rank is None:
+        return names.get(method, method.replace("_", " "))
+    return f"{names.get('low_rank', 'low-rank')}, rank {rank}"

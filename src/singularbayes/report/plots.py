@@ -5,7 +5,7 @@ List the methods in one order, those that some figures lack last: then each has 
 
 from singularbayes.assess.measure import Measure
 from singularbayes.report.bands import Bands, function_bands, quartile_bands
-from singularbayes.report.bounds import BoundPanel, bounds_against_rank
+from singularbayes.report.bounds import BoundPanel, bounds_against_rank, panels_of
 from singularbayes.report.calibration import interval_calibration, reliability
 from singularbayes.report.correlation import weight_correlations
 from singularbayes.report.curves import against_setting
@@ -26,6 +26,7 @@ __all__ = [
     "efficiency_radar",
     "function_bands",
     "interval_calibration",
+    "panels_of",
     "pareto",
     "points_of",
     "quartile_bands",

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from singularbayes.experiments.record import Record
+from singularbayes.report.names import called, rank_in
 
 # Where settings come from, in the order of a page.
 PRESETS = {
@@ -52,7 +53,11 @@ class Row:
         return float(np.mean(values)) if values else math.nan
 
     def has_arrays(self, names: Iterable[str]) -> bool:
-        return all(name in self.arrays for name in names)
+        """Returns whether all of these are there; a name with a slash at its end is the beginning of one at least."""
+        return all(
+            any(key.startswith(name) for key in self.arrays) if name.endswith("/") else name in self.arrays
+            for name in names
+        )
 
     def has_metrics(self, names: Iterable[str]) -> bool:
         return all(math.isfinite(self.mean(name)) for name in names)
@@ -88,11 +93,17 @@ def grouped(records: Iterable[Record], methods: Mapping[str, str]) -> list[Group
 
 def _rows(found: dict[tuple[str, str], list[Record]], methods: Mapping[str, str]) -> tuple[Row, ...]:
     places = {method: i for i, method in enumerate(methods)}
-    keys = sorted(found, key=lambda key: places.get(key[0], len(places)))
+
+    def place(method: str) -> tuple[int, int]:  # other ranks follow the low-rank network
+        rank = rank_in(method)
+        known = "low_rank" if method not in places and rank is not None else method
+        return places.get(known, len(places)), rank or 0
+
+    keys = sorted(found, key=lambda key: place(key[0]))
     rows: list[Row] = []
     for method, settings in keys:
         alike = [found[key][0].settings for key in keys if key[0] == method]
-        name = methods.get(method, words(method))
+        name = called(method, methods)
         if len(alike) > 1:
             own = found[method, settings][0].settings
             varied = [f"{words(k)} {show(own[k])}" for k in own if any(other.get(k) != own[k] for other in alike)]

@@ -69,6 +69,7 @@ class Section:
         methods: what readers call the methods, in the order of the rows.
         finding: makes a sentence from the rows; None has none.
         notes: what else a reader has to know to judge the numbers.
+        ranked: what the figures of a rank ablation show; none for what the first table ranks.
         in_paper: whether the default settings are the paper's.
         gather: makes the records that rows are made of, where several runs are one row; None takes them as they are.
         beside: the experiment of the paper whose numbers stand beside; empty is its own.
@@ -82,6 +83,7 @@ class Section:
     drawings: tuple[Drawing, ...] = ()
     finding: Callable[[Sequence[Row]], str] | None = None
     notes: tuple[str, ...] = ()
+    ranked: tuple[Measure, ...] = ()
     in_paper: bool = True
     gather: Callable[[Sequence[Record]], list[Record]] | None = None
     beside: str = ""

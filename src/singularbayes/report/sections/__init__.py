@@ -8,10 +8,22 @@ from singularbayes.experiments.record import Record
 from singularbayes.report.names import NAMES
 from singularbayes.report.rows import words
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Section
-from singularbayes.report.sections import beijing, cnn, digits, fashion_mnist, icu, kl_study, mimic3, mnist, toy, uci
+from singularbayes.report.sections import (
+    beijing,
+    cnn,
+    digits,
+    fashion_mnist,
+    icu,
+    kl_study,
+    mimic3,
+    mnist,
+    sst2,
+    toy,
+    uci,
+)
 
 # In the order of the page.
-_MODULES = (toy, mnist, fashion_mnist, cnn, kl_study, beijing, icu, mimic3, uci, digits)
+_MODULES = (toy, mnist, fashion_mnist, cnn, kl_study, beijing, sst2, icu, mimic3, uci, digits)
 SECTIONS = {module.SECTION.experiment: module.SECTION for module in _MODULES}
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from singularbayes.assess.catalogue import MEASURES, find
 from singularbayes.assess.measure import Measure
 from singularbayes.report import class_pictures, sentences
-from singularbayes.report.measure_pictures import pareto_front, radars, sweep
+from singularbayes.report.measure_pictures import pareto_front, radars
 from singularbayes.report.names import NAMES
 from singularbayes.report.rows import Row
 from singularbayes.report.section import PARAMETERS, STORED, TRAINING, Columns, Drawing, Section
@@ -89,7 +89,6 @@ def drawings(foreign: Sequence[str]) -> tuple[Drawing, ...]:
         Drawing("Calibration", class_pictures.calibration, curves, methods=_LINES),
         Drawing("Selective prediction", class_pictures.selective, (*curves, "test_entropy"), methods=_LINES),
         Drawing("Pareto front", pareto_front(NLL, found), metrics=(NLL.name, found.name), rows=2),
-        Drawing("Rank sweep", _ranks(foreign), metrics=("accuracy", "nll"), methods=tuple(RANKS), rows=2),
         Drawing("Radars", radars(axes), metrics=tuple(m.name for m in axes), methods=_LINES, rows=2),
         *(_histograms(name, "mi") for name in foreign),
         _histograms(foreign[-1], "entropy"),
@@ -102,15 +101,6 @@ def _histograms(foreign: str, by: str) -> Drawing:
     return Drawing(title, draw, (f"test_{by}", f"{foreign}_{by}"), methods=_LINES)
 
 
-RANKS = {"low_rank_10": 10, "low_rank": 25, "low_rank_50": 50}
-
-
-def _ranks(foreign: Sequence[str]):
-    measures = (ACCURACY, NLL, ECE, _found(foreign[-1], "mi"))
-    says = "The low-rank network at hidden ranks of 10, 25 and 50; bars are standard errors over seeds."
-    return sweep("ranks", "Rank", measures, "hidden rank", lambda row: RANKS[row.method], lambda rows: says)
-
-
 def section(experiment: str, title: str, says: str, foreign: Sequence[str], **options) -> Section:
     """Returns the section of a classifier of images with these foreign sets."""
     tables = (QUALITY, detection(foreign), TEMPERED, BINNINGS)
@@ -118,4 +108,5 @@ def section(experiment: str, title: str, says: str, foreign: Sequence[str], **op
     def finding(rows: Sequence[Row]) -> str:
         return sentences.classifiers(rows, f"{foreign[-1]}/auroc_ood_entropy", SETS[foreign[-1]])
 
-    return Section(experiment, title, says, tables, NAMES, drawings(foreign), finding, **options)
+    ranked = (ACCURACY, NLL, ECE, _found(foreign[-1], "mi"))
+    return Section(experiment, title, says, tables, NAMES, drawings(foreign), finding, ranked=ranked, **options)

@@ -1,0 +1,79 @@
+"""Figures that any experiment gets which has what they show: rank ablations and singular values."""
+
+import numpy as np
+import pytest
+from made_up import image_record, image_records, rows_of, toy_record
+
+pytest.importorskip("matplotlib")
+from singularbayes.convert.spectrum import MatrixSpectrum
+from singularbayes.experiments.record import Record
+from singularbayes.report import chapters, general, spectrum_pictures
+from singularbayes.report.sections import SECTIONS
+
+
+def elsewhere(method, seed=0, **settings):
+    """A record of an experiment that has no section, whose table then shows all metrics."""
+    rank = int(method.split("_")[-1]) if method[-1].isdecimal() else 8
+    scores = {"accuracy": 0.9 + 0.001 * rank, "nll": 0.3, "ece": 0.01, "mean_mi": 0.1}
+    return Record("elsewhere", method, seed, {"rank": 8, **settings}, scores, 100 * rank, 1.0, preset="paper")
+
+
+def pictures(records):
+    (chapter,) = chapters.of(records)
+    return {picture.name: picture for picture in chapter.pictures}
+
+
+def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars():
+    methods = ("low_rank", "low_rank_4", "low_rank_16", "full_rank")
+    found = pictures([elsewhere(method, seed) for method in methods for seed in (0, 1)])
+    assert "at ranks of 4, 8 and 16" in found["ranks"].says
+    assert "accuracy, NLL and ECE against rank, at 8, 4 and 16" in found["ranks"].panels[0].alt
+    assert len(found["rank-radar"].panels) == 2 and "low-rank, rank 16" in found["rank-radar"].panels[0].alt
+
+
+def test_one_rank_is_no_ablation():
+    assert not pictures([elsewhere("low_rank"), elsewhere("full_rank")])
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "rank"),
+    [
+        ("low_rank", {"rank": 16}, 16),
+        ("low_rank", {"ranks": [25, 25, 10]}, 25),
+        ("low_rank_50", {"ranks": [25, 25, 10]}, 50),
+        ("low_rank_svd", {"rank": 16}, None),
+        ("full_rank", {"rank": 16}, None),
+    ],
+)
+def test_the_rank_of_a_row_is_its_methods_or_its_settings(method, settings, rank):
+    (row,) = rows_of([Record("elsewhere", method, 0, settings, {}, 1, 1.0)])
+    assert general.rank_of(row) == rank
+
+
+def test_the_images_ablation_shows_what_their_section_says():
+    found = pictures([made for made in image_records(presets=("paper",)) if made.method.startswith("low_rank")])
+    assert "at ranks of 10, 25 and 50" in found["ranks"].says
+    ranked = [measure.label for measure in SECTIONS["mnist"].ranked]
+    assert all(label in found["ranks"].panels[0].alt for label in ranked)
+
+
+def test_singular_values_are_drawn_of_single_networks_at_the_rank_of_the_settings():
+    records = [image_record(m) for m in ("low_rank", "low_rank_50", "full_rank", "swag")]
+    found = pictures(records)["singular-values"]
+    assert len(found.panels) == 2 and "hidden_1/kernel" in found.panels[0].alt
+    assert "low-rank" in found.says and "rank 50" not in found.says and "SWAG" not in found.says
+    assert "singular-values" not in pictures([toy_record()])
+
+
+@pytest.mark.parametrize("energy", [0.1, 0.5, 0.9, 0.999])
+def test_the_rank_for_an_energy_is_the_librarys(energy):
+    values = np.sort(np.random.default_rng(0).exponential(size=40))[::-1]
+    expected = MatrixSpectrum("layer", "Dense", "kernel", (40, 50), values).rank_for(energy)
+    assert spectrum_pictures.rank_for(values, energy) == expected
+
+
+def test_lines_are_the_singular_values_divided_by_the_largest():
+    values = np.array([4.0, 2.0, 1.0, 1e-9])
+    (axes,) = spectrum_pictures.decay("hidden", {"a": values, "b": np.zeros(2)}).axes
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [1.0, 0.5, 0.25])  # rounding is left out
+    assert len(axes.lines[1].get_ydata()) == 0
