@@ -9,7 +9,7 @@ here is that of a standard deviation of 1, with which β = 0.09 is the weight of
 it say the start of low-rank factors (variance-matched, η = 0.1) or an annealing of the KL (none).
 
 Windows, the foreign cities and the rules that put them in Beijing's terms are in `air.py`. The total variance has the
-noise that fits the validation windows (`value_scores.py`).
+noise that fits the validation windows (`value_scores.py`): one for all hours, or, ours, one that grows.
 
 Ours: methods that the paper lacks here, ranks, other cities, and settings chosen on validation (`beijing.py`).
 """
@@ -19,6 +19,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 import keras
 import numpy as np
@@ -55,7 +56,9 @@ class Settings:
     Args:
         windows: how many to train on, to validate and to test, in the order of time.
         ranks: of the input and recurrent kernel of both layers and of the head.
-        own_noise: the network says the noise of every hour; else it is 1 in training.
+        noise: "one" is 1 in training and in scores the one that fits validation; "grows" is the same in training, and
+            in scores grows with the last value and the mean change from hour to hour of a window, as fits validation;
+            "own" is said by the network, and in scores times a factor that fits validation.
         from_last: the network says how the value changes from the last hour.
         mean_start: means of weights start uniform between these; None is variance-matched, and orthogonal where
             recurrent.
@@ -69,7 +72,7 @@ class Settings:
     hours: int = 24
     units: int = 64
     ranks: tuple[int, int, int, int, int] = (14, 20, 20, 20, 1)
-    own_noise: bool = False
+    noise: Literal["one", "grows", "own"] = "one"
     from_last: bool = False
     bayesian_bias: bool = True
     pi: float = 0.5
@@ -111,7 +114,7 @@ class Forecast(study.Problem):
         return Training(
             split.train.x,
             split.train.y,
-            MeanScaleNLL if settings.own_noise else GaussianNLL,
+            MeanScaleNLL if settings.noise == "own" else GaussianNLL,
             (split.validation.x, split.validation.y) if watched else None,
             callbacks=_rules,
             metrics=("mae",) if watched else (),
@@ -126,7 +129,7 @@ class Forecast(study.Problem):
         mean = layers.Dense(1, posterior=weights(head), bias_posterior=weights.bias(), name="mean")(hidden)
         if settings.from_last:
             mean = mean + inputs[:, -1, :1]  # PM2.5 is the first feature, in nearly the unit of the target
-        if not settings.own_noise:
+        if settings.noise != "own":
             return keras.Model(inputs, mean, name="beijing")
         noise = layers.Dense(1, posterior=weights(head), bias_posterior=weights.bias(), name="noise")(hidden)
         return keras.Model(inputs, ops.concatenate([mean, noise], axis=-1), name="beijing")
@@ -135,7 +138,8 @@ class Forecast(study.Problem):
         split = windows(settings.windows, settings.hours)
         held = _told(ask({"validation": split.validation.x})["validation"], split.scaling)
         y = _values(split, "validation")
-        fitted = value_scores.with_noise(held, value_scores.noise_factor(held, y))
+        kinds = noise_kinds(held, split.validation.x, split.scaling, settings)
+        fitted = value_scores.with_noise(held, kinds @ value_scores.noise_weights(held, y, kinds))
         return value_scores.prefixed("validation", value_scores.quality(fitted, y))
 
     def tested(self, ask: study.Ask, settings: Settings) -> tuple[study.Scores, study.Arrays]:
@@ -143,18 +147,19 @@ class Forecast(study.Problem):
         strange = foreign(settings.windows, settings.hours, settings.every)
         bare = {"test": air.without_mapped(split.test.x), MAIN: air.without_mapped(strange[MAIN][:: settings.every])}
         asked = {"validation": split.validation.x, "test": split.test.x, **strange}
-        said = ask(asked | {f"{name}, bare": x for name, x in bare.items()})
-        told = {name: _told(part, split.scaling) for name, part in said.items()}
+        asked |= {f"{name}, bare": x for name, x in bare.items()}
+        told = {name: _told(part, split.scaling) for name, part in ask(asked).items()}
         y_held, y = _values(split, "validation"), _values(split, "test")
-        factor = value_scores.noise_factor(told["validation"], y_held)
-        p = {name: value_scores.with_noise(part, factor) for name, part in told.items()}
+        kinds = {name: noise_kinds(part, asked[name], split.scaling, settings) for name, part in told.items()}
+        weights = value_scores.noise_weights(told["validation"], y_held, kinds["validation"])
+        p = {name: value_scores.with_noise(part, kinds[name] @ weights) for name, part in told.items()}
         cities = {name.lower(): p[name] for name in FOREIGN}
 
         found = value_scores.of_test(p["test"], y, cities)
         found |= {name.removeprefix(f"{MAIN.lower()}/"): value for name, value in found.items()}
         found |= value_scores.conformal(p["test"], y, p["validation"], y_held)
         found |= value_scores.prefixed("validation", value_scores.quality(p["validation"], y_held))
-        found["noise_factor"] = factor
+        found |= {f"noise_weight_{i}": float(weight) for i, weight in enumerate(weights)}
         last = split.scaling.mean[0] + split.scaling.std[0] * split.test.x[:, -1, 0].astype("float64")
         found["last_value_mae"] = metrics.mean_absolute_error(last, y)
         if p["test"].num_draws > 1:
@@ -205,6 +210,20 @@ def _rules(settings: Settings) -> list[Resumable]:
         Plateau("val_mae", settings.plateau, factor=0.5, least=settings.least_rate),
         EarlyStop("val_mae", settings.patience),
     ]
+
+
+def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.Scaling, settings: Settings) -> np.ndarray:
+    """Returns what the noise of every window is weighed from, (windows, kinds), none below 0.
+
+    Of a noise that grows: 1, the last value and the mean change from hour to hour, both in µg/m³.
+    """
+    if settings.noise == "own":
+        return np.broadcast_to(p.noise, p.mean.shape)[:, None]  # type: ignore[arg-type]
+    ones = np.ones(len(x))
+    if settings.noise == "one":
+        return ones[:, None]
+    values = np.maximum(scaling.mean[0] + scaling.std[0] * x[..., 0].astype("float64"), 0)  # 0 may round to less
+    return np.stack([ones, values[:, -1], np.abs(np.diff(values, axis=1)).mean(axis=1)], axis=1)
 
 
 def _told(p: ValuePredictive, scaling: air.Scaling) -> ValuePredictive:
