@@ -14,6 +14,7 @@ from singularbayes import data
 from singularbayes.data.air import Air, Cities
 from singularbayes.experiments import air, beijing, forecast, record, study, value_scores
 from singularbayes.experiments.weights import Weights
+from singularbayes.inference import ValuePredictive
 
 TRIALS = Path(__file__).parents[1] / "docs" / "results" / "beijing_trials.jsonl"
 TINY = beijing.Settings(
@@ -31,7 +32,8 @@ TINY = beijing.Settings(
     swag_epochs=1,
     every=3,
 )
-OURS = replace(TINY, own_noise=True, from_last=True, patience=None, cosine=True)
+OURS = replace(TINY, noise="grows", from_last=True, patience=None, cosine=True)
+OWN = replace(OURS, noise="own")
 
 
 @pytest.fixture(autouse=True)
@@ -48,19 +50,20 @@ def tables(monkeypatch):
 
 
 def test_the_values_and_scores_of_a_record_are_in_micrograms():
-    found = beijing.run("low_rank", 0, OURS, preset="quick")
+    found = beijing.run("deep_ensemble", 0, OURS, preset="quick")
     rows = air.rows_of(made_up_air.beijing())
     np.testing.assert_allclose(found.arrays["test_targets"], rows[263:313, 0], rtol=1e-5)
     assert found.metrics["mae"] == pytest.approx(np.abs(found.arrays["test_mean"] - rows[263:313, 0]).mean(), rel=1e-4)
     assert found.metrics["guangzhou/auroc_ood_epistemic"] == found.metrics["auroc_ood_epistemic"]
-    p = value_scores.read_back("test", found.arrays, draws=3)
-    cities = {"guangzhou": value_scores.read_back("guangzhou", found.arrays, draws=3)}
+    p = value_scores.read_back("test", found.arrays, draws=2)
+    cities = {"guangzhou": value_scores.read_back("guangzhou", found.arrays, draws=2)}
     for name, value in value_scores.of_test(p, rows[263:313, 0], cities).items():
         assert found.metrics[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
     assert len(found.arrays["guangzhou_std"]) == 197 and len(found.arrays["shanghai_std"]) == 66
     assert "guangzhou_bare/auroc_ood_epistemic" in found.metrics
-    held = value_scores.read_back("validation", found.arrays, draws=3)
-    assert value_scores.noise_factor(held, rows[203:263, 0]) == pytest.approx(1, rel=1e-2)  # it is fitted already
+    held = value_scores.read_back("validation", found.arrays, draws=2)
+    (factor,) = value_scores.noise_weights(held, rows[203:263, 0], held.noise[:, None])
+    assert factor == pytest.approx(1, rel=1e-2)  # it is fitted already
 
 
 def test_a_trial_sees_validation_windows_alone_and_is_else_the_same_run(monkeypatch):
@@ -92,7 +95,7 @@ def test_training_watches_the_mae_of_validation_and_ends_early():
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("settings", [TINY, OURS], ids=["the paper's", "ours"])
+@pytest.mark.parametrize("settings", [TINY, OWN], ids=["the paper's", "with its own noise"])
 def test_at_its_means_the_network_is_keras_lstms_and_the_last_value(settings):
     keras.utils.set_random_seed(0)
     model = beijing.PROBLEM.network(Weights("low_rank", settings), settings)
@@ -107,13 +110,24 @@ def test_at_its_means_the_network_is_keras_lstms_and_the_last_value(settings):
         weights = [ops.convert_to_numpy(part) for part in (*kernels, bias)]
         plain.set_weights([array.reshape(own.shape) for array, own in zip(weights, plain.weights, strict=True)])
         hidden = ops.convert_to_numpy(plain(hidden))
-    heads = [model.get_layer(name) for name in (("mean", "noise") if settings.own_noise else ("mean",))]
+    heads = [model.get_layer(name) for name in (("mean", "noise") if settings is OWN else ("mean",))]
     kernels = [ops.convert_to_numpy(layer.posterior.mean().dense()) for layer in heads]
     expected = hidden @ np.concatenate(kernels, axis=1)  # their biases start at 0
     if settings.from_last:
         expected[:, 0] += x[:, -1, 0]
     with sb.mean_weights(model):
         np.testing.assert_allclose(ops.convert_to_numpy(model(x)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_noise_is_weighed_from_what_is_known_before_the_target():
+    x = np.zeros((2, 3, 15))
+    x[1, :, 0] = 1.0, 4.0, 3.0
+    p = ValuePredictive(np.zeros(2), np.zeros(2), 1, noise=np.array([2.0, 5.0]))
+    scaling = air.Scaling(np.full(15, 100.0), np.full(15, 10.0), 0.0, 1.0)
+    kinds = {n: forecast.noise_kinds(p, x, scaling, replace(TINY, noise=n)) for n in ("one", "grows", "own")}
+    np.testing.assert_allclose(kinds["one"], [[1], [1]])
+    np.testing.assert_allclose(kinds["grows"], [[1, 100, 0], [1, 130, 20]])  # the last value, the mean |change|
+    np.testing.assert_allclose(kinds["own"], [[2], [5]])
 
 
 @pytest.mark.backend
@@ -127,6 +141,19 @@ def test_hours_one_by_one_are_the_same_function(monkeypatch):
         with sb.mean_weights(model):
             found.append(ops.convert_to_numpy(model(x)))
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.backend
+def test_the_papers_start_of_full_rank_means_is_uniform_and_another_in_every_kernel():
+    settings = beijing.PRESETS["paper"]["full_rank"]
+    model = beijing.PROBLEM.network(Weights("full_rank", settings), settings)
+    kernels = [model.get_layer(name).recurrent_posterior for name in ("first", "second")]
+    means = [ops.convert_to_numpy(kernel.mean().dense()) for kernel in kernels]
+    assert all(np.abs(mean).max() <= 0.2 and abs(mean.std() - 0.4 / np.sqrt(12)) < 2e-3 for mean in means)
+    assert np.abs(means[0] - means[1]).max() > 0.1
+    scales = np.sqrt(ops.convert_to_numpy(kernels[0].factors[0].variance))
+    low, high = np.log1p(np.exp([-3.0, -2.0]))
+    assert low <= scales.min() < scales.max() <= high + 1e-6
 
 
 def test_ranks_are_those_that_the_method_names_and_at_most_the_features():

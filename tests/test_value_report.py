@@ -25,7 +25,7 @@ def forecast_record(method="low_rank", seed=42, factor=1.0, **changes):
     foreign = ValuePredictive(p.mean, 2 * spread, draws, noise=p.noise)
     metrics = value_scores.of_test(p, y, {"guangzhou": foreign})
     metrics |= {name.removeprefix("guangzhou/"): value for name, value in metrics.items()}
-    metrics |= {"last_value_mae": 10.92, "noise_factor": 1.0, **changes}
+    metrics |= {"last_value_mae": 10.92, **changes}
     arrays = value_scores.stored("test", p, y) | value_scores.stored("guangzhou", foreign)
     sizes = {"low_rank": 47_144, "deterministic": 53_569, "deep_ensemble": 267_845}
     settings = {"beta": 0.09, "epochs": 150}

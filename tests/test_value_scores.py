@@ -15,24 +15,41 @@ P = ValuePredictive(RNG.normal(size=N), RNG.uniform(0.1, 0.3, N), 20, noise=SCAL
 Y = P.mean + np.hypot(P.std, 3 * SCALE) * RNG.normal(size=N)
 
 
-def test_the_factor_is_the_maximum_of_the_likelihood():
+def test_a_factor_is_the_maximum_of_the_likelihood():
     def nll(factor):
         return -stats.norm.logpdf(Y, P.mean, np.sqrt(P.std**2 + (factor * SCALE) ** 2)).sum()
 
     expected = optimize.minimize_scalar(nll, bounds=(0.1, 10), method="bounded", options={"xatol": 1e-9}).x
-    found = value_scores.noise_factor(P, Y)
+    (found,) = value_scores.noise_weights(P, Y, SCALE[:, None])
     assert found == pytest.approx(expected, rel=1e-4)
     assert found == pytest.approx(3, abs=3 * 3 / np.sqrt(2 * N))  # the truth, in standard errors of a scale
 
 
-def test_without_a_spread_over_draws_an_assumed_noise_becomes_the_error_of_validation():
+def test_a_noise_that_grows_with_a_number_is_found_and_no_other_weights_are_likelier():
+    rng = np.random.default_rng(1)
+    level = rng.exponential(1.0, 4_000)
+    p = ValuePredictive(np.zeros(4_000), np.full(4_000, 0.2), 20, noise=1.0)
+    y = np.hypot(0.2, 0.5 + 2 * level) * rng.normal(size=4_000)
+    kinds = np.stack([np.ones(4_000), level, rng.uniform(size=4_000)], axis=1)
+    found = value_scores.noise_weights(p, y, kinds)
+    np.testing.assert_allclose(found, [0.5, 2.0, 0.0], atol=0.15)
+
+    def nll(weights):
+        return value_scores.quality(value_scores.with_noise(p, kinds @ weights), y)["nll"]
+
+    for step in ([0.03, 0, 0], [0, 0.03, 0], [0, 0, 0.03], [-0.03, 0, 0], [0, -0.03, 0]):
+        assert nll(found + step) > nll(found)
+
+
+def test_without_a_spread_over_draws_one_noise_is_the_error_of_validation():
     one = ValuePredictive(P.mean, np.zeros(N), 1, noise=1.0)
-    assert value_scores.noise_factor(one, Y) == pytest.approx(np.sqrt(((Y - P.mean) ** 2).mean()), rel=1e-5)
+    (found,) = value_scores.noise_weights(one, Y, np.ones((N, 1)))
+    assert found == pytest.approx(np.sqrt(((Y - P.mean) ** 2).mean()), rel=1e-5)
 
 
 def test_a_spread_that_says_it_all_leaves_no_noise():
     wide = ValuePredictive(P.mean, np.full(N, 100.0), 20, noise=1.0)
-    assert value_scores.noise_factor(wide, Y) < 0.1
+    assert 0 < value_scores.noise_weights(wide, Y, np.ones((N, 1)))[0] < 1e-3 * np.abs(Y - P.mean).max()
 
 
 def test_units_change_the_nll_by_their_logarithm_and_leave_what_has_none():
@@ -76,6 +93,6 @@ def test_scores_can_be_made_again_from_the_arrays():
 
 
 def test_quality_is_of_the_total_variance():
-    found = value_scores.quality(value_scores.with_noise(P, 2.0), Y)
+    found = value_scores.quality(value_scores.with_noise(P, 2 * SCALE), Y)
     assert found["nll"] == pytest.approx(metrics.gaussian_nll(P.mean, np.hypot(P.std, 2 * SCALE), Y), rel=1e-12)
     assert found["mae"] == np.abs(P.mean - Y).mean()

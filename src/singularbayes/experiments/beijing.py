@@ -3,10 +3,13 @@
 Its numbers (MAE in µg/m³; 95 % coverage with the epistemic variance; AUROC of Guangzhou): low-rank 10.63, 0.790, 0.710;
 full-rank 10.55, 0.788, 0.492; deep ensemble 10.45, 0.310, 0.730.
 
-The candidates were written down before any was run. All of ours: the network says the noise of every hour and how the
-value changes from the last one, batches of 256, a cosine learning rate. Variational networks have ρ four times as fast
-and three weights of the KL, the middle one also without the last value; point networks four numbers of epochs; SWAG
-four rates of SGD. Ranks and the ensemble of low-rank networks have the settings of low_rank.
+The candidates were written down before any was run, but for five trials of the point network, five epochs each, scored
+on validation alone and not kept: they spoke for a faster rate, and against saying only the change from the last hour.
+All of ours: the noise that is added in scores grows with the window's last value and changes, batches of 256, a cosine
+learning rate. Variational networks have ρ four times as fast and three weights of the KL, the middle one also for the
+change from the last hour; with an assumed noise of 1, of which the errors are a fifth, β = 0.03 is about the evidence
+bound. Point networks have four numbers of epochs; SWAG four rates of SGD. Ranks and the ensemble of low-rank networks
+have the settings of low_rank.
 """
 
 from dataclasses import replace
@@ -24,18 +27,17 @@ PROBLEM = Forecast()
 SEEDS = (42, 123, 456, 2026)  # the paper has four and does not name them
 
 OURS: Changes = {
-    "own_noise": True,
-    "from_last": True,
+    "noise": "grows",
     "cosine": True,
     "patience": None,
     "batch_size": 256,
-    "learning_rate": 2e-3,
+    "learning_rate": 3e-3,
 }
 VARIATIONAL: dict[str, Changes] = {
     f"beta {beta:g}": {**OURS, "rho_lr": 4.0, "epochs": 30, "svd_epochs": 10, "warmup": 5, "beta": beta}
-    for beta in (1.0, 0.3, 0.1)
+    for beta in (0.03, 0.01, 0.003)
 }
-VARIATIONAL["beta 0.3, from nothing"] = VARIATIONAL["beta 0.3"] | {"from_last": False}
+VARIATIONAL["beta 0.01, change"] = VARIATIONAL["beta 0.01"] | {"from_last": True}
 POINT: dict[str, Changes] = {f"{epochs} epochs": {**OURS, "epochs": epochs} for epochs in (5, 10, 20, 30)}
 SWAG: dict[str, Changes] = {
     f"SGD {rate:g}": {**OURS, "epochs": 30, "swag_epochs": 20, "swag_rate": rate} for rate in (0.03, 0.01, 0.003, 0.001)
@@ -56,10 +58,10 @@ CANDIDATES = Candidates(
 # The candidate of every method with the least validation NLL: docs/results/beijing_trials.jsonl. Without that file, one
 # in the middle.
 CHOICE = {
-    "low_rank": "beta 0.3",
-    "low_rank_svd": "beta 0.3",
-    "full_rank": "beta 0.3",
-    "rank_one": "beta 0.3",
+    "low_rank": "beta 0.01",
+    "low_rank_svd": "beta 0.01",
+    "full_rank": "beta 0.01",
+    "rank_one": "beta 0.01",
     "deterministic": "10 epochs",
     "deep_ensemble": "10 epochs",
     "swag": "SGD 0.003",
@@ -73,7 +75,7 @@ PAPER = dict.fromkeys(METHODS, Settings()) | {
     "swag": Settings(patience=10, epochs=175, draws=250),
 }
 QUICK = replace(
-    CANDIDATES.settings("low_rank")["beta 0.3"],
+    CANDIDATES.settings("low_rank")["beta 0.01"],
     windows=(4_000, 1_000, 1_000),
     epochs=8,
     warmup=2,

@@ -9,15 +9,17 @@ here is that of a standard deviation of 1, with which β = 0.09 is the weight of
 it say the start of low-rank factors (variance-matched, η = 0.1) or an annealing of the KL (none).
 
 Windows, the foreign cities and the rules that put them in Beijing's terms are in `air.py`. The total variance has the
-noise that fits the validation windows (`value_scores.py`).
+noise that fits the validation windows (`value_scores.py`): one for all hours, or, ours, one that grows.
 
 Ours: methods that the paper lacks here, ranks, other cities, and settings chosen on validation (`beijing.py`).
 """
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
+from typing import Literal
 
 import keras
 import numpy as np
@@ -54,7 +56,9 @@ class Settings:
     Args:
         windows: how many to train on, to validate and to test, in the order of time.
         ranks: of the input and recurrent kernel of both layers and of the head.
-        own_noise: the network says the noise of every hour; else it is 1 in training.
+        noise: "one" is 1 in training and in scores the one that fits validation; "grows" is the same in training, and
+            in scores grows with the last value and the mean change from hour to hour of a window, as fits validation;
+            "own" is said by the network, and in scores times a factor that fits validation.
         from_last: the network says how the value changes from the last hour.
         mean_start: means of weights start uniform between these; None is variance-matched, and orthogonal where
             recurrent.
@@ -68,7 +72,7 @@ class Settings:
     hours: int = 24
     units: int = 64
     ranks: tuple[int, int, int, int, int] = (14, 20, 20, 20, 1)
-    own_noise: bool = False
+    noise: Literal["one", "grows", "own"] = "one"
     from_last: bool = False
     bayesian_bias: bool = True
     pi: float = 0.5
@@ -110,7 +114,7 @@ class Forecast(study.Problem):
         return Training(
             split.train.x,
             split.train.y,
-            MeanScaleNLL if settings.own_noise else GaussianNLL,
+            MeanScaleNLL if settings.noise == "own" else GaussianNLL,
             (split.validation.x, split.validation.y) if watched else None,
             callbacks=_rules,
             metrics=("mae",) if watched else (),
@@ -118,44 +122,44 @@ class Forecast(study.Problem):
 
     def network(self, weights: Weights, settings: Settings) -> keras.Model:
         """Returns windows (hours, features) → the next value, or its mean and ρ of its noise."""
-        first, recurrent, second, recurrent2, head = map(weights, settings.ranks)
+        *ranks, head = settings.ranks
         inputs = keras.Input((settings.hours, len(air.FEATURES)))
-        options = {"bias_posterior": weights.bias(), "unroll": UNROLL in os.environ, **_starts(settings)}
-        lstm = partial(layers.LSTM, settings.units, **options)
-        hidden = lstm(return_sequences=True, posterior=first, recurrent_posterior=recurrent, name="first")(inputs)
-        hidden = lstm(posterior=second, recurrent_posterior=recurrent2, name="second")(hidden)
-        mean = layers.Dense(1, posterior=head, bias_posterior=weights.bias(), name="mean")(hidden)
+        hidden = _lstm(weights, ranks[:2], settings, name="first", return_sequences=True)(inputs)
+        hidden = _lstm(weights, ranks[2:], settings, name="second")(hidden)
+        mean = layers.Dense(1, posterior=weights(head), bias_posterior=weights.bias(), name="mean")(hidden)
         if settings.from_last:
             mean = mean + inputs[:, -1, :1]  # PM2.5 is the first feature, in nearly the unit of the target
-        if not settings.own_noise:
+        if settings.noise != "own":
             return keras.Model(inputs, mean, name="beijing")
-        noise = layers.Dense(1, posterior=weights(1), bias_posterior=weights.bias(), name="noise")(hidden)
+        noise = layers.Dense(1, posterior=weights(head), bias_posterior=weights.bias(), name="noise")(hidden)
         return keras.Model(inputs, ops.concatenate([mean, noise], axis=-1), name="beijing")
 
     def validated(self, ask: study.Ask, settings: Settings) -> study.Scores:
         split = windows(settings.windows, settings.hours)
-        held, y = (
-            _told(ask({"validation": split.validation.x})["validation"], split.scaling),
-            _values(split, "validation"),
-        )
-        return value_scores.prefixed("validation", value_scores.quality(_fitted(held, held, y), y))
+        held = _told(ask({"validation": split.validation.x})["validation"], split.scaling)
+        y = _values(split, "validation")
+        kinds = noise_kinds(held, split.validation.x, split.scaling, settings)
+        fitted = value_scores.with_noise(held, kinds @ value_scores.noise_weights(held, y, kinds))
+        return value_scores.prefixed("validation", value_scores.quality(fitted, y))
 
     def tested(self, ask: study.Ask, settings: Settings) -> tuple[study.Scores, study.Arrays]:
         split = windows(settings.windows, settings.hours)
         strange = foreign(settings.windows, settings.hours, settings.every)
         bare = {"test": air.without_mapped(split.test.x), MAIN: air.without_mapped(strange[MAIN][:: settings.every])}
         asked = {"validation": split.validation.x, "test": split.test.x, **strange}
-        said = ask(asked | {f"{name}, bare": x for name, x in bare.items()})
-        held = _told(said["validation"], split.scaling)
+        asked |= {f"{name}, bare": x for name, x in bare.items()}
+        told = {name: _told(part, split.scaling) for name, part in ask(asked).items()}
         y_held, y = _values(split, "validation"), _values(split, "test")
-        p = {name: _fitted(_told(part, split.scaling), held, y_held) for name, part in said.items()}
+        kinds = {name: noise_kinds(part, asked[name], split.scaling, settings) for name, part in told.items()}
+        weights = value_scores.noise_weights(told["validation"], y_held, kinds["validation"])
+        p = {name: value_scores.with_noise(part, kinds[name] @ weights) for name, part in told.items()}
         cities = {name.lower(): p[name] for name in FOREIGN}
 
         found = value_scores.of_test(p["test"], y, cities)
         found |= {name.removeprefix(f"{MAIN.lower()}/"): value for name, value in found.items()}
         found |= value_scores.conformal(p["test"], y, p["validation"], y_held)
         found |= value_scores.prefixed("validation", value_scores.quality(p["validation"], y_held))
-        found["noise_factor"] = value_scores.noise_factor(held, y_held)
+        found |= {f"noise_weight_{i}": float(weight) for i, weight in enumerate(weights)}
         last = split.scaling.mean[0] + split.scaling.std[0] * split.test.x[:, -1, 0].astype("float64")
         found["last_value_mae"] = metrics.mean_absolute_error(last, y)
         if p["test"].num_draws > 1:
@@ -184,11 +188,19 @@ def foreign(sizes: tuple[int, int, int], hours: int, every: int) -> dict[str, np
     return {city: air.windows(rows[city], scaling, hours, 1 if city == MAIN else every).x for city in FOREIGN}
 
 
-def _starts(settings: Settings) -> dict[str, keras.initializers.Initializer]:
-    if settings.mean_start is None:
-        return {}
-    names = ("kernel_initializer", "recurrent_initializer")
-    return {name: keras.initializers.RandomUniform(*settings.mean_start) for name in names}
+def _lstm(weights: Weights, ranks: Sequence[int], settings: Settings, **options) -> layers.LSTM:
+    if settings.mean_start is not None:
+        # One for each kernel: an initializer gives the same numbers every time.
+        for name in ("kernel_initializer", "recurrent_initializer"):
+            options[name] = keras.initializers.RandomUniform(*settings.mean_start)
+    return layers.LSTM(
+        settings.units,
+        posterior=weights(ranks[0]),
+        recurrent_posterior=weights(ranks[1]),
+        bias_posterior=weights.bias(),
+        unroll=UNROLL in os.environ,
+        **options,
+    )
 
 
 def _rules(settings: Settings) -> list[Resumable]:
@@ -200,6 +212,20 @@ def _rules(settings: Settings) -> list[Resumable]:
     ]
 
 
+def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.Scaling, settings: Settings) -> np.ndarray:
+    """Returns what the noise of every window is weighed from, (windows, kinds), none below 0.
+
+    Of a noise that grows: 1, the last value and the mean change from hour to hour, both in µg/m³.
+    """
+    if settings.noise == "own":
+        return np.broadcast_to(p.noise, p.mean.shape)[:, None]  # type: ignore[arg-type]
+    ones = np.ones(len(x))
+    if settings.noise == "one":
+        return ones[:, None]
+    values = np.maximum(scaling.mean[0] + scaling.std[0] * x[..., 0].astype("float64"), 0)  # 0 may round to less
+    return np.stack([ones, values[:, -1], np.abs(np.diff(values, axis=1)).mean(axis=1)], axis=1)
+
+
 def _told(p: ValuePredictive, scaling: air.Scaling) -> ValuePredictive:
     """Returns predictions in µg/m³."""
     return value_scores.in_units(p, scaling.target_mean, scaling.target_std)
@@ -208,8 +234,3 @@ def _told(p: ValuePredictive, scaling: air.Scaling) -> ValuePredictive:
 def _values(split: air.Split, part: str) -> np.ndarray:
     """Returns the targets of a part in µg/m³."""
     return split.scaling.target_mean + split.scaling.target_std * getattr(split, part).y.astype("float64")
-
-
-def _fitted(p: ValuePredictive, held: ValuePredictive, y: np.ndarray) -> ValuePredictive:
-    """Returns predictions with the noise that fits the validation windows."""
-    return value_scores.with_noise(p, value_scores.noise_factor(held, y))

@@ -1,8 +1,7 @@
 """What is measured of a network that predicts numbers, and the arrays from which any other score can be made later.
 
-The noise that a network says, or assumes, is multiplied by one number before any total variance is scored: the one with
-the least validation NLL (`noise_factor`). So a network trained with an assumed noise of 1 gets the noise of its
-validation residuals, and one that says a noise for every example is corrected as a whole.
+The noise of a total variance is fitted to validation residuals (`noise_weights`): one for all examples, or one that
+grows with numbers known before the target, or that which the network says, times a factor.
 """
 
 import math
@@ -18,6 +17,7 @@ from singularbayes.inference import ValuePredictive
 from singularbayes.inference.conformal import conformal_intervals
 
 _LEVEL = 0.95
+_LEAST_SHARE = 1e-4
 _RETAINED = (0.9, 0.8, 0.7)
 
 
@@ -34,29 +34,37 @@ def in_units(p: ValuePredictive, mean: float, std: float) -> ValuePredictive:
     return ValuePredictive(mean + std * values, std * spread, p.num_draws, noise=std * around)
 
 
-def noise_factor(p: ValuePredictive, y: np.ndarray) -> float:
-    """Returns what to multiply the noise by, so that the Gaussian of the total variance has the least NLL on `y`.
+def noise_weights(p: ValuePredictive, y: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """Returns w >= 0 so that with the noise `kinds` @ w the Gaussian of the total variance has the least NLL on `y`.
+
+    Args:
+        kinds: (examples, kinds), numbers >= 0 known before the target that the noise may grow with; a column of ones is
+            a noise for all, the noise that a network says is one that is multiplied by a factor.
 
     >>> errors = np.array([-2.0, 2.0, -2.0, 2.0])
-    >>> round(noise_factor(ValuePredictive(np.zeros(4), np.ones(4), 9, noise=1.0), errors), 4)  # 1² + factor² = 2²
-    1.7321
+    >>> p = ValuePredictive(np.zeros(4), np.ones(4), 9, noise=1.0)
+    >>> noise_weights(p, errors, np.ones((4, 1))).round(4)  # 1² + w² = 2²
+    array([1.7321])
     """
-    assert p.noise is not None
-    squares, aleatoric = (y - p.mean) ** 2, np.square(p.noise)
+    squares, epistemic = (y - p.mean) ** 2, p.std**2
+    size = np.sqrt(squares.mean()) / kinds.mean(axis=0)  # of every kind, if the noise were of it alone
 
-    def nll(log_factor: float) -> float:
-        variance = p.std**2 + math.exp(2 * log_factor) * aleatoric
-        return float((np.log(variance) + squares / variance).mean() / 2)
+    def nll(shares: np.ndarray) -> tuple[float, np.ndarray]:
+        noise = kinds @ (size * shares)
+        variance = epistemic + noise**2
+        slope = (1 / variance - squares / variance**2) * noise  # of the NLL by the noise
+        value = (np.log(variance) + squares / variance).mean() / 2
+        return float(value), size * (slope[:, None] * kinds).mean(axis=0)
 
-    size = float(np.sqrt(squares.mean() / np.mean(aleatoric))) or 1.0
-    low, high = math.log(size) - 8, math.log(size) + 3
-    return math.exp(optimize.minimize_scalar(nll, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x)
+    start = np.full(kinds.shape[1], 1 / kinds.shape[1])
+    least = [(_LEAST_SHARE, None)] + [(0.0, None)] * (kinds.shape[1] - 1)  # a variance is above 0
+    found = optimize.minimize(nll, start, jac=True, method="L-BFGS-B", bounds=least, options={"ftol": 1e-12})
+    return size * found.x
 
 
-def with_noise(p: ValuePredictive, factor: float) -> ValuePredictive:
-    """Returns predictions with their noise multiplied by a factor."""
-    assert p.noise is not None
-    return replace(p, noise=factor * np.asarray(p.noise))
+def with_noise(p: ValuePredictive, noise: np.ndarray) -> ValuePredictive:
+    """Returns predictions with another noise, one an example."""
+    return replace(p, noise=noise)
 
 
 def quality(p: ValuePredictive, y: np.ndarray) -> dict[str, float]:
