@@ -47,6 +47,7 @@ from singularbayes.metrics import ood_scores
 from singularbayes.posteriors import (
     Adapter,
     Centred,
+    ColumnShrinkage,
     Deterministic,
     FullRank,
     KTied,
@@ -66,6 +67,7 @@ __all__ = [
     "Categorical",
     "Centred",
     "ClassPredictive",
+    "ColumnShrinkage",
     "DeepEnsemble",
     "Deterministic",
     "FullRank",
