@@ -1,5 +1,23 @@
-"""Which rank: from a trained network's spectrum, from a bound, from a sweep, or learned while training."""
+"""Which rank: by shape, by a trained network's spectrum, by a bound, by a sweep, or learned while training."""
 
+from singularbayes.ranks.by_bound import by_bound
+from singularbayes.ranks.by_energy import by_energy, by_shape, default_rank
 from singularbayes.ranks.prune import Pruned, prune
+from singularbayes.ranks.recommendation import Recommendation
+from singularbayes.ranks.sweep import Budget, Data, sweep
+from singularbayes.ranks.trials import Sweep, Trial
 
-__all__ = ["Pruned", "prune"]
+__all__ = [
+    "Budget",
+    "Data",
+    "Pruned",
+    "Recommendation",
+    "Sweep",
+    "Trial",
+    "by_bound",
+    "by_energy",
+    "by_shape",
+    "default_rank",
+    "prune",
+    "sweep",
+]

@@ -44,6 +44,7 @@ class Step:
     offset: float
     slope: float
     at_zero: float
+    patches: float = 0.0  # √ of how many patches an input is in: ‖W‖ is that times the norm of its matrix; 0: no matrix
 
 
 def bound(steps: Iterable[Step], radius: float) -> Bound:
@@ -76,7 +77,7 @@ def read(model: keras.layers.Layer, gone: Gone) -> tuple[tuple[Step, ...], tuple
     if not isinstance(model, keras.Sequential):
         return (), (f"{type(model).__name__} is not a keras.Sequential, whose layers follow one another",)
     steps, reasons = [], []
-    for layer in _flat(model):
+    for layer in flat(model):
         found = _step(layer, gone)
         if isinstance(found, str):
             reasons.append(f"layer {layer.name!r} ({type(layer).__name__}) {found}")
@@ -85,12 +86,18 @@ def read(model: keras.layers.Layer, gone: Gone) -> tuple[tuple[Step, ...], tuple
     return ((), tuple(reasons)) if reasons else (tuple(steps), ())
 
 
-def _flat(model: keras.Sequential) -> Iterator[keras.layers.Layer]:
+def flat(model: keras.Sequential) -> Iterator[keras.layers.Layer]:
+    """Yields the layers of a Sequential model, those of models in it one by one."""
     for layer in model.layers:
         if isinstance(layer, keras.Sequential):
-            yield from _flat(layer)
+            yield from flat(layer)
         else:
             yield layer
+
+
+def has_step(layer: keras.layers.Layer) -> bool:
+    """Whether a layer can move its inputs further apart."""
+    return not isinstance(layer, (*_STILL, *_POOLS))
 
 
 def _step(layer, gone: Gone) -> Step | str | None:
@@ -121,7 +128,7 @@ def _activation(layer, name: str, gone: Gone | None) -> Step | str:
     patches = math.sqrt(math.prod(getattr(layer, "kernel_size", (1,))))
     norm, after, lost = (patches * norm for norm in _norms(layer, gone))
     offset = math.sqrt(positions) * float(np.linalg.norm(_bias(layer)))
-    return Step(norm, after, lost, offset, slope, at_zero)
+    return Step(norm, after, lost, offset, slope, at_zero, patches)
 
 
 def _name(activation) -> str:

@@ -1,0 +1,103 @@
+"""Where the trials of a sweep are kept, and what tells one sweep from another."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_STUDY = "sweep"
+
+
+def require_optuna() -> Any:
+    """Returns Optuna, or says what to type to have it."""
+    try:
+        import optuna
+    except ImportError as error:
+        raise ImportError(
+            f"A sweep needs Optuna; got no {error.name}. Type: pip install 'singularbayes[sweep]'"
+        ) from error
+    return optuna
+
+
+def open_study(path: str | Path | None, directions: list[str], what: dict[str, Any], seed: int) -> Any:
+    """Returns the Optuna study of a file, made if it is not there; in memory for None.
+
+    Args:
+        what: what the trials depend on, as JSON holds it. A file whose trials depend on something else is refused.
+    """
+    optuna = require_optuna()
+    storage = None if path is None else _storage(optuna, Path(path))
+    done = 0 if path is None else _count(optuna, storage)
+    # A sampler that goes on must not repeat what it suggested first.
+    sampler = optuna.samplers.TPESampler(seed=seed + done, n_startup_trials=8)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=4)
+    names = [] if path is None else [study.study_name for study in optuna.get_all_study_summaries(storage)]
+    if names and names != [_STUDY]:
+        raise ValueError(f"sweep needs a storage of its own; got {str(path)!r}, which holds the studies {names}.")
+    if names:
+        study = optuna.load_study(study_name=_STUDY, storage=storage, sampler=sampler, pruner=pruner)
+        _require_same(study.user_attrs.get("what", {}), what, str(path))
+        return study
+    study = optuna.create_study(
+        study_name=_STUDY, storage=storage, directions=directions, sampler=sampler, pruner=pruner
+    )
+    study.set_user_attr("what", what)
+    return study
+
+
+def _storage(optuna, path: Path) -> Any:
+    from optuna.storages.journal import JournalFileBackend
+
+    if not path.parent.is_dir():
+        raise ValueError(f"sweep needs a storage in a folder that exists; got {str(path)!r}.")
+    try:
+        return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError, IsADirectoryError) as error:
+        raise ValueError(
+            f"sweep needs a storage that a sweep wrote, or a path that is free; got {str(path)!r}, which is neither."
+        ) from error
+
+
+def _count(optuna, storage) -> int:
+    return sum(summary.n_trials for summary in optuna.get_all_study_summaries(storage))
+
+
+def _require_same(there: dict[str, Any], here: dict[str, Any], path: str) -> None:
+    differing = [name for name in here if there.get(name) != here[name]]
+    if differing:
+        parts = [f"{name} was {there.get(name)!r} and is now {here[name]!r}" for name in differing]
+        raise ValueError(
+            f"sweep needs a storage of the same experiment; got {path!r}, where {'; '.join(parts)}. Take another path."
+        )
+
+
+def digest(arrays: Any) -> str:
+    """Returns a short hash of arrays in lists, tuples and dicts.
+
+    >>> digest((np.arange(3), None)) == digest((np.arange(3), None)) != digest((np.arange(4), None))
+    True
+    """
+    found = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        if isinstance(value, dict):
+            for key in sorted(value):
+                found.update(key.encode())
+                add(value[key])
+        elif isinstance(value, (tuple, list)):
+            for item in value:
+                add(item)
+        elif value is not None:
+            array = np.ascontiguousarray(value)
+            found.update(f"{array.shape}{array.dtype}".encode())
+            found.update(array.tobytes())
+
+    add(arrays)
+    return found.hexdigest()[:12]
+
+
+def plain(value: Any) -> Any:
+    """Returns a value as JSON gives it back: tuples become lists."""
+    return json.loads(json.dumps(value))
