@@ -129,7 +129,7 @@ def _best(matrices: list[_Matrix], lipschitz: float, weight_kl: float, num_data:
         lost = sum(float(loss[rank - 1]) for loss, rank in zip(losses, ranks, strict=True))
         return lost + _complexity(matrices, list(ranks), weight_kl, num_data, delta)
 
-    return list(min(sorted(choices), key=total))
+    return list(sorted(choices, key=total)[0])
 
 
 def _at_price(matrices: list[_Matrix], losses: list[np.ndarray], price: float) -> list[int]:

@@ -47,8 +47,8 @@ def measures(names: Sequence[str], task: str, foreign: Iterable[str]) -> tuple[M
         if is_foreign(name) and where not in foreign:
             there = f"sets called {foreign}" if foreign else "none"
             raise ValueError(
-                f"sweep needs foreign examples for the objective {name!r}: Data(train, validation, ood=x_ood), or a dict "
-                f"of sets by name and the objective 'name/{name.rpartition('/')[2]}'; got {there}."
+                f"sweep needs foreign examples for the objective {name!r}: Data(train, validation, ood=x_ood), or a "
+                f"dict of sets by name and the objective 'name/{name.rpartition('/')[2]}'; got {there}."
             )
         try:
             measure = catalogue.find(full_name(name, task))
@@ -56,6 +56,6 @@ def measures(names: Sequence[str], task: str, foreign: Iterable[str]) -> tuple[M
             known = sorted(m.name for m in catalogue.MEASURES.values() if m.better in BETTER)
             raise ValueError(f"sweep needs objectives that exist; got {name!r}. There are {known}.") from error
         if measure.better not in BETTER:
-            raise ValueError(f"sweep needs objectives of which more or less is better; got {name!r}, which has neither.")
+            raise ValueError(f"sweep needs objectives of which more or less is better; got {name!r}, with neither.")
         found.append(measure)
     return tuple(found)

@@ -1,5 +1,6 @@
 """Where a sweep looks: for every setting an interval or a list."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,6 +24,16 @@ def require_space(space: Space) -> None:
 
 def _is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def grid_size(space: Space) -> float:
+    """Returns how many settings there are: a number where all choices are lists, else infinity.
+
+    >>> grid_size({"rank": [4, 8, 16], "beta": [0.1, 1.0]}), grid_size({"rank": (4, 16)})
+    (6, inf)
+    """
+    lists = all(isinstance(choice, list) for choice in space.values())
+    return math.prod(map(len, space.values())) if lists else math.inf
 
 
 def suggest(trial, space: Space) -> dict[str, Any]:

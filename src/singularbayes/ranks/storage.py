@@ -21,17 +21,19 @@ def require_optuna() -> Any:
     return optuna
 
 
-def open_study(path: str | Path | None, directions: list[str], what: dict[str, Any], seed: int) -> Any:
+def open_study(path: str | Path | None, directions: list[str], what: dict[str, Any], grid: dict | None, seed: int):
     """Returns the Optuna study of a file, made if it is not there; in memory for None.
 
     Args:
         what: what the trials depend on, as JSON holds it. A file whose trials depend on something else is refused.
+        grid: the values of every setting, where they can be tried one by one; else they are sampled.
     """
     optuna = require_optuna()
     storage = None if path is None else _storage(optuna, Path(path))
     done = 0 if path is None else _count(optuna, storage)
     # A sampler that goes on must not repeat what it suggested first.
-    sampler = optuna.samplers.TPESampler(seed=seed + done, n_startup_trials=8)
+    samplers = optuna.samplers
+    sampler = samplers.GridSampler(grid, seed) if grid else samplers.TPESampler(seed=seed + done, n_startup_trials=8)
     pruner = optuna.pruners.MedianPruner(n_startup_trials=4)
     names = [] if path is None else [study.study_name for study in optuna.get_all_study_summaries(storage)]
     if names and names != [_STUDY]:

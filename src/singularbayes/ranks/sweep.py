@@ -16,7 +16,7 @@ from singularbayes.inference import KLSchedule, fit_many
 from singularbayes.inference.progress import quiet
 from singularbayes.ranks import live
 from singularbayes.ranks.objectives import measures
-from singularbayes.ranks.space import Space, require_space, suggest
+from singularbayes.ranks.space import Space, grid_size, require_space, suggest
 from singularbayes.ranks.storage import digest, open_study, plain, require_optuna
 from singularbayes.ranks.trials import Sweep, Trial
 
@@ -85,6 +85,7 @@ def sweep(
         build: makes a compiled model from the settings by name: `lambda rank, eta: …`, or one rank a layer. `beta` is
             not passed on: it is the β of the KL weight, and 1 where the space does not have it.
         space: settings by name: (low, high) of two whole numbers or two others, searched by their logarithm, or a list.
+            Where all are lists, every combination is tried once, in an order of chance.
         objectives: names of measures, as an `Evaluation` has them; "auroc_ood" is by mutual information, or by the
             epistemic variance in regression. OOD objectives need `data.ood`.
         budget: or a number of trials.
@@ -99,11 +100,13 @@ def sweep(
     task = task or data.task
     wanted = measures(objectives, task, data.foreign)
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
-    study = open_study(storage, directions, _what(data, space, wanted, budget), seed)
+    number = min(budget.trials, grid_size(space))
     with live.table(wanted) as show, _quiet_optuna():
+        grid = dict(space) if grid_size(space) < math.inf else None
+        study = open_study(storage, directions, _what(data, space, wanted, budget), grid, seed)
         found = _trials(study)
         show(found)
-        while len(found) < budget.trials:
+        while len(found) < number:
             _run(study, build, data, space, wanted, budget, task)
             found = _trials(study)
             show(found)
@@ -129,8 +132,9 @@ def _run(study, build, data: Data, space: Space, wanted: tuple[Measure, ...], bu
     states = optuna.trial.TrialState
     trial = study.ask()
     settings = suggest(trial, space)
+    same = [t.metrics for t in _trials(study) if t.settings == settings and t.metrics]
     try:
-        metrics = _train(trial, settings, build, data, wanted, budget, task)
+        metrics = same[0] if same else _train(trial, settings, build, data, wanted, budget, task)
     except optuna.TrialPruned:
         study.tell(trial, state=states.PRUNED)
         return

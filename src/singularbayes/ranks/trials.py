@@ -85,7 +85,7 @@ class Sweep:
             return f"Take {chosen.label}: {measure.label} {value:.4g} is the best of {len(self.finished)} trials."
         parts = []
         for measure, value in zip(self.objectives, self.values(chosen), strict=True):
-            best = max(front, key=lambda trial: measure.sign * trial.metrics[measure.name])  # noqa: B023
+            best = max(front, key=lambda trial: measure.sign * trial.metrics[measure.name])
             there = f"the best, {best.metrics[measure.name]:.4g}, needs {best.label}"
             parts.append(f"{measure.label} {value:.4g} ({'the best' if best is chosen else there})")
         beaten = f"{len(front)} of {len(self.finished)} trials are beaten by no other"
