@@ -19,7 +19,7 @@ from singularbayes.experiments.images import QUICK, Settings
 from singularbayes.experiments.methods import count_epochs as epochs
 from singularbayes.experiments.record import Record
 
-RANKS = (5, 10, 25, 50, 100)
+RANKS = (4, 8, 16, 32, 64)
 METHODS = methods.sentences(*(f"low_rank_{rank}" for rank in RANKS), "low_rank_auto")
 PROBLEM = images.Problem("adaptive_rank", "mnist", foreign=("fashion_mnist",), methods=METHODS)
 CHOSEN = dict.fromkeys(METHODS, mnist.CHOSEN["low_rank"])

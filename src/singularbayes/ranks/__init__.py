@@ -5,7 +5,7 @@ from singularbayes.ranks.by_energy import by_energy, by_shape, default_rank
 from singularbayes.ranks.by_loss import ENERGIES, Truncations, by_loss
 from singularbayes.ranks.prune import Pruned, prune
 from singularbayes.ranks.recommendation import Recommendation
-from singularbayes.ranks.sweep import Budget, Data, sweep
+from singularbayes.ranks.search import Budget, Data, sweep
 from singularbayes.ranks.trials import Sweep, Trial
 
 __all__ = [

@@ -1,8 +1,10 @@
 """Where a sweep looks: for every setting an interval or a list."""
 
-import math
+import itertools
 from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 Space = Mapping[str, Any]
 
@@ -26,14 +28,16 @@ def _is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def grid_size(space: Space) -> float:
-    """Returns how many settings there are: a number where all choices are lists, else infinity.
+def grid(space: Space, seed: int) -> list[dict[str, Any]] | None:
+    """Returns every setting in an order of chance, where all choices are lists; else None.
 
-    >>> grid_size({"rank": [4, 8, 16], "beta": [0.1, 1.0]}), grid_size({"rank": (4, 16)})
-    (6, inf)
+    >>> sorted(point["rank"] for point in grid({"rank": [4, 8], "beta": [0.1, 1.0]}, seed=0))
+    [4, 4, 8, 8]
     """
-    lists = all(isinstance(choice, list) for choice in space.values())
-    return math.prod(map(len, space.values())) if lists else math.inf
+    if not all(isinstance(choice, list) for choice in space.values()):
+        return None
+    points = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    return [points[i] for i in np.random.default_rng(seed).permutation(len(points))]
 
 
 def suggest(trial, space: Space) -> dict[str, Any]:

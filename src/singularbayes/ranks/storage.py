@@ -21,49 +21,42 @@ def require_optuna() -> Any:
     return optuna
 
 
-def open_study(path: str | Path | None, directions: list[str], what: dict[str, Any], grid: dict | None, seed: int):
+def open_study(path: str | Path | None, directions: list[str], what: dict[str, Any], seed: int) -> Any:
     """Returns the Optuna study of a file, made if it is not there; in memory for None.
 
     Args:
         what: what the trials depend on, as JSON holds it. A file whose trials depend on something else is refused.
-        grid: the values of every setting, where they can be tried one by one; else they are sampled.
     """
     optuna = require_optuna()
-    storage = None if path is None else _storage(optuna, Path(path))
-    done = 0 if path is None else _count(optuna, storage)
+    storage, names, done = (None, [], 0) if path is None else _read(optuna, Path(path))
     # A sampler that goes on must not repeat what it suggested first.
-    samplers = optuna.samplers
-    sampler = samplers.GridSampler(grid, seed) if grid else samplers.TPESampler(seed=seed + done, n_startup_trials=8)
-    pruner = optuna.pruners.MedianPruner(n_startup_trials=4)
-    names = [] if path is None else [study.study_name for study in optuna.get_all_study_summaries(storage)]
+    sampler = optuna.samplers.TPESampler(seed=seed + done, n_startup_trials=8)
+    options = {"storage": storage, "sampler": sampler, "pruner": optuna.pruners.MedianPruner(n_startup_trials=4)}
     if names and names != [_STUDY]:
         raise ValueError(f"sweep needs a storage of its own; got {str(path)!r}, which holds the studies {names}.")
     if names:
-        study = optuna.load_study(study_name=_STUDY, storage=storage, sampler=sampler, pruner=pruner)
+        study = optuna.load_study(study_name=_STUDY, **options)
         _require_same(study.user_attrs.get("what", {}), what, str(path))
         return study
-    study = optuna.create_study(
-        study_name=_STUDY, storage=storage, directions=directions, sampler=sampler, pruner=pruner
-    )
+    study = optuna.create_study(study_name=_STUDY, directions=directions, **options)
     study.set_user_attr("what", what)
     return study
 
 
-def _storage(optuna, path: Path) -> Any:
+def _read(optuna, path: Path) -> tuple[Any, list[str], int]:
+    """Returns the storage in a file, the names of its studies, and how many trials there are."""
     from optuna.storages.journal import JournalFileBackend
 
     if not path.parent.is_dir():
         raise ValueError(f"sweep needs a storage in a folder that exists; got {str(path)!r}.")
     try:
-        return optuna.storages.JournalStorage(JournalFileBackend(str(path)))
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError, IsADirectoryError) as error:
+        storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+        found = optuna.get_all_study_summaries(storage)
+    except (ValueError, KeyError, TypeError, IsADirectoryError) as error:
         raise ValueError(
             f"sweep needs a storage that a sweep wrote, or a path that is free; got {str(path)!r}, which is neither."
         ) from error
-
-
-def _count(optuna, storage) -> int:
-    return sum(summary.n_trials for summary in optuna.get_all_study_summaries(storage))
+    return storage, [study.study_name for study in found], sum(study.n_trials for study in found)
 
 
 def _require_same(there: dict[str, Any], here: dict[str, Any], path: str) -> None:

@@ -16,7 +16,7 @@ from singularbayes.inference import KLSchedule, fit_many
 from singularbayes.inference.progress import quiet
 from singularbayes.ranks import live
 from singularbayes.ranks.objectives import measures
-from singularbayes.ranks.space import Space, grid_size, require_space, suggest
+from singularbayes.ranks.space import Space, grid, require_space, suggest
 from singularbayes.ranks.storage import digest, open_study, plain, require_optuna
 from singularbayes.ranks.trials import Sweep, Trial
 
@@ -100,13 +100,16 @@ def sweep(
     task = task or data.task
     wanted = measures(objectives, task, data.foreign)
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
-    number = min(budget.trials, grid_size(space))
+    points = grid(space, seed)
+    number = budget.trials if points is None else min(budget.trials, len(points))
     with live.table(wanted) as show, _quiet_optuna():
-        grid = dict(space) if grid_size(space) < math.inf else None
-        study = open_study(storage, directions, _what(data, space, wanted, budget), grid, seed)
+        study = open_study(storage, directions, _what(data, space, wanted, budget), seed)
         found = _trials(study)
         show(found)
         while len(found) < number:
+            if points is not None:
+                tried = [trial.settings for trial in found]
+                study.enqueue_trial(next(point for point in points if point not in tried))
             _run(study, build, data, space, wanted, budget, task)
             found = _trials(study)
             show(found)
