@@ -35,7 +35,7 @@ class Verdict:
     nll: float
     error: float
     learned: float
-    ranks: dict[str, list[int]]  # that were learned, by weight, one a seed
+    ranks: dict[str, list[int]]  # that were learned, by the number of the weight, one a seed
 
     @property
     def within(self) -> bool:
@@ -43,11 +43,11 @@ class Verdict:
         return self.learned <= self.nll + self.error
 
     def __str__(self) -> str:
-        learned = "; ".join(f"{name} {', '.join(map(str, found))}" for name, found in self.ranks.items())
+        learned = "; ".join(", ".join(map(str, found)) for found in self.ranks.values())
         said = "within" if self.within else "not within"
         return (
             f"Validation NLL: best of the sweep {self.best} {self.nll:.4f} ± {self.error:.4f}, learned "
-            f"{self.learned:.4f}, {said} one standard error. Learned ranks by seed: {learned}."
+            f"{self.learned:.4f}, {said} one standard error. Learned ranks by seed, weight after weight: {learned}."
         )
 
 
@@ -58,8 +58,8 @@ def verdict(records: Iterable[Record]) -> Verdict:
     for record in sorted(records, key=lambda one: one.seed):
         nll[record.method][record.seed] = record.metrics["validation_nll"]
         for name, value in record.metrics.items():
-            if name.startswith("rank_of/"):
-                ranks[name.removeprefix("rank_of/")].append(int(value))
+            if name.startswith("learned_rank_"):
+                ranks[name.removeprefix("learned_rank_")].append(int(value))
     learned = nll.pop("low_rank_auto", {})
     seeds = {method: sorted(found) for method, found in {**nll, "low_rank_auto": learned}.items()}
     if not nll or len({tuple(each) for each in seeds.values()}) != 1 or len(learned) < 2:

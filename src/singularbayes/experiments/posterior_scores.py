@@ -40,12 +40,9 @@ def of_posteriors(models: list[keras.Model]) -> dict[str, float]:
 
 
 def _learned_ranks(model: keras.Model) -> dict[str, float]:
-    """Returns the columns in use of every weight whose rank is learned, by its path in the model."""
+    """Returns the columns in use of every weight whose rank is learned, in the order of `find_posteriors`."""
     learned = [q for q in find_posteriors(model) if isinstance(q, LowRank) and q.adaptive]
-    return {
-        f"rank_of/{q.path.removeprefix(f'{model.name}/').removesuffix('/posterior')}": float(q.live_columns().sum())
-        for q in learned
-    }
+    return {f"learned_rank_{i:02}": float(q.live_columns().sum()) for i, q in enumerate(learned, start=1)}
 
 
 def singular_values(model: keras.Model) -> dict[str, np.ndarray]:

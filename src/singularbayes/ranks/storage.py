@@ -49,14 +49,23 @@ def _read(optuna, path: Path) -> tuple[Any, list[str], int]:
 
     if not path.parent.is_dir():
         raise ValueError(f"sweep needs a storage in a folder that exists; got {str(path)!r}.")
-    try:
-        storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
-        found = optuna.get_all_study_summaries(storage)
-    except (ValueError, KeyError, TypeError, IsADirectoryError) as error:
+    if path.exists() and not _is_journal(path):
         raise ValueError(
             f"sweep needs a storage that a sweep wrote, or a path that is free; got {str(path)!r}, which is neither."
-        ) from error
+        )
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+    found = optuna.get_all_study_summaries(storage)
     return storage, [study.study_name for study in found], sum(study.n_trials for study in found)
+
+
+def _is_journal(path: Path) -> bool:
+    """Whether a file is empty or begins as Optuna's journals do."""
+    try:
+        with path.open() as file:
+            first = file.readline()
+        return not first or "op_code" in json.loads(first)
+    except (ValueError, OSError):
+        return False
 
 
 def _require_same(there: dict[str, Any], here: dict[str, Any], path: str) -> None:
