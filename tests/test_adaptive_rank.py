@@ -31,7 +31,7 @@ def _linear(noise, max_rank=8):
 def test_the_rank_of_a_teacher_is_found_also_where_its_estimate_has_full_rank(rank, noise):
     x, y, w = _teacher(rank, noise)
     model = _linear(noise)
-    model.fit(x, y, epochs=40, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    model.fit(x, y, epochs=60, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x))])
     pruned = ranks.prune(model)
     assert list(pruned.ranks.values()) == [rank]
     (posterior,) = sb.find_posteriors(pruned.model)
@@ -45,10 +45,10 @@ def test_the_rank_of_a_teacher_is_found_also_where_its_estimate_has_full_rank(ra
 def test_it_trains_on_at_the_smaller_rank():
     x, y, _ = _teacher(3, 0.3)
     model = _linear(0.3)
-    model.fit(x, y, epochs=20, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    model.fit(x, y, epochs=15, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x))])
     smaller = ranks.prune(model).model
     before = np.mean(smaller.evaluate(x, y, verbose=0))
-    smaller.fit(x, y, epochs=20, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    smaller.fit(x, y, epochs=60, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x))])
     assert smaller.evaluate(x, y, verbose=0)[0] < before
     assert list(ranks.prune(smaller).ranks.values()) == [3]
 
@@ -59,7 +59,7 @@ def test_columns_are_switched_off_in_fit_without_another_compilation():
     traces = []
     step = model.train_step
     model.train_step = lambda *a, **k: traces.append(1) or step(*a, **k)
-    model.fit(x, y, epochs=40, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    model.fit(x, y, epochs=60, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x))])
     live = ops.convert_to_numpy(sb.find_posteriors(model)[0].ab.live)
     assert live.sum() == 3 and len(traces) <= 2
 
@@ -141,6 +141,30 @@ def test_it_comes_back_from_its_config_and_from_a_file(tmp_path):
     pruned.save(tmp_path / "pruned.keras")
     p, q = (sb.predict(m, x[:5], draws=4, seed=1) for m in (pruned, sb.load(tmp_path / "pruned.keras")))
     np.testing.assert_array_equal(p.mean, q.mean)
+
+
+def test_numbers_that_are_not_finite_are_left_for_training_to_refuse():
+    posterior = _partly()
+    posterior.ab.values.assign(np.full((2, *posterior.ab.shape), np.nan))
+    posterior.settle()
+    assert np.isnan(ops.convert_to_numpy(posterior.ab.values)).all()
+
+
+def test_a_trained_model_can_be_its_start():
+    keras.utils.set_random_seed(0)
+    trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, name="hidden"), keras.layers.Dense(2)])
+    bayes = sb.bayesianize(trained, _auto(4), init="svd")
+    assert "LowRank(auto)" in str(sb.plan(trained, _auto(4), init="svd"))
+    u, s, vt = np.linalg.svd(ops.convert_to_numpy(trained.layers[0].kernel))
+    first, second = sb.find_posteriors(bayes)
+    np.testing.assert_allclose(ops.convert_to_numpy(first.mean().dense()), (u[:, :4] * s[:4]) @ vt[:4], atol=1e-5)
+    assert second.ab.shape == (7, 2)  # no more columns than the matrix can have
+
+
+def test_collapsed_it_has_the_columns_in_use_alone():
+    model = keras.Sequential([keras.Input((20,)), layers.Dense(20, posterior=_auto(6), name="hidden")])
+    sb.find_posteriors(model)[0].ab.live.assign([1, 0, 0, 1, 1, 0])
+    assert [layer.units for layer in sb.collapse(model).layers] == [3, 20]
 
 
 # -- pruning ---------------------------------------------------------------------------------------------------------

@@ -143,6 +143,15 @@ def test_balancing_moves_a_product_that_is_spread_over_all_columns_into_as_many_
     assert (energy[:3] < 1e-6 * energy[-1]).all() and (energy[3:] > 1e-3 * energy[-1]).all()
 
 
+def test_columns_of_nothing_are_balanced_too():
+    a, b = _pairs(0)
+    for mean, variance in (a, b):
+        mean[:, 1], variance[:, 1] = 0.0, 0.0
+    c, d = balanced(a, b)
+    assert all(np.isfinite(part).all() for pair in (c, d) for part in pair)
+    np.testing.assert_allclose(c[0] @ d[0].T, a[0] @ b[0].T, atol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [

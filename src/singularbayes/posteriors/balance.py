@@ -4,6 +4,7 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import linear_sum_assignment
 
+_TINY = 1e-14
 Moments = tuple[np.ndarray, np.ndarray]  # means and variances of the entries, (entries, columns)
 
 
@@ -33,9 +34,11 @@ def _second(moments: Moments) -> np.ndarray:
 
 def _balancing(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns T and T⁻ᵀ with Tᵀ G T and T⁻¹ H T⁻ᵀ diagonal and equal, as in balanced truncation (Moore 1981)."""
-    lower = cholesky(first, lower=True)  # G = L Lᵀ and Lᵀ H L = U Λ² Uᵀ give T = L⁻ᵀ U √Λ
+    # G = L Lᵀ and Lᵀ H L = U Λ² Uᵀ give T = L⁻ᵀ U √Λ. Columns that are 0 but for rounding get a size to divide by: with
+    # any L and Λ, T and T⁻ᵀ belong together.
+    lower = cholesky(first + _TINY * np.trace(first) * np.eye(len(first)), lower=True)
     squares, u = np.linalg.eigh(lower.T @ second @ lower)
-    root = np.maximum(squares, np.finfo("float64").tiny) ** 0.25
+    root = np.maximum(squares, _TINY * squares.max()) ** 0.25
     t, back = solve_triangular(lower.T, u) * root, (lower @ u) / root
     # A column's share in each of the old ones, whatever their sizes: t_ij t⁻¹_ji, and these add up to 1.
     rows, columns = linear_sum_assignment(-np.abs(t * back))

@@ -218,7 +218,8 @@ class Factor(Scalars):
         return softplus(self.rho)
 
     def set(self, loc: np.ndarray, scale: np.ndarray) -> None:
-        """Moves means and scales."""
+        """Moves means and scales; softplus of no number is 0."""
+        scale = np.maximum(scale, 1e-30)
         rho = scale + np.log(-np.expm1(-scale))
         self.values.assign(np.stack([loc, rho / self.rho_lr]).astype("float32"))
 

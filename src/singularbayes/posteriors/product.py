@@ -76,12 +76,13 @@ class Product:
         """Moves the columns in use to the gauge in which they are uncorrelated, see `balance.py`."""
         used = ops.convert_to_numpy(self.ab.live) > 0 if self.ab.live is not None else slice(None)
         loc, scale, _ = self.ab.numbers()
+        if not (np.isfinite(loc).all() and np.isfinite(scale).all()):
+            return  # training has diverged, and says so itself
         mean, variance = loc[:, used], self.ab.family.variance(scale[:, used])
         a, b = ((mean[part], variance[part]) for part in (slice(self.rows), slice(self.rows, None)))
         (mean_a, var_a), (mean_b, var_b) = balanced(a, b, shape)
         loc[:, used] = np.concatenate([mean_a, mean_b])
-        # scale² is the variance times a number of the family
-        scale[:, used] *= np.sqrt(np.concatenate([var_a, var_b]) / variance)
+        scale[:, used] = np.sqrt(np.concatenate([var_a, var_b]) / self.ab.family.variance(1.0))
         self.ab.set(loc, scale)
 
     def energies(self) -> tuple[np.ndarray, np.ndarray]:
