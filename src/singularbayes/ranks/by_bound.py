@@ -9,8 +9,7 @@ from keras import ops
 
 from singularbayes.bounds import loss_constants, pac_bayes, truncation_bound
 from singularbayes.bounds.require import require_count, require_positive, require_share
-from singularbayes.convert import spectrum
-from singularbayes.convert.spectrum import MatrixSpectrum
+from singularbayes.convert.spectrum import MatrixSpectrum, spectrum
 from singularbayes.inference import mean_weights
 from singularbayes.ranks import change
 from singularbayes.ranks.recommendation import Recommendation, Row

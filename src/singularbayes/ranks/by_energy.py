@@ -4,8 +4,7 @@ import math
 
 import keras
 
-from singularbayes.convert import spectrum
-from singularbayes.convert.spectrum import MatrixSpectrum
+from singularbayes.convert.spectrum import MatrixSpectrum, spectrum
 from singularbayes.ranks.recommendation import Recommendation, Row
 
 _LEAST = 16

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from singularbayes.convert import collapse, surgery, twins
-from singularbayes.convert.spectrum import Spectrum, spectrum
+from singularbayes.convert import surgery, twins
+from singularbayes.convert.collapse import collapse
+from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
 from singularbayes.inference import ClassPredictive, find_posteriors, predict
 from singularbayes.inference.likelihood import of_loss
 from singularbayes.inference.outputs import loss_of, position_of
@@ -64,9 +65,9 @@ def by_loss(
     plain = collapse(model, merge=True) if find_posteriors(model) else model
     name, full = _losses(plain, x, y, likelihood, batch_size)
     error = float(full.std(ddof=1) / math.sqrt(len(full)))
-    losses = {}
+    losses, truncation = {}, _Truncation(plain)
     for energy in sorted(energies):
-        losses[energy] = float(_losses(_truncated(plain, energy), x, y, likelihood, batch_size)[1].mean())
+        losses[energy] = float(_losses(truncation.cut(energy), x, y, likelihood, batch_size)[1].mean())
     good = [energy for energy, value in losses.items() if value <= full.mean() + error]
     chosen = min(good, default=1.0)
     return Truncations(found, name, float(full.mean()), error, losses, by_energy(model, chosen), chosen)
@@ -77,19 +78,25 @@ def _compiled(model: keras.Model):
     return of_loss(loss_of(model, position_of(model, None)))
 
 
-def _truncated(model: keras.Model, energy: float) -> keras.Model:
-    """Returns a copy of a plain model whose matrices are cut to the ranks that keep the energy."""
-    copy = surgery.copied(model)
-    for place in surgery.places(copy):
-        if twins.twin_class(place.layer) is None or twins.refusal(place.layer) is not None:
-            continue
-        for slot in twins.slots(place.layer).values():
-            if not slot.is_bias:
-                u, s, vt = np.linalg.svd(slot.read().astype("float64"), full_matrices=False)
-                kept = np.cumsum(s**2) / max(float((s**2).sum()), 1e-300)
-                rank = int(np.argmax(kept >= energy - 1e-12)) + 1
-                slot.write((u[:, :rank] * s[:rank]) @ vt[:rank])
-    return copy
+class _Truncation:
+    """A copy of a plain model whose matrices are cut, again and again: one model, so that it is compiled once."""
+
+    def __init__(self, model: keras.Model):
+        self.model = surgery.copied(model)
+        found = [place.layer for place in surgery.places(self.model) if twins.twin_class(place.layer) is not None]
+        slots = [slot for layer in found if twins.refusal(layer) is None for slot in twins.slots(layer).values()]
+        self.parts = [(slot, *np.linalg.svd(slot.read().astype("float64"), full_matrices=False)) for slot in slots]
+
+    def cut(self, energy: float) -> keras.Model:
+        """Returns the copy with its matrices cut to the ranks that keep the energy; biases are of rank 1."""
+        for slot, u, s, vt in self.parts:
+            rank = _rank(s, energy)
+            slot.write((u[:, :rank] * s[:rank]) @ vt[:rank])
+        return self.model
+
+
+def _rank(values: np.ndarray, energy: float) -> int:
+    return MatrixSpectrum("", "", "", (0, 0), values).rank_for(energy)
 
 
 def _losses(model, x, y, likelihood, batch_size: int) -> tuple[str, np.ndarray]:
