@@ -22,7 +22,7 @@ from singularbayes.experiments import command
 from singularbayes.experiments.command import require_writable
 from singularbayes.experiments.live import progress
 from singularbayes.report import command as report_command
-from singularbayes.report import require_extra
+from singularbayes.report import rank_command, require_extra
 
 INTERRUPTED = 130  # what shells say for Ctrl-C
 
@@ -37,6 +37,7 @@ app.command(command.list_experiments, name="list")
 app.command(command.merge)
 app.command(data_commands.app)
 app.command(report_command.report)
+app.command(rank_command.rank)
 app.command(assess_command.certify)
 
 

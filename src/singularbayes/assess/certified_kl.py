@@ -30,9 +30,11 @@ def posterior_kl(posterior: Posterior) -> tuple[float, float]:
     for factor in posterior.factors:
         nats = _redrawn(posterior, factor) if getattr(posterior, "redraws", 0) else float(_upper(factor).sum())
         before += nats
-        product = getattr(posterior, "product", None)  # of W = A Bᵀ, with or without a fixed part
+        product: Any = getattr(posterior, "product", None)  # of W = A Bᵀ, with or without a fixed part
         clipped = getattr(posterior, "clip", None) is not None  # then (A D, B D⁻¹) draws another W
-        after += nats if product is None or clipped else min(nats, _in_best_gauge(factor, product.rows))
+        tied = factor.prior.by_column  # A to B, so that the best D is not to be sought in each of them
+        free = product is not None and not clipped and not tied
+        after += min(nats, _in_best_gauge(factor, product.rows)) if free else nats
     return before, after
 
 

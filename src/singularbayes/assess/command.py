@@ -68,9 +68,9 @@ def certify(
     import singularbayes as sb
 
     try:
-        x, y = _read("--data", data, ("x", "y"))
+        x, y = read_arrays("certify", "--data", data, ("x", "y"))
         bound = sb.certify(
-            _load(model, packages or ()),
+            load_model(model, packages or ()),
             x,
             y,
             delta,
@@ -93,12 +93,12 @@ def certify(
 
 def _prior_data(named: str | None) -> np.ndarray | str | None:
     """Returns the inputs of the file that is named; "disjoint" and nothing stay."""
-    return named if named in (None, "disjoint") else _read("--prior-data", Path(named), ("x",))[0]
+    return named if named in (None, "disjoint") else read_arrays("certify", "--prior-data", Path(named), ("x",))[0]
 
 
-def _read(option: str, path: Path, names: Sequence[str]) -> list[np.ndarray]:
-    """Returns the arrays of an .npz file that have these names."""
-    wanted = f"certify needs {option}, an .npz file with {' and '.join(names)}; got {str(path)!r}"
+def read_arrays(command: str, option: str, path: Path, names: Sequence[str]) -> list[np.ndarray]:
+    """Returns the arrays of an .npz file that have these names; `command` and `option` are who asks for them."""
+    wanted = f"{command} needs {option}, an .npz file with {' and '.join(names)}; got {str(path)!r}"
     if not path.is_file():
         raise ValueError(f"{wanted}, which is not there.")
     if not zipfile.is_zipfile(path):
@@ -110,7 +110,8 @@ def _read(option: str, path: Path, names: Sequence[str]) -> list[np.ndarray]:
         return [arrays[name] for name in names]
 
 
-def _load(path: Path, packages: Sequence[str]) -> Any:
+def load_model(path: Path, packages: Sequence[str]) -> Any:
+    """Returns the model of a file, after the packages that define its layers."""
     from singularbayes import load
 
     for package in packages:

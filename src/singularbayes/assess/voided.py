@@ -21,6 +21,12 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
     """Raises unless every weight that training changed is drawn; returns what is taken on the caller's word."""
     if not any(posterior.random for posterior in find_posteriors(model)):
         raise Refused(f"certify needs a model with posteriors; got {model.name!r} with none.")
+    learned = [posterior.path for posterior in find_posteriors(model) if getattr(posterior, "adaptive", False)]
+    if learned:
+        raise Refused(
+            "certify needs ranks that were fixed without the certifying examples; got LowRank('auto'), which learned "
+            f"its own, in {learned[0]}. Train LowRank with the rank that other examples gave."
+        )
     for layer in flat_layers(model):
         if getattr(layer, "stateful", False):
             raise Refused(f"certify needs answers that do not depend on earlier ones; {layer.path} is stateful.")

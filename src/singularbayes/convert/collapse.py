@@ -1,6 +1,7 @@
 """The posterior means as a plain Keras model."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from singularbayes import layers
@@ -50,14 +51,23 @@ def _plain(layer, split: bool) -> surgery.Chain:
 def _smaller_in_two(layer) -> bool:
     if type(layer) not in _SPLIT or not isinstance(layer.posterior, LowRank) or getattr(layer, "groups", 1) > 1:
         return False
-    (rows, columns), rank = twins.value(layer.posterior).shape, layer.posterior.rank
+    a, b = _factors(layer)
+    (rows, rank), columns = a.shape, len(b)
     return rank * (rows + columns) < rows * columns
+
+
+def _factors(layer) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the means of A and B without the columns that are 0 in one of them, but for one."""
+    mean = layer.posterior.mean()
+    a, b = (ops.convert_to_numpy(factor) for factor in (mean.a, mean.b))
+    used = a.any(axis=0) & b.any(axis=0)
+    used[0] |= not used.any()
+    return a[:, used], b[:, used]
 
 
 def _pair(layer) -> list[keras.layers.Layer]:
     """Returns the layer as two: by A, without bias and activation, and by Bᵀ, with them."""
-    mean = layer.posterior.mean()
-    a, b = (ops.convert_to_numpy(factor) for factor in (mean.a, mean.b))
+    a, b = _factors(layer)
     first, second = _factored(layer, rank=a.shape[1])
     shape = layer.get_build_config()["input_shape"]
     first.build(shape)

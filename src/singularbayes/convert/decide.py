@@ -168,7 +168,7 @@ def _resolved(choice, place: surgery.Place) -> Posterior | None:
 def _fitted(place: surgery.Place, chosen: Posterior, cap: bool, per_head: bool) -> dict[str, Posterior]:
     """Returns a posterior for each matrix of a layer; its rank capped at min(m, n) when asked."""
     shapes = {name: slot.shape for name, slot in twins.slots(place.layer, per_head).items() if not slot.is_bias}
-    if cap and hasattr(chosen, "rank"):
+    if cap and isinstance(getattr(chosen, "rank", None), int):  # "auto" caps itself
         limits = {name: min(shape) for name, shape in shapes.items()}
         if isinstance(place.layer, keras.layers.MultiHeadAttention):  # which has one posterior for all its matrices
             limits = dict.fromkeys(limits, min(limits.values()))

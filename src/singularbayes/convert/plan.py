@@ -192,13 +192,13 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
 
 def _called(decision: Decision) -> str:
     kinds = {type(chosen).__name__: chosen for chosen in decision.posteriors.values()}
-    ranks = sorted({chosen.rank for chosen in decision.posteriors.values() if hasattr(chosen, "rank")})
+    ranks = {chosen.rank for chosen in decision.posteriors.values() if hasattr(chosen, "rank")}
     (kind,) = kinds
-    return f"{kind}({', '.join(map(str, ranks))})"
+    return f"{kind}({', '.join(map(str, sorted(ranks)))})"
 
 
 def _matrix(layer: str, name: str, slot: twins.Slot, chosen: Posterior, svd: bool) -> Matrix:
-    rank = getattr(chosen, "rank", None)
+    rank = chosen.num_columns(slot.shape) if isinstance(chosen, LowRank) else getattr(chosen, "rank", None)
     values = slot.read().astype("float64")
     twins.require_finite(values, f"{layer}/{name}")
     residual = None
@@ -210,7 +210,7 @@ def _matrix(layer: str, name: str, slot: twins.Slot, chosen: Posterior, svd: boo
 
 def _count(posterior: Posterior, shape: tuple[int, int], counts: dict) -> int:
     """Returns the number of parameters of a posterior over a matrix of that shape."""
-    key = (type(posterior), getattr(posterior, "rank", None), shape)
+    key = (repr(posterior), shape)
     if key not in counts:
         made = posteriors.get(posterior)
         made.build(shape)

@@ -246,7 +246,7 @@ def make_twin(
         arguments["bias_posterior"] = bias_posterior
     if isinstance(layer, keras.layers.MultiHeadAttention):
         arguments["per_head"] = per_head
-    return _built(ours(**arguments), layer)
+    return built_like(ours(**arguments), layer)
 
 
 def make_plain(layer: keras.layers.Layer) -> keras.layers.Layer:
@@ -258,7 +258,7 @@ def make_plain(layer: keras.layers.Layer) -> keras.layers.Layer:
     for name in ("kernel_initializer", "implementation"):
         if name in arguments and (arguments[name] is None or name == "implementation"):
             del arguments[name]
-    plain = _built(theirs(**arguments), layer)
+    plain = built_like(theirs(**arguments), layer)
     found = weights(layer)
     for name, slot in slots(plain, getattr(layer, "per_head", False)).items():
         slot.write(value(found[name]))
@@ -293,7 +293,7 @@ def _arguments(layer) -> dict[str, Any]:
     return {**config, "activity_regularizer": layer.activity_regularizer}
 
 
-def _built(new, old):
+def built_like(new, old):
     """Returns the new layer, built as the old one was and under the same path."""
     shapes = old.get_build_config()
     if not shapes:

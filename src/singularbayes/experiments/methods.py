@@ -112,6 +112,8 @@ METHODS = {
     "swag": Method("a Gaussian of the weights along SGD", swag),
 }
 _OF_A_RANK = "low_rank_"
+# Compared with a sweep of ranks alone.
+LEARNED = {"low_rank_auto": Method("W = A Bᵀ with a rank that is learned", one_network("low_rank_auto"))}
 
 
 def find(name: str) -> Method:
@@ -123,7 +125,7 @@ def find(name: str) -> Method:
     rank = name.removeprefix(_OF_A_RANK)
     if name.startswith(_OF_A_RANK) and rank.isdecimal():
         return replace(METHODS["low_rank"], says=f"low_rank with ranks of {rank}", rank=int(rank))
-    return METHODS[name]
+    return (METHODS | LEARNED)[name]
 
 
 def sentences(*names: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from singularbayes.convert import spectrum
 from singularbayes.inference import find_posteriors, kl
 from singularbayes.inference.engine import compiled
 from singularbayes.inference.progress import quiet
+from singularbayes.posteriors import LowRank
 
 SINGULAR_VALUES = "singular_values/"  # what the names of their arrays begin with
 
@@ -35,7 +36,13 @@ def of_posteriors(models: list[keras.Model]) -> dict[str, float]:
         "signal": np.median(signal),
         "pruned": (signal < 1).mean(),
     }
-    return {f"posterior_{name}": float(value) for name, value in found.items()}
+    return {f"posterior_{name}": float(value) for name, value in found.items()} | _learned_ranks(models[0])
+
+
+def _learned_ranks(model: keras.Model) -> dict[str, float]:
+    """Returns the columns in use of every weight whose rank is learned, in the order of `find_posteriors`."""
+    learned = [q for q in find_posteriors(model) if isinstance(q, LowRank) and q.adaptive]
+    return {f"learned_rank_{i:02}": float(q.live_columns().sum()) for i, q in enumerate(learned, start=1)}
 
 
 def singular_values(model: keras.Model) -> dict[str, np.ndarray]:

@@ -29,6 +29,8 @@ EXPERIMENTS = (
     "cnn",
     "kl_study",
     "sst2",
+    "adaptive_rank",
+    "adaptive_rank_sst2",
     "beijing",
     "uci",
     "icu",

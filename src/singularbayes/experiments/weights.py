@@ -18,8 +18,10 @@ UNSAID: dict[str, Any] = {
     "rank_one_form": "scale",
     "overcomplete": False,
     "bayesian_bias": False,
+    "max_rank": 64,  # the columns that a learned rank starts with
 }
-_RANDOM_BIAS = ("low_rank", "low_rank_laplace", "full_rank")  # rank-one and point networks have plain biases
+# Rank-one and point networks have plain biases.
+_RANDOM_BIAS = ("low_rank", "low_rank_laplace", "low_rank_auto", "full_rank")
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Weights:
         kinds: dict[str, Callable[[], Posterior]] = {
             "low_rank": lambda: LowRank(rank, overcomplete=beyond, **options),
             "low_rank_laplace": lambda: LowRank(rank, family="laplace", overcomplete=beyond, **options),
+            "low_rank_auto": lambda: LowRank("auto", max_rank=self._said("max_rank"), **_without_prior(options)),
             "full_rank": lambda: FullRank(**options),
             "rank_one": lambda: RankOne(self._said("rank_one_form"), **options),
             "deterministic": Deterministic,
@@ -68,3 +71,8 @@ class Weights:
             **{name: self._said(name) for name in ("eta", "damping", "rho_lr")},
             "rho_initializer": None if between is None else keras.initializers.RandomUniform(*between),
         }
+
+
+def _without_prior(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of a posterior that brings its own prior."""
+    return {name: value for name, value in options.items() if name != "prior"}

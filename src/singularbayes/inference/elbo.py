@@ -84,6 +84,11 @@ class KLSchedule(keras.callbacks.Callback):
         risen = 1.0 if epoch >= self.zero_epochs + self.warmup else max(0, epoch - self.zero_epochs) / self.warmup
         return float(self.beta * risen / self.num_data)
 
+    @property
+    def full_weight(self) -> float:
+        """The KL weight after the warm-up, β / num_data."""
+        return self.weight(self.zero_epochs + self.warmup)
+
     def set_model(self, model):
         super().set_model(model)
         share_state(model)
@@ -103,7 +108,7 @@ class KLSchedule(keras.callbacks.Callback):
         self._say(epoch)
 
     def on_train_end(self, logs=None):
-        full = self.weight(self.zero_epochs + self.warmup)
+        full = self.full_weight
         if self.weight(self._epoch) < full:
             warnings.warn(
                 f"Training ended in epoch {self._epoch} (counted from 0), before the KL weight was full: it is "
@@ -113,6 +118,9 @@ class KLSchedule(keras.callbacks.Callback):
             )
 
     def on_epoch_end(self, epoch, logs=None):
+        if self.weight(epoch) == self.full_weight > 0:
+            for posterior in find_posteriors(self.model):
+                posterior.settle()
         if logs is not None:
             logs["kl"] = float(ops.convert_to_numpy(compiled(self.model, kl)))
             logs["kl_weight"] = self.weight(epoch)

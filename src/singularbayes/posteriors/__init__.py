@@ -13,10 +13,12 @@ from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture
 from singularbayes.posteriors.rank_one import RankOne
+from singularbayes.posteriors.shrinkage import ColumnShrinkage
 
 __all__ = [
     "Adapter",
     "Centred",
+    "ColumnShrinkage",
     "Deterministic",
     "FullRank",
     "KTied",

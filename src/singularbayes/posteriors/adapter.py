@@ -40,6 +40,8 @@ class Adapter(Posterior):
     49152
     """
 
+    has_columns = True
+
     def __init__(self, rank, **kwargs):
         super().__init__(**kwargs)
         self.rank = whole_rank("Adapter", rank)

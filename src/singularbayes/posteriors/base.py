@@ -83,6 +83,11 @@ class Posterior(scope.Source, keras.layers.Layer):
             )
         self.clip, self.redraws = None if clip is None else float(clip), int(redraws)
         self.prior = priors.get(prior)
+        if self.prior.by_column and not (self.has_columns and kl_rows is None):
+            raise ValueError(
+                f"{self.prior!r} needs a posterior with factors, LowRank or Adapter, and kl_rows=None; got {kind} with "
+                f"kl_rows={kl_rows}."
+            )
         self.family = families.get(family).name
         self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
         self.initializer = keras.initializers.get(initializer)
@@ -98,6 +103,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         self._guard = KLGuard(self._require_kl_weight)
 
     kl_scale: Any  # the weight of its KL in the loss, once built
+    has_columns = False  # whether it is W = A Bᵀ, so that a prior can be about its columns
 
     # -- what each posterior says ------------------------------------------------------------------------------------
 
@@ -148,6 +154,9 @@ class Posterior(scope.Source, keras.layers.Layer):
     @abstractmethod
     def center(self, matrix: np.ndarray) -> None:
         """Moves E[W] to `matrix`, or to its best approximation of this posterior's rank; scales stay."""
+
+    def settle(self) -> None:
+        """Fixes what training has decided for good. `KLSchedule` calls it after every epoch with the full weight."""
 
     # -- what all share ----------------------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ class Centred(priors.Prior):
         self.prior = priors.get(prior)
         if isinstance(self.prior, Centred):
             raise ValueError(f"Centred needs a prior without centres of its own; got prior={self.prior!r}.")
+        if self.prior.by_column:
+            raise ValueError(f"Centred needs a prior of single weights; got prior={self.prior!r}, of whole columns.")
         self.learned_on = learned_on
 
     def log_density(self, w, xp=keras.ops):

@@ -47,6 +47,7 @@ class Scalars(ABC):
         self.family, self.prior = families.get(family), priors.get(prior)
         self.size = math.prod(self.shape)
         self.penalty: Any = None  # of the means, added to the loss beside the KL
+        self.live: Any = None  # 1 for the columns that are used and 0 for the others; None: all are
         self._next_key = lambda: layer.seed_generator.next()
         self.values = layer.add_weight(
             name=name,
@@ -128,6 +129,8 @@ class Scalars(ABC):
 
     def kl(self):
         """Returns KL(q ‖ p) over all scalars as training uses it: exact, bounded or estimated without bias."""
+        if self.prior.by_column:
+            return ops.sum(self._used(self.prior.each_kl(self.family, self.loc, self.scale, ops)))
         if self.kl_rows is None or self.kl_rows >= self.shape[0]:
             reference = None if self.reference is None else ops.reshape(self.reference, (2, self.size))
             loc, scale = self._flat()
@@ -142,12 +145,19 @@ class Scalars(ABC):
 
     def kl_bound(self):
         """Returns the closed-form upper bound of the KL (the KL itself where the prior has one)."""
+        if self.prior.by_column:
+            return self.kl()
         return self.prior.kl_bound(self.family, *standardised(self.loc, self.scale, self.reference))
 
     def kl_exact(self) -> float:
         """Returns the KL in float64 without random numbers: closed form or quadrature."""
         loc, scale, reference = self.numbers()
-        return float(self.prior.kl_exact(self.family, *standardised(loc, scale, reference)).sum())
+        each = self.prior.kl_exact(self.family, *standardised(loc, scale, reference))
+        return float((each if self.live is None else each * ops.convert_to_numpy(self.live)).sum())
+
+    def _used(self, columns):
+        """Returns numbers of the columns, 0 for those that are not used."""
+        return columns if self.live is None else columns * self.live
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Returns means, scales and, for a `Centred` prior, its centres and widths stacked; in float64."""
@@ -206,6 +216,12 @@ class Factor(Scalars):
     @property
     def scale(self):
         return softplus(self.rho)
+
+    def set(self, loc: np.ndarray, scale: np.ndarray) -> None:
+        """Moves means and scales; softplus of no number is 0."""
+        scale = np.maximum(scale, 1e-30)
+        rho = scale + np.log(-np.expm1(-scale))
+        self.values.assign(np.stack([loc, rho / self.rho_lr]).astype("float32"))
 
     def set_loc(self, loc) -> None:
         self.values.assign(ops.stack([ops.convert_to_tensor(loc, "float32"), self.values[1]]))

@@ -27,6 +27,8 @@ def require_positive(name: str, **values: float) -> None:
 class Prior(ABC):
     """What a weight is believed to be before the data. A prior is a value: equal arguments, equal priors."""
 
+    by_column = False  # whether it is about whole columns: then arrays are (entries, columns), and a KL is a column's
+
     @abstractmethod
     def log_density(self, w, xp=ops):
         """Returns log p(w) of every scalar."""
@@ -38,6 +40,10 @@ class Prior(ABC):
     def kl_bound(self, family, loc, scale):
         """Returns a closed-form upper bound of the summed KL(q ‖ p); the KL itself where that is closed form."""
         return self.kl(family, loc, scale)
+
+    def each_kl(self, family, loc, scale, xp):
+        """Returns KL(q ‖ p) of every scalar, or column, where it has a closed form."""
+        raise TypeError(f"A closed form of the KL needs another prior; {type(self).__name__} has none.")
 
     @abstractmethod
     def kl_exact(self, family, loc: np.ndarray, scale: np.ndarray) -> np.ndarray:

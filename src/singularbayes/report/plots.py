@@ -15,6 +15,7 @@ from singularbayes.report.radar import efficiency_radar, radar
 from singularbayes.report.selective import selective_prediction
 from singularbayes.report.spectra import figure as spectra
 from singularbayes.report.style import write
+from singularbayes.report.sweeps import trade_offs
 
 __all__ = [
     "Bands",
@@ -34,6 +35,7 @@ __all__ = [
     "reliability",
     "selective_prediction",
     "spectra",
+    "trade_offs",
     "uncertainty_histograms",
     "weight_correlations",
     "write",

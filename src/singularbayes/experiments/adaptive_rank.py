@@ -1,0 +1,73 @@
+"""A rank that is learned in one run against a sweep of ranks, on MNIST: which validates better?
+
+The network, the data and the settings are those that MNIST's trials chose for `low_rank`; only the ranks of the hidden
+weights differ. `low_rank_auto` starts with 64 columns in each of them and shares no choice with the sweep but those
+settings. The question was fixed before any run: is its validation NLL within one standard error (three seeds) of that
+of the best rank? The sweep is judged by the same validation images that name its best rank, which is in its favour.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from singularbayes.experiments import images, methods, mnist, study
+from singularbayes.experiments.images import QUICK, Settings
+from singularbayes.experiments.methods import count_epochs as epochs
+from singularbayes.experiments.record import Record
+
+RANKS = (4, 8, 16, 32, 64)
+METHODS = methods.sentences(*(f"low_rank_{rank}" for rank in RANKS), "low_rank_auto")
+PROBLEM = images.Problem("adaptive_rank", "mnist", foreign=("fashion_mnist",), methods=METHODS)
+CHOSEN = dict.fromkeys(METHODS, mnist.CHOSEN["low_rank"])
+PRESETS = {"chosen": CHOSEN, "quick": replace(QUICK, num_train=2000, num_validation=1000, units=(100, 100))}
+run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The best of the sweep by validation NLL, with its standard error over seeds, and the learned rank beside it."""
+
+    best: str
+    nll: float
+    error: float
+    learned: float
+    ranks: dict[str, list[int]]  # that were learned, by the number of the weight, one a seed
+
+    @property
+    def within(self) -> bool:
+        """Whether the learned rank's NLL is at most one standard error above the best's."""
+        return self.learned <= self.nll + self.error
+
+    def __str__(self) -> str:
+        learned = "; ".join(", ".join(map(str, found)) for found in self.ranks.values())
+        said = "within" if self.within else "not within"
+        return (
+            f"Validation NLL: best of the sweep {self.best} {self.nll:.4f} ± {self.error:.4f}, learned "
+            f"{self.learned:.4f}, {said} one standard error. Learned ranks by seed, weight after weight: {learned}."
+        )
+
+
+def verdict(records: Iterable[Record]) -> Verdict:
+    """Returns how the learned rank compares; all methods need the same seeds, two or more."""
+    nll: dict[str, dict[int, float]] = defaultdict(dict)
+    ranks: dict[str, list[int]] = defaultdict(list)
+    for record in sorted(records, key=lambda one: one.seed):
+        nll[record.method][record.seed] = record.metrics["validation_nll"]
+        for name, value in record.metrics.items():
+            if name.startswith("learned_rank_"):
+                ranks[name.removeprefix("learned_rank_")].append(int(value))
+    learned = nll.pop("low_rank_auto", {})
+    seeds = {method: sorted(found) for method, found in {**nll, "low_rank_auto": learned}.items()}
+    if not nll or len({tuple(each) for each in seeds.values()}) != 1 or len(learned) < 2:
+        raise ValueError(f"verdict needs all ranks and low_rank_auto with the same seeds, two or more; got {seeds}.")
+    best = min(nll, key=lambda method: float(np.mean(list(nll[method].values()))))
+    values = np.array(list(nll[best].values()))
+    error = float(values.std(ddof=1) / math.sqrt(len(values)))
+    return Verdict(best, float(values.mean()), error, float(np.mean(list(learned.values()))), dict(ranks))
+
+
+__all__ = ["METHODS", "PRESETS", "PROBLEM", "Settings", "Verdict", "epochs", "run", "run_many", "verdict"]

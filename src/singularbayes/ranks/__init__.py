@@ -1,0 +1,27 @@
+"""Which rank: by shape, by a trained network's spectrum, by a bound, by a sweep, or learned while training."""
+
+from singularbayes.ranks.by_bound import by_bound
+from singularbayes.ranks.by_energy import by_energy, by_shape, default_rank
+from singularbayes.ranks.by_loss import ENERGIES, Truncations, by_loss
+from singularbayes.ranks.prune import Pruned, prune
+from singularbayes.ranks.recommendation import Recommendation
+from singularbayes.ranks.search import Budget, Data, sweep
+from singularbayes.ranks.trials import Sweep, Trial
+
+__all__ = [
+    "ENERGIES",
+    "Budget",
+    "Data",
+    "Pruned",
+    "Recommendation",
+    "Sweep",
+    "Trial",
+    "Truncations",
+    "by_bound",
+    "by_energy",
+    "by_loss",
+    "by_shape",
+    "default_rank",
+    "prune",
+    "sweep",
+]

@@ -1,0 +1,110 @@
+"""Ranks by what a truncation costs on held-out examples, without any training."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+
+from singularbayes.convert import surgery, twins
+from singularbayes.convert.collapse import collapse
+from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
+from singularbayes.inference import ClassPredictive, find_posteriors, predict
+from singularbayes.inference.likelihood import of_loss
+from singularbayes.inference.outputs import loss_of, position_of
+from singularbayes.metrics.checks import labelled
+from singularbayes.ranks.by_energy import by_energy
+from singularbayes.ranks.recommendation import Recommendation
+from singularbayes.ranks.table import table
+
+ENERGIES = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+
+
+@dataclass(frozen=True)
+class Truncations:
+    """The mean loss of a network and of its truncations, and the smallest that is as good."""
+
+    spectrum: Spectrum
+    loss: str
+    full: float
+    error: float  # the standard error of `full` over examples
+    losses: dict[float, float]  # by the energy that every matrix keeps
+    recommendation: Recommendation
+    energy: float  # that the recommended ranks keep
+
+    def __str__(self) -> str:
+        rows = [(f"{energy:.6g}", f"{value:.4g}", f"{value - self.full:+.4g}") for energy, value in self.losses.items()]
+        tried = table(("energy kept", self.loss, "more than untouched"), rows)
+        most = f"{self.full:.4g} + {self.error:.2g}, its standard error"
+        if self.energy in self.losses:
+            why = f"The smallest ranks with a {self.loss} of at most {most}."
+        else:
+            why = f"No truncation has a {self.loss} of at most {most}: these are the full ranks."
+        return f"{self.recommendation}\n\n{tried}\n{why}"
+
+
+def by_loss(
+    model: keras.Model, x, y, energies: Sequence[float] = ENERGIES, *, likelihood=None, batch_size: int = 256
+) -> Truncations:
+    """Returns the smallest ranks at which the cut network is as good on (x, y), by the rule of one standard error.
+
+    Every matrix of the network, at its posterior means where it has posteriors, is cut to the rank that keeps a share
+    of its energy. Nothing is trained, so training at these ranks does better: an upper limit for the ranks to start
+    with.
+
+    Args:
+        y: labels from 0, or numbers; the loss is the NLL or the squared error.
+        energies: the shares to try.
+        likelihood: what the outputs mean, where the compiled loss does not say; see `predict`.
+    """
+    if not len(energies) or not all(0 < energy <= 1 for energy in energies):
+        raise ValueError(f"by_loss needs energies above 0 and at most 1; got energies={list(energies)}.")
+    found = spectrum(model)
+    likelihood = likelihood or _compiled(model)
+    plain = collapse(model, merge=True) if find_posteriors(model) else model
+    name, full = _losses(plain, x, y, likelihood, batch_size)
+    error = float(full.std(ddof=1) / math.sqrt(len(full)))
+    losses, truncation = {}, _Truncation(plain)
+    for energy in sorted(energies):
+        losses[energy] = float(_losses(truncation.cut(energy), x, y, likelihood, batch_size)[1].mean())
+    good = [energy for energy, value in losses.items() if value <= full.mean() + error]
+    chosen = min(good, default=1.0)
+    return Truncations(found, name, float(full.mean()), error, losses, by_energy(model, chosen), chosen)
+
+
+def _compiled(model: keras.Model):
+    """Returns what the outputs mean by the compiled loss; None lets `predict` say what is missing."""
+    return of_loss(loss_of(model, position_of(model, None)))
+
+
+class _Truncation:
+    """A copy of a plain model whose matrices are cut, again and again: one model, so that it is compiled once."""
+
+    def __init__(self, model: keras.Model):
+        self.model = surgery.copied(model)
+        found = [place.layer for place in surgery.places(self.model) if twins.twin_class(place.layer) is not None]
+        slots = [slot for layer in found if twins.refusal(layer) is None for slot in twins.slots(layer).values()]
+        self.parts = [(slot, *np.linalg.svd(slot.read().astype("float64"), full_matrices=False)) for slot in slots]
+
+    def cut(self, energy: float) -> keras.Model:
+        """Returns the copy with its matrices cut to the ranks that keep the energy; biases are of rank 1."""
+        for slot, u, s, vt in self.parts:
+            rank = _rank(s, energy)
+            slot.write((u[:, :rank] * s[:rank]) @ vt[:rank])
+        return self.model
+
+
+def _rank(values: np.ndarray, energy: float) -> int:
+    return MatrixSpectrum("", "", "", (0, 0), values).rank_for(energy)
+
+
+def _losses(model, x, y, likelihood, batch_size: int) -> tuple[str, np.ndarray]:
+    """Returns the name of the loss and its value for every example."""
+    p = predict(model, x, draws=1, likelihood=likelihood, batch_size=batch_size)
+    if isinstance(p, ClassPredictive):
+        probabilities, labels = labelled("by_loss", p.mean, y)
+        chosen = probabilities[np.arange(len(labels)), labels]
+        return "NLL", -np.log(np.maximum(chosen, 1e-300))
+    error = (p.mean - np.asarray(y).reshape(p.mean.shape)).reshape(len(p.mean), -1)
+    return "squared error", (error**2).mean(axis=1)

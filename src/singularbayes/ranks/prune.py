@@ -1,0 +1,170 @@
+"""Taking the columns that are switched off out of a model, and a bound of what that changes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes import posteriors
+from singularbayes.bounds import Bound
+from singularbayes.convert import surgery, twins
+from singularbayes.inference.find import find_posteriors, flat_layers
+from singularbayes.posteriors import LowRank
+from singularbayes.ranks import change
+from singularbayes.ranks.table import table
+
+Kept = Mapping[int, np.ndarray]  # of a posterior, by id, whether each column stays
+
+
+@dataclass(frozen=True)
+class PrunedMatrix:
+    """One matrix: its columns before and after, ‖E W‖₂, and ‖ΔW‖₂ of the mean that was taken out."""
+
+    name: str
+    shape: tuple[int, int]
+    before: int
+    rank: int
+    norm: float
+    removed: float
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """The smaller model, what was taken out of each matrix, and how far that can move the mean network."""
+
+    model: keras.Model
+    rows: tuple[PrunedMatrix, ...]
+    steps: tuple[change.Step, ...]
+    outside: tuple[str, ...]  # why `change` has no bound
+
+    @property
+    def ranks(self) -> dict[str, int]:
+        """The rank of every matrix by its name."""
+        return {row.name: row.rank for row in self.rows}
+
+    def change(self, radius: float) -> Bound:
+        """Returns an upper bound of ‖f(x) − f′(x)‖ over all ‖x‖ ≤ radius, for the mean networks before and after.
+
+        Layer by layer, with L the activation's Lipschitz constant and R_i a bound of what layer i is given,
+        D_i = L (‖W_i − ΔW_i‖ D_{i−1} + ‖ΔW_i‖ R_{i−1}): each removed norm times the norms around it.
+        """
+        if self.outside:
+            raise ValueError(
+                f"A bound of the change needs dense and convolutional layers in a row; got {'; '.join(self.outside)}. "
+                "The removed norms of every matrix stand in `rows`."
+            )
+        return change.bound(self.steps, radius)
+
+    def __str__(self) -> str:
+        head = ("matrix", "size", "columns", "rank", "‖E W‖", "‖ΔW‖ removed")
+        cells = [
+            (row.name, f"{row.shape[0]}×{row.shape[1]}", row.before, row.rank, f"{row.norm:.3g}", f"{row.removed:.3g}")
+            for row in self.rows
+        ]
+        before, now = sum(row.before for row in self.rows), sum(self.ranks.values())
+        title = f"Pruned {self.model.name!r}: {before} columns, now {now}"
+        said = [f"No bound of the change of its mean: {'; '.join(self.outside)}."]
+        if not self.outside:
+            said = [f"Its mean network moves by at most {self.change(1.0).value:.3g} for an input of norm 1."]
+        return "\n".join([title, table(head, cells), *said])
+
+
+def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
+    """Returns a copy of a model without the columns of its `LowRank("auto")` weights that are noise, and what changed.
+
+    The copy is compiled like the model, with a fresh optimizer, and trains on at the smaller rank: its weights are
+    `LowRank("auto", max_rank=…)` with what is left as `max_rank`. Matrices of one layer that are made from one
+    posterior, as those of attention, get the largest rank among them; the columns that one of them does not use stay
+    switched off. Where nothing is to be pruned, the copy predicts the same, bit for bit.
+
+    Args:
+        tolerance: a column goes when its mean has less than this share of E‖a_k b_kᵀ‖²; None takes that of the
+            posterior. 0 takes out what training has switched off, and then the mean network stays what it is.
+    """
+    if not isinstance(model, keras.layers.Layer) or not model.built:
+        raise ValueError(f"prune needs a built Keras model; got {model!r}. Call it once on a batch first.")
+    if tolerance is not None and (isinstance(tolerance, bool) or not 0 <= tolerance < 1):
+        raise ValueError(f"prune needs 0 <= tolerance < 1; got tolerance={tolerance!r}.")
+    copy = surgery.copied(model)
+    kept = {id(q): q.live_columns(q.tolerance if tolerance is None else tolerance) for q in _adaptive(copy)}
+    if not kept:
+        raise ValueError(
+            f'prune needs a model with LowRank("auto") weights; got {model.name!r}, which has none. A trained model of '
+            "fixed ranks says by its spectrum which it needs: ranks.by_energy(model)."
+        )
+    steps, outside = change.read(copy, lambda q: ~kept[id(q)] if id(q) in kept else np.zeros(q.ab.shape[1], bool))
+    rows, new = [], {}
+    for place in surgery.places(copy, surgery.is_ours):
+        if surgery.is_ours(place.layer) and _adaptive(place.layer):
+            rows += [_row(posterior, kept) for posterior in _adaptive(place.layer)]
+            smaller = _smaller(place.layer, kept)
+            if smaller is not None:
+                new[id(place.layer)] = smaller
+    pruned = surgery.exchange(copy, new)
+    surgery.compile_like(pruned, model)
+    return Pruned(pruned, tuple(rows), steps, outside)
+
+
+def _adaptive(layer) -> list[LowRank]:
+    return [q for q in find_posteriors(layer) if isinstance(q, LowRank) and q.adaptive]
+
+
+def _row(posterior: LowRank, kept: Kept) -> PrunedMatrix:
+    (a, b), gone = change.means(posterior), ~kept[id(posterior)]
+    return PrunedMatrix(
+        name=posterior.path,
+        shape=(posterior.rows, posterior.ab.shape[0] - posterior.rows),
+        before=posterior.ab.shape[1],
+        rank=int(kept[id(posterior)].sum()),
+        norm=change.norm_of(a, b),
+        removed=change.norm_of(a[:, gone], b[:, gone]),
+    )
+
+
+# -- a layer with fewer columns ---------------------------------------------------------------------------------------
+
+
+def _smaller(layer, kept: Kept):
+    """Returns the layer with the columns that stay, or None where all do."""
+    if all(kept[id(q)].all() for q in _adaptive(layer)):
+        return None
+    config = layer.get_config()
+    for argument in ("posterior", "recurrent_posterior", "bias_posterior"):
+        made = [q for q in _adaptive(layer) if _argument(q, config) == argument]
+        if made:
+            rank = max(int(kept[id(q)].sum()) for q in made)
+            recipe = posteriors.get(made[0])
+            recipe.max_rank = rank
+            config[argument] = posteriors.serialize(recipe)
+    new = twins.built_like(type(layer).from_config(config), layer)
+    for before, after in zip(flat_layers(layer), flat_layers(new), strict=True):
+        if id(before) in kept:
+            _carry_columns(before, after, kept[id(before)])
+        else:
+            _carry_state(before, after)
+    return new
+
+
+def _argument(posterior: LowRank, config: dict) -> str:
+    """Returns the argument of the layer that a posterior was made from: its own, or that of all its kernels."""
+    return posterior.name if posterior.name in config else "posterior"
+
+
+def _carry_columns(old: LowRank, new: LowRank, stay: np.ndarray) -> None:
+    # Those that go come last, and fill up where another matrix of the layer needs more columns.
+    order = np.argsort(~stay, kind="stable")[: new.ab.shape[1]]
+    order.sort()
+    new.ab.values.assign(ops.convert_to_numpy(old.ab.values)[:, :, order])
+    new.ab.live.assign(stay[order].astype("float32"))
+    weight = float(ops.convert_to_numpy(old.kl_scale))
+    if weight >= 0:
+        new.set_kl_weight(weight)
+
+
+def _carry_state(old, new) -> None:
+    store: dict = {}
+    old.save_own_variables(store)
+    if store:
+        new.load_own_variables({key: np.array(ops.convert_to_numpy(value)) for key, value in store.items()})

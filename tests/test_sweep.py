@@ -1,0 +1,309 @@
+"""The sweep: what it refuses, what it keeps, which trial it takes; and one that trains."""
+
+import io
+import json
+import math
+import sys
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from singularbayes import LowRank, layers, ranks
+from singularbayes.assess import catalogue
+from singularbayes.ranks import live, search
+from singularbayes.ranks.storage import open_study
+from singularbayes.ranks.trials import Sweep, Trial
+
+pytest.importorskip("optuna")
+BUDGET = ranks.Budget(trials=5, epochs=2, draws=4)
+SPACE = {"rank": (1, 8), "beta": (0.1, 1.0)}
+
+
+def _data(ood=True):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 120)
+    x = (np.eye(3)[y] * 2 + rng.normal(size=(120, 3))).astype("float32")
+    strange = 4 * rng.normal(size=(40, 3)).astype("float32")
+    return ranks.Data((x[:80], y[:80]), (x[80:], y[80:]), strange if ood else None)
+
+
+DATA = _data()
+
+
+def _build(rank):
+    hidden = layers.Dense(8, "relu", posterior=LowRank(rank))
+    model = keras.Sequential([keras.Input((3,)), hidden, layers.Dense(3, posterior=LowRank(3))])
+    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """Replaces the training by a formula, and returns the settings that were asked for."""
+    asked = []
+
+    def train(trial, chosen, build, data, wanted, budget, task):
+        asked.append(dict(chosen))
+        rank, beta = chosen.get("rank", 1), chosen.get("beta", 1.0)
+        return {"nll": 1 / rank + beta, "auroc_ood_mi": 1 - 0.05 * rank, "ece": 0.01 * rank, "num_trained": 10.0 * rank}
+
+    monkeypatch.setattr(search, "_train", train)
+    return asked
+
+
+# -- one that trains -------------------------------------------------------------------------------------------------
+
+
+def test_a_trial_is_the_mean_over_seeds_of_what_training_by_hand_gives():
+    budget = ranks.Budget(trials=1, epochs=2, draws=4, seeds=2, batch_size=40)
+    found = ranks.sweep(_build, DATA, {"rank": [2], "beta": [0.5]}, budget=budget)
+    import singularbayes as sb
+
+    runs = sb.fit_many(lambda: _build(2), *DATA.train, range(2), 2, 40, callbacks=lambda: [sb.KLSchedule(80, beta=0.5)])
+    results = [sb.evaluate(r.model, DATA.validation, DATA.ood, seed=i, draws=4) for i, r in enumerate(runs)]
+    (trial,) = found.trials
+    for name in ("nll", "ece", "auroc_ood_mi", "accuracy"):
+        assert trial.metrics[name] == pytest.approx(np.mean([r.metrics[name] for r in results]), rel=1e-5)
+    assert trial.metrics["num_trained"] == 2 * 2 * (3 + 8) + 8 + 2 * 3 * (8 + 3) + 3
+
+
+def test_with_one_objective_a_trial_that_falls_behind_is_stopped(monkeypatch):
+    class Behind(search._Rungs):
+        def on_epoch_end(self, epoch, logs=None):
+            self.trial.report(1.0 + self.trial.number, epoch + 1)
+            if self.trial.number >= 4 and self.trial.should_prune():
+                import optuna
+
+                raise optuna.TrialPruned
+
+    monkeypatch.setattr(search, "_Rungs", Behind)
+
+    def train(trial, *rest):
+        rungs = Behind(trial, DATA, catalogue.find("nll"), BUDGET, "classification")
+        rungs.on_epoch_end(0)
+        return {"nll": 1.0 + trial.number}
+
+    monkeypatch.setattr(search, "_train", train)
+    found = ranks.sweep(_build, DATA, SPACE, ["nll"], ranks.Budget(trials=6, epochs=4))
+    assert [trial.metrics != {} for trial in found.trials] == [True] * 4 + [False] * 2
+    assert len(found.finished) == 4 and found.knee().number == 0
+
+
+# -- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def test_the_same_call_goes_on_from_its_storage_and_repeats_nothing(trained, tmp_path):
+    path = tmp_path / "sweep.log"
+    first = ranks.sweep(_build, DATA, SPACE, budget=BUDGET, storage=path)
+    assert len(first.trials) == len(trained) == 5
+    again = ranks.sweep(_build, DATA, SPACE, budget=BUDGET, storage=path)
+    assert again == first and len(trained) == 5
+    more = ranks.sweep(_build, DATA, SPACE, budget=ranks.Budget(trials=7, epochs=2, draws=4), storage=path)
+    assert more.trials[:5] == first.trials and len(trained) == 7
+    assert len({json.dumps(chosen) for chosen in trained}) == 7
+
+
+def test_a_trial_that_was_killed_is_done_anew(trained, tmp_path, monkeypatch):
+    path = tmp_path / "sweep.log"
+    train = search._train
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search, "_train", killed)
+    with pytest.raises(KeyboardInterrupt):
+        ranks.sweep(_build, DATA, SPACE, budget=BUDGET, storage=path)
+    monkeypatch.setattr(search, "_train", train)
+    assert len(ranks.sweep(_build, DATA, SPACE, budget=BUDGET, storage=path).finished) == 5
+
+
+def test_the_same_seed_gives_the_same_trials(trained):
+    first, second = (ranks.sweep(_build, DATA, SPACE, budget=BUDGET, seed=3) for _ in range(2))
+    assert first == second != ranks.sweep(_build, DATA, SPACE, budget=BUDGET, seed=4)
+
+
+def test_lists_alone_are_a_grid_and_each_setting_is_trained_once(trained):
+    found = ranks.sweep(_build, DATA, {"rank": [1, 2, 4], "beta": [0.1, 1.0]}, budget=20)
+    assert len(found.trials) == len(trained) == 6
+    assert {(t.settings["rank"], t.settings["beta"]) for t in found.trials} == {
+        (r, b) for r in (1, 2, 4) for b in (0.1, 1.0)
+    }
+
+
+def test_a_trial_that_diverges_is_shown_and_not_taken(monkeypatch):
+    monkeypatch.setattr(
+        search, "_train", lambda trial, chosen, *rest: {"nll": math.nan if chosen["rank"] == 1 else 0.5}
+    )
+    found = ranks.sweep(_build, DATA, {"rank": [1, 2]}, ["nll"])
+    assert len(found.trials) == 2 and found.knee().settings == {"rank": 2} and "–" in str(found)
+
+
+# -- which trial to take ---------------------------------------------------------------------------------------------
+
+OBJECTIVES = (catalogue.find("nll"), catalogue.find("auroc_ood_mi"))
+
+
+def _found(points):
+    trials = [Trial(i, {"rank": i + 1}, {"nll": x, "auroc_ood_mi": y, "ece": x}) for i, (x, y) in enumerate(points)]
+    return Sweep("classification", OBJECTIVES, tuple(trials))
+
+
+def test_the_knee_is_where_one_objective_starts_to_cost_the_other():
+    found = _found([(0.1, 0.5), (0.12, 0.9), (0.5, 0.95), (0.5, 0.4)])
+    assert [trial.number for trial in found.pareto()] == [0, 1, 2]
+    assert found.knee().number == 1
+    assert found.why() == (
+        "Take rank=2: NLL 0.12 (the best, 0.1, needs rank=1) and AUROC-OOD (MI) 0.9 (the best, 0.95, needs rank=3). "
+        "3 of 4 trials are beaten by no other, and it is nearest to the best of all objectives."
+    )
+    assert [trial.number for trial in found.pareto("ece")] == [0]
+    assert str(found).splitlines()[3].split() == ["1", "2", "0.12", "0.9", "★"]
+
+
+values = st.lists(st.tuples(st.floats(0.01, 5), st.floats(0.01, 1)), min_size=1, max_size=8)
+
+
+@settings(deadline=None, max_examples=50)
+@given(values, st.floats(0.1, 10), st.floats(-3, 3))
+def test_the_knee_is_on_the_front_whatever_the_units_of_the_objectives(points, scale, shift):
+    found = _found(points)
+    front = {trial.number for trial in found.pareto()}
+    assert found.knee().number in front
+    for i, (x, y) in enumerate(points):
+        beaten = any(a <= x and b >= y and (a, b) != (x, y) for a, b in points)
+        assert beaten == (i not in front)
+    moved = _found([(scale * x + 4, y) for x, y in points])
+    losses = np.array(points) @ np.diag([1.0, -1.0])
+    if len({round(float(v), 6) for v in losses[:, 0]}) == len(points):  # no ties that rounding could decide
+        assert moved.knee().number in front
+
+
+def test_a_sweep_without_a_finished_trial_says_so():
+    with pytest.raises(
+        ValueError, match=r"pareto needs a finished trial with \['nll', 'auroc_ood_mi'\]; got none among 0"
+    ):
+        Sweep("classification", OBJECTIVES, ()).pareto()
+
+
+def test_on_a_terminal_the_table_grows_and_elsewhere_nothing_is_written():
+    for terminal in (True, False):
+        console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+        with live.table(OBJECTIVES, console) as show:
+            for number in range(3):
+                show(list(_found([(0.1, 0.5), (0.12, 0.9), (0.5, 0.95)]).trials[:number]))
+        text = console.file.getvalue()
+        assert ("2 trials" in text and "★" in text) if terminal else text == ""
+
+
+def test_the_task_is_read_from_the_answers():
+    x = np.zeros((3, 1))
+    tasks = [
+        ranks.Data((x, y), (x, y)).task for y in (np.array([0, 1, 2]), np.array([0.0, 1.0, 0.0]), np.array([0.5, 1, 2]))
+    ]
+    assert tasks == ["classification", "classification", "regression"]
+
+
+# -- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"objectives": ("nll", "speed")}, r"sweep needs objectives that exist; got 'speed'. There are \["),
+        ({"objectives": ("mean_entropy",)}, "objectives of which more or less is better; got 'mean_entropy'"),
+        ({"objectives": "nll"}, "sweep needs different objectives"),
+        ({"objectives": ()}, "sweep needs different objectives"),
+        ({"data": _data(ood=False)}, r"sweep needs foreign examples for the objective 'auroc_ood'.*; got none"),
+        ({"objectives": ("nll", "digits/auroc_ood")}, r"objective 'digits/auroc_ood'.*got sets called \[''\]"),
+        ({"space": {}}, "sweep needs a space of settings by name"),
+        (
+            {"space": {"rank": (8, 2)}},
+            r"sweep needs \(low, high\) with 0 < low < high, or a list, for 'rank'; got \(8, 2\)",
+        ),
+        ({"space": {"rank": []}}, r"for 'rank'; got \[\]"),
+        (
+            {"storage": "no/folder/sweep.log"},
+            "sweep needs a storage in a folder that exists; got 'no/folder/sweep.log'",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_trained(change, said, trained):
+    arguments = {"data": DATA, "space": SPACE, "budget": BUDGET, **change}
+    with pytest.raises(ValueError, match=said):
+        ranks.sweep(_build, **arguments)
+    assert trained == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"space": {"rank": (1, 4)}},
+            r"space was \{'rank': \[1, 8\], 'beta': \[0.1, 1.0\]\} and is now \{'rank': \[1, 4\]\}",
+        ),
+        ({"objectives": ("nll",)}, r"objectives was \['nll', 'auroc_ood_mi'\] and is now \['nll'\]"),
+        ({"data": ranks.Data(DATA.validation, DATA.train, DATA.ood)}, "data was"),
+        ({"budget": ranks.Budget(trials=9, epochs=3, draws=4)}, "epochs was 2 and is now 3"),
+    ],
+)
+def test_a_storage_of_another_experiment_is_refused_with_what_differs(change, said, trained, tmp_path):
+    arguments = {"data": DATA, "space": SPACE, "budget": BUDGET, "storage": tmp_path / "sweep.log"}
+    ranks.sweep(_build, **arguments)
+    with pytest.raises(ValueError, match=f"sweep needs a storage of the same experiment; got .*sweep.log.*{said}"):
+        ranks.sweep(_build, **{**arguments, **change})
+
+
+def test_a_file_that_is_no_storage_is_refused_and_left_as_it_was(trained, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a journal\n")
+    with pytest.raises(
+        ValueError, match=r"sweep needs a storage that a sweep wrote, or a path that is free; got .*notes"
+    ):
+        ranks.sweep(_build, DATA, SPACE, storage=path)
+    assert path.read_text() == "not a journal\n"
+
+
+def test_a_journal_of_other_studies_is_refused(tmp_path, trained):
+    import optuna
+    from optuna.storages.journal import JournalFileBackend
+
+    path = tmp_path / "other.log"
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
+    optuna.create_study(study_name="mine", storage=storage)
+    with pytest.raises(ValueError, match=r"sweep needs a storage of its own; got .*which holds the studies \['mine'\]"):
+        ranks.sweep(_build, DATA, SPACE, storage=path)
+
+
+def test_without_optuna_it_says_what_to_type(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(
+        ImportError, match=r"A sweep needs Optuna; got no optuna. Type: pip install 'singularbayes\[sweep\]'"
+    ):
+        ranks.sweep(_build, DATA, SPACE)
+
+
+@pytest.mark.parametrize(("name", "value"), [("trials", 0), ("epochs", 2.5), ("draws", True), ("warmup", -1)])
+def test_a_budget_is_of_whole_numbers(name, value):
+    with pytest.raises(ValueError, match=f"Budget needs {name} to be a whole number"):
+        ranks.Budget(**{name: value})
+
+
+def test_a_budget_reaches_the_full_kl_weight():
+    with pytest.raises(ValueError, match="Budget needs warmup < epochs; got warmup=4 and epochs=4"):
+        ranks.Budget(epochs=4, warmup=4)
+
+
+def test_what_a_build_refuses_ends_the_sweep_with_its_reason(tmp_path):
+    with pytest.raises(ValueError, match="LowRank needs 1 <= rank <= 3; got rank=5"):
+        ranks.sweep(_build, DATA, {"rank": [5]}, ["nll"], BUDGET, storage=tmp_path / "sweep.log")
+    study = open_study(tmp_path / "sweep.log", ["minimize"], json.loads(json.dumps(_kept(tmp_path))), 0)
+    assert [trial.state.name for trial in study.trials] == ["FAIL"]
+
+
+def _kept(folder):
+    lines = [json.loads(line) for line in (folder / "sweep.log").read_text().splitlines()]
+    return next(line["user_attr"]["what"] for line in lines if "what" in line.get("user_attr", {}))
