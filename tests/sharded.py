@@ -9,31 +9,38 @@ import sys
 import jax
 import keras
 import numpy as np
+from jax.experimental import multihost_utils
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, KTied, LowRank, RankOne, layers
 from singularbayes.inference.engine import _spread, draw_keys, engine
 
-NUM_DATA, BATCH, RATE = 16, 8, 0.1
+NUM_DATA, BATCH, RATE = 16, 8, 1 / 16
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
 def mixed():
     """A network with every kind of layer and posterior."""
-    ids = keras.Input((6,), dtype="int32")
+    ids, normal = keras.Input((6,), dtype="int32"), {"prior": "normal"}
     h = layers.Embedding(10, 8, posterior=LowRank(2))(ids)
-    h = layers.MultiHeadAttention(2, 4, posterior=LowRank(2))(h, h)
-    h = layers.LSTM(4, posterior=LowRank(2), return_sequences=True)(h)
-    h = keras.layers.Flatten()(layers.Conv1D(4, 3, posterior=FullRank())(h))
-    for posterior in (KTied(2), RankOne(), Adapter(2)):
+    h = layers.MultiHeadAttention(2, 4, posterior=LowRank(2, **normal))(h, h)
+    h = layers.LSTM(4, posterior=LowRank(2, **normal), return_sequences=True)(h)
+    h = keras.layers.Flatten()(layers.Conv1D(4, 3, posterior=FullRank(**normal))(h))
+    for posterior in (KTied(2, **normal), RankOne(**normal), Adapter(2, **normal)):
         h = layers.Dense(6, "tanh", posterior=posterior)(h)
     return keras.Model(ids, keras.layers.Dense(4)(h))
 
 
-def local():
-    """A network whose every example has noise of its own."""
-    body = [layers.Dense(units, posterior=LowRank(2), estimator="local") for units in (8, 4)]
+def shared(estimator="shared"):
+    """A network with one draw for all examples of a step."""
+    posterior = LowRank(2, prior="normal")
+    body = [layers.Dense(units, posterior=posterior, estimator=estimator) for units in (8, 4)]
     return keras.Sequential([keras.Input((6,)), *body])
+
+
+def local():
+    """The same, but every example has noise of its own."""
+    return shared("local")
 
 
 def data():
@@ -45,6 +52,7 @@ def built(build):
     keras.utils.set_random_seed(0)
     model = build()
     model.compile(keras.optimizers.SGD(RATE), LOSS)
+    sb.set_kl(model, NUM_DATA)
     return model
 
 
@@ -52,7 +60,7 @@ def whole(array):
     """An array of which parts may lie on another process, as NumPy."""
     if array.is_fully_addressable or array.is_fully_replicated:
         return np.asarray(array)
-    return np.asarray(jax.experimental.multihost_utils.process_allgather(array, tiled=True))
+    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
 
 
 def weights(model):
@@ -60,26 +68,19 @@ def weights(model):
 
 
 def trained(build, share=slice(None)):
-    """The losses of two epochs, and the weights before, after one step, and at the end.
-
-    One step of gradient descent is the gradient.
-    """
+    """A network after two steps, the weights before and after, and the gradient, which is a step of descent."""
     model, (x, y) = built(build), data()
-    x, y = (np.concatenate([v[:BATCH][share], v[BATCH:][share]]) for v in (x, y))
-    before, size = weights(model), len(x) // 2
-    sb.set_kl(model, NUM_DATA)
-    first = model.fit(x[:size], y[:size], batch_size=size, verbose=0).history["loss"]
-    gradient = (before - weights(model)) / RATE
-    schedule = sb.KLSchedule(NUM_DATA)
-    then = model.fit(x, y, batch_size=size, epochs=2, shuffle=False, verbose=0, callbacks=[schedule]).history
-    numbers = {"before": before, "gradient": gradient, "after": weights(model), "loss": [*first, *then["loss"]]}
-    return model, {**numbers, "kl": then["kl"]}
+    steps, losses = [weights(model)], []
+    for batch in (slice(BATCH), slice(BATCH, None)):
+        losses.append(model.train_on_batch(x[batch][share], y[batch][share]))
+        steps.append(weights(model))
+    gradient = (steps[0] - steps[1]) / RATE
+    return model, {"before": steps[0], "gradient": gradient, "after": steps[2], "loss": np.array(losses)}
 
 
 def alike(build):
     """The outputs of one pass in training, for eight examples that are the same one."""
     model = built(build)
-    sb.set_kl(model, NUM_DATA)
     x = np.repeat(data()[0][:1], BATCH, axis=0)
     distribution = keras.distribution.distribution()
     if distribution is not None:
@@ -89,29 +90,36 @@ def alike(build):
     return whole(outputs), len(outputs.sharding.device_set)
 
 
-def counted_once():
-    """What `evaluate` adds to the likelihood, and the KL over the number of data."""
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input((6,)), layers.Dense(4, posterior=LowRank(2, prior="normal"))])
-    model.compile("sgd", LOSS)
-    sb.set_kl(model, NUM_DATA)
+def counted_once(model):
+    """What the KL adds to the mean negative log-likelihood of `evaluate`, and the KL over the number of data."""
     sb.inference.elbo.log_nll(model)
     found = model.evaluate(*data(), batch_size=BATCH, verbose=0, return_dict=True)
     return [found["loss"] - found["nll"], sb.kl(model, "exact") / NUM_DATA]
 
 
-def results():
-    found = {}
-    for name, build in {"mixed": mixed, "local": local}.items():
-        model, numbers = trained(build)
-        found |= {f"{name}/{key}": value for key, value in numbers.items()}
-        found[f"{name}/alike"], found[f"{name}/devices"] = alike(build)
-    x, _ = data()
-    answers = [sb.predict(model, part, 8, seed=1).mean for part in (x, x[:7], x[:1])]
-    run = engine(model)
+def parts(model):
+    """The draws and examples that one device answers, for many examples and for one."""
+    run, (x, _) = engine(model), data()
     outputs = [run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), part), 8)[0] for part in (x, x[:1])]
-    parts = [output.sharding.shard_shape(output.shape)[:2] for output in outputs]
-    return {**found, "predicted": np.concatenate(answers), "parts": parts, "kl_once": counted_once()}
+    return [output.sharding.shard_shape(output.shape)[:2] for output in outputs]
+
+
+def results(name):
+    """All laws for one device, data parallel and model parallel; for both on one axis, only the training."""
+    model, numbers = trained(shared)
+    found = {f"shared/{key}": value for key, value in numbers.items()}
+    if name == "both":
+        return found
+    x, _ = data()
+    found["predicted"] = np.concatenate([sb.predict(model, part, 8, seed=1).mean for part in (x, x[:1])])
+    found["parts"] = parts(model)
+    found |= {f"local/{key}": value for key, value in trained(local)[1].items()}
+    for build in (shared, local):
+        found[f"{build.__name__}/alike"], found["devices"] = alike(build)
+    if name != "data":  # one distribution is enough for all the layers
+        found |= {f"mixed/{key}": value for key, value in trained(mixed)[1].items()}
+        found["kl_once"] = counted_once(model)
+    return found
 
 
 def distributions():
@@ -126,7 +134,7 @@ def on_four_devices(path):
     found = {}
     for name, distribution in distributions().items():
         keras.distribution.set_distribution(distribution)
-        found |= {f"{name}/{key}": value for key, value in results().items()}
+        found |= {f"{name}/{key}": value for key, value in results(name).items()}
         if name == "model":
             model = built(mixed)
             found["table"] = distribution.describe(model)
@@ -139,9 +147,9 @@ def as_one_of_two(path, port, process):
     mesh = keras.distribution.DeviceMesh((2, 2), ("batch", "model"))
     keras.distribution.set_distribution(sb.ModelParallel(mesh, smallest=1, auto_shard_dataset=False))
     half = slice(int(process) * BATCH // 2, (int(process) + 1) * BATCH // 2)
-    model, numbers = trained(local, half)
-    numbers["alike"], numbers["devices"] = alike(local)
+    model, numbers = trained(shared, half)
     numbers["predicted"] = sb.predict(model, data()[0], 8, seed=1).mean
+    numbers["alike"], numbers["devices"] = alike(local)
     np.savez(path, **numbers)
 
 

@@ -22,8 +22,8 @@ class ModelParallel(keras.distribution.ModelParallel):
     """`keras.distribution.ModelParallel` that finds the layout of every variable itself, on JAX.
 
     An array of at least `smallest` numbers is split along its longest axis that the devices divide; the others are on
-    every device. A factor's array is (2, rows + columns, rank), so it is split by rows, else by rank; a plain kernel or a
-    table by its longer side. The optimizer's arrays lie as their variables do.
+    every device. A factor's array is (2, rows + columns, rank), so it is split by rows, else by rank; a plain kernel
+    or a table by its longer side. The optimizer's arrays lie as their variables do.
 
     Set it before the model is made, because Keras places a variable when it makes it. Results are those of one device:
     how arrays are split says where numbers are made, not which.
