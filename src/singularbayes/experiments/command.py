@@ -2,15 +2,18 @@
 
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 
-from singularbayes.experiments.live import progress
+from singularbayes.experiments.engines import Engine, Local, Where
+from singularbayes.experiments.live import Bars, progress
 
 if TYPE_CHECKING:
+    from singularbayes.experiments.piece import Outcome
     from singularbayes.experiments.runner import Job
 
 
@@ -24,10 +27,12 @@ def run(
     settings: Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)] = None,
     out: Path = Path("runs"),
     again: Annotated[bool, Parameter(negative="")] = False,
+    where: Annotated[Where, Parameter(name="*")] = Where(),
 ) -> int:
     """Train an experiment's methods and keep a record of each run. After a kill the same command goes on.
 
-    Several processes may work on one folder: each takes runs that no other is at.
+    Several processes may work on one folder: each takes runs that no other is at. With --engine ray the machines of a
+    Ray cluster do; the folder has to be one that all of them share.
 
     Parameters
     ----------
@@ -55,7 +60,7 @@ def run(
         sys.exit(f"singularbayes: {error}")
     require_writable(out)
     try:
-        return _carry_out(jobs, out, again, Console())
+        return _carry_out(jobs, out, again, where.start(), Console())
     except ValueError as error:
         sys.exit(f"singularbayes: {' '.join(str(error).split())}")
     except OSError as error:
@@ -67,25 +72,49 @@ def run(
         )
 
 
-def _carry_out(jobs: list["Job"], out: Path, again: bool, console: Console) -> int:
-    """Does the runs one after another and returns 1 if one of them diverged."""
-    from singularbayes.experiments import record, runner
-    from singularbayes.experiments.training import Diverged
+def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, console: Console) -> int:
+    """Does the runs and returns 1 if one of them diverged."""
+    from singularbayes.experiments import record
 
+    labels = [f"{i}/{len(jobs)} {job.experiment} {job.method} {job.seed}" for i, job in enumerate(jobs, start=1)]
     failed = False
-    for number, job in enumerate(jobs, start=1):
-        label = f"{number}/{len(jobs)} {job.experiment} {job.method} {job.seed}"
-        try:
-            with progress(console, label, job.epochs) as watch:
-                found = runner.carry_out(job, out, watch, again)
-        except (runner.Skipped, Diverged) as reason:
-            failed |= isinstance(reason, Diverged)
-            console.print(f"{label:<24} {reason}", highlight=False, soft_wrap=True, markup=False)
+    for label, found in (_here if isinstance(engine, Local) else _elsewhere)(jobs, labels, out, again, engine, console):
+        failed |= found.diverged
+        if found.record is None:
+            console.print(f"{label:<24} {found.reason}", highlight=False, soft_wrap=True, markup=False)
             continue
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in list(found.metrics.items())[:6])
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in list(found.record.metrics.items())[:6])
         console.print(f"    {scores}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"\nRecords: {out / record.LINES}", soft_wrap=True, highlight=False)
     return int(failed)
+
+
+Found = Iterator[tuple[str, "Outcome"]]
+
+
+def _here(jobs, labels, out, again, engine, console) -> Found:
+    """Yields what becomes of the runs, each with a bar of its own."""
+    from singularbayes.experiments.piece import outcome
+
+    def carry_out(numbered):
+        label, job = numbered
+        return outcome(job, out, lambda: progress(console, label, job.epochs), again)
+
+    for position, found in engine.map(carry_out, list(zip(labels, jobs, strict=True))):
+        yield labels[position], found
+
+
+def _elsewhere(jobs, labels, out, again, engine, console) -> Found:
+    """Yields what becomes of the runs of other machines, as they end; a bar shows all that are under way."""
+    from singularbayes.experiments.piece import Piece
+
+    with Bars(console, out, jobs, labels) as bars:
+        for position, found in engine.map(Piece(out.resolve(), again), jobs, bars.tick):
+            bars.over(position)
+            if found.record is not None:
+                seconds = f"{jobs[position].epochs} epochs, {found.record.seconds:.0f} s"
+                console.print(f"{labels[position]:<24} {seconds}", highlight=False)
+            yield labels[position], found
 
 
 def merge(*sources: Path, into: Path = Path("runs")) -> int:

@@ -135,7 +135,12 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def carry_out(
-    job: Job, folder: Path, watch: Watch | None = None, again: bool = False, every: float = EVERY_S
+    job: Job,
+    folder: Path,
+    watch: Watch | None = None,
+    again: bool = False,
+    every: float = EVERY_S,
+    patience: float = 0.0,
 ) -> Record:
     """Does a run, or what is left of it, adds its record to those of the folder, and returns it.
 
@@ -144,9 +149,10 @@ def carry_out(
     Args:
         again: do it also when the folder has its record; then the later one counts.
         every: seconds between two checkpoints, at least.
+        patience: seconds to wait for another process that is at it, which may be about to end.
     """
     try:
-        held = record.lock(folder, job.name).acquire(blocking=False)
+        held = record.lock(folder, job.name).acquire(timeout=patience)
     except Timeout:
         raise Skipped("another process is at it") from None
     with held:

@@ -9,6 +9,7 @@ from singularbayes.inference.conformal import (
 from singularbayes.inference.elbo import KLSchedule, kl, set_kl
 from singularbayes.inference.files import load
 from singularbayes.inference.find import find_posteriors
+from singularbayes.inference.layout import ModelParallel
 from singularbayes.inference.likelihood import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL
 from singularbayes.inference.many import fit_many
 from singularbayes.inference.mean import mean_weights
@@ -31,6 +32,7 @@ __all__ = [
     "KLSchedule",
     "MeanScale",
     "MeanScaleNLL",
+    "ModelParallel",
     "PACBayesObjective",
     "Predictive",
     "SpectralPenalty",

@@ -166,7 +166,7 @@ class JaxEngine:
 
         The draws are those of the last call of `draw`. An accelerator is not waited for.
         """
-        outputs = self._run(self._drawn[0], *_spread(draws, x), together)
+        outputs = [_here(output) for output in self._run(self._drawn[0], *_spread(draws, x), together)]
         return outputs if free_bytes() is not None else [np.asarray(output) for output in outputs]
 
     def scratch(self, draws, x, together: int) -> int:
@@ -182,17 +182,36 @@ def _spread(draws, x):
     """Returns draws and data with the data, or where that is too little the draws, split over the devices."""
     import jax
 
-    devices = jax.local_devices()
-    if len(devices) == 1 or keras.distribution.distribution() is not None:
+    mesh, axis = _mesh()
+    devices = mesh.shape[axis]
+    if mesh.size == 1:
         return draws, x
-    mesh = jax.sharding.Mesh(np.array(devices), ("devices",))
-    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(axis))
     sizes = [{len(array) for array in keras.tree.flatten(arrays)} for arrays in (x, draws)]
-    if all(size % len(devices) == 0 for size in sizes[0]):
+    if all(size % devices == 0 for size in sizes[0]):
         return draws, jax.device_put(x, split)
-    if sizes[1] and all(size % len(devices) == 0 for size in sizes[1]):
+    if sizes[1] and all(size % devices == 0 for size in sizes[1]):
         return jax.device_put(draws, split), x
     return draws, x
+
+
+def _mesh():
+    """Returns the devices and the axis that work is split over: the batch's of a distribution, else those here."""
+    import jax
+
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        return distribution.device_mesh.backend_mesh, distribution.batch_dim_name
+    return jax.sharding.Mesh(np.array(jax.local_devices()), ("devices",)), "devices"
+
+
+def _here(output):
+    """Returns an output of which parts may lie on devices of other processes as one that this process has whole."""
+    if output.is_fully_addressable or output.is_fully_replicated:
+        return output
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(output, tiled=True)
 
 
 def _no_gradient():
@@ -272,8 +291,7 @@ def free_bytes() -> int | None:
 
 def device_count() -> int:
     """Returns over how many devices a run is spread."""
-    if keras.backend.backend() != "jax" or keras.distribution.distribution() is not None:
+    if keras.backend.backend() != "jax":
         return 1
-    import jax
-
-    return jax.local_device_count()
+    mesh, axis = _mesh()
+    return mesh.shape[axis]

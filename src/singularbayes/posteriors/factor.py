@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import families, noise, priors
+from singularbayes.posteriors import families, noise, priors, starts
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.softplus import inverse_softplus, softplus
 
@@ -52,7 +52,7 @@ class Scalars(ABC):
         self.values = layer.add_weight(
             name=name,
             shape=stored,
-            initializer=initializer,
+            initializer=starts.Given(initializer),
             regularizer=lambda _: self._regularizer(weigh),
             dtype="float32",
             autocast=False,
@@ -72,7 +72,7 @@ class Scalars(ABC):
         return layer.add_weight(
             name=f"{name}_prior",
             shape=(2, *self.shape),
-            initializer=start,
+            initializer=starts.Given(start),
             trainable=False,
             dtype="float32",
             autocast=False,

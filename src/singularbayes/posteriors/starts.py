@@ -39,6 +39,16 @@ class Start:
         return keras.initializers.RandomNormal(stddev=std)
 
 
+class Given(keras.initializers.Initializer):
+    """A function of shape and dtype as an initializer: Keras makes a large variable in parts only from an object."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, shape, dtype=None):
+        return self.function(shape, dtype)
+
+
 def default(activation) -> keras.initializers.Initializer:
     """Returns He for rectified activations, else Glorot; both normal."""
     if getattr(activation, "__name__", "") in _RECTIFIED:
@@ -76,7 +86,7 @@ def reshaped(initializer, shape: tuple[int, int], kernel_shape: tuple[int, ...] 
     """
     if kernel_shape is None or variance_matched(initializer, shape) is not None:
         return initializer
-    return lambda _, dtype=None: keras.ops.reshape(initializer(kernel_shape, dtype), shape)
+    return Given(lambda _, dtype=None: keras.ops.reshape(initializer(kernel_shape, dtype), shape))
 
 
 def glorot(shape: tuple[int, int]) -> Start:

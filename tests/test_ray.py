@@ -1,0 +1,165 @@
+"""`singularbayes run --engine ray`: the records of the local engine, whatever is lost on the way."""
+
+import importlib.util
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from made_up import toy_record
+
+from singularbayes import cli
+from singularbayes.experiments import board, live, ray_engine, record, runner, toy
+from singularbayes.experiments.engines import Engine, Local, Where
+from singularbayes.experiments.training import Diverged
+
+with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs pip install "singularbayes[ray]"')
+
+
+@with_ray
+def test_a_lost_worker_a_lost_machine_and_a_lost_driver_change_no_bit(tmp_path):
+    program = Path(__file__).parent / "clustered.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, program, tmp_path], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["lost"]  # what was killed was a raylet
+    for attempts, left in zip(found["attempts"].values(), found["left"], strict=True):
+        (first, second), after = attempts, left
+        assert first == 0 and 0 < second < after < 300  # each went on where the one before was killed
+    lines = found["shown"].splitlines()
+    assert {line.split()[0] for line in lines if "300 epochs" in line} == {"1/2", "2/2"}
+    assert sum("rmse_near" in line for line in lines) == 2
+
+
+class Elsewhere(Engine):
+    """Machines that are made up: they end in the opposite order, and are asked how far they are before."""
+
+    def map(self, function, items, tick=None):
+        for position in reversed(range(len(items))):
+            found = function(items[position])
+            tick()
+            yield position, found
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    monkeypatch.setattr(Where, "start", lambda self: Elsewhere() if self.engine == "ray" else Local())
+
+
+def run_toy(folder, *arguments):
+    return cli.main(["run", "toy", "--methods", "low_rank,full_rank", "--out", str(folder), *arguments])
+
+
+def made_up(method, seed, settings, watch, keep):
+    watch(0, {"loss": 1.5})
+    if method == "full_rank" and seed == 1:
+        raise Diverged("the loss became nan in epoch 3.")
+    return toy_record(method, seed=seed, settings=settings)
+
+
+def test_what_other_machines_did_is_told_as_it_ends(elsewhere, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(toy, "run", made_up)
+    assert run_toy(tmp_path, "--engine", "ray", "--seeds", "0,1") == 1
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "4/4 toy full_rank 1      the loss became nan in epoch 3."
+    assert [line.split()[0] for line in shown if "800 epochs" in line] == ["3/4", "2/4", "1/4"]
+    assert run_toy(tmp_path, "--engine", "ray") == 0
+    assert capsys.readouterr().out.count("finished before; --again does it again") == 2
+    assert not list((tmp_path / board.BOARD).iterdir())
+
+
+def test_a_run_says_how_far_it_is_where_all_can_see_it(tmp_path, monkeypatch):
+    assert board.read(tmp_path, "toy-0") is None
+    with board.written(tmp_path, "toy-0") as watch:
+        watch(4, {"loss": 0.25})
+        assert board.read(tmp_path, "toy-0") == (5, 0.25)
+        watch(5, {"loss": 0.5})  # less than a second later
+        assert board.read(tmp_path, "toy-0") == (5, 0.25)
+        monkeypatch.setattr(board, "EVERY_S", 0.0)
+        watch(6, {"loss": 0.125})
+        assert board.read(tmp_path, "toy-0") == (7, 0.125)
+    assert board.read(tmp_path, "toy-0") is None
+
+
+def test_bars_follow_the_runs_that_are_under_way(tmp_path):
+    from rich.console import Console
+
+    jobs = runner.plan("toy", ["low_rank", "full_rank"])
+    with live.Bars(Console(force_terminal=True, file=(tmp_path / "screen").open("w")), tmp_path, jobs, "ab") as bars:
+        bars.tick()
+        assert bars.bar.tasks == []
+        with board.written(tmp_path, jobs[1].name) as watch:
+            watch(9, {"loss": 0.5})
+            bars.tick()
+        (task,) = bars.bar.tasks
+        assert (task.description, task.completed, task.total) == ("b", 10, 800)
+        assert task.fields["state"] == "loss 0.500"
+        bars.over(1)
+        bars.over(0)
+        assert bars.bar.tasks == []
+
+
+def test_a_lock_that_is_about_to_go_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(toy, "run", made_up)
+    (job,) = runner.plan("toy", ["low_rank"])
+    (tmp_path / record.LOCKS).mkdir()
+    held = FileLock(tmp_path / record.LOCKS / job.name, thread_local=False)
+    held.acquire()
+    threading.Timer(0.2, held.release).start()
+    assert runner.carry_out(job, tmp_path, lambda *_: None, patience=10).name == job.name
+
+
+def refused(*arguments):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["run", "toy", *arguments])
+    assert "\n" not in str(end.value)
+    return str(end.value)
+
+
+@pytest.mark.parametrize("argument", [["--address", "a:1"], ["--gpus", "1"], ["--cpus", "2"]])
+def test_what_is_of_ray_needs_ray_to_be_asked_for(argument, tmp_path):
+    line = refused("--out", str(tmp_path), *argument)
+    assert line == "singularbayes: --address, --cpus and --gpus need --engine ray; got --engine local."
+
+
+def test_ray_that_is_not_installed_is_one_line(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    line = refused("--engine", "ray", "--out", str(tmp_path))
+    assert line == 'singularbayes: --engine ray needs Ray: pip install "singularbayes[ray]".'
+
+
+@with_ray
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cpus", "0"], "--cpus needs a number above 0; got 0.0."),
+        (["--gpus", "-1"], "--gpus needs a number >= 0; got -1.0."),
+        (["--address", "ray://head:10001"], "--address needs HOST:PORT of the head of a Ray cluster, such as"),
+        (["--address", "head"], "--address needs HOST:PORT"),
+        (["--address", ":6379"], "--address needs HOST:PORT"),
+        (["--address", "localhost:1"], "--address needs the head of a Ray cluster that answers; got 'localhost:1'"),
+        (["--address", "localhost:70000"], "--address needs the head of a Ray cluster that answers"),
+        (["--address", "nowhere.invalid:6379"], "--address needs the head of a Ray cluster that answers"),
+    ],
+)
+def test_what_is_wrong_is_one_line_within_seconds(arguments, message, tmp_path):
+    begun = time.monotonic()
+    assert message in refused("--engine", "ray", "--out", str(tmp_path), *arguments)
+    assert time.monotonic() - begun < 2 * ray_engine.ANSWER_S + 5
+
+
+@with_ray
+def test_something_else_at_the_address_is_said(monkeypatch):
+    monkeypatch.setattr(ray_engine, "JOIN_S", 0.2)
+    with socket.create_server(("localhost", 0)) as server:
+        address = f"localhost:{server.getsockname()[1]}"
+        with pytest.raises(ValueError, match=r"of the same version; got .* which answers otherwise"):
+            ray_engine.require_answer(address)
