@@ -65,11 +65,11 @@ def certify(
     packages
         A package that defines layers of the model, such as keras_hub; may be said more than once.
     """
-    import singularbayes as sb
+    from singularbayes.assess import certify as assess_certify
 
     try:
         x, y = read_arrays("certify", "--data", data, ("x", "y"))
-        bound = sb.certify(
+        bound = assess_certify(
             load_model(model, packages or ()),
             x,
             y,
@@ -112,7 +112,7 @@ def read_arrays(command: str, option: str, path: Path, names: Sequence[str]) -> 
 
 def load_model(path: Path, packages: Sequence[str]) -> Any:
     """Returns the model of a file, after the packages that define its layers."""
-    from singularbayes import load
+    from singularbayes.inference import load
 
     for package in packages:
         importlib.import_module(package)

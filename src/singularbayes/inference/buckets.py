@@ -64,7 +64,9 @@ def _few_tokens(lengths: np.ndarray) -> tuple[int, ...]:
     longest = int(lengths.max())
     ends = [*range(_STEP, longest, _STEP), longest]
     below = np.searchsorted(np.sort(lengths), ends, side="right")  # examples that are not longer
-    best = {end: (int(count) * end, (end,)) for end, count in zip(ends, below, strict=True)}  # with one bucket
+    best: dict[int, tuple[int, tuple[int, ...]]] = {
+        end: (int(count) * end, (end,)) for end, count in zip(ends, below, strict=True)
+    }  # with one bucket
     for _ in range(_MOST - 1):
         more = {
             end: min((best[ends[i]][0] + int(below[j] - below[i]) * end, (*best[ends[i]][1], end)) for i in range(j))
