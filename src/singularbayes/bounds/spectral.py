@@ -73,7 +73,7 @@ def norm_probability(loc: np.ndarray, scale: np.ndarray, limit: float) -> Bound:
     1 − exp(−u²/2) with u = (limit − ‖E A‖₂)/s − √h − √r, s the largest scale; 0 where u is not above 0.
 
     >>> norm_probability(np.zeros((3, 2)), np.full((3, 2), 0.1), limit=0.7).value
-    0.9992
+    0.9994
     """
     require_positive("norm_probability", limit=limit, scale=scale)
     loc, s = np.asarray(loc, "float64"), float(np.max(scale))
