@@ -24,7 +24,6 @@ from types import SimpleNamespace
 import numpy as np
 
 from singularbayes import data
-from singularbayes.assess.memory import Peak
 from singularbayes.experiments.candidates import Candidates, Changes
 from singularbayes.experiments.keep import Keep
 from singularbayes.experiments.methods import sentences
@@ -65,20 +64,16 @@ def run_many(method: str, seeds: Sequence[int], settings: Settings = Settings(),
     _require_splits(seeds)
     start = time.perf_counter()
     work = partial(outcomes, method=method, seeds=tuple(seeds), settings=settings, trial=preset == "trial")
-    with Peak() as peak:
-        cores = os.cpu_count() or 1
-        if cores < MANY_CORES:
-            found = list(map(work, settings.sets))
-        else:
-            largest_first = sorted(settings.sets, key=lambda name: -len(data.uci_regression(name).y))
-            with ProcessPoolExecutor(cores // 2, multiprocessing.get_context("spawn")) as pool:
-                found = list(pool.map(work, largest_first))
+    cores = os.cpu_count() or 1
+    if cores < MANY_CORES:
+        found = list(map(work, settings.sets))
+    else:
+        largest_first = sorted(settings.sets, key=lambda name: -len(data.uci_regression(name).y))
+        with ProcessPoolExecutor(cores // 2, multiprocessing.get_context("spawn")) as pool:
+            found = list(pool.map(work, largest_first))
     every = [outcome for each in found for outcome in each]
     share, where = (time.perf_counter() - start) / len(seeds), machine() | {"trained_together": len(seeds)}
-    return [
-        replace(_record(method, seed, settings, preset, every, share), machine=where, peak_memory=peak.bytes)
-        for seed in seeds
-    ]
+    return [replace(_record(method, seed, settings, preset, every, share), machine=where) for seed in seeds]
 
 
 def _record(method: str, seed: int, settings: Settings, preset: str, every: list[Outcome], seconds: float) -> Record:
