@@ -58,7 +58,8 @@ def rank(
             found: object = ranks.by_energy(trained, share)
         else:
             energies = ranks.ENERGIES if energy is None else (energy,)
-            tried = ranks.by_loss(trained, *read_arrays("rank", "--data", data, ("x", "y")), energies, likelihood=likelihood)
+            x, y = read_arrays("rank", "--data", data, ("x", "y"))
+            tried = ranks.by_loss(trained, x, y, energies, likelihood=likelihood)
             found, share = tried, tried.energy if energy is None else energy
     except (ValueError, TypeError) as error:
         sys.exit(f"singularbayes: {' '.join(str(error).split())}")
