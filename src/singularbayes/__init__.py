@@ -11,7 +11,7 @@ import sys
 if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
-from singularbayes import layers, ranks
+from singularbayes import layers
 from singularbayes.assess import bounds_report, certify, compare, diagnose, evaluate, selective
 from singularbayes.baselines import SWAG, DeepEnsemble, LowRankEnsemble, MCDropout, TemperatureScaled
 from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
@@ -113,7 +113,6 @@ __all__ = [
     "ood_scores",
     "plan",
     "predict",
-    "ranks",
     "recalibrate",
     "selective",
     "set_kl",
