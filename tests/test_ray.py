@@ -1,6 +1,7 @@
 """`singularbayes run --engine ray`: the records of the local engine, whatever is lost on the way."""
 
 import importlib.util
+import io
 import json
 import os
 import socket
@@ -92,7 +93,7 @@ def test_bars_follow_the_runs_that_are_under_way(tmp_path):
     from rich.console import Console
 
     jobs = runner.plan("toy", ["low_rank", "full_rank"])
-    with live.Bars(Console(force_terminal=True, file=(tmp_path / "screen").open("w")), tmp_path, jobs, "ab") as bars:
+    with live.Bars(Console(force_terminal=True, file=io.StringIO()), tmp_path, jobs, "ab") as bars:
         bars.tick()
         assert bars.bar.tasks == []
         with board.written(tmp_path, jobs[1].name) as watch:
@@ -163,3 +164,62 @@ def test_something_else_at_the_address_is_said(monkeypatch):
         address = f"localhost:{server.getsockname()[1]}"
         with pytest.raises(ValueError, match=r"of the same version; got .* which answers otherwise"):
             ray_engine.require_answer(address)
+
+
+class FakeRay:
+    """One machine with two cores, whose workers do nothing but be lost."""
+
+    class exceptions:
+        class RayError(Exception): ...
+
+        class RayTaskError(RayError): ...
+
+    class cloudpickle:
+        dumps = staticmethod(lambda task: task)
+
+    def __init__(self, failure=None):
+        self.failure, self.cancelled = failure, []
+
+    def is_initialized(self):
+        return True
+
+    def nodes(self):
+        return [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 8.0}}]
+
+    def remote(self, **options):
+        class Task:
+            remote = staticmethod(lambda environment, task: task)
+
+        return lambda function: Task
+
+    def wait(self, tasks, timeout):
+        return tasks[:1], tasks[1:]
+
+    def get(self, task):
+        raise self.failure
+
+    def cancel(self, task, force):
+        self.cancelled.append(task)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    ray = FakeRay()
+    monkeypatch.setattr(ray_engine, "_imported", lambda: ray)
+    return ray
+
+
+@pytest.mark.parametrize("asked", [{"cpus": 4}, {"gpus": 0.5}])
+def test_more_than_any_machine_has_is_said_with_what_they_have(fake, asked):
+    with pytest.raises(ValueError, match=r"A run needs a machine with .*; got a cluster of 2 CPUs and 0 GPUs\."):
+        ray_engine.Ray(**asked)
+
+
+def test_work_that_loses_every_worker_is_told_from_work_that_fails(fake):
+    fake.failure = fake.exceptions.RayError("The worker died.")
+    with pytest.raises(ChildProcessError, match=r"lost 11 times, .*: The worker died\. The same command goes on"):
+        list(ray_engine.Ray().map(abs, [1, 2]))
+    assert fake.cancelled == [(abs, 2)]
+    fake.failure = fake.exceptions.RayTaskError("not a number")
+    with pytest.raises(fake.exceptions.RayTaskError, match="not a number"):
+        list(ray_engine.Ray().map(abs, [1]))

@@ -73,10 +73,23 @@ class Ray(Engine):
                 if tick is not None:
                     tick()
                 for one in done:
-                    yield waiting.pop(one), ray.get(one)
+                    yield waiting.pop(one), self._got(one)
         finally:
             for one in waiting:
                 ray.cancel(one, force=True)
+
+    def _got(self, one: Any) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(one)
+        except errors.RayTaskError:
+            raise  # the function's own
+        except errors.RayError as error:
+            said = str(error).strip().splitlines()[0]
+            raise ChildProcessError(
+                f"A piece of work needs a worker that lives; got one that was lost {RETRIES + 1} times, which may be "
+                f"its own doing, such as its memory: {said} The same command goes on from the last checkpoint."
+            ) from error
 
 
 def _call(environment: dict[str, str], packed: bytes) -> Any:
