@@ -82,7 +82,7 @@ def split(folder: str, length_of_stay: bool, units: Units = "range") -> Sets:
 CANDIDATES = Candidates(Settings(length_of_stay=False), TRIED, ALIKE)
 CHOSEN = CANDIDATES.chosen(CHOICE)
 QUICK = replace(
-    CANDIDATES.paper, **VARIATIONAL["beta 0.3, deviation"] | {"epochs": 20, "warmup": 5, "draws": 64, "swag_epochs": 4}
+    CANDIDATES.paper, **VARIATIONAL["beta 0.1, range"] | {"epochs": 20, "warmup": 5, "draws": 64, "swag_epochs": 4}
 )
 
 PRESETS = {"chosen": CHOSEN, "paper": care.published(Settings()), "quick": QUICK}
