@@ -8,7 +8,7 @@ from table import set_factor
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, bounds, bounds_report, layers
-from singularbayes.assess import small_variance
+from singularbayes.assess import norm_rows, small_variance
 from singularbayes.assess.certified_kl import posterior_kl
 from singularbayes.assess.feed_forward import factor_draws, read
 from singularbayes.assess.mean_predictor import accepted_brier, margin_risk_of
@@ -132,6 +132,22 @@ def test_approaches_a_and_b_are_the_bounds_from_numbers(close, report):
         assert any("convex" in assumed for assumed in found.assumptions)
         printed = report[f"Gaussian complexity, approach {approach}, published"].bound
         assert "only constants are" in printed.defect and "√(πλ)" in printed.defect
+
+
+def test_approach_b_spends_half_of_its_delta_on_norms_and_adds_all_of_it(close, monkeypatch):
+    asked = []
+
+    def spy(weights, failure):
+        asked.append(failure)
+        return norm_limits(weights, failure)
+
+    monkeypatch.setattr(norm_rows, "norm_limits", spy)
+    weights, _ = read(close)
+    question = norm_rows.Question(close, X, Y, 0.05, 50, 0, 1, None)
+    rows = {row.name: row.bound for row in norm_rows._approaches(question, weights, np.full(50, 0.1))}
+    assert asked == pytest.approx([0.01, 0.005])
+    for approach in ("A", "B"):
+        assert rows[f"Gaussian complexity, approach {approach}"].terms["probability of a bad draw"] == 0.01
 
 
 def test_one_layer_has_its_exact_complexity():
