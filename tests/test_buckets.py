@@ -11,6 +11,7 @@ from keras import ops
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers
+from singularbayes.inference import many
 from singularbayes.inference.buckets import Buckets
 
 RNG = np.random.default_rng(5)
@@ -76,25 +77,22 @@ def test_cut_batches_train_as_those_with_their_padding():
 
 
 @on_jax
-def test_members_of_a_program_with_buckets_are_those_trained_alone():
-    held_out = {"validation_data": (IDS[15:, :14], Y[15:])}
-    program, (alone,) = _fit([4, 8], **held_out), _fit([8], together=1, **held_out)
-    for name, values in program[1].history.items():
-        np.testing.assert_allclose(values, alone.history[name], rtol=1e-4, atol=2e-5, err_msg=name)
-    for ours, theirs in zip(_weights(program[1].model), _weights(alone.model), strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
-
-
-@on_jax
-def test_a_program_takes_one_branch_a_batch_and_does_not_choose_among_the_results_of_all(monkeypatch):
+def test_members_of_a_program_are_those_trained_alone_and_take_one_branch_a_batch(monkeypatch):
     from singularbayes.inference.program import Program
 
-    found = []
-    fits = Program.fits
+    found, fits = [], Program.fits
     monkeypatch.setattr(Program, "fits", lambda self, members: found.append(self) or fits(self, members))
-    _fit([1, 2])
+    program = _fit([4, 8])
+    for ours, theirs in zip(_weights(program[1].model), _by_hand(8), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-5)
+    # A number for each member would have made it a choice among the results of all branches.
     text = found[0]._compiled[2].as_text()
     assert text.count(" conditional(") == 1 and len(found[0].job.train.columns) == 2
+
+
+def test_validation_data_lose_the_columns_that_are_padding_in_all_of_them():
+    held_out = many._shortened(many.examples("validation_data", (IDS[:15], Y[:15]), SIZE), 0)
+    assert held_out.x.shape == (15, 7) and held_out.columns == (None,)
 
 
 LISTS = st.lists(st.integers(1, 70), min_size=1, max_size=60).map(np.array)

@@ -78,7 +78,7 @@ def test_a_number_of_rows_that_cannot_be_is_refused(num_train):
 
 
 def test_a_run_scores_the_test_sentences_and_the_news():
-    (record,) = sst2.run_many("low_rank", [4], TINY)
+    (record,) = sst2.run_many("low_rank", [4], replace(TINY, patience=None))
     wanted = {"accuracy", "nll", "brier", "auroc_ood_mi", "mi_ratio", "ece_equal_width_10", "validation_nll"}
     assert wanted <= record.metrics.keys() and record.parameters > 0
     assert record.arrays["test_mean"].shape == (40, 2) and record.arrays["ag_news_mean"].shape == (30, 2)
@@ -127,6 +127,14 @@ def _matrices(model):
     from singularbayes.inference import find_posteriors
 
     return [q for q in find_posteriors(model) if len(q.factors[0].shape) > 1]
+
+
+def test_early_stopping_begins_when_the_kl_has_its_full_weight():
+    (rule,) = sst2.PROBLEM.training(TINY).callbacks(TINY)
+    assert (rule.monitor, rule.patience, rule.start) == ("val_loss", 2, TINY.zero_epochs + TINY.warmup)
+    assert sst2.PROBLEM.training(TINY).validation is not None
+    unwatched = replace(TINY, patience=None)
+    assert sst2.PROBLEM.training(unwatched).validation is None and not reviews._early_stop(unwatched)
 
 
 def test_point_networks_alone_decay():
