@@ -9,6 +9,8 @@ from singularbayes.report.names import NAMES
 from singularbayes.report.rows import words
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Section
 from singularbayes.report.sections import (
+    adaptive_rank,
+    adaptive_rank_sst2,
     beijing,
     cnn,
     digits,
@@ -23,7 +25,8 @@ from singularbayes.report.sections import (
 )
 
 # In the order of the page.
-_MODULES = (toy, mnist, fashion_mnist, cnn, kl_study, beijing, sst2, icu, mimic3, uci, digits)
+_PAPERS = (toy, mnist, fashion_mnist, beijing, sst2, icu, mimic3)
+_MODULES = (*_PAPERS, cnn, kl_study, adaptive_rank, adaptive_rank_sst2, uci, digits)
 SECTIONS = {module.SECTION.experiment: module.SECTION for module in _MODULES}
 
 
