@@ -5,7 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from singularbayes.experiments import candidates, fashion_mnist, image_candidates, images, mnist, record, sst2, together
+from singularbayes.experiments import (
+    candidates,
+    fashion_mnist,
+    image_candidates,
+    images,
+    mnist,
+    record,
+    sst2,
+    together,
+    toy,
+)
 from singularbayes.experiments.image_candidates import CANDIDATES
 from singularbayes.experiments.record import Record
 
@@ -61,13 +71,16 @@ def test_the_committed_choice_is_that_of_the_committed_trials(experiment):
     assert experiment.CHOSEN.keys() == experiment.METHODS.keys()
 
 
-def test_the_committed_trials_of_text_lead_to_its_choice():
-    trials = record.read(RESULTS / "sst2_trials.jsonl", arrays=False)
-    assert all(one.experiment == "sst2" and one.preset == "trial" for one in trials)
-    assert all(name.startswith(("validation_", "posterior_")) for one in trials for name in one.metrics)
-    assert sst2.CANDIDATES.choose(trials).items() <= sst2.CHOICE.items()
-    results = record.read(RESULTS / "sst2.jsonl", arrays=False)
-    assert all(one.settings == record.plain(sst2.PRESETS[one.preset][one.method]) for one in results)
+@pytest.mark.parametrize("experiment", [sst2, toy])
+def test_committed_trials_of_some_methods_lead_to_their_choice(experiment):
+    name = experiment.PROBLEM.name
+    trials = record.read(RESULTS / f"{name}_trials.jsonl", arrays=False)
+    assert all(one.experiment == name and one.preset == "trial" for one in trials)
+    assert all(metric.startswith(("validation_", "posterior_")) for one in trials for metric in one.metrics)
+    assert experiment.CANDIDATES.choose(trials).items() <= experiment.CHOICE.items()
+    for one in record.read(RESULTS / f"{name}.jsonl", arrays=False):
+        preset = experiment.PRESETS[one.preset]
+        assert one.settings == record.plain(preset[one.method] if isinstance(preset, dict) else preset)
 
 
 def test_all_runs_of_a_folder_are_done_once(tmp_path, monkeypatch, capsys):
