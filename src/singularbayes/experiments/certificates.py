@@ -11,7 +11,8 @@ for all of `INITIAL`. "learned" by `rule` takes from `RULE` what makes the fewes
 teach the prior, before any that certify is read, and pays for what is left of `LEARNED`, which a hand chose. By "hand"
 it pays for all of `LEARNED`. What only steers training (rate, epochs, start, p_min and penalty of "initial") is free:
 the bound holds for all posteriors. Strictly a grid and a rule have to be fixed before the first certificate; these were
-written down while earlier certificates were in sight, the one of "initial" after trials on a third of the images.
+written down while earlier certificates were in sight, the one of "initial" after trials on a third of the images, a few
+of them with priors outside it.
 
 Not an experiment of the paper. The network is its MLP 784-1200-1200-10 with ranks 25, 25 and 10, but biases are drawn.
 """
