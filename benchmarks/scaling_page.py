@@ -24,7 +24,9 @@ def cost() -> str:
 
 
 def _cells(found: Footprint, plain: Footprint) -> list[str]:
-    gigabytes = [found.training_bytes, found.training_bytes / DEVICES, found.stored_bytes]
+    everywhere = Footprint(XL.plain, 0, 0).training_bytes  # biases and norms are on every device
+    split = everywhere + (found.training_bytes - everywhere) / DEVICES
+    gigabytes = [found.training_bytes, split, found.stored_bytes]
     work = f"{found.multiply_adds / 1e6:,.0f} M ({found.multiply_adds / plain.multiply_adds:.3f})"
     return [f"{found.trained / 1e6:,.0f} M", *(f"{size / 1e9:.2f} GB" for size in gigabytes), work]
 

@@ -305,3 +305,13 @@ def test_a_step_of_the_bound_is_what_its_derivation_says():
 def test_what_makes_no_sense_is_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+def test_a_report_of_bounds_gives_no_certificate_to_a_learned_rank():
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(3, posterior=LowRank("auto", max_rank=2), use_bias=False)]
+    )
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    report = sb.bounds_report(model, np.eye(4, dtype="float32"), np.array([0, 1, 2, 0]), draws=20)
+    assert not any(row.bound is not None and row.bound.is_certificate for row in report.rows)
+    assert "has a rank that its training chose" in report["Gaussian complexity"].reason

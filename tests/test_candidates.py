@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from singularbayes.experiments import (
+    beijing,
     candidates,
     fashion_mnist,
+    icu,
     image_candidates,
     images,
+    mimic3,
     mnist,
     record,
     sst2,
@@ -81,6 +84,12 @@ def test_committed_trials_of_some_methods_lead_to_their_choice(experiment):
     for one in record.read(RESULTS / f"{name}.jsonl", arrays=False):
         preset = experiment.PRESETS[one.preset]
         assert one.settings == record.plain(preset[one.method] if isinstance(preset, dict) else preset)
+
+
+@pytest.mark.parametrize("experiment", [beijing, icu, mimic3, sst2])
+def test_the_papers_settings_depart_from_nothing(experiment):
+    for method, settings in experiment.PRESETS["paper"].items():
+        assert record.departures(settings, experiment.PROBLEM.published(method)) == {}
 
 
 def test_all_runs_of_a_folder_are_done_once(tmp_path, monkeypatch, capsys):

@@ -186,6 +186,9 @@ def test_draws_that_are_made_again_cost_more_kl_by_how_often_they_are():
         model = network(**options)
         set_factor(model.layers[0].posterior.factors[0], 0.5, 0.3)
         _refused(model, "how rarely draws are made again", likelihood="categorical_logits")
+    posterior = LowRank(2, prior=sb.ColumnShrinkage(), clip=4.0, redraws=2)
+    tied = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=posterior, use_bias=False)])
+    _refused(tied, "a prior of single weights where draws are made again", likelihood="categorical_logits")
 
 
 def _matrices_kl(model):

@@ -258,8 +258,10 @@ def test_every_vital_sign_of_a_synthetic_newborn_is_beyond_the_adults(synthetic)
 
 
 @pytest.mark.backend
-def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic):
-    tiny = {"units": (8,), "rank": 2, "epochs": 3, "draws": 4, "folder": synthetic}
+def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic, monkeypatch):
+    monkeypatch.setenv(mimic3.FOLDER, synthetic)
+    assert mimic3.Settings().tables == "own"
+    tiny = {"units": (8,), "rank": 2, "epochs": 3, "draws": 4, "tables": "own"}
     found = mimic3.run("low_rank", 1, replace(mimic3.PRESETS["paper"]["low_rank"], **tiny))
     wanted = "auroc auprc nll brier ece auroc_ood_mi aupr_in_mi auroc_ood_entropy auroc_ood_std mi_ratio mean_mi"
     wanted += " validation_nll unweighted_nll shifted_nll ece_equal_width_30"
@@ -272,6 +274,23 @@ def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic):
     nll = sb.metrics.negative_log_likelihood(corrected.mean, found.arrays["test_labels"])
     assert found.metrics["unweighted_nll"] == pytest.approx(nll, rel=1e-4)
     assert found.paper["units"] == [128, 128] and found.settings["length_of_stay"]
+
+
+def test_tables_of_ones_own_are_named_by_a_variable(monkeypatch):
+    monkeypatch.delenv(mimic3.FOLDER, raising=False)
+    assert mimic3.Settings().tables == "demo" and mimic3.folder_of("demo") == "demo"
+    with pytest.raises(data.DataError, match=r"mimic3 needs \$SINGULARBAYES_MIMIC3, the folder with the tables"):
+        mimic3.folder_of("own")
+    with pytest.raises(ValueError, match="mimic3 needs tables to be 'own' or 'demo'; got 'ours'"):
+        mimic3.folder_of("ours")
+
+
+@pytest.mark.parametrize("problem", [mimic3, icu], ids=["mimic3", "icu"])
+def test_damping_is_of_low_rank_means_and_full_rank_ones_start_wide(problem):
+    paper = problem.PROBLEM.paper
+    kinds = ("low_rank", "full_rank", "rank_one")
+    assert [Weights(kind, paper[kind])(15).damping for kind in kinds] == [0.55, 1.0, 1.0]
+    assert {method for method, settings in paper.items() if settings.full_rank_start} == {"full_rank"}
 
 
 def test_length_of_stay_is_used_by_the_published_preset_alone():

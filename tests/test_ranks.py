@@ -73,7 +73,7 @@ def test_by_bound_is_the_best_of_all_ranks(trained):
     x, _ = _examples()
     for num_data, weight_kl in itertools.product((100, 10_000), (0.01, 1.0)):
         found = ranks.by_bound(trained, x, num_data=num_data, weight_kl=weight_kl)
-        matrices = _matrices(trained, x)
+        matrices = _matrices(trained, x, "softmax_ce")
 
         def total(chosen, num_data=num_data, weight_kl=weight_kl, matrices=matrices):
             lost = sum(m.loss(rank, math.sqrt(2)) for m, rank in zip(matrices, chosen, strict=True))
@@ -91,7 +91,7 @@ def test_more_data_and_cheaper_weights_ask_for_higher_ranks(trained):
 
 def test_the_loss_term_of_the_bound_holds_on_the_examples(trained):
     x, _ = _examples(200)
-    matrices = _matrices(trained, x)
+    matrices = _matrices(trained, x, "softmax_ce")
     for chosen in ([1, 1], [2, 3], [5, 1]):
         cut = keras.models.clone_model(trained)
         cut.set_weights(trained.get_weights())
@@ -103,8 +103,26 @@ def test_the_loss_term_of_the_bound_holds_on_the_examples(trained):
         assert moved <= bound
 
 
+@pytest.mark.parametrize(("activation", "loss"), [("softmax", "softmax_ce"), ("sigmoid", "bce_logit")])
+def test_a_head_of_probabilities_has_the_loss_terms_of_its_logits(activation, loss):
+    logits = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "relu"), keras.layers.Dense(2)])
+    head = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, "relu"), keras.layers.Dense(2, activation)])
+    head.set_weights(logits.get_weights())
+    x = np.random.default_rng(0).normal(size=(8, 4)).astype("float32")
+    one, other = ([m.radius for m in _matrices(model, x, loss)] for model in (logits, head))
+    np.testing.assert_allclose(one, other)
+    assert all(np.array(one) > [m.radius for m in _matrices(head, x, "brier_half_on_simplex")])  # of probabilities
+
+
+@pytest.mark.parametrize("options", [{"threshold": 1.0}, {"negative_slope": 5.0}])
+def test_a_relu_that_jumps_or_is_steep_has_no_bound(options):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.ReLU(**options)])
+    (reason,) = change.read(model, lambda q: np.zeros(1, bool))[1]
+    assert "a ReLU with a slope below 0 or a threshold" in reason
+
+
 def test_best_ranks_with_nothing_to_gain_are_the_least(trained):
-    matrices = _matrices(trained, np.zeros((4, 6), "float32") + 1e-12)
+    matrices = _matrices(trained, np.zeros((4, 6), "float32") + 1e-12, "softmax_ce")
     assert _best(matrices, 1.0, 1.0, 100, 0.05) == [1, 1]
 
 

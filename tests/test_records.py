@@ -39,6 +39,19 @@ def test_appended_records_come_back_in_order_with_their_arrays(tmp_path):
     assert [r.finished for r in back] == [r.finished for r in records]
 
 
+def test_a_trial_and_the_run_of_the_same_settings_leave_each_other_whole(tmp_path):
+    run = toy_record()
+    trial = dataclasses.replace(run, preset="trial", metrics={"validation_nll": 1.0}, arrays={})
+    for order in ((run, trial), (trial, run)):
+        folder = tmp_path / order[0].preset
+        folder.mkdir()
+        for one in order:
+            record.append(one, folder)
+        back = {one.preset: one for one in record.read(folder)}
+        assert back == {one.preset: one for one in order}
+        assert np.array_equal(back[run.preset].arrays["mean"], run.arrays["mean"]) and not back["trial"].arrays
+
+
 def test_a_file_of_lines_is_read_without_arrays_beside_it(tmp_path):
     record.append(toy_record(), tmp_path)
     kept = files.replace(tmp_path / "sub.jsonl", (tmp_path / LINE).read_bytes())

@@ -85,6 +85,9 @@ def test_the_digit_sentence_admits_that_nothing_was_found():
 
 def test_the_classifiers_sentence_names_who_is_best_in_what():
     records = [image_record("low_rank", nll=0.05, accuracy=0.97), image_record("full_rank", nll=0.06, accuracy=0.98)]
+    of_two = sentences.classifiers(rows_of(records), "notmnist/auroc_ood_entropy", "notMNIST")
+    assert "Highest" not in of_two and "Lowest" not in of_two  # of two methods none is the best of all
+    records.append(image_record("rank_one", nll=0.07, accuracy=0.96))
     said = sentences.classifiers(rows_of(records), "notmnist/auroc_ood_entropy", "notMNIST")
     assert said.startswith("Low-rank: 97.00 % and an NLL of 0.0500; the low-rank network has 245,810 parameters")
     assert "Highest accuracy: full-rank (98.00 %). Lowest NLL: low-rank (0.0500)." in said

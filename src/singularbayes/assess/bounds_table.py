@@ -28,7 +28,7 @@ class Row:
         certain = f"{self.bound.confidence:.4g}" if self.bound.deltas else "always"
         worth = "certificate" if self.bound.is_certificate else "no certificate"
         vacuous = ", vacuous" if self.bound.vacuous else ""
-        return self.name, f"{self.bound.side} {self.bound.value:.4g}", certain, worth + vacuous
+        return self.name, f"{self.bound.side} {self.bound.rounded}", certain, worth + vacuous
 
     @property
     def note(self) -> str:

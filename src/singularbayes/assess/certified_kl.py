@@ -48,6 +48,11 @@ def _redrawn(posterior: Any, factor: Scalars) -> float:
 
     It is that to the clipped prior, and holds for any number of redraws: see bounds.md.
     """
+    if factor.prior.by_column:
+        raise Refused(
+            "certify needs a prior of single weights where draws are made again, so that every matrix has a KL of its "
+            f"own; {posterior.path} has {type(factor.prior).__name__}, which ties A to B. Use redraws=0."
+        )
     loc, scale, _ = factor.numbers()
     total = 0.0
     for m, s, kl in zip(*(posterior.matrices(numbers) for numbers in (loc, scale, _upper(factor))), strict=True):

@@ -115,7 +115,7 @@ def reasons_without_norms(posterior: Posterior) -> Iterator[str]:
         yield f"has a {type(posterior).__name__}, whose norms are not computed here"
     elif posterior.family != "gaussian":
         yield f"has weights of the {posterior.family} family, whose norms are not bounded here"
-    elif getattr(posterior, "adaptive", False) and not posterior.live_columns().all():
-        yield "has columns that are switched off; `ranks.prune` takes them out"
+    elif getattr(posterior, "adaptive", False):
+        yield "has a rank that its training chose, so that it was not fixed before the data; train anew at that rank"
     elif getattr(posterior, "clip", None) is not None:
         yield "has clipped draws, whose norms and means are not those of the Gaussian"

@@ -68,7 +68,7 @@ def ranked_weights(model: keras.Model) -> list[Weight]:
     for posterior in find_posteriors(model):
         if isinstance(posterior, LowRank):
             rows, columns = posterior.rows, posterior.factors[0].shape[0] - posterior.rows
-            found.append(Weight(posterior, (rows, columns), posterior.rank))
+            found.append(Weight(posterior, (rows, columns), posterior.factors[0].shape[1]))
         elif isinstance(posterior, Entrywise) and len(posterior.factors[0].shape) == 2:
             rows, columns = posterior.factors[0].shape
             if min(rows, columns) > 1:

@@ -56,7 +56,7 @@ class Bound:
         return replace(self, defect="; ".join(filter(None, [self.defect, defect])))
 
     def __repr__(self) -> str:
-        lines = [f"{self.name}: {self.quantity} {self.side} {self._rounded()}"]
+        lines = [f"{self.name}: {self.quantity} {self.side} {self.rounded}"]
         if self.deltas:
             lines[0] += f" with probability ≥ {self.confidence:.4g}"
         lines.append(f"  {'certificate' if self.is_certificate else 'NOT a certificate: ' + str(self.defect)}")
@@ -68,8 +68,9 @@ class Bound:
             lines.append(f"  assumes: {'; '.join(self.assumptions)}")
         return "\n".join(lines)
 
-    def _rounded(self) -> str:
-        # A bound from above is rounded up, one from below down, so that what is printed holds too.
+    @property
+    def rounded(self) -> str:
+        """The value in four digits: from above rounded up, from below down, so that what is printed holds too."""
         rounding = ROUND_CEILING if self.side == "≤" else ROUND_FLOOR
         return f"{float(Context(prec=4, rounding=rounding).create_decimal_from_float(float(self.value))):.4g}"
 

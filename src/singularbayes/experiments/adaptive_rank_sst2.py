@@ -18,8 +18,9 @@ class _Ranks(Reviews):
     methods = METHODS
 
 
-PROBLEM = _Ranks()
-PRESETS = {"chosen": dict.fromkeys(METHODS, sst2.CHOSEN[RANKS[0]]), "quick": QUICK}
+CHOSEN = dict.fromkeys(METHODS, sst2.CHOSEN[RANKS[0]])
+PRESETS = {"chosen": CHOSEN, "quick": QUICK}
+PROBLEM = _Ranks(CHOSEN)
 run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
 
 __all__ = ["METHODS", "PRESETS", "PROBLEM", "Settings", "epochs", "run", "run_many"]

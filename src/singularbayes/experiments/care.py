@@ -5,8 +5,9 @@ head of rank 1, Bayesian biases, damping 0.55, ρ from U(−5, −4), the scale-
 batches of 64, 256 epochs, KL weight 0.5 / batches (β = 32 for a mean loss: 0.5 · 64), 512 draws, classes weighted
 by 1 and N / deaths. Point networks train for 32 epochs, SWAG for 20 and 20. The rank-one network has a plain head.
 
-The paper starts full-rank means at U(−0.2, 0.2); here every mean starts variance-matched. It damps ranks up to 5, so
-its head, by 0.32; here one damping is for all. SWAG's first epochs are Adam's, as for the other methods.
+Full-rank means start at U(−0.2, 0.2) there, and with the paper's settings here; ours start variance-matched. The paper
+damps low ranks up to 5, so its head, by 0.32; here one damping is for all that is low-rank. SWAG's first epochs are
+Adam's, as for the other methods.
 
 Class weights tell a network that deaths are as frequent as survivals, so its probabilities are too high. Dividing the
 odds by the weight undoes that: scores with it are called `unweighted_…`.
@@ -16,6 +17,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,11 +25,12 @@ import numpy as np
 from singularbayes import layers, metrics
 from singularbayes.experiments import class_scores, methods, study
 from singularbayes.experiments.care_scaling import Units
+from singularbayes.experiments.record import later
 from singularbayes.experiments.study import Arrays, Ask, Scores
 from singularbayes.experiments.trainers import Training
 from singularbayes.experiments.weights import Weights
 from singularbayes.inference import ClassPredictive
-from singularbayes.posteriors import Deterministic
+from singularbayes.posteriors import Deterministic, Posterior
 
 METHODS = methods.sentences(
     "low_rank",
@@ -73,12 +76,14 @@ class Settings:
     swag_epochs: int = 20
     swag_rank: int = 20
     swag_rate: float = 0.01
+    full_rank_start: float | None = later(None)  # means of full-rank weights start uniform between − and + this
 
 
 def published(settings: Settings) -> dict:
-    """Returns the paper's settings by method: point networks and SWAG train for fewer epochs."""
+    """Returns the paper's settings by method: point networks and SWAG train for fewer epochs, full-rank starts wide."""
     fewer = {"deterministic": 32, "deep_ensemble": 32, "swag": 40}
-    return {name: replace(settings, epochs=fewer.get(name, settings.epochs)) for name in METHODS}
+    found = {name: replace(settings, epochs=fewer.get(name, settings.epochs)) for name in METHODS}
+    return found | {"full_rank": replace(settings, full_rank_start=0.2)}
 
 
 @dataclass(frozen=True)
@@ -106,12 +111,17 @@ class Problem(study.Problem):
     def network(self, weights: Weights, settings) -> keras.Model:
         """Returns features → the logit of death."""
         features = self.sets(settings).train[0].shape[1]
+        wide = settings.full_rank_start if weights.kind == "full_rank" else None
+
+        def options(posterior: Posterior) -> dict[str, Any]:
+            start = None if wide is None else keras.initializers.RandomUniform(-wide, wide)
+            return {"posterior": posterior, "bias_posterior": weights.bias(), "kernel_initializer": start}
+
         stack: list[keras.layers.Layer] = [keras.Input((features,))]
         for i, units in enumerate(settings.units, start=1):
-            options = {"posterior": weights(settings.rank), "bias_posterior": weights.bias()}
-            stack.append(layers.Dense(units, "relu", name=f"hidden_{i}", **options))
+            stack.append(layers.Dense(units, "relu", name=f"hidden_{i}", **options(weights(settings.rank))))
         head = Deterministic() if weights.kind == "rank_one" else weights(1)
-        return keras.Sequential([*stack, layers.Dense(1, posterior=head, bias_posterior=weights.bias(), name="logit")])
+        return keras.Sequential([*stack, layers.Dense(1, name="logit", **options(head))])
 
     def training(self, settings) -> Training:
         x, y = self.sets(settings).train

@@ -16,7 +16,7 @@ Ours: methods that the paper lacks here, ranks, other cities, and settings chose
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -105,8 +105,10 @@ class Forecast(study.Problem):
     """PM2.5 of the next hour."""
 
     name = "beijing"
-    paper = Settings()
     methods = METHODS
+
+    def __init__(self, paper: Mapping[str, Settings]):
+        self.paper = paper
 
     def training(self, settings: Settings) -> Training:
         split = windows(settings.windows, settings.hours)

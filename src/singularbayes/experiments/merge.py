@@ -45,7 +45,7 @@ def _merge_one(source: Path, into: Path) -> Merged:
         raise FileNotFoundError(f"merge needs folders with {LINES}, or such files; got {str(source)!r}.")
     there, theirs = _read(into / LINES), _read(lines)
     here = _last(there)
-    new = [(line, one) for line, one in theirs if _key(one) not in here]
+    new = [(line, one) for line, one in theirs if one.key not in here]
     known = {key: one for key, one in _last(theirs).items() if key in here}
     same = [one.name for key, one in known.items() if one == here[key]]
     added = list(dict.fromkeys(one.name for _, one in new))
@@ -64,13 +64,9 @@ def _read(lines: Path) -> list[tuple[str, Record]]:
     return [(line, record.parse(line, f"line {i} of {str(lines)!r}")) for i, line in enumerate(whole, start=1)]
 
 
-def _key(one: Record) -> Key:
-    return one.name, one.preset == "trial"
-
-
 def _last(found: Iterable[tuple[str, Record]]) -> dict[Key, Record]:
     """Returns the records that count: of a run that was done again, the last."""
-    return {_key(one): one for _, one in found}
+    return {one.key: one for _, one in found}
 
 
 def _missing(names: Iterable[str], source: Path, into: Path) -> list[Path]:

@@ -1,9 +1,9 @@
 """Deaths in intensive care, MIMIC-III: adults against newborns, from a folder of tables that you have access to.
 
-    singularbayes run mimic3 --set folder=/path/to/mimiciii --seeds 0-4
+    SINGULARBAYES_MIMIC3=/path/to/mimiciii singularbayes run mimic3 --seeds 0-4
 
-Without a folder it is the open demo, 100 patients: a test of the pipeline, not a result. The demo has no newborns, so
-it has no scores of foreign stays.
+Without that variable it is the open demo, 100 patients: a test of the pipeline, not a result. The demo has no newborns,
+so it has no scores of foreign stays.
 
 The paper: 40,406 stays to train (8.4 % deaths), 4,490 to test, 5,357 newborns as foreign stays. It does not say how
 stays were picked. Here every stay of a patient of 16 years or more counts, a death is one in intensive care, newborns
@@ -11,7 +11,8 @@ are the admissions of that type, and patients are split, not stays: a tenth test
 of stay is among the paper's features and leaks the outcome, so it is used in the preset "paper" alone.
 """
 
-from dataclasses import dataclass, replace
+import os
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 import numpy as np
@@ -26,15 +27,18 @@ from singularbayes.experiments.methods import count_epochs as epochs
 
 __all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
 
-DEMO = "demo"
+DEMO, OWN = "demo", "own"
+FOLDER = (
+    "SINGULARBAYES_MIMIC3"  # names the folder of one's own tables, which is no setting: it differs between machines
+)
 _SPLIT = 0  # one split for all seeds and methods
 
 
 @dataclass(frozen=True)
 class Settings(care.Settings):
-    """The paper's values, where the tables lie, and whether length of stay is a feature."""
+    """The paper's values, whose tables ("own" or "demo"), and whether length of stay is a feature."""
 
-    folder: str = DEMO
+    tables: str = field(default_factory=lambda: OWN if os.environ.get(FOLDER) else DEMO)
     length_of_stay: bool = True
 
 
@@ -45,7 +49,17 @@ class Problem(care.Problem):
     paper = care.published(Settings())
 
     def sets(self, settings: Settings) -> Sets:
-        return split(settings.folder, settings.length_of_stay, settings.scaling)
+        return split(folder_of(settings.tables), settings.length_of_stay, settings.scaling)
+
+
+def folder_of(tables: str) -> str:
+    """Returns the folder of one's own tables, or "demo"."""
+    if tables not in (DEMO, OWN):
+        raise ValueError(f"mimic3 needs tables to be {OWN!r} or {DEMO!r}; got {tables!r}.")
+    folder = os.environ.get(FOLDER, "")
+    if tables == OWN and not folder:
+        raise data.DataError(f"mimic3 needs ${FOLDER}, the folder with the tables of MIMIC-III; it is not set.")
+    return folder if tables == OWN else DEMO
 
 
 @cache  # the full tables take minutes to read

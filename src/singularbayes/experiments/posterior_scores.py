@@ -16,7 +16,7 @@ def of_posteriors(models: list[keras.Model]) -> dict[str, float]:
     """Returns the KL of a model in nats, as training estimates it, and how wide its posteriors are; means over models.
 
     `signal` is the median of |mean| / sd over the random weights; `pruned` the share of those whose mean is within one
-    sd of 0, where prior and posterior are nearly one.
+    sd of 0, whose sign the posterior leaves open.
     """
     factors = [factor for model in models for q in find_posteriors(model) for factor in q.factors]
     if not factors:

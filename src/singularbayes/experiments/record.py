@@ -115,6 +115,11 @@ class Record:
         """What tells the run from others: experiment, method, seed and a digest of the settings."""
         return identity(self.experiment, self.method, self.seed, self.settings)
 
+    @property
+    def key(self) -> tuple[str, bool]:
+        """Its name, and whether it is a trial: a trial is not the run of the same settings, which has test scores."""
+        return self.name, self.preset == "trial"
+
     def line(self) -> str:
         """Returns the record as one line of JSON, without the arrays."""
         return json.dumps({key: value for key, value in vars(self).items() if key != "arrays"}, ensure_ascii=False)
@@ -178,6 +183,8 @@ def lock(folder: Path, name: str) -> FileLock:
 
 
 def _write_arrays(record: Record, folder: Path) -> None:
+    if record.preset == "trial":
+        return  # it has none, and a run of that name has some
     packed = io.BytesIO()
     np.savez_compressed(packed, **record.arrays)  # type: ignore[arg-type]
     replace(folder / f"{record.name}.npz", packed.getvalue())
@@ -191,13 +198,14 @@ def read(path: Path, arrays: bool = True) -> list[Record]:
     lines = path / LINES if path.is_dir() else path
     if not lines.is_file():
         raise FileNotFoundError(f"read needs a folder with {LINES}; got {str(path)!r}, which has none.")
-    found: dict[str, Record] = {}
+    found: dict[tuple[str, bool], Record] = {}
     for number, line in enumerate(files.read_lines(lines), start=1):
         record = parse(line, f"line {number} of {str(lines)!r}")
-        found[record.name] = record
+        found[record.key] = record
     if arrays:
         for record in found.values():
-            read_arrays(record, lines.parent)
+            if record.preset != "trial":
+                read_arrays(record, lines.parent)
     return list(found.values())
 
 

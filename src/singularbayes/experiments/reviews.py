@@ -7,7 +7,7 @@ full-rank means ~ U(−0.2, 0.2). Adam (point networks: decay 0.01) at 2·10⁻�
 64, 20 epochs, early stopping after 5; KL weight 0.001 / batches, which is β = 0.064 on the scale of the ELBO, off for
 two epochs and full by the fourth; 200 draws. It leaves open the prior (here the mixture of the other experiments).
 
-Ours: nothing is decided on the dev set. 435 whole sentences of the training rows are held out with all their phrases
+Ours: nothing is chosen on the dev set. 435 whole sentences of the training rows are held out with all their phrases
 (`phrases.py`) and validate; dev is for the last table. Early stopping watches the loss from the epoch in which the KL
 is full, because weights from before had no prior. Rows are left out of training at random until batches are whole: a
 smaller last batch would be one more program to compile. Rank-one factors start at 1, not at 1 + U(−0.2, 0.2). Settings
@@ -116,7 +116,7 @@ def network(kind: str | Weights, settings: Settings = Settings()) -> keras.Model
     >>> network("low_rank", Settings(vocabulary=100, blocks=1)).output_shape
     (None, 2)
     """
-    weights = _own(kind.kind if isinstance(kind, Weights) else kind, settings)
+    weights = Weights(kind.kind if isinstance(kind, Weights) else kind, settings)
     uniform = settings.full_rank_start if weights.kind == "full_rank" else None
 
     def inner(rank: int, **options) -> dict:
@@ -138,11 +138,6 @@ def network(kind: str | Weights, settings: Settings = Settings()) -> keras.Model
     return keras.Model(ids, logits, name=f"sst2_{weights.kind}")
 
 
-def _own(kind: str, settings: Settings) -> Weights:
-    """Returns what makes the posteriors of a kind; damping is of low-rank ones alone."""
-    return Weights(kind, settings if kind.startswith("low_rank") else replace(settings, damping=1.0))
-
-
 @functools.cache
 def encoded(length: int) -> tuple[list[list[int]], np.ndarray, np.ndarray, Part, np.ndarray]:
     """Returns pieces, token ids and labels of the training rows, the dev sentences, and the news; once a process."""
@@ -161,9 +156,11 @@ class Reviews(study.Problem):
     """SST-2 with AG News as foreign text."""
 
     name = "sst2"
-    paper = Settings()
     methods: Mapping[str, str] = METHODS
     padding = text.PADDING
+
+    def __init__(self, paper: Mapping[str, Settings]):
+        self.paper = paper
 
     def network(self, weights: Weights, settings: Settings) -> keras.Model:
         return network(weights, settings)

@@ -13,7 +13,7 @@ UNSAID: dict[str, Any] = {
     "pi": 0.5,
     "eta": 0.1,
     "rho_start": None,  # or (low, high): ρ starts uniform between them, whatever η is
-    "damping": 1.0,
+    "damping": 1.0,  # of low-rank means alone
     "rho_lr": 1.0,
     "rank_one_form": "scale",
     "overcomplete": False,
@@ -68,7 +68,8 @@ class Weights:
         between = self._said("rho_start")
         return {
             "prior": prior,
-            **{name: self._said(name) for name in ("eta", "damping", "rho_lr")},
+            **{name: self._said(name) for name in ("eta", "rho_lr")},
+            "damping": self._said("damping") if self.kind.startswith("low_rank") else 1.0,
             "rho_initializer": None if between is None else keras.initializers.RandomUniform(*between),
         }
 

@@ -54,7 +54,7 @@ def decoder(blocks: int, width: int, vocabulary: int, context: int, feed_forward
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a network costs; activations, which are alike for all posteriors, come on top.
+    """What a network costs; activations come on top.
 
     Args:
         trained: numbers that training changes.

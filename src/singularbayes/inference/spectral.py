@@ -101,7 +101,8 @@ def truncation(
 ) -> Truncation:
     """Returns what rejecting draws with a factor of norm above `limit` costs.
 
-    Guarantees ‖A‖₂ ≤ limit for every factor of the draws that are kept, almost surely. Their KL is at most
+    Guarantees ‖A‖₂ ≤ limit for every factor of the draws that are kept, almost surely, in posteriors without vectors
+    among their factors; biases, weights of rank 1 or with one output are not looked at. Their KL is at most
     (KL + h(Z))/Z with Z the share that is kept, here its Clopper–Pearson lower bound: a certificate that uses this KL
     has to add `delta`.
 

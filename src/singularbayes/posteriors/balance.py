@@ -11,7 +11,7 @@ Moments = tuple[np.ndarray, np.ndarray]  # means and variances of the entries, (
 def balanced(a: Moments, b: Moments, shape: float = 0.0) -> tuple[Moments, Moments]:
     """Returns A T and B T⁻ᵀ for the T that makes E[AᵀA] and E[BᵀB] diagonal, with one mean square for a_k and b_k.
 
-    E A E Bᵀ stays what it is, and stands in as few columns as can be. Among all T this one has the least
+    E A E Bᵀ stays what it is, gathered in fewer columns. Among all T this one has the least
     Π_k E‖a_k‖² E‖b_k‖²: a product of diagonal entries is at least the determinant (Hadamard), and det E[AᵀA] E[BᵀB] is
     the same for all T. Noise is moved by its variances; the correlations that T makes between the entries of a row are
     dropped, which only raises the entropy. So the KL to `ColumnShrinkage` does not rise (but for its `rate`, which is

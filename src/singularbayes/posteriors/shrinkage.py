@@ -20,12 +20,12 @@ class ColumnShrinkage(priors.Prior):
         a = α + d/2,    b_k = β + ½ Σ_i E w_ik²,
         KL(q(w) q(τ) ‖ p(w | τ) p(τ)) = Σ_k [a ln b_k − α ln β − ln Γ(a)/Γ(α) + (d/2) ln 2π] − Σ H(q(w_ik)).
 
-    This is what training adds to the loss: with β = 1 a lower bound of the evidence is maximised over q(w) and q(τ). It
-    is an upper bound of KL(q(w) ‖ p(w)), where p(w) is what is left when τ is integrated out, a t distribution of every
-    column. No point estimate is made and nothing is trained beside A and B.
+    This is what training adds to the loss: with a KL weight of 1 a lower bound of the evidence is maximised over q(w)
+    and q(τ). It is an upper bound of KL(q(w) ‖ p(w)), where p(w) is what is left when τ is integrated out, a t
+    distribution of every column. No point estimate is made and nothing is trained beside A and B.
 
     Only the sum b_k sees the size of a column, so one that the data do not ask for loses its mean, and then its
-    noise, at a price of about α nats. (c a_k, b_k/c) is the same W: because the two share τ_k, the KL is least where
+    noise, at a price of a few nats. (c a_k, b_k/c) is the same W: because the two share τ_k, the KL is least where
     their entries have one mean square (but for α), so that a small one cannot hide behind a large one.
 
     Args:

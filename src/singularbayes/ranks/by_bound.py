@@ -1,7 +1,7 @@
 """Ranks by a bound: what a truncation can cost in loss, plus what a rank costs in a PAC-Bayes bound."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
@@ -34,6 +34,9 @@ class _Matrix:
         return np.array([self.loss(rank, lipschitz) for rank in range(1, len(self.spectrum.values) + 1)])
 
 
+_OF_LOGITS = ("softmax_ce", "bce_logit")  # losses whose Lipschitz constant is in logits
+
+
 def by_bound(
     model: keras.Model,
     x,
@@ -52,7 +55,7 @@ def by_bound(
 
     A planning figure and no certificate: it takes C to be the same for all weights, adds the bound of one loss to a
     bound that is about losses in [0, 1], and has seen `x`. Both terms are loose for deep networks, where norms
-    multiply, so it asks for higher ranks than `by_energy`.
+    multiply.
 
     Args:
         model: a `keras.Sequential` of dense and convolutional layers, plain or Bayesian, trained.
@@ -69,11 +72,11 @@ def by_bound(
     x = np.asarray(x)
     num_data = len(x) if num_data is None else num_data
     require_count("by_bound", num_data=num_data)
-    matrices = _matrices(model, x)
+    matrices = _matrices(model, x, loss)
     ranks = _best(matrices, lipschitz, weight_kl, num_data, delta)
     lost = [matrix.loss(rank, lipschitz) for matrix, rank in zip(matrices, ranks, strict=True)]
     rows = [
-        Row(m.spectrum.layer, m.spectrum.matrix, m.spectrum.shape, rank, f"at most {term:.3g} of the loss")
+        Row(m.spectrum.layer, m.spectrum.matrix, m.spectrum.shape, rank, f"about {term:.3g} of the loss")
         for m, rank, term in zip(matrices, ranks, lost, strict=True)
     ]
     complexity = _complexity(matrices, ranks, weight_kl, num_data, delta)
@@ -84,13 +87,15 @@ def by_bound(
     return Recommendation(model.name, tuple(rows), how)
 
 
-def _matrices(model, x: np.ndarray) -> list[_Matrix]:
+def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
     steps, reasons = change.read(model, lambda posterior: np.zeros(posterior.ab.shape[1], bool))
     if reasons:
         raise ValueError(
             f"by_bound needs dense and convolutional layers in a row, whose norms multiply; got {'; '.join(reasons)}. "
             "ranks.by_energy takes any network."
         )
+    if loss in _OF_LOGITS and _gives_probabilities(model):
+        steps = (*steps[:-1], replace(steps[-1], slope=1.0))  # the constant of the loss has the last step in it
     sizes = _input_norms(model, x)
     spectra = iter(spectrum(model).rows)
     found = []
@@ -99,6 +104,11 @@ def _matrices(model, x: np.ndarray) -> list[_Matrix]:
             behind = math.prod(later.slope * later.norm for later in steps[i + 1 :]) * step.slope
             found.append(_Matrix(next(spectra), size * step.patches * behind))
     return found
+
+
+def _gives_probabilities(model) -> bool:
+    *_, last = filter(change.has_step, change.flat(model))
+    return getattr(getattr(last, "activation", None), "__name__", "") in ("softmax", "sigmoid")
 
 
 def _input_norms(model, x: np.ndarray) -> list[float]:

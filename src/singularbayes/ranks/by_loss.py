@@ -50,8 +50,7 @@ def by_loss(
     """Returns the smallest ranks at which the cut network is as good on (x, y), by the rule of one standard error.
 
     Every matrix of the network, at its posterior means where it has posteriors, is cut to the rank that keeps a share
-    of its energy. Nothing is trained, so training at these ranks does better: an upper limit for the ranks to start
-    with.
+    of its energy. Nothing is trained; training at these ranks should do better, so they are ranks to start with.
 
     Args:
         y: labels from 0, or numbers; the loss is the NLL or the squared error.

@@ -106,8 +106,12 @@ def _step(layer, gone: Gone) -> Step | str | None:
         return None
     if isinstance(layer, _POOLS):
         return None if tuple(layer.strides) == tuple(layer.pool_size) else "has windows that overlap"
-    if isinstance(layer, keras.layers.Activation) or type(layer) is keras.layers.ReLU:
-        return _activation(layer, "relu" if isinstance(layer, keras.layers.ReLU) else _name(layer.activation), None)
+    if type(layer) is keras.layers.ReLU:
+        if layer.negative_slope or layer.threshold:
+            return "is a ReLU with a slope below 0 or a threshold, whose steepness is not bounded here"
+        return _activation(layer, "relu", None)
+    if isinstance(layer, keras.layers.Activation):
+        return _activation(layer, _name(layer.activation), None)
     if not isinstance(layer, _KINDS):
         return "is none of those whose norms are bounded here"
     return _activation(layer, _name(layer.activation), gone)

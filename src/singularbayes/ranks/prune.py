@@ -67,7 +67,7 @@ class Pruned:
         title = f"Pruned {self.model.name!r}: {before} columns, now {now}"
         said = [f"No bound of the change of its mean: {'; '.join(self.outside)}."]
         if not self.outside:
-            said = [f"Its mean network moves by at most {self.change(1.0).value:.3g} for an input of norm 1."]
+            said = [f"Its mean network moves by at most {self.change(1.0).rounded} for an input of norm 1."]
         return "\n".join([title, table(head, cells), *said])
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from singularbayes.report.rows import Row, listed
 
 EVEN = 0.05  # a ratio this close to 1 is called no change
+FEW = 3  # methods, of which one may be called the best
 
 
 def bands(banded: Sequence[Row], rows: Sequence[Row]) -> str:
@@ -80,7 +81,7 @@ def classifiers(rows: Sequence[Row], detection: str, foreign: str) -> str:
         (detection, 1, f"Best at telling {foreign} apart by entropy", "AUROC {:.4f}"),
     ):
         scored = [row for row in rows if row.has_metrics([metric])]
-        if len(scored) > 1:
+        if len({row.method for row in scored}) >= FEW:
             best = max(scored, key=lambda row: sign * row.mean(metric))
             said.append(f"{words}: {best.name} ({shown.format(best.mean(metric)).replace('%', ' %')}).")
     return " ".join(said)

@@ -31,7 +31,7 @@ SECTION = Section(
     drawings([("foreign", "test", "newborns")]),
     finding,
     (
-        "Runs whose folder is “demo” are of the open demo: 100 patients, of whom 10 test, and no newborns. They show "
+        "Runs whose tables are “demo” are of the open demo: 100 patients, of whom 10 test, and no newborns. They show "
         "that the pipeline works, and no more; the full MIMIC-III needs an account at PhysioNet.",
         "Length of stay, one of the paper's features, is not known in the first 48 hours and leaks the outcome. It is "
         "used with the paper's settings alone.",
