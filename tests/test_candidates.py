@@ -123,3 +123,23 @@ def test_settings_are_chosen_by_the_trials_of_a_folder(tmp_path):
         (found,) = together.settings_of("mnist", "chosen", method, tmp_path)
         assert found == CANDIDATES.settings("low_rank")[names[3]]
     assert together.settings_of("mnist", "chosen", "low_rank", None) == [mnist.CHOSEN["low_rank"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["mnist", "papr"], "mnist needs presets among paper, chosen, quick, trial; got papr."),
+        (["kl_study", "trial"], "kl_study needs presets among chosen, quick; got trial."),
+        (["mnist", "trial", "--methods", "lowrank"], "mnist needs --methods among low_rank, "),
+    ],
+)
+def test_a_command_with_names_that_do_not_exist_is_refused_in_a_line(arguments, said, capsys):
+    with pytest.raises(SystemExit):
+        together.main(arguments)
+    assert said in capsys.readouterr().err
+
+
+def test_a_choice_without_trials_is_refused(tmp_path):
+    (tmp_path / record.LINES).touch()
+    with pytest.raises(ValueError, match=r"--choose needs trials of 'low_rank' in .*; got none"):
+        together.settings_of("mnist", "chosen", "low_rank_50", tmp_path)

@@ -15,7 +15,7 @@ class Positions(keras.layers.Layer):
         kind: "sinusoidal", "learned" (a plain weight) or "none", which scales alone.
         longest: how many positions there are vectors for.
 
-    >>> np.round(Positions("sinusoidal", 4)(np.zeros((1, 2, 4))), 3)
+    >>> ops.convert_to_numpy(Positions("sinusoidal", 4)(np.zeros((1, 2, 4)))).round(3)
     array([[[0.   , 1.   , 0.   , 1.   ],
             [0.841, 0.54 , 0.01 , 1.   ]]], dtype=float32)
     """

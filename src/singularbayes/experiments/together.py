@@ -31,6 +31,10 @@ def best_tried(experiment: Any, method: str, folder: Path) -> Any:
     source = candidates.alike.get(method, method)
     trials = [one for one in record.read(folder, arrays=False) if one.preset == "trial"]
     found = [one for one in trials if (one.experiment, one.method) == (experiment.PROBLEM.name, source)]
+    if not found:
+        raise ValueError(
+            f"--choose needs trials of {source!r} in {str(folder)!r}; got none. Run the preset trial first."
+        )
     return candidates.chosen(candidates.choose(found))[method]
 
 
@@ -79,8 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--choose", action="store_true", help="chosen: by the trials in --out, not the committed ones")
     parser.add_argument("--candidate", help="trial: this one alone, so that processes can share the candidates")
     given = parser.parse_args(arguments)
-    given.out.mkdir(parents=True, exist_ok=True)
     experiment = importlib.import_module(f"singularbayes.experiments.{given.experiment}")
+    presets = [*experiment.PRESETS, *(["trial"] if hasattr(experiment, "CANDIDATES") else [])]
+    for what, known, asked in (("presets", presets, given.presets), ("--methods", experiment.METHODS, given.methods)):
+        if strange := [name for name in asked or () if name not in known]:
+            parser.error(f"{given.experiment} needs {what} among {', '.join(known)}; got {', '.join(strange)}.")
+    given.out.mkdir(parents=True, exist_ok=True)
     for method in given.methods or experiment.METHODS:
         for preset in given.presets:
             seeds = given.seeds or (TRIAL_SEEDS if preset == "trial" else getattr(experiment, "SEEDS", SEEDS))
