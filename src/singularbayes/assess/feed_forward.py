@@ -68,7 +68,7 @@ def read(model: keras.Model) -> tuple[list[DenseWeight], tuple[str, ...]]:
     """Returns the weights of a feed-forward network in order, or none and the reasons why it is not one."""
     if not isinstance(model, keras.Sequential):
         return [], (f"{type(model).__name__} is not a keras.Sequential, whose layers follow one another",)
-    layers = [layer for layer in _flat(model) if not isinstance(layer, _IDLE)]
+    layers = [layer for layer in flat(model) if not isinstance(layer, _IDLE)]
     reasons = list(reasons_outside([_facts(layer) for layer in layers]))
     weights = []
     for place, layer in enumerate(layers, start=1):
@@ -93,10 +93,11 @@ def factor_draws(
         yield [weight.draws(weight.posterior.draw(keys[i])) for weight, i in zip(weights, places, strict=True)]
 
 
-def _flat(model: keras.Sequential) -> Iterator[keras.layers.Layer]:
+def flat(model: keras.Sequential) -> Iterator[keras.layers.Layer]:
+    """Yields the layers of a Sequential model, those of models in it one by one."""
     for layer in model.layers:
         if isinstance(layer, keras.Sequential):
-            yield from _flat(layer)
+            yield from flat(layer)
         else:
             yield layer
 

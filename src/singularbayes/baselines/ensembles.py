@@ -15,6 +15,11 @@ from singularbayes.inference.engine import share_programs
 from singularbayes.inference.predict import pool
 
 
+def member_seeds(seed: int, members: int) -> list[int]:
+    """Returns the seeds of an ensemble's members: no two ensembles share one, and more members keep the first."""
+    return [int(word) >> 1 for word in np.random.SeedSequence(seed).generate_state(members)]
+
+
 class _Ensemble(ABC):
     """Members trained by `fit_many`, which predict together."""
 
@@ -34,8 +39,7 @@ class _Ensemble(ABC):
     @property
     def seeds(self) -> list[int]:
         """The members' own seeds, hashed from `seed`: no two ensembles share a member, more members keep the first."""
-        words = np.random.SeedSequence(self.seed).generate_state(self.members)
-        return [int(word) >> 1 for word in words]
+        return member_seeds(self.seed, self.members)
 
     @classmethod
     def of(cls, models: Iterable[keras.Model]) -> Self:

@@ -130,7 +130,7 @@ class Problem(study.Problem):
 
     def validated(self, ask: Ask, settings) -> Scores:
         x, y = self.sets(settings).validation
-        return class_scores.prefixed("validation", class_scores.quality(ask({"validation": x})["validation"], y))
+        return study.prefixed("validation", class_scores.quality(ask({"validation": x})["validation"], y))
 
     def tested(self, ask: Ask, settings) -> tuple[Scores, Arrays]:
         sets = self.sets(settings)
@@ -141,13 +141,13 @@ class Problem(study.Problem):
         held, test, foreign = p["validation"], p["test"], p.get("foreign")
         y_held, y_test = sets.validation[1], sets.test[1]
         found = class_scores.of_test(test, y_test, foreign) | class_scores.recalibrated(test, y_test, held, y_held)
-        found |= class_scores.prefixed("validation", class_scores.quality(held, y_held))
+        found |= study.prefixed("validation", class_scores.quality(held, y_held))
         if settings.class_weights:
             corrected = without_weight(test, death_weight(sets.train[1]))
-            found |= class_scores.prefixed("unweighted", class_scores.quality(corrected, y_test))
+            found |= study.prefixed("unweighted", class_scores.quality(corrected, y_test))
         arrays = class_scores.stored("validation", held, y_held) | class_scores.stored("test", test, y_test)
         if foreign is not None and sets.foreign is not None:
-            found |= class_scores.prefixed("shifted", _of_known_ends(foreign, sets.foreign[1]))
+            found |= study.prefixed("shifted", _of_known_ends(foreign, sets.foreign[1]))
             arrays |= class_scores.stored("foreign", foreign)
         return found, arrays
 

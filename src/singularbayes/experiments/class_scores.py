@@ -8,6 +8,7 @@ from sklearn.metrics import average_precision_score
 
 from singularbayes import metrics
 from singularbayes.assess import evaluate
+from singularbayes.experiments.study import prefixed
 from singularbayes.inference import ClassPredictive, Temperature, recalibrate
 
 _BINS = (10, 15, 20, 30)
@@ -22,10 +23,6 @@ def quality(p: ClassPredictive, labels: np.ndarray) -> dict[str, float]:
         "brier": metrics.brier(p.mean, labels),
         "ece": metrics.expected_calibration_error(p.mean, labels),
     }
-
-
-def prefixed(prefix: str, scores: Mapping[str, float]) -> dict[str, float]:
-    return {f"{prefix}_{name}": value for name, value in scores.items()}
 
 
 def of_test(

@@ -142,7 +142,7 @@ class Forecast(study.Problem):
         y = _values(split, "validation")
         kinds = noise_kinds(held, split.validation.x, split.scaling, settings)
         fitted = value_scores.with_noise(held, kinds @ value_scores.noise_weights(held, y, kinds))
-        return value_scores.prefixed("validation", value_scores.quality(fitted, y))
+        return study.prefixed("validation", value_scores.quality(fitted, y))
 
     def tested(self, ask: study.Ask, settings: Settings) -> tuple[study.Scores, study.Arrays]:
         split = windows(settings.windows, settings.hours)
@@ -160,7 +160,7 @@ class Forecast(study.Problem):
         found = value_scores.of_test(p["test"], y, cities)
         found |= {name.removeprefix(f"{MAIN.lower()}/"): value for name, value in found.items()}
         found |= value_scores.conformal(p["test"], y, p["validation"], y_held)
-        found |= value_scores.prefixed("validation", value_scores.quality(p["validation"], y_held))
+        found |= study.prefixed("validation", value_scores.quality(p["validation"], y_held))
         found |= {f"noise_weight_{i}": float(weight) for i, weight in enumerate(weights)}
         last = split.scaling.mean[0] + split.scaling.std[0] * split.test.x[:, -1, 0].astype("float64")
         found["last_value_mae"] = metrics.mean_absolute_error(last, y)

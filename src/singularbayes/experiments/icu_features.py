@@ -19,7 +19,7 @@ import numpy as np
 
 from singularbayes import data
 
-HOURS, APACHE_HOURS = 48, 24
+APACHE_HOURS = 24
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,6 @@ SIGNS = (
 )
 FEATURES = tuple(f"{sign.name}_{statistic}" for sign in SIGNS for statistic in sign.statistics)
 APACHE = tuple(sign for sign in SIGNS if sign.apache)
-UNITS = {"1": "coronary care", "2": "cardiac surgery recovery", "3": "medical", "4": "surgical"}
 
 
 @dataclass(frozen=True)

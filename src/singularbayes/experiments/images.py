@@ -141,7 +141,7 @@ class Problem(study.Problem):
 
     def validated(self, ask: Ask, settings) -> Scores:
         _, (x, y) = self.split(settings)
-        return class_scores.prefixed("validation", class_scores.quality(ask({"validation": x})["validation"], y))
+        return study.prefixed("validation", class_scores.quality(ask({"validation": x})["validation"], y))
 
     def tested(self, ask: Ask, settings) -> tuple[Scores, Arrays]:
         _, (x, y) = self.split(settings)
@@ -149,7 +149,7 @@ class Problem(study.Problem):
         strange = ask({"validation": x, "test": x_test, **foreign})
         held, test = strange.pop("validation"), strange.pop("test")
         found = class_scores.of_test(test, y_test, strange) | class_scores.recalibrated(test, y_test, held, y)
-        found |= class_scores.prefixed("validation", class_scores.quality(held, y))
+        found |= study.prefixed("validation", class_scores.quality(held, y))
         arrays = class_scores.stored("validation", held, y) | class_scores.stored("test", test, y_test)
         for name, p in strange.items():
             arrays |= class_scores.stored(name, p)

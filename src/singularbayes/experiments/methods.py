@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import keras
 
 from singularbayes.baselines import DeepEnsemble, LowRankEnsemble
+from singularbayes.baselines.ensembles import member_seeds
 from singularbayes.experiments.trainers import Trainer
 from singularbayes.experiments.weights import Weights
 from singularbayes.inference import find_posteriors
@@ -73,7 +74,7 @@ def ensemble(kind: type[DeepEnsemble] | type[LowRankEnsemble], weights: str) -> 
     def train(trainer: Trainer, seeds: list[int]) -> list:
         settings = _point(trainer.settings) if weights == "deterministic" else trainer.settings
         own = Weights(weights, settings)
-        members = [kind(_never, settings.members, seed).seeds for seed in seeds]
+        members = [member_seeds(seed, settings.members) for seed in seeds]
         every = [seed for group in members for seed in group]
         models = trainer.fit(lambda seed: trainer.network(own), every, settings, "member")
         size = settings.members
@@ -94,10 +95,6 @@ def swag(trainer: Trainer, seeds: list[int]) -> list:
 def _point(settings):
     """Returns the settings of a network without noise, which has no KL to warm up."""
     return replace(settings, **{name: 0 for name in ("zero_epochs", "warmup") if hasattr(settings, name)})
-
-
-def _never() -> keras.Model:
-    raise AssertionError("the members are trained by the trainer")
 
 
 METHODS = {

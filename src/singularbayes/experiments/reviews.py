@@ -194,7 +194,7 @@ class Reviews(study.Problem):
 
     def validated(self, ask: Ask, settings: Settings) -> Scores:
         x, y = self.held_out(settings)
-        return class_scores.prefixed("validation", class_scores.quality(ask({"validation": x})["validation"], y))
+        return study.prefixed("validation", class_scores.quality(ask({"validation": x})["validation"], y))
 
     def tested(self, ask: Ask, settings: Settings) -> tuple[Scores, Arrays]:
         x, y = self.held_out(settings)
@@ -202,7 +202,7 @@ class Reviews(study.Problem):
         answers = ask({"validation": x, "test": x_dev, "ag_news": news})
         held, test, foreign = answers.values()
         found = class_scores.of_test(test, y_dev, foreign) | class_scores.recalibrated(test, y_dev, held, y)
-        found |= class_scores.prefixed("validation", class_scores.quality(held, y))
+        found |= study.prefixed("validation", class_scores.quality(held, y))
         arrays = class_scores.stored("validation", held, y) | class_scores.stored("test", test, y_dev)
         return found, arrays | class_scores.stored("ag_news", foreign)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from singularbayes import data, layers
 from singularbayes.baselines import DeepEnsemble
+from singularbayes.baselines.ensembles import member_seeds
 from singularbayes.data.uci import UCI_SETS
 from singularbayes.experiments import value_scores
 from singularbayes.experiments.training import Watch, adam
@@ -96,7 +97,7 @@ def train(method: str, name: str, folds: dict[int, Fold], settings: Settings, wa
     rows = len(examples[0].y)
     passes = math.ceil(settings.least_steps / (settings.epochs * math.ceil(rows / settings.batch_size))) or 1
     kind, size = ("deterministic", settings.members) if method == "deep_ensemble" else (method, 1)
-    seeds = [member for split in folds for member in DeepEnsemble(_never, settings.members, split).seeds[:size]]
+    seeds = [member for split in folds for member in member_seeds(split, settings.members)[:size]]
     own = np.repeat(np.arange(len(examples) * rows).reshape(len(examples), rows), size, axis=0)
 
     def build() -> keras.Model:
@@ -149,7 +150,3 @@ def outcomes(
         arrays = {} if trial else value_scores.stored(name, p, y)
         found.append(Outcome(split, scores, arrays, sum(map(count_trained, models))))
     return found
-
-
-def _never() -> keras.Model:
-    raise AssertionError("members are trained by fit_many")

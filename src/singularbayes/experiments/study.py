@@ -31,6 +31,11 @@ Scores = dict[str, float]
 Arrays = dict[str, np.ndarray]
 
 
+def prefixed(prefix: str, scores: Mapping[str, float]) -> Scores:
+    """Returns scores of one set of examples under names that say which."""
+    return {f"{prefix}_{name}": value for name, value in scores.items()}
+
+
 class Problem(ABC):
     """What an experiment is about.
 

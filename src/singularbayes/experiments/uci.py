@@ -28,6 +28,7 @@ from singularbayes import data
 from singularbayes.experiments.candidates import Candidates, Changes
 from singularbayes.experiments.keep import Keep
 from singularbayes.experiments.methods import sentences
+from singularbayes.experiments.pools import later
 from singularbayes.experiments.record import Record, departures, machine, plain
 from singularbayes.experiments.small_regression import Outcome, Settings, outcomes
 from singularbayes.experiments.training import Watch, require_method
@@ -51,7 +52,7 @@ def run(
     _require_splits([seed])
     start, every = time.perf_counter(), []
     for place, name in enumerate(settings.sets):
-        counted = None if watch is None else _later(watch, place * settings.epochs)
+        counted = later(watch, place * settings.epochs)
         every += outcomes(name, method, [seed], settings, preset == "trial", counted)
     return _record(method, seed, settings, preset, every, time.perf_counter() - start)
 
@@ -105,10 +106,6 @@ def _validated(scores: dict[str, float]) -> dict[str, float]:
     """Returns the scores of a trial, with the NLL that candidates are chosen by: the mean over sets."""
     mean = float(np.mean([value for name, value in scores.items() if name.endswith("/nll")]))
     return {"validation_nll": mean, **{f"validation/{name}": value for name, value in scores.items()}}
-
-
-def _later(watch: Watch, before: int) -> Watch:
-    return lambda epoch, logs: watch(before + epoch, logs)
 
 
 def _require_splits(seeds: Sequence[int]) -> None:

@@ -77,10 +77,6 @@ def quality(p: ValuePredictive, y: np.ndarray) -> dict[str, float]:
     }
 
 
-def prefixed(prefix: str, scores: Mapping[str, float]) -> dict[str, float]:
-    return {f"{prefix}_{name}": value for name, value in scores.items()}
-
-
 def of_test(p: ValuePredictive, y: np.ndarray, foreign: Mapping[str, ValuePredictive]) -> dict[str, float]:
     """Returns every score of `evaluate` that has a value, and the error of what is kept at several shares.
 

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.assess.feed_forward import flat
 from singularbayes.bounds import loss_constants, pac_bayes, truncation_bound
 from singularbayes.bounds.require import require_count, require_positive, require_share
 from singularbayes.convert.spectrum import MatrixSpectrum, spectrum
@@ -107,7 +108,7 @@ def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
 
 
 def _gives_probabilities(model) -> bool:
-    *_, last = filter(change.has_step, change.flat(model))
+    *_, last = filter(change.has_step, flat(model))
     return getattr(getattr(last, "activation", None), "__name__", "") in ("softmax", "sigmoid")
 
 
@@ -115,10 +116,10 @@ def _input_norms(model, x: np.ndarray) -> list[float]:
     """Returns the mean norm of what every layer with a step is given, at the mean weights."""
     norms, h = [], x
     with mean_weights(model):
-        for layer in change.flat(model):
+        for layer in flat(model):
             if change.has_step(layer):
-                flat = ops.convert_to_numpy(h).reshape(len(x), -1).astype("float64")
-                norms.append(float(np.linalg.norm(flat, axis=1).mean()))
+                rows = ops.convert_to_numpy(h).reshape(len(x), -1).astype("float64")
+                norms.append(float(np.linalg.norm(rows, axis=1).mean()))
             h = layer(h)
     return norms
 

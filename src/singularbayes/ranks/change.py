@@ -1,7 +1,7 @@
 """How far a network can move when something is taken out of its matrices."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import keras
@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes import layers
+from singularbayes.assess.feed_forward import flat
 from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm
 from singularbayes.bounds.require import require_positive
 from singularbayes.posteriors import LowRank
@@ -84,15 +85,6 @@ def read(model: keras.layers.Layer, gone: Gone) -> tuple[tuple[Step, ...], tuple
         elif found is not None:
             steps.append(found)
     return ((), tuple(reasons)) if reasons else (tuple(steps), ())
-
-
-def flat(model: keras.Sequential) -> Iterator[keras.layers.Layer]:
-    """Yields the layers of a Sequential model, those of models in it one by one."""
-    for layer in model.layers:
-        if isinstance(layer, keras.Sequential):
-            yield from flat(layer)
-        else:
-            yield layer
 
 
 def has_step(layer: keras.layers.Layer) -> bool:

@@ -15,6 +15,8 @@ NAMES = {
     "low_rank_ensemble": "low-rank ensemble",
     "swag": "SWAG",
 }
+# Ensembles and sweeps come near others in lines: as many lines as can be told apart.
+LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 
 
 def rank_in(method: str) -> int | None:

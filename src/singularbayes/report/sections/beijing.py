@@ -6,7 +6,7 @@ from singularbayes.assess.catalogue import MEASURES
 from singularbayes.assess.measure import Measure
 from singularbayes.report import value_pictures
 from singularbayes.report.measure_pictures import pareto_front, radars, sweep
-from singularbayes.report.names import NAMES
+from singularbayes.report.names import LINES, NAMES
 from singularbayes.report.rows import Row, listed
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Drawing, Section
 
@@ -20,7 +20,6 @@ WIDTH = Measure("mpiw_95_total", "lower", UNIT, label="MPIW", decimals=1)
 RANKS = {"low_rank_4": 4, "low_rank_8": 8, "low_rank_12": 12, "low_rank": 20, "low_rank_32": 32}
 METHODS = {**NAMES, **{name: f"low-rank, rank {rank}" for name, rank in RANKS.items() if name != "low_rank"}}
 LAST = "last_value_mae"
-_LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 
 _ERRORS = Columns(
     "Forecasts",
@@ -153,19 +152,19 @@ SECTION = Section(
             "Interval calibration, total variance",
             value_pictures.calibration("total"),
             value_pictures.ARRAYS,
-            methods=_LINES,
+            methods=LINES,
         ),
         Drawing(
             "Interval calibration, epistemic variance",
             value_pictures.calibration("epistemic"),
             value_pictures.ARRAYS,
-            methods=_LINES,
+            methods=LINES,
         ),
-        Drawing("Selective prediction", value_pictures.selective(UNIT), value_pictures.ARRAYS, methods=_LINES),
+        Drawing("Selective prediction", value_pictures.selective(UNIT), value_pictures.ARRAYS, methods=LINES),
         Drawing(
-            "Histograms of the spread", value_pictures.histograms("guangzhou", "Guangzhou", UNIT), _STD, methods=_LINES
+            "Histograms of the spread", value_pictures.histograms("guangzhou", "Guangzhou", UNIT), _STD, methods=LINES
         ),
-        Drawing("Radars", radars(_AXES), metrics=tuple(m.name for m in _AXES), methods=_LINES, rows=2),
+        Drawing("Radars", radars(_AXES), metrics=tuple(m.name for m in _AXES), methods=LINES, rows=2),
         Drawing("Pareto front", pareto_front(MAE, FOUND), metrics=(MAE.name, FOUND.name), rows=2),
         Drawing(
             "Ranks",

@@ -7,13 +7,13 @@ from singularbayes.assess.catalogue import MEASURES
 from singularbayes.assess.measure import Measure
 from singularbayes.report import class_pictures
 from singularbayes.report.measure_pictures import pareto_front, radars
+from singularbayes.report.names import LINES
 from singularbayes.report.rows import Row
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Drawing
 
 AUROC, NLL, ECE = (replace(MEASURES[name], decimals=3) for name in ("auroc", "nll", "ece"))
 FOUND = replace(MEASURES["auroc_ood_mi"], decimals=3)
 RANKED = (NLL, ECE, FOUND)  # what is drawn against the rank
-_LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 
 
 def overview(title: str, note: str) -> Columns:
@@ -81,16 +81,16 @@ def drawings(foreign: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
     axes = (AUROC, NLL, ECE, FOUND, MEASURES["aupr_succ_mi"])
     curves = ("test_mean", "test_labels")
     return (
-        Drawing("Calibration", class_pictures.calibration, curves, methods=_LINES),
-        Drawing("Selective prediction", class_pictures.selective, (*curves, "test_entropy"), methods=_LINES),
+        Drawing("Calibration", class_pictures.calibration, curves, methods=LINES),
+        Drawing("Selective prediction", class_pictures.selective, (*curves, "test_entropy"), methods=LINES),
         Drawing("Pareto front", pareto_front(NLL, FOUND), metrics=(NLL.name, FOUND.name), rows=2),
-        Drawing("Radars", radars(axes), metrics=tuple(m.name for m in axes), methods=_LINES, rows=2),
+        Drawing("Radars", radars(axes), metrics=tuple(m.name for m in axes), methods=LINES, rows=2),
         *(
             Drawing(
                 f"Histograms of mutual information ({label})",
                 class_pictures.histograms(strange, label, "mi", known),
                 (f"{known}_mi", f"{strange}_mi"),
-                methods=_LINES,
+                methods=LINES,
             )
             for strange, known, label in foreign
         ),

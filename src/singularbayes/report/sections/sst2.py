@@ -7,15 +7,13 @@ from singularbayes.assess.catalogue import MEASURES
 from singularbayes.assess.measure import Measure
 from singularbayes.report import class_pictures, sentences
 from singularbayes.report.measure_pictures import pareto_front, radars, sweep
-from singularbayes.report.names import NAMES
+from singularbayes.report.names import LINES, NAMES
 from singularbayes.report.rows import Row
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Drawing, Section
 from singularbayes.report.sections.image_columns import BINNINGS
 
 RANKS = {f"low_rank_{rank}": rank for rank in (4, 8, 16, 32, 64)}
 METHODS = NAMES | {name: f"low-rank, rank {rank}" for name, rank in RANKS.items()}
-# Ensembles and sweeps come near others in lines: as many lines as can be told apart.
-_LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 
 
 def _measure(name: str, decimals: int = 3) -> Measure:
@@ -79,17 +77,17 @@ def _ranks(rows: Sequence[Row]):
 
 def _histograms(by: str) -> Drawing:
     draw = class_pictures.histograms("ag_news", "news", by)
-    return Drawing(f"Histograms of {class_pictures.NAMES[by]}", draw, (f"test_{by}", f"ag_news_{by}"), methods=_LINES)
+    return Drawing(f"Histograms of {class_pictures.NAMES[by]}", draw, (f"test_{by}", f"ag_news_{by}"), methods=LINES)
 
 
 _AXES = (ACCURACY, NLL, ECE, FOUND, _measure("aupr_in_mi"), _measure("aupr_succ_mi"))
 _CURVES = ("test_mean", "test_labels")
 DRAWINGS = (
-    Drawing("Calibration", class_pictures.calibration, _CURVES, methods=_LINES),
-    Drawing("Selective prediction", class_pictures.selective, (*_CURVES, "test_entropy"), methods=_LINES),
+    Drawing("Calibration", class_pictures.calibration, _CURVES, methods=LINES),
+    Drawing("Selective prediction", class_pictures.selective, (*_CURVES, "test_entropy"), methods=LINES),
     Drawing("Pareto front", pareto_front(NLL, FOUND), metrics=(NLL.name, FOUND.name), rows=2),
     Drawing("Rank sweep", _ranks, metrics=("accuracy", "nll"), methods=tuple(RANKS), rows=2),
-    Drawing("Radars", radars(_AXES), metrics=tuple(m.name for m in _AXES), methods=_LINES, rows=2),
+    Drawing("Radars", radars(_AXES), metrics=tuple(m.name for m in _AXES), methods=LINES, rows=2),
     _histograms("mi"),
     _histograms("entropy"),
 )
