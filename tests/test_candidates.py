@@ -31,12 +31,14 @@ def trial(method, name, seed, nll):
     return Record("mnist", method, seed, settings, {"validation_nll": nll}, 1, 0.0, preset="trial")
 
 
-def test_every_method_has_as_many_different_candidates():
-    for method in CANDIDATES.tried:
-        found = list(CANDIDATES.settings(method).values())
+@pytest.mark.parametrize("experiment", [toy, mnist])
+def test_every_method_has_as_many_different_candidates(experiment):
+    tried = experiment.CANDIDATES
+    for method in tried.tried:
+        found = list(tried.settings(method).values())
         assert len(found) == len(set(found)) == 8
-        assert PAPER not in found  # or one run would go by two names
-    assert CANDIDATES.tried.keys() | CANDIDATES.alike.keys() == images.METHODS.keys()
+        assert experiment.Settings() not in found  # or one run would go by two names
+    assert tried.tried.keys() | tried.alike.keys() == experiment.METHODS.keys() == experiment.CHOSEN.keys()
 
 
 def test_seeds_of_trials_are_not_those_of_results():

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,6 +59,15 @@ def test_the_toy_sentence_says_what_the_band_does(ratio, expected):
 def test_the_toy_sentence_is_of_the_mean_over_seeds():
     records = [toy_record("low_rank", ratio, seed) for seed, ratio in enumerate((1.0, 2.0, 3.0))]
     assert "widens to 2.00 times" in bands_sentence(records)
+
+
+def test_the_toy_sentence_of_many_methods_is_a_list():
+    ratios = {"low_rank": 1.5, "full_rank": 1.25, "swag": 4.0, "deep_ensemble": 3.0}
+    records = [replace(toy_record(ratio=ratio), method=method) for method, ratio in ratios.items()]
+    said = (
+        "the band is, in widths inside, 1.50 for low-rank, 1.25 for full-rank, 3.00 for deep ensemble and 4.00 for SWAG"
+    )
+    assert said in bands_sentence(records)
 
 
 def test_the_toy_sentence_counts_parameters_both_ways():
