@@ -1,5 +1,7 @@
 """Trials: as many settings for every method, the best on validation is chosen, and the committed choice is it."""
 
+import importlib
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from singularbayes.experiments import (
     mimic3,
     mnist,
     record,
+    runner,
     sst2,
     together,
     toy,
@@ -84,9 +87,21 @@ def test_committed_trials_of_some_methods_lead_to_their_choice(experiment):
     assert all(one.experiment == name and one.preset == "trial" for one in trials)
     assert all(metric.startswith(("validation_", "posterior_")) for one in trials for metric in one.metrics)
     assert experiment.CANDIDATES.choose(trials).items() <= experiment.CHOICE.items()
+
+
+@pytest.mark.parametrize("name", [name for name in runner.EXPERIMENTS if (RESULTS / f"{name}.jsonl").exists()])
+def test_committed_results_have_the_settings_of_their_preset(name):
+    experiment = importlib.import_module(f"singularbayes.experiments.{name}")
     for one in record.read(RESULTS / f"{name}.jsonl", arrays=False):
         preset = experiment.PRESETS[one.preset]
-        assert one.settings == record.plain(preset[one.method] if isinstance(preset, dict) else preset)
+        settings = preset[one.method] if isinstance(preset, dict) else preset
+        assert one.settings in map(record.plain, runner.variants(experiment, settings))
+
+
+@pytest.mark.parametrize("name", together.EXPERIMENTS)
+def test_every_experiment_takes_what_together_hands_it(name):
+    run_many = importlib.import_module(f"singularbayes.experiments.{name}").run_many
+    inspect.signature(run_many).bind("low_rank", [0], None, "chosen")
 
 
 @pytest.mark.parametrize("experiment", [beijing, icu, mimic3, sst2])

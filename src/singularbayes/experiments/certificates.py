@@ -109,8 +109,8 @@ _POSTERIORS = {"low_rank": lambda rank, **options: LowRank(rank, **options), "fu
 METHODS = {f"{posterior}_{prior}": (posterior, prior) for posterior in _POSTERIORS for prior in ("initial", "learned")}
 
 _INITIAL = Settings(p_min=0.01, epochs=150, penalty=0.45, draws=45_000, filters=1.0)
-# What the command runs. Of "initial" the smallest certificate of three trainings for low rank (penalties 0.45 and 0.6;
-# p_min 0.05 with 0.7), of one for full rank, whose width was taken for granted.
+# What the command runs. Of "initial" the smallest certificate of three trainings (penalties 0.45 and 0.6; p_min 0.05
+# with 0.7), for low rank as for full rank, whose width was taken for granted.
 CHOSEN = {
     "low_rank_initial": _INITIAL,
     "full_rank_initial": replace(_INITIAL, prior_scale=0.02, start=0.02),

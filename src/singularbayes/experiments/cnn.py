@@ -55,5 +55,4 @@ def network(weights: Weights, settings: Settings) -> keras.Model:
 
 
 PROBLEM = images.Problem("cnn", "fashion_mnist", ("mnist", "notmnist"), network, (28, 28, 1), METHODS, Settings())
-run = partial(study.run, PROBLEM, preset="chosen")
-run_many = partial(study.run_many, PROBLEM, preset="chosen")
+run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)

@@ -11,7 +11,7 @@ FEW = 3  # methods, of which one may be called the best
 
 def bands(banded: Sequence[Row], rows: Sequence[Row]) -> str:
     """Returns how the band changes outside the training range, method by method, and what the rank saves."""
-    if len(banded) > _FEW:
+    if len(banded) > FEW:
         ratios = listed([f"{row.mean('iqr_ratio'):.2f} for {row.name}" for row in banded])
         return f"Away from the data the band is, in widths inside, {ratios}{_saving(rows)}."
     changes = [f"the {row.name} band {_change(row.mean('iqr_ratio'))}" for row in banded]
