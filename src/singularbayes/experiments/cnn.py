@@ -23,15 +23,15 @@ METHODS = {name: images.METHODS[name] for name in ("low_rank", "low_rank_svd", "
 class Settings(images.Settings):
     """Ours. Ranks are of the filters, the hidden weight and the last one."""
 
-    filters: tuple[int, ...] = (32, 64)
-    units: tuple[int, ...] = (128,)
-    ranks: tuple[int, ...] = (8, 16, 25, 10)
+    filters: tuple[int, ...] = (16, 32)
+    units: tuple[int, ...] = (64,)
+    ranks: tuple[int, ...] = (8, 12, 16, 10)
     rho_lr: float = 4.0
     cosine: bool = True
     beta: float = 0.1
-    epochs: int = 30
-    warmup: int = 10
-    svd_epochs: int = 5
+    epochs: int = 10
+    warmup: int = 4
+    svd_epochs: int = 3
 
 
 QUICK = Settings(
