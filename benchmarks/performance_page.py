@@ -5,6 +5,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
+from singularbayes.report.published.profile import profile
+
 RECORDS = Path(__file__).parent / "records"
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 NETWORKS = {
@@ -103,31 +105,35 @@ def gpu_prediction() -> str:
     return table(["how", "draws", "time for 872 sentences", "floor", "time / floor"], lines)
 
 
-# The paper's table of ranks on an H100: MB at the peak, seconds of 25 steps, of one pass, of 20 and of 100 draws.
-PUBLISHED_RANKS = {
-    (4, 8): (337.8, 5.06, 0.214, 6.18, 30.65),
-    (8, 12): (344.7, 5.41, 0.221, 6.26, 31.39),
-    (10, 16): (359.8, 5.88, 0.228, 6.51, 31.75),
-    (12, 24): (365.0, 5.70, 0.225, 6.36, 32.18),
-    (16, 32): (380.2, 6.18, 0.229, 6.49, 32.95),
-    (24, 48): (421.9, 6.29, 0.232, 6.55, 32.65),
-    (32, 64): (456.4, 5.95, 0.239, 6.64, 33.52),
-}
-
-
 def gpu_ranks() -> str:
     """Returns the seven ranks of the paper, ours and in brackets the paper's."""
     found = record("sst2_profile_ranks")["results"]["rows"]
     lines = []
-    for ranks, published in PUBLISHED_RANKS.items():
-        row = found[f"low_rank ({ranks[0]}, {ranks[1]})"]
-        times = [mean(row["train"]), *(median(row[job]) for job in ("mc1", "mc20", "mc100"))]
-        ours = [row["training_peak_bytes"] / 1e6, *times]
-        units = ("MB", "s", "s", "s", "s")
-        cells = [f"{_number(a)} {unit} ({b:g})" for a, b, unit in zip(ours, published, units, strict=True)]
-        lines.append([str(ranks[0]), str(ranks[1]), f"{row['parameters']:,}", *cells])
+    for ranks, paper in profile("tab:sst2_rank_sweep").items():
+        row = found[f"low_rank ({ranks.replace(',', ', ')})"]
+        times = {"epoch": mean(row["train"])} | {job: median(row[job]) for job in ("mc1", "mc20", "mc100")}
+        cells = [f"{_number(time)} s ({paper[f'{job}_seconds']:g})" for job, time in times.items()]
+        lines.append([*ranks.split(","), f"{row['parameters']:,}", _peak(row, paper), *cells])
     header = ["rank of the embedding", "of the matrices", "parameters", "peak memory", "25 steps", "one pass"]
     return table([*header, "20 draws", "100 draws"], lines)
+
+
+def _peak(row: dict[str, Any], paper: dict[str, float]) -> str:
+    return f"{row['training_peak_bytes'] / 1e6:.0f} MB ({paper['peak_bytes'] / 1e6:g})"
+
+
+def gpu_profile() -> str:
+    """Returns the paper's profile of methods, ours and in brackets the paper's."""
+    rows = record("sst2_profile_training")["results"]["rows"]
+    lines = []
+    for name, paper in profile("tab:sst2_profile_appendix").items():
+        row = rows.get({"deterministic": "keras"}.get(name, name))
+        if row is None:
+            lines.append([name, "–", f"– ({paper['peak_bytes'] / 1e6:g})", f"– ({paper['epoch_seconds']:g})"])
+            continue
+        time = f"{_number(25 * median(row['step']))} s ({paper['epoch_seconds']:g})"
+        lines.append([name, f"{row['parameters']:,}", _peak(row, paper), time])
+    return table(["network", "parameters", "peak memory", "25 steps"], lines)
 
 
 def gpu_fit() -> str:
@@ -204,6 +210,7 @@ def render() -> str:
         gpu_training_source=source("sst2_profile_training"),
         gpu_prediction=gpu_prediction(),
         gpu_prediction_source=source("sst2_profile_prediction"),
+        gpu_profile=gpu_profile(),
         gpu_ranks=gpu_ranks(),
         gpu_ranks_source=source("sst2_profile_ranks"),
         gpu_fit=gpu_fit(),

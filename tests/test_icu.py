@@ -110,6 +110,20 @@ def test_the_eicu_demo_is_in_the_units_of_physionet():
     assert ((middle >= low) & (middle <= high)).all()
 
 
+@needs_data
+def test_the_shares_that_the_page_names_are_those_of_the_data():
+    """Those of set a, a third of the stays, are a percent from those of all at most."""
+    page = (Path(__file__).parent.parent / "docs" / "intensive_care.md").read_text(encoding="utf-8")
+    records = data.physionet2012("a").sets["a"].records
+    for parameter, said in (
+        ("RespRate", "only 28 % of PhysioNet's stays have a respiratory rate"),
+        ("Cholesterol", "Cholesterol, which 8 % of the stays have"),
+    ):
+        measured = records[(records["Parameter"] == parameter) & (records["Value"] > 0)]["RecordID"].nunique()
+        assert said in " ".join(page.split())
+        assert measured / 4000 == pytest.approx(int(said.split(" %")[0].split()[-1]) / 100, abs=0.01)
+
+
 # -- splits ----------------------------------------------------------------------------------------------------------
 
 

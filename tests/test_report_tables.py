@@ -9,7 +9,7 @@ from rich.console import Console
 
 from singularbayes.assess.measure import Measure
 from singularbayes.report import published, tables, terminal
-from singularbayes.report.section import Columns
+from singularbayes.report.section import TRAINING, Columns
 from singularbayes.report.sections.image_columns import QUALITY
 from singularbayes.report.table_latex import latex
 from singularbayes.report.table_markdown import markdown
@@ -112,6 +112,24 @@ def test_rows_are_sorted_best_first_whichever_end_is_better():
     records = [image_record("low_rank", accuracy=0.9), image_record("swag", accuracy=0.95)]
     columns = Columns("T", (Measure("accuracy", "higher", decimals=3),), sort="accuracy")
     assert [row.name for row in table_of(records, columns).rows] == ["SWAG", "low-rank"]
+
+
+def test_a_time_of_another_machine_has_no_difference_and_the_table_says_why():
+    number = {("low_rank", "train_seconds"): published.Number("8.22", None, "tab:training_times", unit=60)}
+    table = table_of([image_record()], Columns("T", (TRAINING,)), number)
+    (cell,) = table.rows[0].cells
+    assert (cell.ours, cell.paper, cell.difference) == ("100", "493", "")
+    assert "Times cannot be compared" in table.reading and "Times" not in table_of([image_record()]).reading
+
+
+def test_a_number_that_does_not_stand_there_has_no_footnote():
+    number = {("low_rank", "mi_ratio"): published.Number(".000", None, "tab:x", "0/0.")}
+    columns = Columns("T", (*NLL.measures, Measure("mi_ratio")))
+    rows = [image_record(), image_record("full_rank", mi_ratio=1.5)]
+    assert table_of(rows, columns, number).footnotes == {}
+    rows[0] = image_record(mi_ratio=1.2)
+    table = table_of(rows, columns, number)
+    assert table.footnotes == {"†": "0/0."} and cell_of(table, "low-rank", "mi_ratio").mark == "†"
 
 
 def test_markdown_has_ours_the_papers_the_difference_and_the_footnote():

@@ -116,6 +116,12 @@ def test_every_published_row_has_a_number_for_every_set_and_they_differ_between_
     assert not published.numbers("uci")
 
 
+def test_the_defaults_of_the_small_sets_are_not_called_the_papers():
+    (made,) = chapters.of([uci_record("low_rank", split, 1.0) for split in range(2)])
+    assert [part.label for part in made.parts] == ["Default settings"]
+    assert all("of protein over 5" in table.note for table in made.parts[0].tables[:2])
+
+
 def test_the_sentence_of_the_small_sets_counts_the_least_nll():
     rows = rows_of([uci_record("low_rank", 0, 1.0), uci_record("full_rank", 0, 2.0)])
     assert uci.SECTION.finding(rows).startswith("Of our methods the least NLL has low-rank on 9 (Boston, concrete,")

@@ -7,8 +7,9 @@ from singularbayes.assess.catalogue import MEASURES
 from singularbayes.experiments.record import Record
 from singularbayes.report import general, published, settings, tables
 from singularbayes.report.picture import Picture, apart
+from singularbayes.report.published import Number
 from singularbayes.report.rows import Group, grouped, listed
-from singularbayes.report.section import Columns, Section
+from singularbayes.report.section import TRAINING, Columns, Section
 from singularbayes.report.sections import SECTIONS, section_of
 from singularbayes.report.settings import Settings
 from singularbayes.report.tables import Table
@@ -56,6 +57,15 @@ def of(records: Sequence[Record]) -> list[Chapter]:
     return [_chapter(name, [made for made in records if made.experiment == name]) for name in order]
 
 
+def compared(section: Section) -> dict[tuple[str, str], Number]:
+    """Returns the paper's numbers that stand below ours, by method and measure."""
+    numbers = published.numbers(section.beside or section.experiment)
+    if not section.beside:
+        return numbers
+    # The paper's are of other data: what it took to train on them says nothing.
+    return {key: number for key, number in numbers.items() if key[1] != TRAINING.name}
+
+
 def _chapter(experiment: str, records: list[Record]) -> Chapter:
     section = section_of(experiment, records)
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
@@ -72,7 +82,7 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
 
 
 def _part(section: Section, group: Group) -> Part:
-    numbers = published.numbers(section.beside or section.experiment)
+    numbers = compared(section)
     columns = (_VALIDATION,) if group.preset == "trial" else section.tables
     made = [tables.make(group.rows, each, numbers) for each in columns]
     return Part(

@@ -9,7 +9,8 @@ class Other:
     """A row of another paper.
 
     Args:
-        name: what readers call the method, and whose it is; splits: how many runs its numbers are means of.
+        name: what readers call the method, and whose it is; splits: how many runs its numbers are means of, where a
+            table does not say otherwise (protein has 5 splits).
         numbers: by measure, as printed: the mean and, with ±, what is printed behind it.
     """
 

@@ -4,23 +4,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from singularbayes.experiments.files import replace
+from singularbayes.report import index
 from singularbayes.report.chapters import Chapter, Part
+from singularbayes.report.index import Entry
 from singularbayes.report.picture import Picture
 from singularbayes.report.settings import Setting
 from singularbayes.report.table_markdown import markdown
 
 
-def render(chapters: Sequence[Chapter], title: str, command: str, figures: str | None = None) -> str:
+def render(
+    chapters: Sequence[Chapter], title: str, command: str, figures: str | None = None, indexed: bool = True
+) -> str:
     """Returns the page.
 
     Args:
         command: what the reader types to make it again.
         figures: the folder of the figures as links name it; None leaves figures out.
+        indexed: whether it ends in a list of the paper's tables.
     """
     lines = [f"# {title}", "", f"Made from records by `{command}`; every number stands there, one line a run.", ""]
-    if len(chapters) > 1:
-        lines += [f"- [{c.section.title}](#{_anchor(c.section.title)})" for c in chapters] + [""]
-    return "\n".join([*lines, *(line for chapter in chapters for line in _chapter(chapter, figures))])
+    titles = [*(chapter.section.title for chapter in chapters), *([index.TITLE] if indexed else [])]
+    if len(titles) > 1:
+        lines += [f"- {_link(title)}" for title in titles] + [""]
+    lines += [line for chapter in chapters for line in _chapter(chapter, figures)]
+    return "\n".join([*lines, *(_index(index.of(chapters)) if indexed else [])])
 
 
 def write(path: Path, chapters: Sequence[Chapter], title: str, command: str) -> Path:
@@ -73,6 +80,19 @@ def _differing(part: Part) -> list[str]:
     heads = part.settings.heads
     lines = [f"| settings | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
     return [*lines, *(f"| {name} | {' | '.join(s.value for s in own)} |" for name, own in part.settings.lines), ""]
+
+
+def _index(entries: Sequence[Entry]) -> list[str]:
+    heads = index.HEADS
+    lines = [f"## {index.TITLE}", "", index.SAYS, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    for entry in entries:
+        places = [f"{_link(place.section.title)}: {place.says(entry.printed)}" for place in entry.places]
+        lines.append(f"| {entry.label} | {entry.what} | {'<br>'.join(places) or entry.elsewhere} | {entry.remark} |")
+    return [*lines, ""]
+
+
+def _link(title: str) -> str:
+    return f"[{title}](#{_anchor(title)})"
 
 
 def _files(chapter: Chapter, picture: Picture) -> list[str]:

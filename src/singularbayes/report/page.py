@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from singularbayes.experiments.files import replace
-from singularbayes.report import markdown_page
+from singularbayes.report import index, markdown_page
 from singularbayes.report.chapters import Chapter
 from singularbayes.report.layout import environment
 from singularbayes.report.table_latex import latex
@@ -15,11 +15,16 @@ PAGE, MARKDOWN, LATEX = "report.html", "report.md", "report.tex"
 
 @dataclass(frozen=True)
 class Head:
-    """What stands above the chapters; `command` is what the reader types to make the page again."""
+    """What stands above the chapters; `command` is what the reader types to make the page again.
+
+    Args:
+        indexed: whether the page ends in a list of the paper's tables.
+    """
 
     title: str
     lead: str
     command: str
+    indexed: bool = True
 
 
 def results(command: str) -> Head:
@@ -38,12 +43,13 @@ def demo(command: str) -> Head:
         "needs far fewer numbers than a matrix of random entries. Here the two are compared, with an ordinary network "
         "beside them. One seed shows what happens, not how much it varies."
     )
-    return Head("Does a low-rank Bayesian network know where it has no data?", lead, command)
+    return Head("Does a low-rank Bayesian network know where it has no data?", lead, command, indexed=False)
 
 
 def render(made: Sequence[Chapter], head: Head) -> str:
     """Returns the page."""
-    return environment().get_template("page.html.j2").render(chapters=made, head=head)
+    entries = index.of(made) if head.indexed else []
+    return environment().get_template("page.html.j2").render(chapters=made, head=head, entries=entries, index=index)
 
 
 def tex(made: Sequence[Chapter]) -> str:
@@ -60,5 +66,6 @@ def write(made: Sequence[Chapter], folder: Path, head: Head) -> Path:
     """Writes the page and the tables into a folder and returns the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     replace(folder / LATEX, tex(made).encode())
-    replace(folder / MARKDOWN, markdown_page.render(made, head.title, head.command).encode())
+    text = markdown_page.render(made, head.title, head.command, indexed=head.indexed)
+    replace(folder / MARKDOWN, text.encode())
     return replace(folder / PAGE, render(made, head).encode())

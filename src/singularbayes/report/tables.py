@@ -5,7 +5,7 @@ A table is text already; the page, Markdown, LaTeX and the terminal only lay it 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from singularbayes.assess.columns import NONE, Column
 from singularbayes.assess.columns import Cell as Summary
@@ -19,7 +19,8 @@ from singularbayes.report.rows import Row, listed
 from singularbayes.report.section import Columns
 
 _MARKS = "†‡§¶‖"
-_COSTS = ("num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes")  # of an evaluation, not its metrics
+COSTS = ("num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes")  # of an evaluation, not its metrics
+_OF_A_MACHINE = ("seconds", "train_seconds", "peak_bytes")  # a difference between two machines says nothing
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _compared(rows: Sequence[Row], measures: Sequence[Measure]) -> tuple[Column,
 
 
 def _evaluation(name: str, record: Record, measures: Sequence[Measure]) -> Evaluation:
-    metrics = {m.name: _number(record.metrics.get(m.name)) for m in measures if m.name not in _COSTS}
+    metrics = {m.name: _number(record.metrics.get(m.name)) for m in measures if m.name not in COSTS}
     return Evaluation(
         name,
         "experiment",
@@ -145,7 +146,8 @@ def _column(
     """Returns the measure, its cells, and what is wrong with the paper's number in each."""
     numbers = [published.get((row.method, column.measure.name)) for row in rows]
     cells = [_cell(column, summary, number) for summary, number in zip(column.cells, numbers, strict=True)]
-    return column.measure, cells, ["" if number is None else number.wrong for number in numbers]
+    wrong = [number.wrong if number and cell.paper else "" for number, cell in zip(numbers, cells, strict=True)]
+    return column.measure, cells, wrong
 
 
 def _cell(column: Column, summary: Summary, number: Number | None) -> Cell:
@@ -155,7 +157,8 @@ def _cell(column: Column, summary: Summary, number: Number | None) -> Cell:
     paper = number.printed if column.measure.whole else column.number(number.value)
     if number.deviation is not None and not column.measure.whole:
         paper = f"{paper} ± {column.number(number.deviation)}"
-    difference = "" if number.wrong else _difference(column, summary.mean, number)
+    alike = not number.wrong and column.measure.name not in _OF_A_MACHINE
+    difference = _difference(column, summary.mean, number) if alike else ""
     return Cell(ours, error, summary.mean, summary.place, paper, difference)
 
 
@@ -182,9 +185,7 @@ def _footnotes(reasons: Sequence[str]) -> dict[str, str]:
 
 
 def _marked(cell: Cell, wrong: str, footnotes: Mapping[str, str]) -> Cell:
-    if not wrong or not cell.paper:
-        return cell
-    return Cell(cell.ours, cell.error, cell.value, cell.place, cell.paper, "", footnotes[wrong])
+    return replace(cell, mark=footnotes[wrong]) if wrong else cell
 
 
 def _reading(rows: Sequence[Row], published: Mapping[tuple[str, str], Number], measures: Sequence[Measure]) -> str:
@@ -194,8 +195,12 @@ def _reading(rows: Sequence[Row], published: Mapping[tuple[str, str], Number], m
         said.append("± is the standard error over seeds.")
     if len(rows) > 1:
         said.append("Best in bold, second underlined.")
-    shown = {(row.method, measure.name) for row in rows for measure in measures}
+    shown = {(row.method, measure.name) for row in rows for measure in measures} & published.keys()
     tables = list(dict.fromkeys(number.table for key, number in published.items() if key in shown))
     if tables:
         said.append(f"Below ours: the paper's number ({listed(tables)}), and ours less the paper's.")
+    if any(measure in _OF_A_MACHINE for _, measure in shown):
+        said.append(
+            "Times cannot be compared: the paper's are of another machine, and several of our runs may have shared one."
+        )
     return " ".join(said)

@@ -71,7 +71,8 @@ _TOTAL = _intervals(
     ),
     "With the noise that has the least NLL on validation windows: one for all hours with the paper's settings, one "
     "that grows with a window's last value and changes with ours. Conformal: the 95 % interval is as many standard "
-    "deviations wide as hold 95 % of the validation targets.",
+    "deviations wide as hold 95 % of the validation targets. That coverage has no guarantee: the same windows fitted "
+    "the noise, and the test windows come later in time.",
 )
 
 

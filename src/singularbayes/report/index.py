@@ -1,0 +1,106 @@
+"""Every table of the paper, and where ours stands beside it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from singularbayes.report.chapters import Chapter, Part, compared
+from singularbayes.report.published import TABLES, PaperTable
+from singularbayes.report.rows import listed
+from singularbayes.report.section import Section
+from singularbayes.report.tables import COSTS
+
+TITLE = "Tables of the paper"
+SAYS = (
+    "Every table of the paper, and where ours is; its list of theorems is left out. A count says how many of a table's "
+    "numbers have one of ours: a single network, for which the paper prints the chance level, has no mutual "
+    "information here. Where two tables print the same number, the first of this list stands below ours."
+)
+HEADS = ("table of the paper", "what", "ours", "remarks")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A chapter that has ours: the titles of its tables, and how many of the paper's numbers have one of ours."""
+
+    section: Section
+    titles: tuple[str, ...]
+    count: int
+
+    def says(self, printed: int) -> str:
+        """Returns which tables of the chapter they are."""
+        if not self.titles:
+            return "its settings"
+        where = f"{', '.join(self.titles)}, {self.count} of {printed} numbers"
+        return f"{where}, of other data" if self.section.beside else where
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table of the paper.
+
+    Args:
+        places: where ours is among the chapters; elsewhere: what is said where there is none.
+        remark: what is wrong in it, and what else has to be known.
+    """
+
+    label: str
+    what: str
+    printed: int
+    places: tuple[Place, ...]
+    elsewhere: str
+    remark: str
+
+
+def of(chapters: Sequence[Chapter]) -> list[Entry]:
+    """Returns an entry for every table of the paper."""
+    return [_entry(table, chapters) for table in TABLES]
+
+
+def _entry(table: PaperTable, chapters: Sequence[Chapter]) -> Entry:
+    places = tuple(
+        _place(table, chapter)
+        for chapter in chapters
+        if table.experiment and table.experiment in (chapter.section.experiment, chapter.section.beside)
+    )
+    numbers = table.numbers()
+    return Entry(
+        table.label,
+        table.what,
+        len(numbers),
+        tuple(place for place in places if place.count or not numbers),
+        table.page or _missing(table),
+        " ".join(filter(None, [*_wrong(table), table.remark])),
+    )
+
+
+def _missing(table: PaperTable) -> str:
+    methods = dict.fromkeys(method for method, _ in table.numbers())
+    chosen = f" --methods {','.join(methods)}" if methods else ""
+    return f"no records here: singularbayes run {table.experiment} --scale paper{chosen}"
+
+
+def _wrong(table: PaperTable) -> list[str]:
+    """Returns which numbers cannot be right, as printed, and why."""
+    found: dict[str, list[str]] = {}
+    for number in table.numbers().values():
+        if number.wrong:
+            found.setdefault(number.wrong, []).append(number.printed)
+    return [f"Cannot be right: {listed(printed)}. {reason}" for reason, printed in found.items()]
+
+
+def _place(table: PaperTable, chapter: Chapter) -> Place:
+    parts = [part for part in chapter.parts if part.group.preset != "trial"]
+    keys = [key for key in table.numbers() if key in compared(chapter.section)]
+    found = {key: titles for key in keys if (titles := list(_titles(key, parts)))}
+    order = [made.title for part in parts for made in part.tables]
+    named = {title for titles in found.values() for title in titles}
+    return Place(chapter.section, tuple(title for title in dict.fromkeys(order) if title in named), len(found))
+
+
+def _titles(key: tuple[str, str], parts: Iterable[Part]) -> Iterable[str]:
+    """Yields the titles of the tables that have a number of ours for this method and measure."""
+    method, measure = key
+    for part in parts:
+        rows = [row for row in part.group.rows if row.method == method]
+        if any(measure in COSTS or row.has_metrics([measure]) for row in rows):
+            yield from (made.title for made in part.tables if measure in (m.name for m in made.measures))
