@@ -188,9 +188,12 @@ class FakeRay:
 
     def remote(self, **options):
         class Task:
-            remote = staticmethod(lambda environment, task: task)
+            remote = staticmethod(lambda environment, function, item: (function, item))
 
         return lambda function: Task
+
+    def put(self, value):
+        return value
 
     def wait(self, tasks, timeout):
         return tasks[:1], tasks[1:]

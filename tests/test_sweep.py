@@ -1,5 +1,6 @@
 """The sweep: what it refuses, what it keeps, which trial it takes; and one that trains."""
 
+import dataclasses
 import io
 import json
 import math
@@ -14,13 +15,14 @@ from rich.console import Console
 
 from singularbayes import LowRank, layers, ranks
 from singularbayes.assess import catalogue
-from singularbayes.ranks import live, search
+from singularbayes.ranks import live, work
 from singularbayes.ranks.storage import open_study
 from singularbayes.ranks.trials import Sweep, Trial
 
 pytest.importorskip("optuna")
 BUDGET = ranks.Budget(trials=5, epochs=2, draws=4)
 SPACE = {"rank": (1, 8), "beta": (0.1, 1.0)}
+COMPLETE = 1  # the state of a trial in a journal
 
 
 def _data(ood=True):
@@ -46,12 +48,12 @@ def trained(monkeypatch):
     """Replaces the training by a formula, and returns the settings that were asked for."""
     asked = []
 
-    def train(trial, chosen, build, data, wanted, budget, task):
+    def train(_, chosen, rungs):
         asked.append(dict(chosen))
         rank, beta = chosen.get("rank", 1), chosen.get("beta", 1.0)
         return {"nll": 1 / rank + beta, "auroc_ood_mi": 1 - 0.05 * rank, "ece": 0.01 * rank, "num_trained": 10.0 * rank}
 
-    monkeypatch.setattr(search, "_train", train)
+    monkeypatch.setattr(work, "train", train)
     return asked
 
 
@@ -71,26 +73,29 @@ def test_a_trial_is_the_mean_over_seeds_of_what_training_by_hand_gives():
     assert trial.metrics["num_trained"] == 2 * 2 * (3 + 8) + 8 + 2 * 3 * (8 + 3) + 3
 
 
-def test_with_one_objective_a_trial_that_falls_behind_is_stopped(monkeypatch):
-    class Behind(search._Rungs):
-        def on_epoch_end(self, epoch, logs=None):
-            self.trial.report(1.0 + self.trial.number, epoch + 1)
-            if self.trial.number >= 4 and self.trial.should_prune():
-                import optuna
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_with_one_objective_a_trial_that_falls_behind_is_stopped(monkeypatch, at_once):
+    begun = []
 
-                raise optuna.TrialPruned
+    def train(_, chosen, rungs):
+        begun.append(chosen)
+        value = float(len(begun))
+        rungs.look(1, value)
+        return {"nll": value}
 
-    monkeypatch.setattr(search, "_Rungs", Behind)
-
-    def train(trial, *rest):
-        rungs = Behind(trial, DATA, catalogue.find("nll"), BUDGET, "classification")
-        rungs.on_epoch_end(0)
-        return {"nll": 1.0 + trial.number}
-
-    monkeypatch.setattr(search, "_train", train)
-    found = ranks.sweep(_build, DATA, SPACE, ["nll"], ranks.Budget(trials=6, epochs=4))
+    monkeypatch.setattr(work, "train", train)
+    found = ranks.sweep(_build, DATA, SPACE, ["nll"], ranks.Budget(trials=6, epochs=4, at_once=at_once))
     assert [trial.metrics != {} for trial in found.trials] == [True] * 4 + [False] * 2
-    assert len(found.finished) == 4 and found.knee().number == 0
+    assert len(found.finished) == 4 and found.knee().number == 0 and len(begun) == 6
+
+
+def test_a_training_is_looked_at_along_the_way(monkeypatch):
+    monkeypatch.setattr(work.Work, "scores", lambda self, model, seed: {"nll": float(model.optimizer.iterations)})
+    asked = work.Work(_build, DATA, (catalogue.find("nll"),), ranks.Budget(epochs=8, batch_size=80), "classification")
+    assert asked({"rank": 2}) == work.Ended({"nll": 8.0}, {2: 2.0, 4: 4.0, 6: 6.0})
+    others = ({2: 2.5, 4: 1.5, 6: 1.0},) * 4
+    # The least so far counts: 2 against 2.5, then 2 against 1.5.
+    assert dataclasses.replace(asked, curves=others)({"rank": 2}) == work.Ended({}, {2: 2.0, 4: 4.0})
 
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
@@ -109,16 +114,69 @@ def test_the_same_call_goes_on_from_its_storage_and_repeats_nothing(trained, tmp
 
 def test_a_trial_that_was_killed_is_done_anew(trained, tmp_path, monkeypatch):
     path = tmp_path / "sweep.log"
-    train = search._train
+    train = work.train
 
     def killed(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(search, "_train", killed)
+    monkeypatch.setattr(work, "train", killed)
     with pytest.raises(KeyboardInterrupt):
         ranks.sweep(_build, DATA, SPACE, budget=BUDGET, storage=path)
-    monkeypatch.setattr(search, "_train", train)
-    assert len(ranks.sweep(_build, DATA, SPACE, budget=BUDGET, storage=path).finished) == 5
+    monkeypatch.setattr(work, "train", train)
+    again = ranks.sweep(_build, DATA, SPACE, budget=BUDGET, storage=path)
+    assert again == ranks.sweep(_build, DATA, SPACE, budget=BUDGET) and len(again.finished) == 5
+
+
+class Backwards:
+    """An engine that ends a wave in the opposite order, and lets us look after every trial."""
+
+    def __init__(self, look=lambda: None):
+        self.look, self.waves = look, []
+
+    def map(self, function, items):
+        self.waves.append(len(items))
+        for position in reversed(range(len(items))):
+            yield position, function(items[position])
+            self.look()
+
+
+def test_trials_do_not_depend_on_the_engine_nor_on_who_ends_first(trained):
+    budget = ranks.Budget(trials=14, epochs=2, draws=4, at_once=4)  # the last ones are chosen by what was found
+    engine = Backwards()
+    found = ranks.sweep(_build, DATA, SPACE, budget=budget, engine=engine)
+    assert found == ranks.sweep(_build, DATA, SPACE, budget=budget)
+    assert [trial.number for trial in found.trials] == list(range(14)) and engine.waves == [4, 4, 4, 2]
+
+
+@pytest.mark.parametrize("space", [SPACE, {"rank": [1, 2, 3, 4, 5, 6, 7, 8], "beta": [0.1, 1.0]}])
+def test_whatever_moment_a_sweep_is_killed_at_it_goes_on_to_the_same_trials(space, trained, tmp_path):
+    budget = ranks.Budget(trials=14, epochs=2, draws=4, at_once=4)
+    path = tmp_path / "sweep.log"
+    whole = ranks.sweep(_build, DATA, space, budget=budget, storage=path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    for kept in range(1, len(lines), 13):
+        killed = tmp_path / f"killed-{kept}.log"
+        killed.write_bytes(b"".join(lines[:kept]) + lines[kept][:10])  # the line that was being written
+        trained.clear()
+        assert ranks.sweep(_build, DATA, space, budget=budget, storage=killed) == whole
+        told = sum(json.loads(line).get("state") == COMPLETE for line in lines[:kept])
+        assert len(trained) == 14 - told
+
+
+def test_a_setting_that_comes_twice_in_a_wave_is_trained_once(trained):
+    found = ranks.sweep(_build, DATA, {"rank": (1, 2)}, budget=ranks.Budget(trials=8, epochs=2, draws=4, at_once=8))
+    assert len(found.trials) == 8 and len(trained) == 2
+    assert len({(trial.settings["rank"], trial.metrics["nll"]) for trial in found.trials}) == 2
+
+
+def test_a_storage_that_another_process_has_open_is_refused(trained, tmp_path):
+    path = tmp_path / "sweep.log"
+
+    def look():
+        with pytest.raises(ValueError, match=r"sweep needs a storage that no other process is at; got '.*sweep.log'"):
+            ranks.sweep(_build, DATA, SPACE, budget=BUDGET, storage=path)
+
+    ranks.sweep(_build, DATA, SPACE, budget=BUDGET, storage=path, engine=Backwards(look))
 
 
 def test_the_same_seed_gives_the_same_trials(trained):
@@ -135,9 +193,7 @@ def test_lists_alone_are_a_grid_and_each_setting_is_trained_once(trained):
 
 
 def test_a_trial_that_diverges_is_shown_and_not_taken(monkeypatch):
-    monkeypatch.setattr(
-        search, "_train", lambda trial, chosen, *rest: {"nll": math.nan if chosen["rank"] == 1 else 0.5}
-    )
+    monkeypatch.setattr(work, "train", lambda _, chosen, *rest: {"nll": math.nan if chosen["rank"] == 1 else 0.5})
     found = ranks.sweep(_build, DATA, {"rank": [1, 2]}, ["nll"])
     assert len(found.trials) == 2 and found.knee().settings == {"rank": 2} and "–" in str(found)
 
@@ -300,7 +356,7 @@ def test_a_budget_reaches_the_full_kl_weight():
 def test_what_a_build_refuses_ends_the_sweep_with_its_reason(tmp_path):
     with pytest.raises(ValueError, match="LowRank needs 1 <= rank <= 3; got rank=5"):
         ranks.sweep(_build, DATA, {"rank": [5]}, ["nll"], BUDGET, storage=tmp_path / "sweep.log")
-    study = open_study(tmp_path / "sweep.log", ["minimize"], json.loads(json.dumps(_kept(tmp_path))), 0)
+    study = open_study(tmp_path / "sweep.log", ["minimize"], _kept(tmp_path))
     assert [trial.state.name for trial in study.trials] == ["FAIL"]
 
 

@@ -1,7 +1,7 @@
 """Where work is done: here, one piece after another, or on the machines of a Ray cluster.
 
-An engine has one verb. `map(function, items)` yields (position, function(item)) as pieces end. Runs of experiments use
-it; sweeps of ranks do not yet.
+An engine has one verb. `map(function, items)` yields (position, function(item)) as pieces end. Runs of experiments
+and sweeps of ranks use it.
 """
 
 from abc import ABC, abstractmethod

@@ -66,7 +66,8 @@ class Ray(Engine):
         environment = {name: value for name, value in os.environ.items() if name.startswith(_HANDED_ON)}
         task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(_call)
         dumps = ray.cloudpickle.dumps
-        waiting = {task.remote(environment, dumps((function, item))): i for i, item in enumerate(items)}
+        packed = ray.put(dumps(function))  # it may hold data, which a machine is sent once for all items
+        waiting = {task.remote(environment, packed, dumps(item)): i for i, item in enumerate(items)}
         try:
             while waiting:
                 done, _ = ray.wait(list(waiting), timeout=TICK_S)
@@ -92,12 +93,11 @@ class Ray(Engine):
             ) from error
 
 
-def _call(environment: dict[str, str], packed: bytes) -> Any:
+def _call(environment: dict[str, str], function: bytes, item: bytes) -> Any:
     """Calls a function in a worker: unpacked after the environment is set, because unpacking may import Keras."""
     os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it to the cores of a task; the last bits of sums depend on it
     os.environ.update(environment)
-    function, item = pickle.loads(packed)
-    return function(item)
+    return pickle.loads(function)(pickle.loads(item))
 
 
 def _imported() -> Any:

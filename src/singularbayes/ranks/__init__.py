@@ -3,20 +3,24 @@
 from singularbayes.ranks.by_bound import by_bound
 from singularbayes.ranks.by_energy import by_energy, by_shape, default_rank
 from singularbayes.ranks.by_loss import ENERGIES, Truncations, by_loss
+from singularbayes.ranks.given import Budget, Data
 from singularbayes.ranks.prune import Pruned, prune
 from singularbayes.ranks.recommendation import Recommendation
-from singularbayes.ranks.search import Budget, Data, sweep
+from singularbayes.ranks.search import Engine, sweep
 from singularbayes.ranks.trials import Sweep, Trial
+from singularbayes.ranks.twin import Twin
 
 __all__ = [
     "ENERGIES",
     "Budget",
     "Data",
+    "Engine",
     "Pruned",
     "Recommendation",
     "Sweep",
     "Trial",
     "Truncations",
+    "Twin",
     "by_bound",
     "by_energy",
     "by_loss",

@@ -1,13 +1,16 @@
 """Where the trials of a sweep are kept, and what tells one sweep from another."""
 
+import contextlib
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
-_STUDY = "sweep"
+_STUDY, _WHAT = "sweep", "what"
 
 
 def require_optuna() -> Any:
@@ -21,41 +24,80 @@ def require_optuna() -> Any:
     return optuna
 
 
-def open_study(path: str | Path | None, directions: list[str], what: dict[str, Any], seed: int) -> Any:
+@contextlib.contextmanager
+def quiet_optuna() -> Iterator[None]:
+    """Keeps Optuna from telling of every study and trial."""
+    logging = require_optuna().logging
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+@contextlib.contextmanager
+def alone(path: str | Path | None) -> Iterator[None]:
+    """Holds a storage for this process; raises where another has it. The lock ends with its process."""
+    if path is None:
+        yield
+        return
+    _require_folder(Path(path))
+    lock = FileLock(f"{path}.held", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ValueError(f"sweep needs a storage that no other process is at; got {str(path)!r}.") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def open_study(path: str | Path | None, directions: list[str], what: dict[str, Any]) -> Any:
     """Returns the Optuna study of a file, made if it is not there; in memory for None.
 
     Args:
         what: what the trials depend on, as JSON holds it. A file whose trials depend on something else is refused.
     """
     optuna = require_optuna()
-    storage, names, done = (None, [], 0) if path is None else _read(optuna, Path(path))
-    # A sampler that goes on must not repeat what it suggested first.
-    sampler = optuna.samplers.TPESampler(seed=seed + done, n_startup_trials=8)
-    options = {"storage": storage, "sampler": sampler, "pruner": optuna.pruners.MedianPruner(n_startup_trials=4)}
+    storage, names = (None, []) if path is None else _read(optuna, Path(path))
     if names and names != [_STUDY]:
         raise ValueError(f"sweep needs a storage of its own; got {str(path)!r}, which holds the studies {names}.")
     if names:
-        study = optuna.load_study(study_name=_STUDY, **options)
-        _require_same(study.user_attrs.get("what", {}), what, str(path))
-        return study
-    study = optuna.create_study(study_name=_STUDY, directions=directions, **options)
-    study.set_user_attr("what", what)
+        study = optuna.load_study(study_name=_STUDY, storage=storage)
+        if _WHAT in study.user_attrs:
+            _require_same(study.user_attrs[_WHAT], what, str(path))
+            return study
+        optuna.delete_study(study_name=_STUDY, storage=storage)  # a kill left it before it was described
+    study = optuna.create_study(study_name=_STUDY, storage=storage, directions=directions)
+    study.set_user_attr(_WHAT, what)
     return study
 
 
-def _read(optuna, path: Path) -> tuple[Any, list[str], int]:
-    """Returns the storage in a file, the names of its studies, and how many trials there are."""
-    from optuna.storages.journal import JournalFileBackend
-
+def _require_folder(path: Path) -> None:
     if not path.parent.is_dir():
         raise ValueError(f"sweep needs a storage in a folder that exists; got {str(path)!r}.")
+
+
+def _read(optuna, path: Path) -> tuple[Any, list[str]]:
+    """Returns the storage in a file, and the names of its studies."""
+    from optuna.storages.journal import JournalFileBackend
+
     if path.exists() and not _is_journal(path):
         raise ValueError(
             f"sweep needs a storage that a sweep wrote, or a path that is free; got {str(path)!r}, which is neither."
         )
+    _mend(path)
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
-    found = optuna.get_all_study_summaries(storage)
-    return storage, [study.study_name for study in found], sum(study.n_trials for study in found)
+    return storage, optuna.get_all_study_names(storage)
+
+
+def _mend(path: Path) -> None:
+    """Cuts off a last line that was not written to its end."""
+    if path.exists():
+        with path.open("rb+") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _is_journal(path: Path) -> bool:

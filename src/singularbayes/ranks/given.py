@@ -1,0 +1,57 @@
+"""What a sweep is given: data and a budget."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a sweep trains on, what it is judged by, and foreign examples: x, or several by name. No test data."""
+
+    train: tuple[Any, Any]
+    validation: tuple[Any, Any]
+    ood: Any = None
+
+    @property
+    def foreign(self) -> dict[str, Any]:
+        if self.ood is None:
+            return {}
+        return self.ood if isinstance(self.ood, dict) else {"": self.ood}
+
+    @property
+    def task(self) -> str:
+        """Classification where all answers are whole numbers, else regression."""
+        y = np.asarray(self.validation[1])
+        return "classification" if np.issubdtype(y.dtype, np.integer) or not (y % 1).any() else "regression"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many trials, and how much each may cost: fewer epochs and draws than a final training.
+
+    `at_once` trials are chosen together: they know those before them and not each other, so that an engine can spread
+    them out. Which trials there are depends on it, and not on the engine.
+    """
+
+    trials: int = 20
+    epochs: int = 10
+    draws: int = 20
+    seeds: int = 1
+    batch_size: int = 128
+    warmup: int = 0  # epochs in which the KL weight rises
+    at_once: int = 4
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            least = 0 if name == "warmup" else 1
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"Budget needs {name} to be a whole number >= {least}; got {name}={value!r}.")
+        if self.warmup >= self.epochs:
+            raise ValueError(f"Budget needs warmup < epochs; got warmup={self.warmup} and epochs={self.epochs}.")
+
+    @property
+    def costs(self) -> dict[str, int]:
+        """What the scores of a trial depend on."""
+        return {name: value for name, value in asdict(self).items() if name not in ("trials", "at_once")}

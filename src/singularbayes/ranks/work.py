@@ -1,0 +1,119 @@
+"""What is done with the settings of one trial, on this machine or another: training and scoring."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import numpy as np
+
+from singularbayes.assess import evaluate
+from singularbayes.assess.measure import Measure
+from singularbayes.inference import KLSchedule, fit_many
+from singularbayes.inference.progress import quiet
+from singularbayes.ranks.given import Budget, Data
+from singularbayes.ranks.storage import quiet_optuna, require_optuna
+
+_RUNGS = 4  # how often a trial with one objective is looked at before it ends
+_PATIENCE = 4  # finished trials before one is stopped
+
+Curve = dict[int, float]  # the objective by epochs
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What became of a trial: all its scores, none if it was stopped early; and its objective along the way."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    curve: Curve = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What an engine calls with the settings of a trial. It holds all that a trial needs, and may be called again.
+
+    Args:
+        curves: of the trials that ended before. With one objective a trial that falls behind their median is stopped.
+    """
+
+    build: Callable[..., keras.Model]
+    data: Data
+    wanted: tuple[Measure, ...]
+    budget: Budget
+    task: str
+    curves: tuple[Curve, ...] = ()
+
+    def __call__(self, settings: dict[str, Any]) -> Ended:
+        rungs = _Rungs(self) if len(self.wanted) == 1 else None
+        try:
+            metrics = train(self, settings, rungs)
+        except _Behind:
+            metrics = {}
+        return Ended(metrics, {} if rungs is None else rungs.curve)
+
+    def scores(self, model: keras.Model, seed: int) -> dict[str, float]:
+        """Returns all scores of a trained model on the validation data."""
+        found = evaluate(model, self.data.validation, self.data.ood, self.task, seed=seed, draws=self.budget.draws)
+        return {**found.metrics, "num_trained": found.value("num_trained")}
+
+
+def train(work: Work, settings: dict[str, Any], rungs: keras.callbacks.Callback | None) -> dict[str, float]:
+    """Returns the mean over seeds of all scores of a setting; the first seed's training is looked at by `rungs`."""
+    own = dict(settings)
+    beta = own.pop("beta", 1.0)
+    (x, y), budget = work.data.train, work.budget
+    watching = [] if rungs is None else [rungs]
+
+    def callbacks() -> list[keras.callbacks.Callback]:
+        schedule = KLSchedule(len(x), beta, warmup=budget.warmup)
+        return [schedule, *(watching.pop() for _ in watching[:1])]
+
+    with quiet():
+        runs = fit_many(
+            lambda: work.build(**own), x, y, range(budget.seeds), budget.epochs, budget.batch_size, callbacks=callbacks
+        )
+        results = [work.scores(run.model, seed) for seed, run in enumerate(runs)]
+    return {name: float(np.mean([result[name] for result in results])) for name in results[0]}
+
+
+class _Behind(Exception):
+    """A trial is worse than the median of the others were by then."""
+
+
+class _Rungs(keras.callbacks.Callback):
+    """Looks now and then at how a trial does, and ends it where Optuna's pruner says so.
+
+    The pruner is told of the trials that ended before this one was chosen, wherever they were trained, so that the same
+    trials are stopped on every engine.
+    """
+
+    def __init__(self, work: Work):
+        super().__init__()
+        self.work, (self.measure,) = work, work.wanted
+        epochs = work.budget.epochs
+        self.rungs = {math.ceil(epochs * i / _RUNGS) for i in range(1, _RUNGS)}
+        self.curve: Curve = {}
+        self.trial = _among(work.curves, self.measure)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch + 1 in self.rungs:
+            self.look(epoch + 1, self.work.scores(self.model, seed=0)[self.measure.name])
+
+    def look(self, epochs: int, value: float) -> None:
+        """Notes the objective after so many epochs; raises where it is too bad to go on."""
+        self.curve[epochs] = value
+        self.trial.report(value, epochs)
+        if self.trial.should_prune():
+            raise _Behind
+
+
+def _among(curves: tuple[Curve, ...], measure: Measure) -> Any:
+    """Returns an Optuna trial among finished ones with these curves."""
+    optuna = require_optuna()
+    with quiet_optuna():
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=_PATIENCE)
+        study = optuna.create_study(direction="maximize" if measure.sign > 0 else "minimize", pruner=pruner)
+        # Of finished trials the pruner looks at the curves alone.
+        study.add_trials([optuna.trial.create_trial(value=0.0, intermediate_values=curve) for curve in curves])
+        return study.ask()
