@@ -45,7 +45,7 @@ TINY = images.Settings(
     swag_epochs=2,
 )
 TINY_CNN = cnn.Settings(filters=(4, 6), units=(8,), ranks=(2, 3, 3, 2))
-CONVOLUTIONS = {"low_rank": 178_114, "full_rank": 843_050, "deterministic": 421_642}
+CONVOLUTIONS = {"low_rank": 58_450, "full_rank": 211_610, "deterministic": 105_866}
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_the_networks_have_the_published_parameters(method, parameters):
 
 @pytest.mark.parametrize(("method", "parameters"), CONVOLUTIONS.items())
 def test_the_convolutional_network_has_the_parameters_of_its_ranks(method, parameters):
-    # Low rank: 2 Σ r (m + n) + biases over 9 × 32, 288 × 64, 3136 × 128 and 128 × 10.
+    # Low rank: 2 Σ r (m + n) + biases over 9 × 16, 144 × 32, 1568 × 64 and 64 × 10.
     (model,), _ = untrained(cnn.PROBLEM, method, cnn.Settings())
     assert count_trained(model) == parameters
 

@@ -1,8 +1,7 @@
 """A small convolutional network on Fashion-MNIST: the same posteriors on filters. Not an experiment of the paper.
 
 Two convolutions of 3 × 3 with pooling, one hidden layer and the logits. A filter bank of c channels and f filters is a
-9c × f weight of low rank. Scores are those of `images.py`. 10,000 images train it, so that two CPU cores do it in
-minutes; the settings were fixed beforehand, not tuned.
+9c × f weight of low rank. Data and scores are those of `images.py`; the settings were fixed beforehand, not tuned.
 """
 
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ METHODS = {name: images.METHODS[name] for name in ("low_rank", "low_rank_svd", "
 class Settings(images.Settings):
     """Ours. Ranks are of the filters, the hidden weight and the last one."""
 
-    num_train: int = 10_000
     filters: tuple[int, ...] = (16, 32)
     units: tuple[int, ...] = (64,)
     ranks: tuple[int, ...] = (8, 12, 16, 10)
