@@ -20,7 +20,9 @@ def elsewhere(method, seed=0, **settings):
 
 def pictures(records):
     (chapter,) = chapters.of(records)
-    return {picture.name: picture for picture in chapter.pictures}
+    found = {picture.name: picture for picture in chapter.pictures}
+    assert len(found) == len(chapter.pictures)  # files are called by these names
+    return found
 
 
 def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars():
@@ -29,6 +31,15 @@ def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars()
     assert "at ranks of 4, 8 and 16" in found["ranks"].says
     assert "accuracy, NLL and ECE against rank, at 8, 4 and 16" in found["ranks"].panels[0].alt
     assert len(found["rank-radar"].panels) == 2 and "low-rank, rank 16" in found["rank-radar"].panels[0].alt
+
+
+def test_ranks_on_a_budget_of_their_own_are_not_set_against_the_whole_one():
+    scores = {"accuracy": 0.8, "nll": 0.4, "ece": 0.05, "auroc_ood_mi": 0.7}
+    methods = ("low_rank", "low_rank_4", "low_rank_16")
+    found = pictures([Record("sst2", method, 0, {"rank": 16}, scores, 100, 1.0, preset="paper") for method in methods])
+    assert found["ranks"].says.startswith("The low-rank network at ranks of 4 and 16;")
+    assert found["ranks"].says.endswith("on a reduced budget.")
+    assert "low-rank, rank 4 and low-rank, rank 16 by" in found["rank-radar"].panels[0].alt
 
 
 def test_one_rank_is_no_ablation():
