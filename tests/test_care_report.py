@@ -63,7 +63,8 @@ def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean()
         "0.720",
         "0.802 ± 0.018",
     )
-    assert deep.cells[column].paper == "0.738 ± 0.061"
+    assert deep.cells[column].paper == "0.738 ± 0.061" and deep.cells[column].difference == ""  # of other data
+    assert "(tab:mimic), which is of other data." in overview.reading
     assert [cell.ours for cell in each.rows[0].cells] == ["0.720", "0.520", "0.620", "0.720", "0.820", "0.920"]
     assert "told best by the mutual information of low-rank (AUROC 0.720)" in chapter.finding
     assert "--scale chosen" in chapter.parts[0].commands[0] and "shift" not in chapter.parts[0].commands[0]

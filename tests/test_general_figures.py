@@ -20,7 +20,9 @@ def elsewhere(method, seed=0, **settings):
 
 def pictures(records):
     (chapter,) = chapters.of(records)
-    return {picture.name: picture for picture in chapter.pictures}
+    found = {picture.name: picture for picture in chapter.pictures}
+    assert len(found) == len(chapter.pictures)  # files are called by these names
+    return found
 
 
 def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars():
@@ -29,6 +31,15 @@ def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars()
     assert "at ranks of 4, 8 and 16" in found["ranks"].says
     assert "accuracy, NLL and ECE against rank, at 8, 4 and 16" in found["ranks"].panels[0].alt
     assert len(found["rank-radar"].panels) == 2 and "low-rank, rank 16" in found["rank-radar"].panels[0].alt
+
+
+def test_ranks_on_a_budget_of_their_own_are_not_set_against_the_whole_one():
+    scores = {"accuracy": 0.8, "nll": 0.4, "ece": 0.05, "auroc_ood_mi": 0.7}
+    methods = ("low_rank", "low_rank_4", "low_rank_16")
+    found = pictures([Record("sst2", method, 0, {"rank": 16}, scores, 100, 1.0, preset="paper") for method in methods])
+    assert found["ranks"].says.startswith("The low-rank network at ranks of 4 and 16;")
+    assert found["ranks"].says.endswith("on a reduced budget.")
+    assert "low-rank, rank 4 and low-rank, rank 16 by" in found["rank-radar"].panels[0].alt
 
 
 def test_one_rank_is_no_ablation():
@@ -55,6 +66,16 @@ def test_the_images_ablation_shows_what_their_section_says():
     assert "at ranks of 10, 25 and 50" in found["ranks"].says
     ranked = [measure.label for measure in SECTIONS["mnist"].ranked]
     assert all(label in found["ranks"].panels[0].alt for label in ranked)
+
+
+def test_a_head_of_one_output_has_no_decay_to_draw():
+    made = image_record()
+    made.arrays["singular_values/head/kernel"] = np.array([2.0])
+    panels = pictures([made])["singular-values"].panels
+    assert len(panels) == 2 and not any("head" in panel.alt for panel in panels)
+    only = {"singular_values/head/kernel": np.array([2.0])}
+    (chapter,) = chapters.of([Record("elsewhere", "low_rank", 0, {}, {"nll": 0.3}, 9, 1.0, preset="paper", arrays=only)])
+    assert chapter.left_out == ("Singular values: no matrix has 3 singular values.",)
 
 
 def test_singular_values_are_drawn_of_single_networks_at_the_rank_of_the_settings():

@@ -50,8 +50,14 @@ def test_the_section_has_every_table_and_every_figure_of_the_paper(chapter):
     titles = [table.title for table in chapter.parts[0].tables]
     assert titles == [columns.title for columns in SECTIONS["beijing"].tables]
     drawn = {picture.name for picture in chapter.pictures}
-    assert drawn == {"intervals-total", "intervals-epistemic", "selective", "std-guangzhou", "radar", "pareto", "ranks"}
+    figures = {"intervals-total", "intervals-epistemic", "selective", "std-guangzhou", "radar", "pareto", "ranks"}
+    assert drawn == {*figures, "rank-radar"} and len(chapter.pictures) == len(drawn)
     assert not chapter.left_out
+
+
+def test_the_ranks_are_those_of_the_recurrent_kernels(chapter):
+    (ranks,) = [picture for picture in chapter.pictures if picture.name == "ranks"]
+    assert ranks.says.startswith("The low-rank network at ranks of 8 and 20;") and "14 in the first" in ranks.says
 
 
 def test_the_papers_numbers_stand_below_ours(chapter):

@@ -62,8 +62,8 @@ def compared(section: Section) -> dict[tuple[str, str], Number]:
     numbers = published.numbers(section.beside or section.experiment)
     if not section.beside:
         return numbers
-    # The paper's are of other data: what it took to train on them says nothing.
-    return {key: number for key, number in numbers.items() if key[1] != TRAINING.name}
+    # The paper's are of other data. What it took to train on them says nothing at all.
+    return {key: replace(number, apart=True) for key, number in numbers.items() if key[1] != TRAINING.name}
 
 
 def _chapter(experiment: str, records: list[Record]) -> Chapter:

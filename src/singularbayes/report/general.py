@@ -33,17 +33,19 @@ def rank_of(row: Row) -> int | None:
 
 def _ablation(section: Section, rows: Sequence[Row]) -> list[Drawing]:
     """Returns measures against the rank, and radars of the ranks, where there are methods that name one."""
-    ranks = {row.method: rank for row in rows if (rank := rank_of(row)) is not None}
+    found = {row.method: section.ranks.get(row.method) if section.ranks else rank_of(row) for row in rows}
+    ranks = {method: rank for method, rank in found.items() if rank is not None}
     if len(ranks) < 2:
         return []
     measures = section.ranked or _ranked(section)
     names = tuple(measure.name for measure in measures)
     said = listed([f"{rank:g}" for rank in sorted(ranks.values())])
-    says = f"The low-rank network at ranks of {said}; bars are standard errors over seeds."
+    says = f"The low-rank network at ranks of {said}; bars are standard errors over seeds. {section.rank_note}".strip()
     draw = sweep("ranks", "Rank", measures, "rank", lambda row: ranks[row.method], lambda rows: says)
     pictures = {"Rank ablation": draw}
-    if len(measures) > 2:  # or a radar has no area
-        pictures["Radars of the ranks"] = radars(measures, "rank-radar", "Radars of the ranks")
+    axes = [measure for measure in measures if measure.better in ("higher", "lower")]
+    if len(axes) > 2:  # or a radar has no area
+        pictures["Radars of the ranks"] = radars(axes, "rank-radar", "Radars of the ranks")
     return [Drawing(title, each, metrics=names, methods=tuple(ranks), rows=2) for title, each in pictures.items()]
 
 

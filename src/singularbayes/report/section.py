@@ -70,6 +70,8 @@ class Section:
         finding: makes a sentence from the rows; None has none.
         notes: what else a reader has to know to judge the numbers.
         ranked: what the figures of a rank ablation show; none for what the first table ranks.
+        ranks: which methods those figures compare, and the rank of each; none for what names and settings say.
+        rank_note: what else is said below them.
         in_paper: whether the default settings are the paper's.
         gather: makes the records that rows are made of, where several runs are one row; None takes them as they are.
         beside: the experiment of the paper whose numbers stand beside; empty is its own.
@@ -84,6 +86,8 @@ class Section:
     finding: Callable[[Sequence[Row]], str] | None = None
     notes: tuple[str, ...] = ()
     ranked: tuple[Measure, ...] = ()
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    rank_note: str = ""
     in_paper: bool = True
     gather: Callable[[Sequence[Record]], list[Record]] | None = None
     beside: str = ""

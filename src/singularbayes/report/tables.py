@@ -157,7 +157,7 @@ def _cell(column: Column, summary: Summary, number: Number | None) -> Cell:
     paper = number.printed if column.measure.whole else column.number(number.value)
     if number.deviation is not None and not column.measure.whole:
         paper = f"{paper} ± {column.number(number.deviation)}"
-    alike = not number.wrong and column.measure.name not in _OF_A_MACHINE
+    alike = not number.wrong and not number.apart and column.measure.name not in _OF_A_MACHINE
     difference = _difference(column, summary.mean, number) if alike else ""
     return Cell(ours, error, summary.mean, summary.place, paper, difference)
 
@@ -196,9 +196,11 @@ def _reading(rows: Sequence[Row], published: Mapping[tuple[str, str], Number], m
     if len(rows) > 1:
         said.append("Best in bold, second underlined.")
     shown = {(row.method, measure.name) for row in rows for measure in measures} & published.keys()
-    tables = list(dict.fromkeys(number.table for key, number in published.items() if key in shown))
-    if tables:
-        said.append(f"Below ours: the paper's number ({listed(tables)}), and ours less the paper's.")
+    numbers = [number for key, number in published.items() if key in shown]
+    if numbers:
+        tables = listed(list(dict.fromkeys(number.table for number in numbers)))
+        less = "which is of other data" if all(number.apart for number in numbers) else "and ours less the paper's"
+        said.append(f"Below ours: the paper's number ({tables}), {less}.")
     if any(measure in _OF_A_MACHINE for _, measure in shown):
         said.append(
             "Times cannot be compared: the paper's are of another machine, and several of our runs may have shared one."

@@ -23,7 +23,7 @@ def numbers(experiment: str) -> dict[tuple[str, str], Number]:
     found: dict[tuple[str, str], Number] = {}
     for table in TABLES:
         if table.experiment == experiment:
-            found = table.numbers() | found  # the first table counts
+            found |= {key: number for key, number in table.numbers().items() if key not in found}  # the first counts
     return found
 
 

@@ -91,7 +91,7 @@ SECTION = Section(
         overview(
             "Means over the five shifts",
             "Means over the five shifts, each with a network of its own. The paper's numbers are of MIMIC-III with "
-            "newborns as foreign stays: other patients and other features, so a difference to them is no finding. "
+            "newborns as foreign stays: other patients and other features, so no difference to them is given. "
             "Foreign stays are told by mutual information.",
         ),
         _each(

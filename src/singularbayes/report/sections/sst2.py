@@ -6,7 +6,7 @@ from dataclasses import replace
 from singularbayes.assess.catalogue import MEASURES
 from singularbayes.assess.measure import Measure
 from singularbayes.report import class_pictures, sentences
-from singularbayes.report.measure_pictures import pareto_front, radars, sweep
+from singularbayes.report.measure_pictures import pareto_front, radars
 from singularbayes.report.names import LINES, NAMES
 from singularbayes.report.rows import Row
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Drawing, Section
@@ -69,12 +69,6 @@ TEMPERED = Columns(
 )
 
 
-def _ranks(rows: Sequence[Row]):
-    says = "The low-rank network with one rank for all weights, on a reduced budget; bars are standard errors."
-    draw = sweep("ranks", "Rank", (ACCURACY, NLL, ECE, FOUND), "rank", lambda row: RANKS[row.method], lambda _: says)
-    return draw(rows)
-
-
 def _histograms(by: str) -> Drawing:
     draw = class_pictures.histograms("ag_news", "news", by)
     return Drawing(f"Histograms of {class_pictures.NAMES[by]}", draw, (f"test_{by}", f"ag_news_{by}"), methods=LINES)
@@ -86,7 +80,6 @@ DRAWINGS = (
     Drawing("Calibration", class_pictures.calibration, _CURVES, methods=LINES),
     Drawing("Selective prediction", class_pictures.selective, (*_CURVES, "test_entropy"), methods=LINES),
     Drawing("Pareto front", pareto_front(NLL, FOUND), metrics=(NLL.name, FOUND.name), rows=2),
-    Drawing("Rank sweep", _ranks, metrics=("accuracy", "nll"), methods=tuple(RANKS), rows=2),
     Drawing("Radars", radars(_AXES), metrics=tuple(m.name for m in _AXES), methods=LINES, rows=2),
     _histograms("mi"),
     _histograms("entropy"),
@@ -122,4 +115,7 @@ SECTION = Section(
     DRAWINGS,
     _finding,
     NOTES,
+    ranked=(ACCURACY, NLL, ECE, FOUND),
+    ranks=RANKS,  # without low_rank, which has another budget
+    rank_note="One rank for all weights, on a reduced budget.",
 )
