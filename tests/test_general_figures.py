@@ -74,7 +74,9 @@ def test_a_head_of_one_output_has_no_decay_to_draw():
     panels = pictures([made])["singular-values"].panels
     assert len(panels) == 2 and not any("head" in panel.alt for panel in panels)
     only = {"singular_values/head/kernel": np.array([2.0])}
-    (chapter,) = chapters.of([Record("elsewhere", "low_rank", 0, {}, {"nll": 0.3}, 9, 1.0, preset="paper", arrays=only)])
+    (chapter,) = chapters.of(
+        [Record("elsewhere", "low_rank", 0, {}, {"nll": 0.3}, 9, 1.0, preset="paper", arrays=only)]
+    )
     assert chapter.left_out == ("Singular values: no matrix has 3 singular values.",)
 
 

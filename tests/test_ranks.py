@@ -280,3 +280,16 @@ def test_the_verdict_is_by_one_standard_error_of_the_best_rank():
     )
     with pytest.raises(ValueError, match="verdict needs all ranks and low_rank_auto with the same seeds"):
         adaptive_rank.verdict([*sweep, *learned[:2]])
+
+
+def test_the_page_says_the_verdict_or_what_is_missing_for_one():
+    from singularbayes.report.rows import Row
+    from singularbayes.report.sections.adaptive_rank import finding
+
+    fixed = [_record("low_rank_8", seed, 1.0 + 0.1 * seed) for seed in (1, 2)]
+    learned = [_record("low_rank_auto", seed, 0.1 * seed) for seed in (1, 2)]
+    rows = [Row("", runs[0].method, tuple(runs)) for runs in (fixed, learned)]
+    assert finding(rows) == str(adaptive_rank.verdict([*fixed, *learned])) and "learned 0.1500, within one" in finding(
+        rows
+    )
+    assert finding(rows[:1]).startswith("No verdict yet: verdict needs all ranks and low_rank_auto")

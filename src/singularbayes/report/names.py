@@ -7,6 +7,7 @@ NAMES = {
     "low_rank": "low-rank",
     "low_rank_svd": "low-rank from SVD",
     "low_rank_laplace": "low-rank Laplace",
+    "low_rank_auto": "low-rank, learned rank",
     "full_rank": "full-rank",
     "rank_one": "rank-one",
     "deterministic": "deterministic",

@@ -1,17 +1,33 @@
 """A rank that is learned against a sweep of ranks, on MNIST."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from singularbayes.assess.measure import Measure
+from singularbayes.experiments.adaptive_rank import verdict
+from singularbayes.report.rows import Row
 from singularbayes.report.section import Columns
 from singularbayes.report.sections.image_columns import section
 
 VALIDATED = Columns(
     "On validation",
-    (Measure("validation_nll", "lower", label="NLL", decimals=4), Measure("validation_accuracy", "higher", decimals=4)),
+    (
+        Measure("validation_nll", "lower", label="NLL", decimals=4),
+        Measure("validation_accuracy", "higher", label="accuracy", decimals=4),
+    ),
     sort="validation_nll",
     note="The question: is the learned rank within one standard error of the best swept one?",
 )
+
+
+def finding(rows: Sequence[Row]) -> str:
+    """Returns the verdict, or what is missing for one."""
+    try:
+        return str(verdict(record for row in rows for record in row.records))
+    except ValueError as error:
+        return f"No verdict yet: {error}"
+
+
 _IMAGES = section(
     "adaptive_rank",
     "A learned rank on MNIST",
@@ -20,4 +36,4 @@ _IMAGES = section(
     ("fashion_mnist",),
     in_paper=False,
 )
-SECTION = replace(_IMAGES, tables=(VALIDATED, *_IMAGES.tables))
+SECTION = replace(_IMAGES, tables=(VALIDATED, *_IMAGES.tables), finding=finding)
