@@ -68,6 +68,16 @@ def test_the_images_ablation_shows_what_their_section_says():
     assert all(label in found["ranks"].panels[0].alt for label in ranked)
 
 
+def test_a_head_of_one_output_has_no_decay_to_draw():
+    made = image_record()
+    made.arrays["singular_values/head/kernel"] = np.array([2.0])
+    panels = pictures([made])["singular-values"].panels
+    assert len(panels) == 2 and not any("head" in panel.alt for panel in panels)
+    options = {"preset": "paper", "arrays": {"singular_values/head/kernel": np.array([2.0])}}
+    (chapter,) = chapters.of([Record("elsewhere", "low_rank", 0, {}, {"nll": 0.3}, 9, 1.0, **options)])
+    assert chapter.left_out == ("Singular values: no matrix has 3 singular values.",)
+
+
 def test_singular_values_are_drawn_of_single_networks_at_the_rank_of_the_settings():
     records = [image_record(m) for m in ("low_rank", "low_rank_50", "full_rank", "swag")]
     found = pictures(records)["singular-values"]

@@ -14,6 +14,7 @@ from singularbayes.report.rows import Row, listed
 ENERGY = 0.9  # the share of ‖W‖² that a rank is named for
 _FLOOR = 1e-4  # relative; what lies below is left out
 _MATRICES = 6  # panels; of a deep network those with the most singular values
+_FEWEST = 3  # singular values of a matrix that is drawn: fewer, as those of a head, are no decay
 
 
 def shown(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -29,7 +30,11 @@ def draw(rows: Sequence[Row]) -> Picture:
         for name in row.arrays:
             if name.startswith(SINGULAR_VALUES):
                 values.setdefault(name.removeprefix(SINGULAR_VALUES), {})[row.name] = row.arrays[name].astype("float64")
-    longest = sorted(values, key=lambda matrix: -max(map(len, values[matrix].values())))[:_MATRICES]
+    length = {matrix: max(map(len, of.values())) for matrix, of in values.items()}
+    longest = sorted((matrix for matrix in values if length[matrix] >= _FEWEST), key=lambda matrix: -length[matrix])
+    longest = longest[:_MATRICES]
+    if not longest:
+        raise ValueError(f"no matrix has {_FEWEST} singular values.")
     panels = [_panel(matrix, values[matrix]) for matrix in values if matrix in longest]
     ranks = {method: rank_for(of, ENERGY) for method, of in values[longest[0]].items()}
     said = listed([f"{rank} for {method}" for method, rank in ranks.items()])

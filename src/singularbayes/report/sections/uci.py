@@ -10,7 +10,7 @@ from singularbayes.report.rows import Row, listed
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Section
 
 _DECIMALS = {"kin8nm": 3, "naval_propulsion_plant": 4, "wine_quality_red": 3}
-_SPREAD = "means over 20 splits, of protein over 5. PBP prints standard errors, the other two standard deviations."
+_SPREAD = "means over 20 splits, of protein over 5; the ± of PBP is a standard error, of the others a deviation."
 
 
 def _columns(title: str, score: str, note: str) -> Columns:
@@ -43,7 +43,7 @@ SECTION = Section(
             "In nats, of a Gaussian with the mean and the total variance of the draws or members. Below ours, as "
             f"published: {_SPREAD}",
         ),
-        Columns("What it costs", (PARAMETERS, TRAINING), note="Of the networks of all nine sets together."),
+        Columns("What it costs", (PARAMETERS, TRAINING), note="Of the networks of all sets of a split together."),
     ),
     NAMES,
     finding=_finding,
