@@ -89,10 +89,9 @@ def _wrong(table: PaperTable) -> list[str]:
 
 
 def _place(table: PaperTable, chapter: Chapter) -> Place:
-    parts = [part for part in chapter.parts if part.group.preset != "trial"]
     keys = [key for key in table.numbers() if key in compared(chapter.section)]
-    found = {key: titles for key in keys if (titles := list(_titles(key, parts)))}
-    order = [made.title for part in parts for made in part.tables]
+    found = {key: titles for key in keys if (titles := list(_titles(key, chapter.parts)))}
+    order = [made.title for part in chapter.parts for made in part.tables]
     named = {title for titles in found.values() for title in titles}
     return Place(chapter.section, tuple(title for title in dict.fromkeys(order) if title in named), len(found))
 
