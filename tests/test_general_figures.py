@@ -73,15 +73,8 @@ def test_a_head_of_one_output_has_no_decay_to_draw():
     made.arrays["singular_values/head/kernel"] = np.array([2.0])
     panels = pictures([made])["singular-values"].panels
     assert len(panels) == 2 and not any("head" in panel.alt for panel in panels)
-<<<<<<< HEAD
-    only = {"singular_values/head/kernel": np.array([2.0])}
-    (chapter,) = chapters.of(
-        [Record("elsewhere", "low_rank", 0, {}, {"nll": 0.3}, 9, 1.0, preset="paper", arrays=only)]
-    )
-=======
     options = {"preset": "paper", "arrays": {"singular_values/head/kernel": np.array([2.0])}}
     (chapter,) = chapters.of([Record("elsewhere", "low_rank", 0, {}, {"nll": 0.3}, 9, 1.0, **options)])
->>>>>>> docsx
     assert chapter.left_out == ("Singular values: no matrix has 3 singular values.",)
 
 
