@@ -4,8 +4,11 @@ python docs/readme.py
 """
 
 import json
+import math
 import re
 from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -21,62 +24,164 @@ NAMES = {
     "deep_ensemble": "deep ensemble of 5",
     "swag": "SWAG",
 }
-Column = tuple[str, str, str]  # title, name of the metric, how it is printed
-_CLASSES: list[Column] = [("accuracy", "accuracy", "{:.2%}"), ("NLL", "nll", "{:.4f}"), ("ECE", "ece", "{:.4f}")]
-_RISK: list[Column] = [("AUROC of death", "auroc", "{:.3f}"), ("NLL", "nll", "{:.3f}"), ("ECE", "ece", "{:.3f}")]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A score: its title, its name in records, how it is printed, and the bounds of its aim."""
+
+    title: str
+    metric: str
+    form: str
+    least: float = -math.inf
+    most: float = math.inf
+
+    def shown(self, value: float) -> str:
+        return "–" if math.isnan(value) else self.form.format(value).replace("%", " %")
+
+    @property
+    def aim(self) -> str:
+        if math.isinf(self.least):
+            return f"≤ {self.shown(self.most)}"
+        return f"≥ {self.shown(self.least)}" if math.isinf(self.most) else f"{self.least} to {self.most}"
+
+
+def _classes(far: str) -> list[Column]:
+    scores = [("accuracy", "accuracy", "{:.2%}"), ("NLL", "nll", "{:.4f}"), ("ECE", "ece", "{:.4f}")]
+    return [Column(*score) for score in (*scores, ("AUROC-OOD (MI)", far, "{:.3f}"))]
+
+
 TABLES: dict[str, list[Column]] = {
-    "mnist": [*_CLASSES, ("AUROC-OOD (MI)", "fashion_mnist/auroc_ood_mi", "{:.3f}")],
-    "fashion_mnist": [*_CLASSES, ("AUROC-OOD (MI)", "mnist/auroc_ood_mi", "{:.3f}")],
+    "mnist": _classes("fashion_mnist/auroc_ood_mi"),
     "sst2": [
-        ("accuracy", "accuracy", "{:.2%}"),
-        ("NLL", "nll", "{:.3f}"),
-        ("ECE", "ece", "{:.3f}"),
-        ("AUROC-OOD (MI)", "auroc_ood_mi", "{:.3f}"),
-        ("AUROC-OOD (entropy)", "auroc_ood_entropy", "{:.3f}"),
-        ("AUPR-In (MI)", "aupr_in_mi", "{:.3f}"),
+        Column("accuracy", "accuracy", "{:.1%}"),
+        Column("NLL", "nll", "{:.3f}"),
+        Column("ECE", "ece", "{:.3f}"),
+        Column("AUROC-OOD (MI)", "auroc_ood_mi", "{:.3f}"),
+        Column("AUROC-OOD (entropy)", "auroc_ood_entropy", "{:.3f}"),
+        Column("AUPR-In (MI)", "aupr_in_mi", "{:.3f}"),
     ],
     "beijing": [
-        ("MAE", "mae", "{:.2f}"),
-        ("CRPS", "crps_total", "{:.2f}"),
-        ("PICP", "picp_95_total", "{:.3f}"),
-        ("MPIW", "mpiw_95_total", "{:.1f}"),
-        ("AUROC-OOD (epistemic)", "auroc_ood_epistemic", "{:.3f}"),
+        Column("MAE", "mae", "{:.2f}"),
+        Column("CRPS", "crps_total", "{:.2f}"),
+        Column("PICP", "picp_95_total", "{:.3f}"),
+        Column("MPIW", "mpiw_95_total", "{:.1f}"),
+        Column("AUROC-OOD (epistemic)", "auroc_ood_epistemic", "{:.3f}"),
     ],
-    "icu": [*_RISK, ("AUROC-OOD (MI)", "auroc_ood_mi", "{:.3f}"), ("(entropy)", "auroc_ood_entropy", "{:.3f}")],
 }
+
+
+@cache
+def means(name: str) -> dict[str, dict[str, float]]:
+    """Returns the mean of every metric of every method, and the numbers it stores as "stored"."""
+    runs = defaultdict(list)
+    for line in (RECORDS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
+        run = json.loads(line)
+        if run["preset"] == "chosen":
+            stored = run["parameters"] if run["stored"] is None else run["stored"]
+            runs[run["method"]].append({**run["metrics"], "stored": stored})
+    return {
+        method: {
+            key: sum(run[key] for run in found) / len(found) for key in found[0] if all(key in run for run in found)
+        }
+        for method, found in runs.items()
+    }
 
 
 def table(name: str) -> str:
     """Returns the table of an experiment in Markdown, a row a method."""
-    lines = (RECORDS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
-    runs = defaultdict(list)
-    for run in map(json.loads, lines):
-        if run["preset"] == "chosen":
-            runs[run["method"]].append(run)
-    columns = TABLES[name]
-    rows = [f"| {' | '.join(['', 'parameters', *(title for title, *_ in columns)])} |"]
+    columns, found = TABLES[name], means(name)
+    rows = [f"| {' | '.join(['', 'numbers stored', *(column.title for column in columns)])} |"]
     rows.append(f"|---|---:|{'---:|' * len(columns)}")
-    for method, said in NAMES.items():
-        if found := runs[method]:
-            cells = [_mean(found, metric, form) for _, metric, form in columns]
-            rows.append(f"| {' | '.join([said, format(found[0]['parameters'], ','), *cells])} |")
+    for method in (method for method in NAMES if method in found):
+        cells = [column.shown(found[method].get(column.metric, math.nan)) for column in columns]
+        rows.append(f"| {' | '.join([NAMES[method], format(round(found[method]['stored']), ','), *cells])} |")
     return "\n".join(rows)
 
 
-def _mean(runs: list[dict], metric: str, form: str) -> str:
-    if metric not in runs[0]["metrics"]:
-        return "–"
-    mean = sum(run["metrics"][metric] for run in runs) / len(runs)
-    return form.format(mean).replace("%", " %")
+def aims() -> str:
+    """Returns the table of what was aimed at and what came out, in bold where it is reached."""
+    toy, icu = means("toy"), means("icu")
+    best = max(found.get("auroc_ood_mi", 0.0) for found in icu.values())
+    near = [
+        Column("RMSE", "rmse_near", "{:.4f}", most=toy["full_rank"]["rmse_near"]),
+        Column("ratio outside/inside", "iqr_ratio", "{:.2f}", least=3),
+    ]
+    said, like, far = (
+        ("accuracy", "accuracy", "{:.1%}"),
+        ("NLL", "nll", "{:.3f}"),
+        ("AUROC-OOD (MI)", "auroc_ood_mi", "{:.3f}"),
+    )
+    asked = {
+        "toy": ("toy", near, "–"),
+        "MNIST": ("mnist", _image_aims(0.983, 0.06, 0.006), "97.32 %, 0.0924, 0.0104"),
+        "Fashion-MNIST": ("fashion_mnist", _image_aims(0.895, 0.3, 0.01), "88.69 %, 0.3186, 0.0114"),
+        "SST-2": (
+            "sst2",
+            [
+                Column(*said, least=0.82),
+                Column(*like, most=0.39),
+                Column(*far, least=0.77),
+                Column("AUPR-In (MI)", "aupr_in_mi", "{:.3f}", least=0.47),
+            ],
+            "80.6 %, 0.527, 0.640, 0.302",
+        ),
+        "SST-2, ensemble": (
+            "sst2",
+            [Column(*said, least=0.825), Column(*like, most=0.385), Column(*far, least=0.79)],
+            "81.4 %, 0.415, 0.731",
+        ),
+        "Beijing": (
+            "beijing",
+            [
+                Column("MAE", "mae", "{:.2f}", most=10.45),
+                Column("PICP (total)", "picp_95_total", "{:.3f}", 0.94, 0.96),
+                Column("MPIW", "mpiw_95_total", "{:.1f}", most=70),
+                Column("AUROC-OOD", "auroc_ood_epistemic", "{:.3f}", least=0.74),
+            ],
+            "10.63, –, –, 0.710",
+        ),
+        "intensive care": (
+            "icu",
+            [
+                Column("NLL", "nll", "{:.3f}", most=icu["deep_ensemble"]["nll"] + 0.01),
+                Column("AUROC-OOD (MI)", "auroc_ood_mi", "{:.4f}", least=best),
+            ],
+            "–",
+        ),
+    }
+    rows = [
+        "| | scores | the paper's | aim | low-rank | low-rank from an SVD | low-rank ensemble |",
+        f"|---|{'---|' * 6}",
+    ]
+    for title, (name, columns, paper) in asked.items():
+        cells = [", ".join(column.title for column in columns), paper, ", ".join(column.aim for column in columns)]
+        for method in ("low_rank", "low_rank_svd", "low_rank_ensemble"):
+            alone = ("ensemble" in title) == (method == "low_rank_ensemble") or name != "sst2"
+            cells.append(", ".join(_judged(column, means(name)[method]) for column in columns) if alone else "")
+        rows.append(f"| {' | '.join([title, *cells])} |")
+    return "\n".join(rows)
+
+
+def _image_aims(accuracy: float, nll: float, ece: float) -> list[Column]:
+    said, like, right, _ = _classes("")
+    bounds = ((said, accuracy, math.inf), (like, -math.inf, nll), (right, -math.inf, ece))
+    return [Column(column.title, column.metric, column.form, *bound) for column, *bound in bounds]
+
+
+def _judged(column: Column, found: dict[str, float]) -> str:
+    value = found.get(column.metric, math.nan)
+    return f"**{column.shown(value)}**" if column.least <= value <= column.most else column.shown(value)
 
 
 def filled(page: str) -> str:
     """Returns the page with every table between its marks."""
-    for name in TABLES:
+    for name in (*TABLES, "aims"):
         marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", flags=re.DOTALL)
         if len(marks.findall(page)) != 1:
             raise ValueError(f"README.md needs <!-- {name} --> and <!-- end --> once.")
-        page = marks.sub(lambda found, name=name: f"{found[1]}{table(name)}\n{found[2]}", page)
+        text = aims() if name == "aims" else table(name)
+        page = marks.sub(lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page)
     return page
 
 

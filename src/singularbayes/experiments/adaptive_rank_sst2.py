@@ -1,4 +1,6 @@
-"""A rank that is learned in one run against a sweep of ranks, on SST-2: see `adaptive_rank.py` for the question.
+"""A rank that is learned in one run against a sweep of ranks, on SST-2.
+
+See `adaptive_rank.py` for the question.
 
 The Transformer and the settings are those of SST-2's `low_rank`, on the budget of its rank ablation; embedding,
 projections and feed-forward networks all have the rank, or learn one each. Only whole held-out sentences judge.

@@ -1,4 +1,6 @@
-"""Beijing's PM2.5 an hour ahead: see `forecast.py` for what the paper did and what is ours.
+"""Beijing's PM2.5 an hour ahead, and the air of cities that were never seen.
+
+See `forecast.py` for what the paper did and what is ours.
 
 Its numbers (MAE in µg/m³; 95 % coverage with the epistemic variance; AUROC of Guangzhou): low-rank 10.63, 0.790, 0.710;
 full-rank 10.55, 0.788, 0.492; deep ensemble 10.45, 0.310, 0.730.

@@ -1,6 +1,6 @@
 """How small a risk can be certified: MNIST, low-rank and full-rank networks, priors from no data and from a part of it.
 
-    python -m singularbayes.experiments.certificates --methods low_rank full_rank --seeds 0 1 2 --out runs/certificates
+    python -m singularbayes.experiments.certificates --methods low_rank full_rank --seeds 0 1 --out runs/certificates
     python -m singularbayes.experiments.certificates --methods low_rank_initial --set penalty=0.4 epochs=200
 
 Prior "initial" is N(initial value, prior_scale²): it has seen no data, and all 60,000 training images certify. Prior

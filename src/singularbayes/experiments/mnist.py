@@ -1,4 +1,6 @@
-"""MNIST with the paper's fully connected network: see `images.py` for what the paper did and what is ours.
+"""MNIST with the paper's fully connected network.
+
+See `images.py` for what the paper did and what is ours.
 
 Its numbers (NOTES: the printed Brier scores are means over classes, not sums):
 low-rank Gaussian 97.32 %, NLL 0.0924, ECE 0.0104, MI 0.0956; Laplace 97.21 %, 0.0607, 0.0117, 0.0823; full-rank

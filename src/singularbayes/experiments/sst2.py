@@ -1,4 +1,6 @@
-"""Sentiment of film reviews (SST-2) by a small Transformer, with news as foreign text: see `reviews.py`.
+"""Sentiment of film reviews (SST-2) by a small Transformer, with news as foreign text.
+
+See `reviews.py` for what the paper did and what is ours.
 
 Candidates, five for every method that has trials. The first three were written down before any was run with this code;
 earlier throw-away runs, whose dev and news scores were seen, drew them. Variational networks: the KL at its full weight

@@ -192,7 +192,7 @@ def _reading(rows: Sequence[Row], published: Mapping[tuple[str, str], Number], m
     """Returns how to read the numbers: what ± is, and which tables the paper's numbers are from."""
     said = []
     if any(len(row.records) > 1 for row in rows):
-        said.append("± is the standard error over seeds.")
+        said.append("± is the standard error over seeds, beside a number of the paper what the paper has there.")
     if len(rows) > 1:
         said.append("Best in bold, second underlined.")
     shown = {(row.method, measure.name) for row in rows for measure in measures} & published.keys()

@@ -42,7 +42,8 @@ def _finding(rows: Sequence[Row]) -> str:
     gone = [row.mean("beta") for row in above if row.mean("accuracy") < _CHANCE]
     if not gone:
         return f"{said}; nowhere in the range does the posterior collapse."
-    return f"{said}; from β = {min(gone):g} on the network says the same of every image: the posterior has collapsed."
+    since = f"from β = {min(gone):g} on" if len(gone) > 1 else f"at β = {gone[0]:g}"
+    return f"{said}; {since} the network hardly tells digits apart: the posterior has collapsed."
 
 
 _BETAS = sorted(digit * 10.0**power for power in range(-6, 4) for digit in (1, 2, 3, 5))
