@@ -28,7 +28,7 @@ from rich.table import Table
 app = App(help=__doc__)
 COUNTS = (1, 2, 4)
 RUNS = 4
-STEPS, DRAWS, BATCH = 20, 32, 256
+STEPS, DRAWS, BATCH = 50, 128, 256
 TOY = ("epochs=100", "warmup=50", "draws=50", "iqr_draws=20")
 KINDS = {
     "runs": f"{RUNS} toy runs, workers of a Ray cluster",
@@ -54,7 +54,7 @@ def efficiency(times: dict[int, list[float]]) -> dict[str, dict[str, Any]]:
 
 
 class Child:
-    """This program in a process of its own, with work that is ready; `run` is one repeat of a piece, in seconds."""
+    """This program in a process of its own; `run` is one repeat of a piece of its work, in seconds."""
 
     def __init__(self, *arguments: str, **environment: str):
         self.process = subprocess.Popen(
@@ -65,13 +65,18 @@ class Child:
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
         )
 
+    def answer(self) -> float:
+        """Waits for an answer; the first says that all is compiled."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise ChildProcessError(f"A measurement needs a process that answers; got status {self.process.wait()}.")
+        return json.loads(line)
+
     def run(self, name: str) -> float:
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
         print(name, file=self.process.stdin, flush=True)
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise ChildProcessError(f"{name} needs a process that answers; got status {self.process.wait()}.")
-        return json.loads(answer)
+        return self.answer()
 
     def close(self) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -81,9 +86,10 @@ class Child:
 
 
 def serve(work: dict[str, Work], lines: Iterable[str], out: TextIO) -> None:
-    """Does every piece once, so that it is compiled; then answers each name with the seconds of another time."""
+    """Does every piece once, so that it is compiled, and says 0; then answers each name with its seconds."""
     for do in work.values():
         do()
+    print(0.0, file=out, flush=True)
     for line in lines:
         start = time.perf_counter()
         work[line.strip()]()
@@ -163,40 +169,38 @@ def _on_devices(count: int) -> dict[str, Work]:
 @app.default
 def main(only: str = "", repeats: int = 3) -> None:
     """Measures every kind of work whose short name (runs, data, split, predict) contains `only`; keeps a record."""
-    results = {}
-    with tempfile.TemporaryDirectory() as compiled:
-        for kinds, start, name_of in _groups(compiled):
-            wanted = [kind for kind in kinds if only in kind]
-            if not wanted:
-                continue
-            with ExitStack() as ended:
-                children = start()
-                for child in set(children.values()):
-                    ended.callback(child.close)
-                for kind in wanted:
-                    rivals = {str(n): partial(children[n].run, name_of(kind, n)) for n in COUNTS}
-                    times, _ = seconds(rivals, repeats, patience=20.0, label=kind)
-                    results[KINDS[kind]] = efficiency({int(count): values for count, values in times.items()})
-                    _show(KINDS[kind], results[KINDS[kind]])
+    results: dict[str, Any] = {}
+    if only in "runs":
+        with tempfile.TemporaryDirectory() as compiled, ExitStack() as ended:
+            # One worker compiles, before anything is timed, and the others read it.
+            cache = {"JAX_COMPILATION_CACHE_DIR": compiled, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+            child = _started(ended, {0: Child("workers", **cache)})[0]
+            results |= _timed("runs", {str(n): partial(child.run, str(n)) for n in COUNTS}, repeats)
+    kinds = [kind for kind in ("data", "split", "predict") if only in kind]
+    if kinds:
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count="
+        with ExitStack() as ended:
+            children = _started(ended, {n: Child("devices", str(n), XLA_FLAGS=f"{flags}{n}") for n in COUNTS})
+            for kind in kinds:
+                results |= _timed(kind, {str(n): partial(children[n].run, kind) for n in COUNTS}, repeats)
     keep("scaling" + (f"_{only}" if only else ""), results)
 
 
-def _groups(compiled: str) -> list[tuple[list[str], Callable[[], dict[int, Child]], Callable[[str, int], str]]]:
-    """Returns kinds of work, what starts the processes that do them, by number, and what a piece is called there."""
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count="
+def _started(ended: ExitStack, children: dict[int, Child]) -> dict[int, Child]:
+    """Returns processes that are ready, all of them: else the first would be timed while others compile."""
+    for child in children.values():
+        ended.callback(child.close)
+    for child in children.values():
+        child.answer()
+    return children
 
-    def on_devices() -> dict[int, Child]:
-        return {n: Child("devices", str(n), XLA_FLAGS=f"{flags}{n}") for n in COUNTS}
 
-    def by_workers() -> dict[int, Child]:
-        # One worker compiles, before anything is timed, and the others read it.
-        cache = {"JAX_COMPILATION_CACHE_DIR": compiled, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-        return dict.fromkeys(COUNTS, Child("workers", **cache))
-
-    return [
-        (["runs"], by_workers, lambda kind, count: str(count)),
-        (["data", "split", "predict"], on_devices, lambda kind, count: kind),
-    ]
+def _timed(kind: str, rivals: dict[str, Callable[[], float]], repeats: int) -> dict[str, dict[str, Any]]:
+    """Returns what was measured of a kind of work, under its name, and shows it."""
+    times, _ = seconds(rivals, repeats, patience=20.0, label=kind)
+    rows = efficiency({int(count): values for count, values in times.items()})
+    _show(KINDS[kind], rows)
+    return {KINDS[kind]: rows}
 
 
 def _show(what: str, rows: dict[str, dict[str, Any]]) -> None:

@@ -111,7 +111,7 @@ def test_work_is_compiled_before_it_is_timed(monkeypatch):
     work = {name: lambda name=name: done.append(name) for name in ("data", "split")}
     bench_scaling.serve(work, ["split\n", "data\n"], out)
     assert done == ["data", "split", "split", "data"]
-    assert [json.loads(line) for line in out.getvalue().splitlines()] == [2.5, 0.5]
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == [0.0, 2.5, 0.5]
 
 
 def test_what_was_measured_is_told_with_the_most_that_its_machine_can_show(monkeypatch, tmp_path):
