@@ -1,8 +1,11 @@
 """How work is sped up by more workers and more devices: 1, 2 and 4 of them, and the efficiency of each.
 
-Runs: eight toy runs on a Ray cluster of this machine with so many cores. One model: a training step and a prediction of
-an MLP 784-1200-1200-10 on so many virtual devices of the processor, with the batch split over them, and with the
-factors split too. Virtual devices share the cores of the machine: beyond these they can only lose.
+Workers: toy runs on a Ray cluster of this machine, so many at a time. Devices: training steps and predictions of an MLP
+784-1200-1200-10 on so many virtual devices of the processor, with the batch split over them, and with the factors split
+too. All is compiled before it is timed, and takes turns: one repeat with 1, one with 2, one with 4.
+
+Workers and virtual devices share the cores of the machine: it cannot be faster by more than their number. One device
+uses them all already, so more of them show what splitting costs.
 """
 
 import json
@@ -11,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from cyclopts import App
 from interleaved import keep, seconds, summary
@@ -23,9 +27,16 @@ from rich.table import Table
 
 app = App(help=__doc__)
 COUNTS = (1, 2, 4)
-RUNS = 8
-STEPS, DRAWS, BATCH = 20, 32, 256
-TOY = ("epochs=100", "warmup=50")
+RUNS = 4
+STEPS, DRAWS, BATCH = 50, 128, 256
+TOY = ("epochs=100", "warmup=50", "draws=50", "iqr_draws=20")
+KINDS = {
+    "runs": f"{RUNS} toy runs, workers of a Ray cluster",
+    "data": f"{STEPS} steps, batch split over devices",
+    "split": f"{STEPS} steps, batch and factors split over devices",
+    "predict": f"{DRAWS} draws for {BATCH} images, over devices",
+}
+Work = Callable[[], object]
 
 
 def efficiency(times: dict[int, list[float]]) -> dict[str, dict[str, Any]]:
@@ -42,95 +53,161 @@ def efficiency(times: dict[int, list[float]]) -> dict[str, dict[str, Any]]:
     return rows
 
 
-def runs(workers: int) -> float:
-    """Returns the seconds of eight toy runs by so many workers, which are started before."""
+class Child:
+    """This program in a process of its own; `run` is one repeat of a piece of its work, in seconds."""
+
+    def __init__(self, *arguments: str, **environment: str):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+        )
+
+    def answer(self) -> float:
+        """Waits for an answer; the first says that all is compiled."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise ChildProcessError(f"A measurement needs a process that answers; got status {self.process.wait()}.")
+        return json.loads(line)
+
+    def run(self, name: str) -> float:
+        assert self.process.stdin is not None
+        print(name, file=self.process.stdin, flush=True)
+        return self.answer()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def serve(work: dict[str, Work], lines: Iterable[str], out: TextIO) -> None:
+    """Does every piece once, so that it is compiled, and says 0; then answers each name with its seconds."""
+    for do in work.values():
+        do()
+    print(0.0, file=out, flush=True)
+    for line in lines:
+        start = time.perf_counter()
+        work[line.strip()]()
+        print(time.perf_counter() - start, file=out, flush=True)
+
+
+@app.command
+def devices(count: int) -> None:
+    """Serves steps and predictions on so many devices; called by the program itself."""
+    with _answers() as out:
+        serve(_on_devices(count), sys.stdin, out)
+
+
+@app.command
+def workers() -> None:
+    """Serves toy runs by 1, 2 and 4 workers of a Ray cluster; called by the program itself."""
     import ray
 
+    with _answers() as out, tempfile.TemporaryDirectory() as folder:
+        most = max(COUNTS)
+        ray.init("local", num_cpus=most, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
+        try:
+            serve({str(count): partial(_runs, count, most, Path(folder)) for count in COUNTS}, sys.stdin, out)
+        finally:
+            ray.shutdown()
+
+
+def _answers() -> TextIO:
+    """Returns where answers go; what libraries print goes elsewhere."""
+    out = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return out
+
+
+def _runs(count: int, most: int, folder: Path) -> None:
+    """Does toy runs, `count` at a time: each takes its share of the cluster's cores."""
     from singularbayes.experiments import runner
     from singularbayes.experiments.piece import Piece
     from singularbayes.experiments.ray_engine import Ray
 
     jobs = runner.plan("toy", ["low_rank"], range(RUNS), None, TOY)
-    ray.init("local", num_cpus=workers, object_store_memory=80 << 20, include_dashboard=False, log_to_driver=False)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            engine = Ray()
-            warm = runner.plan("toy", ["low_rank"], range(RUNS, RUNS + workers), None, ("epochs=1", "warmup=0"))
-            list(engine.map(Piece(Path(folder)), warm))  # every worker has imported all
-            start = time.perf_counter()
-            list(engine.map(Piece(Path(folder)), jobs))
-            return time.perf_counter() - start
-    finally:
-        ray.shutdown()
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        list(Ray(cpus=most / count).map(Piece(Path(place)), jobs))
 
 
-def in_child(*arguments: str, devices: int = 1) -> float:
-    """Returns the seconds that this program, called with these arguments and so many devices, prints."""
-    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-    child = [sys.executable, __file__, "measure", *arguments]
-    done = subprocess.run(child, env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout.splitlines()[-1]))
-
-
-@app.command
-def measure(what: str, count: int) -> None:
-    """Prints the seconds of one measurement; called by the program itself."""
-    print(json.dumps(runs(count) if what == "runs" else _one_model(what, count)))
-
-
-def _one_model(what: str, devices: int) -> float:
+def _on_devices(count: int) -> dict[str, Work]:
     import keras
     import numpy as np
 
     import singularbayes as sb
 
-    mesh = keras.distribution.DeviceMesh((devices,), ("batch",), keras.distribution.list_devices())
-    split = sb.ModelParallel(mesh, "batch") if what == "split" else keras.distribution.DataParallel(mesh)
-    keras.distribution.set_distribution(split)
-    keras.utils.set_random_seed(0)
-    body = [sb.layers.Dense(units, "relu", posterior=sb.LowRank(25)) for units in (1200, 1200)]
-    model = keras.Sequential([keras.Input((784,)), *body, sb.layers.Dense(10, posterior=sb.LowRank(10))])
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    sb.set_kl(model, 60000)
+    mesh = keras.distribution.DeviceMesh((count,), ("batch",), keras.distribution.list_devices())
+    layouts = {"data": keras.distribution.DataParallel(mesh), "split": sb.ModelParallel(mesh, "batch")}
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(BATCH, 784)).astype("float32"), rng.integers(0, 10, BATCH)
+    models = {}
+    for name, layout in layouts.items():
+        with layout.scope():
+            keras.utils.set_random_seed(0)
+            body = [sb.layers.Dense(units, "relu", posterior=sb.LowRank(25)) for units in (1200, 1200)]
+            models[name] = keras.Sequential([keras.Input((784,)), *body, sb.layers.Dense(10, posterior=sb.LowRank(10))])
+            models[name].compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+            sb.set_kl(models[name], 60000)
 
-    def work() -> None:
-        if what == "predict":
-            sb.predict(model, x, DRAWS, batch_size=BATCH)
-            return
-        for _ in range(STEPS):
-            model.train_on_batch(x, y)
+    def steps(name: str) -> None:
+        with layouts[name].scope():
+            for _ in range(STEPS):
+                models[name].train_on_batch(x, y)
 
-    work()
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+    def predict() -> None:
+        with layouts["data"].scope():
+            sb.predict(models["data"], x, DRAWS, batch_size=BATCH)
 
-
-WORK: dict[str, tuple[str, Callable[[int], float]]] = {
-    f"{RUNS} toy runs, workers of a Ray cluster": ("runs", lambda n: in_child("runs", str(n))),
-    f"{STEPS} steps, batch split over devices": ("data", lambda n: in_child("data", str(n), devices=n)),
-    f"{STEPS} steps, batch and factors split over devices": ("split", lambda n: in_child("split", str(n), devices=n)),
-    f"{DRAWS} draws for {BATCH} images, over devices": ("predict", lambda n: in_child("predict", str(n), devices=n)),
-}
+    return {"data": partial(steps, "data"), "split": partial(steps, "split"), "predict": predict}
 
 
 @app.default
-def main(only: str = "", repeats: int = 5) -> None:
+def main(only: str = "", repeats: int = 3) -> None:
     """Measures every kind of work whose short name (runs, data, split, predict) contains `only`; keeps a record."""
-    results = {}
-    for what, (name, work) in WORK.items():
-        if only not in name:
-            continue
-        rivals: dict[str, Callable[[], float]] = {str(count): partial(work, count) for count in COUNTS}
-        times, _ = seconds(rivals, repeats, patience=120.0, label=name)
-        results[what] = efficiency({int(count): values for count, values in times.items()})
-        shown = Table("how many", "s (median)", "speed", "efficiency", title=what)
-        for count, row in results[what].items():
-            shown.add_row(count, f"{row['median_ms'] / 1e3:.3f}", f"{row['speed']:.2f}", f"{row['efficiency']:.2f}")
-        Console().print(shown)
+    results: dict[str, Any] = {}
+    if only in "runs":
+        with tempfile.TemporaryDirectory() as compiled, ExitStack() as ended:
+            # One worker compiles, before anything is timed, and the others read it.
+            cache = {"JAX_COMPILATION_CACHE_DIR": compiled, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+            child = _started(ended, {0: Child("workers", **cache)})[0]
+            results |= _timed("runs", {str(n): partial(child.run, str(n)) for n in COUNTS}, repeats)
+    kinds = [kind for kind in ("data", "split", "predict") if only in kind]
+    if kinds:
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count="
+        with ExitStack() as ended:
+            children = _started(ended, {n: Child("devices", str(n), XLA_FLAGS=f"{flags}{n}") for n in COUNTS})
+            for kind in kinds:
+                results |= _timed(kind, {str(n): partial(children[n].run, kind) for n in COUNTS}, repeats)
     keep("scaling" + (f"_{only}" if only else ""), results)
+
+
+def _started(ended: ExitStack, children: dict[int, Child]) -> dict[int, Child]:
+    """Returns processes that are ready, all of them: else the first would be timed while others compile."""
+    for child in children.values():
+        ended.callback(child.close)
+    for child in children.values():
+        child.answer()
+    return children
+
+
+def _timed(kind: str, rivals: dict[str, Callable[[], float]], repeats: int) -> dict[str, dict[str, Any]]:
+    """Returns what was measured of a kind of work, under its name, and shows it."""
+    times, _ = seconds(rivals, repeats, patience=20.0, label=kind)
+    rows = efficiency({int(count): values for count, values in times.items()})
+    _show(KINDS[kind], rows)
+    return {KINDS[kind]: rows}
+
+
+def _show(what: str, rows: dict[str, dict[str, Any]]) -> None:
+    shown = Table("how many", "s (median)", "speed", "efficiency", title=what)
+    for count, row in rows.items():
+        shown.add_row(count, f"{row['median_ms'] / 1e3:.3f}", f"{row['speed']:.2f}", f"{row['efficiency']:.2f}")
+    Console().print(shown)
 
 
 if __name__ == "__main__":

@@ -36,9 +36,12 @@ def measured() -> str:
     path = RECORDS / "scaling.json"
     if not path.exists():
         return "Not measured yet."
-    rows = json.loads(path.read_text())["results"]
-    made = [_measured(what, row) for what, row in rows.items()]
-    return "\n\n".join([*made, source("scaling")])
+    kept = json.loads(path.read_text())
+    made = [_measured(what, row) for what, row in kept["results"].items()]
+    cores = (
+        f"The machine has {kept['machine']['cores']} cores, so {kept['machine']['cores']} × is the most there can be."
+    )
+    return "\n\n".join([*made, cores, source("scaling")])
 
 
 def _measured(what: str, rows: dict[str, dict[str, Any]]) -> str:

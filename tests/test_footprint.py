@@ -1,8 +1,12 @@
 """The cost that is told from sizes is that of the model with these sizes."""
 
+import io
+import json
+
 import bench_scaling
 import keras
 import numpy as np
+import performance_page
 import pytest
 import scaling_page
 
@@ -99,3 +103,24 @@ def test_a_share_of_every_large_array_of_the_page_is_on_each_device():
 def test_efficiency_is_speed_by_the_number_of_workers():
     rows = bench_scaling.efficiency({1: [8.0, 9.0, 7.0], 2: [5.0], 4: [4.0]})
     assert [(row["speed"], row["efficiency"]) for row in rows.values()] == [(1.0, 1.0), (1.6, 0.8), (2.0, 0.5)]
+
+
+def test_work_is_compiled_before_it_is_timed(monkeypatch):
+    clock, done, out = iter([10.0, 12.5, 20.0, 20.5]), [], io.StringIO()
+    monkeypatch.setattr(bench_scaling.time, "perf_counter", lambda: next(clock))
+    work = {name: lambda name=name: done.append(name) for name in ("data", "split")}
+    bench_scaling.serve(work, ["split\n", "data\n"], out)
+    assert done == ["data", "split", "split", "data"]
+    assert [json.loads(line) for line in out.getvalue().splitlines()] == [0.0, 2.5, 0.5]
+
+
+def test_what_was_measured_is_told_with_the_most_that_its_machine_can_show(monkeypatch, tmp_path):
+    for page in (performance_page, scaling_page):
+        monkeypatch.setattr(page, "RECORDS", tmp_path)
+    assert scaling_page.measured() == "Not measured yet."
+    rows = bench_scaling.efficiency({1: [8.0], 2: [5.0], 4: [4.0]})
+    kept = {"command": "python it", "versions": {"jax": "1"}, "machine": {"cpu": "a processor", "cores": 2}}
+    (tmp_path / "scaling.json").write_text(json.dumps({**kept, "results": {"4 runs": rows}}))
+    text = scaling_page.measured()
+    assert "**4 runs**" in text and "| 2 | 5 s | 1.60 × | 0.80 |" in text
+    assert "The machine has 2 cores, so 2 × is the most there can be." in text and "`python it`" in text

@@ -42,8 +42,9 @@ def alone(path: str | Path | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    _require_folder(Path(path))
-    lock = FileLock(f"{path}.held", timeout=0)
+    path = Path(path)
+    _require_folder(path)
+    lock = FileLock(path.with_name(f".{path.name}.held"), timeout=0)
     try:
         lock.acquire()
     except Timeout:

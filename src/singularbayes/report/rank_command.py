@@ -24,11 +24,11 @@ class Training:
     """What a sweep trains, and for how long.
 
     Args:
-        train: an .npz file with arrays x and y to train on: then every rank is trained.
-        ood: an .npz file with an array x, foreign examples that the model should be unsure of.
-        epochs: of every training.
-        beta: the weight of the KL; 1 is the ELBO.
-        storage: a file that keeps the trainings. After a kill the same command goes on.
+        train: An .npz file with arrays x and y to train on: then every rank is trained.
+        ood: An .npz file with an array x, foreign examples that the model should be unsure of.
+        epochs: Epochs of every training.
+        beta: The weight of the KL; 1 is the ELBO.
+        storage: A file that keeps the trainings. After a kill the same command goes on.
     """
 
     train: Path | None = None
