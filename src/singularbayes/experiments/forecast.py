@@ -8,7 +8,8 @@ full-rank weights start uniform in ±0.2, their ρ in (−3, −2). SWAG: 25 fur
 
 What the paper leaves open, and what is done here: the noise (training assumes a standard deviation of 1, in units of
 that of the targets, so that 0.09 / N is β = 0.09 of the evidence bound); the start of low-rank factors
-(variance-matched, η = 0.1); an annealing of the KL (none); the patience of the point network and of SWAG (10, as in the ensemble).
+(variance-matched, η = 0.1); an annealing of the KL (none); the patience of the point network and of SWAG (10, as in
+the ensemble).
 
 Windows, the foreign cities and the rules that put them in Beijing's terms are in `air.py`. The total variance is the
 epistemic one plus a noise that is fitted to the validation windows after training (`value_scores.py`): the same for all

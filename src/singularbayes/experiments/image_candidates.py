@@ -4,10 +4,11 @@ The first four came before any run. Variational networks: a cosine rate, ρ four
 at the paper's rate, and the middle one at three times that. Point networks: a cosine, stopped after four numbers of
 epochs. SWAG: four rates of SGD after thirty epochs.
 
-The other four came after the validation scores of the first, where the best lay at an edge; the test scores of the first
-round and of the paper's settings had been seen by then, and that rank-one does better in its printed form: low-rank networks wanted a
-faster rate and more steps, full-rank ones no faster rate, rank-one ones the printed form or a stop before they overfit,
-point networks fewer or slower epochs. SWAG's first four were one: after thirty epochs nothing moves any more.
+The other four came after the validation scores of the first, where the best lay at an edge; the test scores of the
+first round and of the paper's settings had been seen by then, and that rank-one does better in its printed form: low-
+rank networks wanted a faster rate and more steps, full-rank ones no faster rate, rank-one ones the printed form or a
+stop before they overfit, point networks fewer or slower epochs. SWAG's first four were one: after thirty epochs
+nothing moves any more.
 """
 
 from singularbayes.experiments.candidates import Candidates, Changes

@@ -174,9 +174,9 @@ SECTION = Section(
         "the KL. Here the loss of its settings is that of a noise of one standard deviation of the targets.",
         "The paper compares epistemic intervals (coverage 0.31 to 0.79) with total ones of SWAG (0.973). Both are in "
         "tables of their own here.",
-        "Ours are the best of four candidates on validation. They were written down before any was run, but for five short "
-        "trials of the point network that were not kept; test scores of other candidates had been seen by others than "
-        "their author. The ensemble of low-rank networks and other ranks have the settings of low_rank.",
+        "Ours are the best of four candidates on validation. They were written down before any was run, but for five "
+        "short trials of the point network that were not kept; test scores of other candidates had been seen by others "
+        "than their author. The ensemble of low-rank networks and other ranks have the settings of low_rank.",
     ),
     ranked=(MAE, NLL, COVERED, FOUND),
     ranks=RANKS,

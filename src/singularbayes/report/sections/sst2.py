@@ -87,12 +87,12 @@ DRAWINGS = (
 NOTES = (
     "The paper watches the dev set, on which it also reports, for early stopping. Here 435 whole training sentences "
     "validate; they and every phrase of theirs are left out of training, and phrases that other sentences have too are "
-    "left out altogether; of 67,349 rows 61,824 remain, whole batches of them. A random slice of the rows would leak: most of its phrases "
-    "stand inside other rows.",
-    "Earlier throw-away runs, whose dev and news scores were seen, drew the first three candidates of every method; the "
-    "other two were written down when dev scores of low-rank and deterministic networks with the first were known. Each "
-    "was tried with one seed. Low-rank networks from an SVD, in an ensemble or of another rank have the settings of "
-    "low_rank; SWAG was not tried.",
+    "left out altogether; of 67,349 rows 61,824 remain, whole batches of them. A random slice of the rows would leak: "
+    "most of its phrases stand inside other rows.",
+    "Earlier throw-away runs, whose dev and news scores were seen, drew the first three candidates of every method; "
+    "the other two were written down when dev scores of low-rank and deterministic networks with the first were known. "
+    "Each was tried with one seed. Low-rank networks from an SVD, in an ensemble or of another rank have the settings "
+    "of low_rank; SWAG was not tried.",
     "The paper's early stopping is taken to watch the loss, KL included, from the epoch in which the KL has its full "
     "weight. Its KL weight, 0.001 over the number of batches, is β = 0.064 on the scale of the ELBO. It does not say "
     "which prior it has; here it is that of the other experiments.",

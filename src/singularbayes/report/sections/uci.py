@@ -52,8 +52,8 @@ SECTION = Section(
         "so a difference is not one of the method alone.",
         "Settings are chosen once for all sets, on a fifth of the training rows of two splits. Rows that test one "
         "split train another, as in all work with these splits.",
-        "A network that says its own noise may be far off on single rows: where a standard error is large, one split is "
-        "the reason.",
+        "A network that says its own noise may be far off on single rows: where a standard error is large, one split "
+        "is the reason.",
     ),
     in_paper=False,
 )
