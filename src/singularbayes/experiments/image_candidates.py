@@ -5,9 +5,9 @@ at the paper's rate, and the middle one at three times that. Point networks: a c
 epochs. SWAG: four rates of SGD after thirty epochs.
 
 The other four came after the validation scores of the first, where the best lay at an edge; the test scores of the
-first round and of the paper's settings had been seen by then, and that rank-one does better in its printed form: low-
-rank networks wanted a faster rate and more steps, full-rank ones no faster rate, rank-one ones the printed form or a
-stop before they overfit, point networks fewer or slower epochs. SWAG's first four were one: after thirty epochs
+first round and of the paper's settings had been seen by then, and that rank-one does better in its printed form:
+low-rank networks wanted a faster rate and more steps, full-rank ones no faster rate, rank-one ones the printed form
+or a stop before they overfit, point networks fewer or slower epochs. SWAG's first four were one: after thirty epochs
 nothing moves any more.
 """
 
