@@ -10,7 +10,8 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 4
 # Most of the time of the tests is XLA compiling small programs, which need not be fast themselves.
-QUICK_TO_COMPILE := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
+QUICK_TO_COMPILE := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
+	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 DEV := .[dev]
 REPORT := .[report]
 
