@@ -12,7 +12,7 @@ STAMPS := $(VENV)/.stamps
 # start JAX too, to read their files.
 QUICK_TO_COMPILE := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
 	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
-PYTEST := XLA_FLAGS="$(QUICK_TO_COMPILE)" $(BIN)/pytest -n auto --maxprocesses 4
+PYTEST := XLA_FLAGS="$(QUICK_TO_COMPILE)" $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 DEV := .[dev]
 REPORT := .[report]
 
