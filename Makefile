@@ -8,9 +8,11 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
-PYTEST := $(BIN)/pytest -n auto --maxprocesses 4
-# Most of the time of the tests is XLA compiling small programs, which need not be fast themselves.
-QUICK_TO_COMPILE := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true
+# Most of the time of the tests is XLA compiling small programs, which need not be fast themselves. The other backends
+# start JAX too, to read their files.
+QUICK_TO_COMPILE := --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true \
+	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
+PYTEST := XLA_FLAGS="$(QUICK_TO_COMPILE)" $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 DEV := .[dev]
 REPORT := .[report]
 
@@ -32,7 +34,7 @@ demo: $(STAMPS)/demo
 	@$(BIN)/singularbayes demo
 
 test: lint
-	XLA_FLAGS="$(QUICK_TO_COMPILE)" $(PYTEST)
+	$(PYTEST)
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .

@@ -107,11 +107,9 @@ SPREAD = """
 
 @on_jax
 def test_devices_share_the_work_and_give_the_answer_of_one(tmp_path):
-    answers = []
-    for devices in (1, 4):
-        path = tmp_path / f"{devices}.npy"
-        flags = f"--xla_force_host_platform_device_count={devices}"
-        code = textwrap.dedent(SPREAD.format(devices=devices, path=path))
-        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "XLA_FLAGS": flags})
-        answers.append(np.load(path))
-    np.testing.assert_allclose(*answers, rtol=1e-5, atol=1e-6)
+    one, four = tmp_path / "one.npy", tmp_path / "four.npy"
+    exec(textwrap.dedent(SPREAD.format(devices=1, path=one)), {})
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    code = textwrap.dedent(SPREAD.format(devices=4, path=four))
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "XLA_FLAGS": flags})
+    np.testing.assert_allclose(np.load(four), np.load(one), rtol=1e-5, atol=1e-6)
