@@ -12,8 +12,9 @@ from singularbayes.report.tables import COSTS
 TITLE = "Tables of the paper"
 SAYS = (
     "Every table of the paper, and where ours is; its list of theorems is left out. A count says how many of a table's "
-    "numbers have one of ours: a single network, for which the paper prints the chance level, has no mutual "
-    "information here. Where two tables print the same number, the first of this list stands below ours."
+    "numbers have one of ours, with the paper's settings or with others: a single network, for which the paper prints "
+    "the chance level, has no mutual information here. Where two tables print the same number, the first of this list "
+    "stands below ours."
 )
 HEADS = ("table of the paper", "what", "ours", "remarks")
 

@@ -15,6 +15,6 @@ TABLES = (
         "",
         "Lipschitz and smoothness constants of losses",
         remark="2B and 1 of the squared error are those of half of it.",
-        page="docs/bounds.md, What was corrected",
+        page="docs/bounds.md, Loss approximation: what a low rank costs",
     ),
 )
