@@ -11,7 +11,8 @@ from singularbayes.inference.footprint import Footprint, decoder, footprint
 
 PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
 DEVICES = 8
-XL = decoder(blocks=48, width=1600, vocabulary=50257, context=1024)  # the sizes of GPT-2 XL
+WIDTH, CONTEXT = 1600, 1024
+XL = decoder(blocks=48, width=WIDTH, vocabulary=50257, context=CONTEXT)  # the sizes of GPT-2 XL
 
 
 def cost() -> str:
@@ -24,7 +25,7 @@ def cost() -> str:
 
 
 def _cells(found: Footprint, plain: Footprint) -> list[str]:
-    everywhere = Footprint(XL.plain, 0, 0).training_bytes  # biases and norms are on every device
+    everywhere = Footprint(XL.plain - CONTEXT * WIDTH, 0, 0).training_bytes  # biases and norms; positions are split
     split = everywhere + (found.training_bytes - everywhere) / DEVICES
     gigabytes = [found.training_bytes, split, found.stored_bytes]
     work = f"{found.multiply_adds / 1e6:,.0f} M ({found.multiply_adds / plain.multiply_adds:.3f})"

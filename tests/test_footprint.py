@@ -98,6 +98,8 @@ def test_a_share_of_every_large_array_of_the_page_is_on_each_device():
     for rank in (16, 32, 64):
         shapes = [(2, m.rows + m.columns, rank) for m in scaling_page.XL.matrices]
         assert all(layout.split(shape) is not None for shape in [*shapes, (1024, 1600)])
+    for m in scaling_page.XL.matrices:  # as point weights, and with a scale each
+        assert all(layout.split(shape) is not None for shape in [(m.rows, m.columns), (2, m.rows, m.columns)])
 
 
 def test_efficiency_is_speed_by_the_number_of_workers():

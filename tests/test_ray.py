@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
@@ -162,7 +163,9 @@ def test_something_else_at_the_address_is_said(monkeypatch):
     monkeypatch.setattr(ray_engine, "JOIN_S", 0.2)
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"
-        with pytest.raises(ValueError, match=r"of the same version; got .* which answers otherwise"):
+        with pytest.raises(
+            ValueError, match=r"got .* which takes a connection and could not be joined within 0\.2 s\."
+        ):
             ray_engine.require_answer(address)
 
 
@@ -172,7 +175,8 @@ class FakeRay:
     class exceptions:
         class RayError(Exception): ...
 
-        class RayTaskError(RayError): ...
+        class RayTaskError(RayError):
+            cause = None
 
     class cloudpickle:
         dumps = staticmethod(lambda task: task)
@@ -182,6 +186,9 @@ class FakeRay:
 
     def is_initialized(self):
         return True
+
+    def get_runtime_context(self):
+        return SimpleNamespace(gcs_address="10.0.0.1:6379")
 
     def nodes(self):
         return [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 8.0}}]
@@ -223,6 +230,13 @@ def test_work_that_loses_every_worker_is_told_from_work_that_fails(fake):
     with pytest.raises(ChildProcessError, match=r"lost 11 times, .*: The worker died\. The same command goes on"):
         list(ray_engine.Ray().map(abs, [1, 2]))
     assert fake.cancelled == [(abs, 2)]
-    fake.failure = fake.exceptions.RayTaskError("not a number")
-    with pytest.raises(fake.exceptions.RayTaskError, match="not a number"):
+    fake.failure = fake.exceptions.RayTaskError("a traceback of many lines")
+    fake.failure.cause = ValueError("labels need to be below 3; got 7.")
+    with pytest.raises(ValueError, match=r"^labels need to be below 3; got 7\.$"):
         list(ray_engine.Ray().map(abs, [1]))
+
+
+def test_another_cluster_than_the_one_that_was_joined_is_refused(fake):
+    ray_engine.Ray("10.0.0.1:6379")
+    with pytest.raises(ValueError, match=r"that this process has joined, 10\.0\.0\.1:6379; got 10\.0\.0\.2:6379\."):
+        ray_engine.Ray("10.0.0.2:6379")

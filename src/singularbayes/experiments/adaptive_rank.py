@@ -7,8 +7,7 @@ of the best rank? The sweep is judged by the same validation images that name it
 
 The ranks of the sweep were not fixed before: 5, 10, 25, 50, 100 became 4, 8, 16, 32, 64, so that none is above the
 64 columns of the learned rank, after small networks were tried (100 units, 4,000 images, 12 epochs, 2,000 of these
-validation images). There 50 was the best of three ranks, and the learned rank, hardly below 64, was behind it by two
-seeds; by six it was ahead of 32, 50 and 64 (docs/ranks.md). Nothing was changed after that.
+validation images). Nothing was changed after that.
 """
 
 import math

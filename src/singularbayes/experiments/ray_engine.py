@@ -40,6 +40,10 @@ class Ray(Engine):
         self.cpus, self.gpus = cpus, gpus
         if not self._ray.is_initialized():
             self._join(address)
+        elif address not in (None, joined := self._ray.get_runtime_context().gcs_address):
+            raise ValueError(
+                f"Ray needs the address of the cluster that this process has joined, {joined}; got {address}."
+            )
         self._require_resources()
 
     def _join(self, address: str | None) -> None:
@@ -83,13 +87,13 @@ class Ray(Engine):
         errors = self._ray.exceptions
         try:
             return self._ray.get(one)
-        except errors.RayTaskError:
-            raise  # the function's own
+        except errors.RayTaskError as error:
+            raise error.cause from error  # the function's own, as the local engine raises it
         except errors.RayError as error:
             said = str(error).strip().splitlines()[0]
             raise ChildProcessError(
                 f"A piece of work needs a worker that lives; got one that was lost {RETRIES + 1} times, which may be "
-                f"its own doing, such as its memory: {said} The same command goes on from the last checkpoint."
+                f"its own doing, such as its memory: {said} The same command goes on from what is kept."
             ) from error
 
 
@@ -125,7 +129,12 @@ def require_answer(address: str) -> None:
     code = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level='error')"
     try:
         subprocess.run([sys.executable, "-c", code, address], check=True, capture_output=True, timeout=JOIN_S)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            f"--address needs the head of a Ray cluster; got {address!r}, which takes a connection and could not be "
+            f"joined within {JOIN_S:g} s."
+        ) from None
+    except subprocess.CalledProcessError as error:
         said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         raise ValueError(
             f"--address needs the head of a Ray cluster of the same version; got {address!r}, which answers otherwise"
