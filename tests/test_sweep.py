@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+import singularbayes as sb
 from singularbayes import LowRank, layers, ranks
 from singularbayes.assess import catalogue
-from singularbayes.ranks import live, work
+from singularbayes.ranks import first, live, work
 from singularbayes.ranks.storage import open_study
 from singularbayes.ranks.trials import Sweep, Trial
 
@@ -63,8 +64,6 @@ def trained(monkeypatch):
 def test_a_trial_is_the_mean_over_seeds_of_what_training_by_hand_gives():
     budget = ranks.Budget(trials=1, epochs=2, draws=4, seeds=2, batch_size=40)
     found = ranks.sweep(_build, DATA, {"rank": [2], "beta": [0.5]}, budget=budget)
-    import singularbayes as sb
-
     runs = sb.fit_many(lambda: _build(2), *DATA.train, range(2), 2, 40, callbacks=lambda: [sb.KLSchedule(80, beta=0.5)])
     results = [sb.evaluate(r.model, DATA.validation, DATA.ood, seed=i, draws=4) for i, r in enumerate(runs)]
     (trial,) = found.trials
@@ -255,12 +254,22 @@ def test_on_a_terminal_the_table_grows_and_elsewhere_nothing_is_written():
         assert ("2 trials" in text and "★" in text) if terminal else text == ""
 
 
-def test_the_task_is_read_from_the_answers():
-    x = np.zeros((3, 1))
-    tasks = [
-        ranks.Data((x, y), (x, y)).task for y in (np.array([0, 1, 2]), np.array([0.0, 1.0, 0.0]), np.array([0.5, 1, 2]))
-    ]
-    assert tasks == ["classification", "classification", "regression"]
+@pytest.mark.parametrize(
+    ("loss", "task", "noise"),
+    [
+        ("sparse_categorical_crossentropy", "classification", True),
+        (keras.losses.CategoricalCrossentropy(), "classification", True),
+        (keras.losses.BinaryCrossentropy(from_logits=True), "classification", True),
+        ("mse", "regression", False),
+        (keras.losses.Huber(), "regression", False),
+        (sb.GaussianNLL(0.5), "regression", True),
+        (sb.MeanScaleNLL(), "regression", True),
+    ],
+)
+def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    model.compile("sgd", loss)
+    assert (first.task_of(model), first.says_noise(model)) == (task, noise)
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------
@@ -269,7 +278,15 @@ def test_the_task_is_read_from_the_answers():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"objectives": ("nll", "speed")}, r"sweep needs objectives that exist; got 'speed'. There are \["),
+        (
+            {"objectives": ("nll", "speed")},
+            r"sweep needs objectives that exist in classification; got 'speed'. There are \['accuracy'",
+        ),
+        ({"objectives": ("rmse",)}, "objectives that exist in classification; got 'rmse'"),
+        ({"objectives": ("seconds",)}, "objectives that exist in classification; got 'seconds'"),
+        ({"objectives": ("auroc_ood", "auroc_ood_mi")}, r"different objectives.*got objectives=\('auroc_ood', 'auroc"),
+        ({"task": "regression"}, "sweep needs task to be one of .* that of the compiled loss; got task='regression'"),
+        ({"task": "images"}, "got task='images'"),
         ({"objectives": ("mean_entropy",)}, "objectives of which more or less is better; got 'mean_entropy'"),
         ({"objectives": "nll"}, "sweep needs different objectives"),
         ({"objectives": ()}, "sweep needs different objectives"),
@@ -291,6 +308,27 @@ def test_what_makes_no_sense_is_refused_before_anything_is_trained(change, said,
     arguments = {"data": DATA, "space": SPACE, "budget": BUDGET, **change}
     with pytest.raises(ValueError, match=said):
         ranks.sweep(_build, **arguments)
+    assert trained == []
+
+
+def _values(rank):
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(1, posterior=LowRank(rank))])
+    model.compile("adam", "mse")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        ("nll", "got 'nll', and the likelihood says no noise. Compile with singularbayes.GaussianNLL"),
+        ("crps_total", "got 'crps_total', and the likelihood says no noise"),
+        ("iqr_ratio", "got 'iqr_ratio', and the draws were not kept"),
+        ("accuracy", "objectives that exist in regression; got 'accuracy'"),
+    ],
+)
+def test_an_objective_that_a_regression_will_not_have_is_refused_before_anything_is_trained(objective, said, trained):
+    with pytest.raises(ValueError, match=said):
+        ranks.sweep(_values, DATA, {"rank": [1]}, [objective])
     assert trained == []
 
 
@@ -355,9 +393,9 @@ def test_a_budget_reaches_the_full_kl_weight():
 
 def test_what_a_build_refuses_ends_the_sweep_with_its_reason(tmp_path):
     with pytest.raises(ValueError, match="LowRank needs 1 <= rank <= 3; got rank=5"):
-        ranks.sweep(_build, DATA, {"rank": [5]}, ["nll"], BUDGET, storage=tmp_path / "sweep.log")
+        ranks.sweep(_build, DATA, {"rank": [3, 5]}, ["nll"], BUDGET, storage=tmp_path / "sweep.log")
     study = open_study(tmp_path / "sweep.log", ["minimize"], _kept(tmp_path))
-    assert [trial.state.name for trial in study.trials] == ["FAIL"]
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL"]
 
 
 def _kept(folder):

@@ -8,6 +8,7 @@ import keras
 
 from singularbayes.assess.measure import Measure
 from singularbayes.ranks import live, waves
+from singularbayes.ranks.first import first, says_noise, task_of
 from singularbayes.ranks.given import Budget, Data
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, require_space
@@ -59,15 +60,16 @@ def sweep(
         budget: or a number of trials.
         storage: a file that keeps the trials. The same call goes on where it was interrupted; with more trials in
             the budget it adds to them.
-        task: "classification" or "regression", where the answers do not say it.
+        task: "classification" or "regression", where the compiled loss does not say it; a cross-entropy is the first.
         seed: of the sampler; seeds of training are 0, 1, ….
         engine: where trials are trained; None is this process. Trials and their scores are the same on all engines.
     """
     require_optuna()
     budget = Budget(trials=budget) if isinstance(budget, int) else budget
     require_space(space)
-    task = task or data.task
-    wanted = measures(objectives, task, data.foreign)
+    model = first(build, space)
+    task = task_of(model, task)
+    wanted = measures(objectives, task, data.foreign, says_noise(model))
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
     points = grid(space, seed)
     number = budget.trials if points is None else min(budget.trials, len(points))
