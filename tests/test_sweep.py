@@ -37,10 +37,10 @@ def _data(ood=True):
 DATA = _data()
 
 
-def _build(rank):
-    hidden = layers.Dense(8, "relu", posterior=LowRank(rank))
+def _build(rank, units=8, rate=0.02):
+    hidden = layers.Dense(units, "relu", posterior=LowRank(rank))
     model = keras.Sequential([keras.Input((3,)), hidden, layers.Dense(3, posterior=LowRank(3))])
-    model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(keras.optimizers.Adam(rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 
 
@@ -342,13 +342,45 @@ def test_an_objective_that_a_regression_will_not_have_is_refused_before_anything
         ({"objectives": ("nll",)}, r"objectives was \['nll', 'auroc_ood_mi'\] and is now \['nll'\]"),
         ({"data": ranks.Data(DATA.validation, DATA.train, DATA.ood)}, "data was"),
         ({"budget": ranks.Budget(trials=9, epochs=3, draws=4)}, "epochs was 2 and is now 3"),
+        ({"seed": 1}, "seed was 0 and is now 1"),
+        ({"build": lambda rank: _build(rank, units=9)}, "model was '.*' and is now '"),
+        ({"build": lambda rank: _build(rank, rate=0.01)}, "model was"),
     ],
 )
 def test_a_storage_of_another_experiment_is_refused_with_what_differs(change, said, trained, tmp_path):
-    arguments = {"data": DATA, "space": SPACE, "budget": BUDGET, "storage": tmp_path / "sweep.log"}
-    ranks.sweep(_build, **arguments)
+    arguments = {"build": _build, "data": DATA, "space": SPACE, "budget": BUDGET, "storage": tmp_path / "sweep.log"}
+    ranks.sweep(**arguments)
     with pytest.raises(ValueError, match=f"sweep needs a storage of the same experiment; got .*sweep.log.*{said}"):
-        ranks.sweep(_build, **{**arguments, **change})
+        ranks.sweep(**{**arguments, **change})
+
+
+class Unsaid(keras.Model):
+    """A model that does not say how it is made."""
+
+    def __init__(self, function, units):
+        super().__init__()
+        self.function, self.head = function, keras.layers.Dense(units)
+
+    def call(self, inputs):
+        return self.head(self.function(inputs))
+
+
+def test_a_model_is_known_again_by_all_that_can_be_written_down():
+    def made(units=2, rate=0.1):
+        inputs = keras.Input((2,))
+        h = keras.layers.Dense(4)(inputs)
+        model = keras.Model(inputs, keras.layers.Dense(units)(keras.layers.Dense(4)(h) + h))
+        model.compile(keras.optimizers.SGD(rate), lambda y, p: keras.ops.mean((y - p) ** 2))
+        return first.digest_of(model)
+
+    def unsaid(units=2, loss="mse"):
+        model = Unsaid(lambda inputs: inputs, units)
+        model.compile("sgd", loss)
+        model(np.zeros((1, 2)))
+        return first.digest_of(model)
+
+    assert made() == made() and unsaid() == unsaid()  # Keras counts names on
+    assert len({made(), made(units=3), made(rate=0.2), unsaid(), unsaid(units=3), unsaid(loss="mae")}) == 6
 
 
 def test_a_file_that_is_no_storage_is_refused_and_left_as_it_was(trained, tmp_path):

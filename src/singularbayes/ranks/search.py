@@ -8,7 +8,7 @@ import keras
 
 from singularbayes.assess.measure import Measure
 from singularbayes.ranks import live, waves
-from singularbayes.ranks.first import first, says_noise, task_of
+from singularbayes.ranks.first import digest_of, first, says_noise, task_of
 from singularbayes.ranks.given import Budget, Data
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, require_space
@@ -74,7 +74,7 @@ def sweep(
     points = grid(space, seed)
     number = budget.trials if points is None else min(budget.trials, len(points))
     with alone(storage), quiet_optuna(), live.table(wanted) as show:
-        study = open_study(storage, directions, _what(build, data, space, wanted, budget))
+        study = open_study(storage, directions, _what(build, model, data, space, wanted, budget, task, seed))
         waves.close(study)
         show(waves.tried(study))
         try:
@@ -88,15 +88,19 @@ def sweep(
         return Sweep(task, wanted, tuple(waves.tried(study)))
 
 
-def _what(build, data: Data, space: Space, wanted: tuple[Measure, ...], budget: Budget) -> dict[str, Any]:
+def _what(
+    build, model, data: Data, space: Space, wanted: tuple[Measure, ...], budget: Budget, task: str, seed: int
+) -> dict[str, Any]:
     """Returns what the trials of a storage depend on; their number may grow."""
     return plain(
         {
             "objectives": [measure.name for measure in wanted],
             "space": {name: list(choice) for name, choice in space.items()},
+            "task": task,
+            "seed": seed,
             **budget.costs,
             "data": digest((data.train, data.validation, data.foreign)),
-            "model": build.digest if isinstance(build, Twin) else None,
+            "model": build.digest if isinstance(build, Twin) else digest_of(model),
         }
     )
 
