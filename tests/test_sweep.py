@@ -199,6 +199,20 @@ def test_lists_alone_are_a_grid_and_each_setting_is_trained_once(trained):
     }
 
 
+def test_settings_of_numpy_are_those_of_python(trained, tmp_path):
+    for space in ({"rank": [1, 2], "beta": (0.1, 1.0)}, {"rank": (1, 8)}):
+        same = {name: type(choice)(np.array(choice)) for name, choice in space.items()}
+        path = tmp_path / f"{len(space)}.log"
+        found = ranks.sweep(_build, DATA, same, budget=BUDGET, storage=path)
+        assert found == ranks.sweep(_build, DATA, space, budget=BUDGET, storage=path)
+        assert all(type(trial.settings["rank"]) is int for trial in found.trials)
+
+
+def test_the_seeds_of_a_budget_are_told(trained):
+    budget = ranks.Budget(trials=1, epochs=2, draws=4, seeds=3)
+    assert "One seed" not in str(ranks.sweep(_build, DATA, SPACE, budget=budget))
+
+
 def test_a_trial_that_diverges_is_shown_and_not_taken(monkeypatch):
     monkeypatch.setattr(work, "train", lambda _, chosen, *rest: {"nll": math.nan if chosen["rank"] == 1 else 0.5})
     found = ranks.sweep(_build, DATA, {"rank": [1, 2]}, ["nll"])
@@ -221,8 +235,10 @@ def test_the_knee_is_where_one_objective_starts_to_cost_the_other():
     assert found.knee().number == 1
     assert found.why() == (
         "Take rank=2: NLL 0.12 (the best, 0.1, needs rank=1) and AUROC-OOD (MI) 0.9 (the best, 0.95, needs rank=3). "
-        "3 of 4 trials are beaten by no other, and it is nearest to the best of all objectives."
+        "3 of 4 trials are beaten by no other, and it is nearest to the best of all objectives. "
+        "One seed a trial decides, so small differences may be chance."
     )
+    assert "One seed" not in dataclasses.replace(found, seeds=3).why()
     assert [trial.number for trial in found.pareto("ece")] == [0]
     assert str(found).splitlines()[3].split() == ["1", "2", "0.12", "0.9", "★"]
 
@@ -304,6 +320,11 @@ def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
             r"sweep needs \(low, high\) with 0 < low < high, or a list, for 'rank'; got \(8, 2\)",
         ),
         ({"space": {"rank": []}}, r"for 'rank'; got \[\]"),
+        (
+            {"space": {"rank": [[2, 3]]}},
+            r"a list of numbers, texts, booleans or None for 'rank'; got \[2, 3\] in it",
+        ),
+        ({"data": DATA.train}, r"sweep needs ranks.Data\(train=\(x, y\), .*; got data of type tuple"),
         (
             {"storage": "no/folder/sweep.log"},
             "sweep needs a storage in a folder that exists; got 'no/folder/sweep.log'",

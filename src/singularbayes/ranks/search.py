@@ -11,7 +11,7 @@ from singularbayes.ranks import live, waves
 from singularbayes.ranks.first import digest_of, first, says_noise, task_of
 from singularbayes.ranks.given import Budget, Data
 from singularbayes.ranks.objectives import measures
-from singularbayes.ranks.space import Space, grid, require_space
+from singularbayes.ranks.space import Space, grid, read_space
 from singularbayes.ranks.storage import alone, digest, open_study, plain, quiet_optuna, require_optuna
 from singularbayes.ranks.trials import Sweep
 from singularbayes.ranks.twin import Twin
@@ -66,7 +66,11 @@ def sweep(
     """
     require_optuna()
     budget = Budget(trials=budget) if isinstance(budget, int) else budget
-    require_space(space)
+    space = read_space(space)
+    if not isinstance(data, Data):
+        raise ValueError(
+            f"sweep needs ranks.Data(train=(x, y), validation=(x, y)); got data of type {type(data).__name__}."
+        )
     model = first(build, space)
     task = task_of(model, task)
     wanted = measures(objectives, task, data.foreign, says_noise(model))
@@ -85,7 +89,7 @@ def sweep(
                     show(waves.tried(study))
         finally:
             waves.close(study)
-        return Sweep(task, wanted, tuple(waves.tried(study)))
+        return Sweep(task, wanted, tuple(waves.tried(study)), budget.seeds)
 
 
 def _what(
