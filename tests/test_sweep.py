@@ -344,6 +344,13 @@ def _values(rank):
     return model
 
 
+@pytest.mark.parametrize("made", [None, keras.Sequential([keras.layers.Dense(3)])])
+def test_what_is_not_compiled_is_refused_before_anything_is_trained(made, trained):
+    with pytest.raises(ValueError, match=r"sweep needs build to return a compiled Keras model; got (None|<Sequential)"):
+        ranks.sweep(lambda rank: made, DATA, SPACE)
+    assert trained == []
+
+
 @pytest.mark.parametrize(
     ("objective", "said"),
     [

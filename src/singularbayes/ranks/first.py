@@ -16,8 +16,11 @@ from singularbayes.ranks.space import Space
 
 
 def first(build: Callable[..., keras.Model], space: Space) -> keras.Model:
-    """Returns the model with the first choice, or the low end, of every setting."""
-    return build(**{name: choice[0] for name, choice in space.items() if name != "beta"})
+    """Returns the model with the first choice, or the low end, of every setting; raises if it cannot be trained."""
+    model = build(**{name: choice[0] for name, choice in space.items() if name != "beta"})
+    if not getattr(model, "compiled", False):
+        raise ValueError(f"sweep needs build to return a compiled Keras model; got {model!r}, which is not compiled.")
+    return model
 
 
 def task_of(model: keras.Model, task: str | None = None) -> str:

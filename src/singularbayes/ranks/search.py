@@ -74,11 +74,13 @@ def sweep(
     model = first(build, space)
     task = task_of(model, task)
     wanted = measures(objectives, task, data.foreign, says_noise(model))
+    what = _what(build, model, data, space, wanted, budget, task, seed)
+    del model  # its memory is the trials'
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
     points = grid(space, seed)
     number = budget.trials if points is None else min(budget.trials, len(points))
     with alone(storage), quiet_optuna(), live.table(wanted) as show:
-        study = open_study(storage, directions, _what(build, model, data, space, wanted, budget, task, seed))
+        study = open_study(storage, directions, what)
         waves.close(study)
         show(waves.tried(study))
         try:
@@ -101,7 +103,7 @@ def _what(
             "objectives": [measure.name for measure in wanted],
             "space": {name: list(choice) for name, choice in space.items()},
             "task": task,
-            "seed": seed,
+            "seed": int(seed),
             **budget.costs,
             "data": digest((data.train, data.validation, data.foreign)),
             "model": build.digest if isinstance(build, Twin) else digest_of(model),
