@@ -157,3 +157,18 @@ def test_a_model_without_a_loss_is_refused(folder):
     keras.saving.load_model("model.keras", compile=False).save("plain.keras")
     with pytest.raises(SystemExit, match=r"--train needs a model that was compiled, with its loss; got 'plain.keras'"):
         main(["rank", "plain.keras", *_command()[2:]])
+
+
+@pytest.mark.parametrize(("loss", "quality"), [("mse", "rmse"), (sb.GaussianNLL(0.5), "nll_total")])
+def test_whole_numbers_are_a_regression_by_the_loss_judged_by_what_it_has(loss, quality, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "relu"), keras.layers.Dense(1)])
+    model.compile("adam", loss)
+    model.save("model.keras")
+    x = np.random.default_rng(0).normal(size=(40, 3)).astype("float32")
+    for name in ("train", "held_out"):
+        np.savez(f"{name}.npz", x=x, y=np.round(3 * x[:, :1]))
+    assert main(_command("--storage", "kept.log")) == 0
+    label = {"rmse": "RMSE", "nll_total": "NLL (total)"}[quality]
+    assert f"{label} ↓" in capsys.readouterr().out and (tmp_path / "rank.png").exists()
+    assert all(np.isfinite(trial.metrics[quality]) for trial in _trials("kept.log"))

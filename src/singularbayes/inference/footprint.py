@@ -87,6 +87,11 @@ def footprint(sizes: Sizes, posterior: Posterior) -> Footprint:
     >>> footprint(layer, LowRank(15)).trained  # 2 · 15 · (44 + 128)
     5160
     """
+    if isinstance(posterior, LowRank) and posterior.adaptive:
+        raise ValueError(
+            "footprint needs a rank that is a number; got LowRank('auto'), whose training chooses it. Take "
+            f"LowRank({posterior.max_rank}) for what it starts with, or the ranks that it learned."
+        )
     trained, drawn, work = sizes.plain, 0, 0
     for matrix in sizes.matrices:
         posterior.check((matrix.rows, matrix.columns), f"a matrix of {matrix.rows} × {matrix.columns}")

@@ -42,7 +42,8 @@ def by_shape(model: keras.Model) -> Recommendation:
 def by_energy(model: keras.Model, energy: float = 0.9) -> Recommendation:
     """Returns for every matrix of a trained model the smallest rank that keeps this share of ‖W‖_F².
 
-    The relative error of W in Frobenius norm is then √(1 − energy): 32 % for 0.9. Take 0.99 where that is too much.
+    The relative error of W in Frobenius norm is then at most √(1 − energy): 32 % for 0.9. Take 0.99 where that is too
+    much.
 
     >>> import keras
     >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, kernel_initializer="ones", name="head")])
@@ -52,7 +53,8 @@ def by_energy(model: keras.Model, energy: float = 0.9) -> Recommendation:
     found = spectrum(model)
     rows = tuple(Row(row.layer, row.matrix, row.shape, row.rank_for(energy), _why(row, energy)) for row in found.rows)
     error = math.sqrt(1 - energy)
-    how = f"Smallest ranks that keep {energy:.6g} of ‖W‖²; the rest is an error of {error:.1%} of ‖W‖ in each matrix."
+    rest = f"the rest is an error of at most {error:.1%} of ‖W‖ in each matrix"
+    how = f"Smallest ranks that keep {energy:.6g} of ‖W‖²; {rest}."
     return Recommendation(found.model, rows, how)
 
 

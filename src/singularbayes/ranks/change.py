@@ -115,7 +115,8 @@ def _activation(layer, name: str, gone: Gone | None) -> Step | str:
     shape = layer.output.shape[1:]
     if None in shape:
         return f"has outputs of unknown size {shape}"
-    positions = math.prod(shape[:-1])
+    channels_first = getattr(layer, "data_format", None) == "channels_first"
+    positions = math.prod(shape[1:] if channels_first else shape[:-1])  # a bias is added at each of them
     slope, zero = (SOFTMAX_LIPSCHITZ, 1.0 / shape[-1]) if name == "softmax" else ACTIVATIONS[name]
     at_zero = abs(zero) * math.sqrt(math.prod(shape))
     if gone is None:

@@ -3,8 +3,6 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 
 @dataclass(frozen=True)
 class Data:
@@ -19,12 +17,6 @@ class Data:
         if self.ood is None:
             return {}
         return self.ood if isinstance(self.ood, dict) else {"": self.ood}
-
-    @property
-    def task(self) -> str:
-        """Classification where all answers are whole numbers, else regression."""
-        y = np.asarray(self.validation[1])
-        return "classification" if np.issubdtype(y.dtype, np.integer) or not (y % 1).any() else "regression"
 
 
 @dataclass(frozen=True)

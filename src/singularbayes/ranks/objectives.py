@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from singularbayes.assess import catalogue
+import numpy as np
+
+from singularbayes.assess import Evaluation, catalogue, evaluate
 from singularbayes.assess.measure import BETTER, Measure
+from singularbayes.inference import ClassPredictive, Predictive, ValuePredictive
 
 # Names that say less than an evaluation does, by task.
 _SHORT = {
@@ -32,30 +35,56 @@ def full_name(name: str, task: str) -> str:
     return f"{where}{bar}{_SHORT[task].get(base, base)}"
 
 
-def measures(names: Sequence[str], task: str, foreign: Iterable[str]) -> tuple[Measure, ...]:
-    """Returns the measures of these names; raises for what does not exist, has no direction, or needs other data.
+def measures(names: Sequence[str], task: str, foreign: Iterable[str], noise: bool = True) -> tuple[Measure, ...]:
+    """Returns the measures of these names; raises for what a trial will not have, or has no direction.
 
     Args:
         foreign: the names of the sets of foreign examples, "" for one without a name.
+        noise: whether the likelihood of a regression says its noise.
     """
-    if isinstance(names, str) or not names or len(set(names)) < len(names):
+    full = [] if isinstance(names, str) else [full_name(name, task) for name in names]
+    if not full or len(set(full)) < len(full):
         raise ValueError(f"sweep needs different objectives, such as ('nll', 'auroc_ood'); got objectives={names!r}.")
     foreign = list(foreign)
-    found = []
     for name in names:
-        where = name.rpartition("/")[0]
-        if is_foreign(name) and where not in foreign:
-            there = f"sets called {foreign}" if foreign else "none"
-            raise ValueError(
-                f"sweep needs foreign examples for the objective {name!r}: Data(train, validation, ood=x_ood), or a "
-                f"dict of sets by name and the objective 'name/{name.rpartition('/')[2]}'; got {there}."
-            )
-        try:
-            measure = catalogue.find(full_name(name, task))
-        except ValueError as error:
-            known = sorted(m.name for m in catalogue.MEASURES.values() if m.better in BETTER)
-            raise ValueError(f"sweep needs objectives that exist; got {name!r}. There are {known}.") from error
-        if measure.better not in BETTER:
-            raise ValueError(f"sweep needs objectives of which more or less is better; got {name!r}, with neither.")
-        found.append(measure)
-    return tuple(found)
+        _require_foreign(name, foreign)
+    scores = _example(task, foreign, noise)
+    return tuple(_measure(name, found, scores) for name, found in zip(names, full, strict=True))
+
+
+def _require_foreign(name: str, foreign: list[str]) -> None:
+    where, _, base = name.rpartition("/")
+    if is_foreign(name) and where not in foreign:
+        there = f"sets called {foreign}" if foreign else "none"
+        raise ValueError(
+            f"sweep needs foreign examples for the objective {name!r}: Data(train, validation, ood=x_ood), or a "
+            f"dict of sets by name and the objective 'name/{base}'; got {there}."
+        )
+
+
+def _measure(name: str, full: str, scores: Evaluation) -> Measure:
+    """Returns the measure of an objective that the trials will have."""
+    known = {key: catalogue.find(key) for key in ("num_trained", *scores.metrics) if key not in scores.undefined}
+    if full in scores.undefined:
+        help_ = " Compile with singularbayes.GaussianNLL(scale), or take 'rmse'." if full.endswith("_total") else ""
+        raise ValueError(
+            f"sweep needs objectives that its trials have; got {name!r}, and {scores.undefined[full]}.{help_}"
+        )
+    if full not in known:
+        there = sorted(key for key, measure in known.items() if measure.better in BETTER)
+        raise ValueError(f"sweep needs objectives that exist in {scores.task}; got {name!r}. There are {there}.")
+    if known[full].better not in BETTER:
+        raise ValueError(f"sweep needs objectives of which more or less is better; got {name!r}, with neither.")
+    return known[full]
+
+
+def _example(task: str, foreign: list[str], noise: bool) -> Evaluation:
+    """Returns the scores of predictions that are made up, which say what a trial will have, and why not the rest."""
+    p: Predictive
+    if task == "classification":
+        p = ClassPredictive.of_draws([[[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]], [[0.8, 0.2], [0.6, 0.4], [0.4, 0.6]]])
+        y = np.array([0, 1, 1])
+    else:
+        p = ValuePredictive(np.array([0.0, 1.0, 2.0]), np.array([0.1, 0.2, 0.3]), 2, noise=1.0 if noise else None)
+        y = np.array([0.5, 1.0, 3.0])
+    return evaluate(p, y, p if foreign == [""] else dict.fromkeys(foreign, p) or None)

@@ -8,9 +8,10 @@ import keras
 
 from singularbayes.assess.measure import Measure
 from singularbayes.ranks import live, waves
+from singularbayes.ranks.first import digest_of, first, says_noise, task_of
 from singularbayes.ranks.given import Budget, Data
 from singularbayes.ranks.objectives import measures
-from singularbayes.ranks.space import Space, grid, require_space
+from singularbayes.ranks.space import Space, grid, read_space
 from singularbayes.ranks.storage import alone, digest, open_study, plain, quiet_optuna, require_optuna
 from singularbayes.ranks.trials import Sweep
 from singularbayes.ranks.twin import Twin
@@ -59,20 +60,27 @@ def sweep(
         budget: or a number of trials.
         storage: a file that keeps the trials. The same call goes on where it was interrupted; with more trials in
             the budget it adds to them.
-        task: "classification" or "regression", where the answers do not say it.
+        task: "classification" or "regression", where the compiled loss does not say it; a cross-entropy is the first.
         seed: of the sampler; seeds of training are 0, 1, ….
         engine: where trials are trained; None is this process. Trials and their scores are the same on all engines.
     """
     require_optuna()
     budget = Budget(trials=budget) if isinstance(budget, int) else budget
-    require_space(space)
-    task = task or data.task
-    wanted = measures(objectives, task, data.foreign)
+    space = read_space(space)
+    if not isinstance(data, Data):
+        raise ValueError(
+            f"sweep needs ranks.Data(train=(x, y), validation=(x, y)); got data of type {type(data).__name__}."
+        )
+    model = first(build, space)
+    task = task_of(model, task)
+    wanted = measures(objectives, task, data.foreign, says_noise(model))
+    what = _what(build, model, data, space, wanted, budget, task, seed)
+    del model  # its memory is the trials'
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
     points = grid(space, seed)
     number = budget.trials if points is None else min(budget.trials, len(points))
     with alone(storage), quiet_optuna(), live.table(wanted) as show:
-        study = open_study(storage, directions, _what(build, data, space, wanted, budget))
+        study = open_study(storage, directions, what)
         waves.close(study)
         show(waves.tried(study))
         try:
@@ -83,18 +91,22 @@ def sweep(
                     show(waves.tried(study))
         finally:
             waves.close(study)
-        return Sweep(task, wanted, tuple(waves.tried(study)))
+        return Sweep(task, wanted, tuple(waves.tried(study)), budget.seeds)
 
 
-def _what(build, data: Data, space: Space, wanted: tuple[Measure, ...], budget: Budget) -> dict[str, Any]:
+def _what(
+    build, model, data: Data, space: Space, wanted: tuple[Measure, ...], budget: Budget, task: str, seed: int
+) -> dict[str, Any]:
     """Returns what the trials of a storage depend on; their number may grow."""
     return plain(
         {
             "objectives": [measure.name for measure in wanted],
             "space": {name: list(choice) for name, choice in space.items()},
+            "task": task,
+            "seed": int(seed),
             **budget.costs,
             "data": digest((data.train, data.validation, data.foreign)),
-            "model": build.digest if isinstance(build, Twin) else None,
+            "model": build.digest if isinstance(build, Twin) else digest_of(model),
         }
     )
 

@@ -38,6 +38,7 @@ class Sweep:
     task: str
     objectives: tuple[Measure, ...]
     trials: tuple[Trial, ...]
+    seeds: int = 1  # of every trial
 
     @property
     def finished(self) -> list[Trial]:
@@ -78,7 +79,11 @@ class Sweep:
         return front[int(np.linalg.norm(scaled, axis=1).argmin())]
 
     def why(self) -> str:
-        """Returns a sentence that says which trial to take and what it gives up."""
+        """Returns in a sentence which trial to take and what it gives up; in another, that one seed decides, if so."""
+        chance = " One seed a trial decides, so small differences may be chance." if self.seeds == 1 else ""
+        return f"{self._taken()}{chance}"
+
+    def _taken(self) -> str:
         front, chosen = self.pareto(), self.knee()
         if len(self.objectives) == 1:
             (measure,), (value,) = self.objectives, self.values(chosen)

@@ -49,7 +49,7 @@ class Twin:
         return bayesianize(self.trained(), LowRank(rank), init="svd", cap=True)
 
     def ranks(self) -> list[int]:
-        """Returns 1, 2, 4, … as long as the factors of some matrix have fewer numbers than it."""
+        """Returns 1, 2, 4, … as long as the factors of some matrix have no more numbers than it."""
         most = max(rows * columns // (rows + columns) for rows, columns in self._shapes())
         return [2**i for i in range(max(most, 1).bit_length())]
 

@@ -92,7 +92,7 @@ class _Rungs(keras.callbacks.Callback):
         super().__init__()
         self.work, (self.measure,) = work, work.wanted
         epochs = work.budget.epochs
-        self.rungs = {math.ceil(epochs * i / _RUNGS) for i in range(1, _RUNGS)}
+        self.rungs = {math.ceil(epochs * i / _RUNGS) for i in range(1, _RUNGS)} - {epochs}
         self.curve: Curve = {}
         self.trial = _among(work.curves, self.measure)
 

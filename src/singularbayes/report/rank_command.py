@@ -135,17 +135,20 @@ def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Traini
     ood = None if training.ood is None else read_arrays("rank", "--ood", training.ood, ("x",))[0]
     engine = where.start()  # before JAX has threads: a cluster of this machine is forked from this process
     from singularbayes import ranks
+    from singularbayes.ranks.first import says_noise
 
     twin = ranks.Twin.read(model, tuple(packages))
     tried = twin.ranks()
     # What cannot be made Bayesian is said here, and not by every worker.
-    if not twin(rank=1).compiled:
+    smallest = twin(rank=1)
+    if not smallest.compiled:
         raise ValueError(f"--train needs a model that was compiled, with its loss; got {str(model)!r}, which was not.")
+    quality = "nll" if says_noise(smallest) else "rmse"
     return ranks.sweep(
         twin,
         ranks.Data(train, held_out, ood),
         {"rank": tried, "beta": [training.beta]},
-        ("nll",) if ood is None else ("nll", "auroc_ood"),
+        (quality,) if ood is None else (quality, "auroc_ood"),
         ranks.Budget(len(tried), training.epochs, at_once=len(tried)),
         storage=training.storage,
         engine=engine,
