@@ -127,20 +127,24 @@ def set_factor(factor, loc, scale):
     factor.values.assign(np.stack([loc, rho / factor.rho_lr]).astype("float32"))
 
 
-def over_keys(function, num, seed=0):
-    """Returns function(key) for `num` independent keys, on the first axis; all at once where the backend can."""
+def over_keys(function, num, seed=0, compiled=True):
+    """Returns function(key) for `num` independent keys, on the first axis; all at once where the backend can.
+
+    Not compiled, JAX does one operation after another, so that what two functions share is the same to the last bit.
+    """
     words = np.random.default_rng(seed).integers(0, 2**31 - 1, (num, 2))
-    return map_keys(function, words)
+    return map_keys(function, words, compiled)
 
 
-def map_keys(function, words):
+def map_keys(function, words, compiled=True):
     """Returns function(key) for each row of `words`, stacked on the first axis, as NumPy."""
     keys = noise.as_keys(np.asarray(words))
     backend = keras.backend.backend()
     if backend == "jax":
         import jax
 
-        return _numpy(jax.jit(jax.vmap(function))(keys))
+        mapped = jax.vmap(function)
+        return _numpy((jax.jit(mapped) if compiled else mapped)(keys))
     if backend == "tensorflow":
         import tensorflow as tf
 

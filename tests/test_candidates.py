@@ -99,7 +99,7 @@ def test_committed_results_have_the_settings_of_their_preset(name):
 @pytest.mark.parametrize("name", together.EXPERIMENTS)
 def test_every_experiment_takes_what_together_hands_it(name):
     run_many = importlib.import_module(f"singularbayes.experiments.{name}").run_many
-    inspect.signature(run_many).bind("low_rank", [0], None, "chosen")
+    assert inspect.signature(run_many).bind("low_rank", [0], None, "chosen").arguments["preset"] == "chosen"
 
 
 @pytest.mark.parametrize("experiment", [beijing, icu, mimic3, sst2])
