@@ -8,6 +8,7 @@ from table import assert_unbiased, built, dense_draws, set_factor, stir
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, ranks
+from singularbayes.inference.counts import count_stored, count_trained
 from singularbayes.ranks import change
 
 
@@ -320,3 +321,13 @@ def test_a_report_of_bounds_gives_no_certificate_to_a_learned_rank():
     report = sb.bounds_report(model, np.eye(4, dtype="float32"), np.array([0, 1, 2, 0]), draws=20)
     assert not any(row.bound is not None and row.bound.is_certificate for row in report.rows)
     assert "has a rank that its training chose" in report["Gaussian complexity"].reason
+
+
+def test_what_is_stored_of_a_learned_rank_is_what_pruning_leaves():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(5, posterior=LowRank("auto", max_rank=4))])
+    whole = count_stored(model)
+    assert whole == 2 * 4 * (6 + 5) + 5 == count_trained(model)
+    sb.find_posteriors(model)[0].ab.live.assign([1, 0, 0, 1])
+    assert count_stored(model) == count_stored(ranks.prune(model, tolerance=0).model) == 2 * 2 * (6 + 5) + 5
+    assert count_trained(model) == whole

@@ -9,7 +9,7 @@ import pytest
 
 from singularbayes import data
 from singularbayes.convert import collapse
-from singularbayes.experiments import methods, reviews, sst2, text
+from singularbayes.experiments import adaptive_rank_sst2, methods, reviews, sst2, text
 from singularbayes.experiments.positions import Positions, sines
 from singularbayes.experiments.training import adam
 from singularbayes.experiments.weights import Weights
@@ -184,7 +184,7 @@ def test_every_method_with_trials_has_as_many_and_the_rest_have_those_of_low_ran
     assert sst2.CANDIDATES.tried.keys() | sst2.CANDIDATES.alike.keys() == sst2.METHODS.keys()
     for preset in (sst2.PAPER, sst2.CHOSEN):
         assert preset.keys() == sst2.METHODS.keys() and preset["low_rank_ensemble"].draws == 100
-    assert sst2.CHOSEN["low_rank_8"] == replace(sst2.CHOSEN["low_rank"], epochs=8, draws=50)
+    assert adaptive_rank_sst2.CHOSEN["low_rank_8"] == replace(sst2.CHOSEN["low_rank"], epochs=8, draws=50)
     assert sst2.PROBLEM.of_rank(TINY, 5).embedding_rank == 5
 
 

@@ -15,6 +15,8 @@ from singularbayes.experiments.trainers import Trainer
 from singularbayes.experiments.weights import Weights
 from singularbayes.inference import find_posteriors
 
+Train = Callable[[Trainer, list[int]], list]  # one thing a seed
+
 
 @dataclass(frozen=True)
 class Method:
@@ -24,11 +26,11 @@ class Method:
     """
 
     says: str
-    train: Callable[[Trainer, list[int]], list]
+    train: Train
     rank: int | None = None
 
 
-def one_network(kind: str) -> Callable[[Trainer, list[int]], list]:
+def one_network(kind: str) -> Train:
     """Returns how a method of one network trains: the posterior `kind` on every weight."""
 
     def train(trainer: Trainer, seeds: list[int]) -> list:
@@ -68,19 +70,15 @@ def _outside(model: keras.Model) -> list:
     return [variable for variable in model.trainable_variables if id(variable) not in inside]
 
 
-def ensemble(kind: type[DeepEnsemble] | type[LowRankEnsemble], weights: str) -> Callable[[Trainer, list[int]], list]:
-    """Returns how an ensemble trains: members from seeds hashed from its own, whose draws are pooled."""
+def ensemble(kind: type[DeepEnsemble] | type[LowRankEnsemble], train: Train) -> Train:
+    """Returns how an ensemble trains: members from seeds hashed from its own, trained alike, whose draws are pooled."""
 
-    def train(trainer: Trainer, seeds: list[int]) -> list:
-        settings = _point(trainer.settings) if weights == "deterministic" else trainer.settings
-        own = Weights(weights, settings)
-        members = [member_seeds(seed, settings.members) for seed in seeds]
-        every = [seed for group in members for seed in group]
-        models = trainer.fit(lambda seed: trainer.network(own), every, settings, "member")
-        size = settings.members
+    def train_all(trainer: Trainer, seeds: list[int]) -> list:
+        size = trainer.settings.members
+        models = train(trainer, [member for seed in seeds for member in member_seeds(seed, size)])
         return [kind.of(models[i * size : (i + 1) * size]) for i in range(len(seeds))]
 
-    return train
+    return train_all
 
 
 def swag(trainer: Trainer, seeds: list[int]) -> list:
@@ -97,20 +95,24 @@ def _point(settings):
     return replace(settings, **{name: 0 for name in ("zero_epochs", "warmup") if hasattr(settings, name)})
 
 
+_POINT, _LOW_RANK = one_network("deterministic"), one_network("low_rank")
 METHODS = {
-    "low_rank": Method("W = A Bᵀ, Gaussian factors", one_network("low_rank")),
+    "low_rank": Method("W = A Bᵀ, Gaussian factors", _LOW_RANK),
     "low_rank_svd": Method("the same, started at the SVD of a trained network", from_svd),
     "low_rank_laplace": Method("W = A Bᵀ, Laplace factors", one_network("low_rank_laplace")),
     "full_rank": Method("every weight Gaussian by itself", one_network("full_rank")),
     "rank_one": Method("a point weight scaled by random vectors", one_network("rank_one")),
-    "deterministic": Method("one point network", one_network("deterministic")),
-    "deep_ensemble": Method("point networks from different seeds", ensemble(DeepEnsemble, "deterministic")),
-    "low_rank_ensemble": Method("low-rank networks, their draws pooled", ensemble(LowRankEnsemble, "low_rank")),
+    "deterministic": Method("one point network", _POINT),
+    "deep_ensemble": Method("point networks from different seeds", ensemble(DeepEnsemble, _POINT)),
+    "low_rank_ensemble": Method("low-rank networks, their draws pooled", ensemble(LowRankEnsemble, _LOW_RANK)),
     "swag": Method("a Gaussian of the weights along SGD", swag),
 }
 _OF_A_RANK = "low_rank_"
-# Compared with a sweep of ranks alone.
-LEARNED = {"low_rank_auto": Method("W = A Bᵀ with a rank that is learned", one_network("low_rank_auto"))}
+# Of the experiments that name them.
+FURTHER = {
+    "low_rank_auto": Method("W = A Bᵀ with a rank that is learned", one_network("low_rank_auto")),
+    "low_rank_svd_ensemble": Method("low-rank networks from SVDs, pooled", ensemble(LowRankEnsemble, from_svd)),
+}
 
 
 def find(name: str) -> Method:
@@ -122,16 +124,15 @@ def find(name: str) -> Method:
     rank = name.removeprefix(_OF_A_RANK)
     if name.startswith(_OF_A_RANK) and rank.isdecimal():
         return replace(METHODS["low_rank"], says=f"low_rank with ranks of {rank}", rank=int(rank))
-    return (METHODS | LEARNED)[name]
+    return (METHODS | FURTHER)[name]
 
 
 def sentences(*names: str) -> dict[str, str]:
-    """Returns what each method is, by its name; all of them but for those of a rank where none is named."""
+    """Returns what each method is, by its name; `METHODS` where none is named."""
     return {name: find(name).says for name in names or METHODS}
 
 
 def count_epochs(method: str, settings) -> int:
     """Returns how many epochs a run of a method trains in all."""
-    if method.endswith("ensemble"):
-        return settings.members * settings.epochs
-    return settings.epochs + (settings.svd_epochs if method == "low_rank_svd" else 0)
+    each = settings.epochs + (settings.svd_epochs if "svd" in method else 0)
+    return each * (settings.members if method.endswith("ensemble") else 1)

@@ -32,9 +32,8 @@ from singularbayes.experiments.trainers import Training
 from singularbayes.experiments.weights import Weights
 
 Part = tuple[np.ndarray, np.ndarray]  # token ids and labels
-RANKS = tuple(f"low_rank_{rank}" for rank in (4, 8, 16, 32, 64))
-_COMPARED = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "low_rank_ensemble")
-METHODS = methods.sentences(*_COMPARED, "swag", *RANKS)
+_ONE = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic")
+METHODS = methods.sentences(*_ONE, "deep_ensemble", "low_rank_ensemble", "low_rank_svd_ensemble", "swag")
 _SPLIT = 0  # one split for all seeds and methods
 
 

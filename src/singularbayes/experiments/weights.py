@@ -19,6 +19,7 @@ UNSAID: dict[str, Any] = {
     "overcomplete": False,
     "bayesian_bias": False,
     "max_rank": 64,  # the columns that a learned rank starts with
+    "tolerance": 0.05,  # and the share of signal below which it switches one off
 }
 # Rank-one and point networks have plain biases.
 _RANDOM_BIAS = ("low_rank", "low_rank_laplace", "low_rank_auto", "full_rank")
@@ -42,7 +43,7 @@ class Weights:
         kinds: dict[str, Callable[[], Posterior]] = {
             "low_rank": lambda: LowRank(rank, overcomplete=beyond, **options),
             "low_rank_laplace": lambda: LowRank(rank, family="laplace", overcomplete=beyond, **options),
-            "low_rank_auto": lambda: LowRank("auto", max_rank=self._said("max_rank"), **_without_prior(options)),
+            "low_rank_auto": lambda: LowRank("auto", **self._learned(), **_without_prior(options)),
             "full_rank": lambda: FullRank(**options),
             "rank_one": lambda: RankOne(self._said("rank_one_form"), **options),
             "deterministic": Deterministic,
@@ -58,6 +59,9 @@ class Weights:
         if not self._said("bayesian_bias") or self.kind not in (*_RANDOM_BIAS, "point"):
             return None
         return Deterministic() if self.kind == "point" else FullRank(**self._options())
+
+    def _learned(self) -> dict[str, Any]:
+        return {name: self._said(name) for name in ("max_rank", "tolerance")}
 
     def _said(self, name: str) -> Any:
         return getattr(self.settings, name, UNSAID[name])

@@ -19,13 +19,23 @@ def count_trained(model: keras.Model) -> int:
 def count_stored(model: keras.Model) -> int:
     """Returns how many numbers a model predicts from: frozen weights and statistics too, not what the KL alone needs.
 
+    Of a rank that is learned the columns in use count.
+
     >>> count_stored(keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization()]))
     12
     """
     posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    factors = [factor for posterior in posteriors for factor in posterior.factors]
     unused = {id(posterior.kl_scale) for posterior in posteriors}
-    unused |= {id(factor.reference) for posterior in posteriors for factor in posterior.factors}
-    return _numbers(weight for weight in model.weights if id(weight) not in unused)
+    unused |= {id(part) for factor in factors for part in (factor.reference, factor.live)}
+    used = _numbers(weight for weight in model.weights if id(weight) not in unused)
+    return used - sum(_switched_off(factor) for factor in factors if factor.live is not None)
+
+
+def _switched_off(factor) -> int:
+    """Returns how many numbers stand in the columns that a factor does not use."""
+    columns = factor.live.shape[0] - int(keras.ops.convert_to_numpy(factor.live).sum())
+    return columns * math.prod(factor.values.shape) // factor.live.shape[0]
 
 
 def _numbers(weights) -> int:

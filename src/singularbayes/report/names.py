@@ -14,6 +14,7 @@ NAMES = {
     "mc_dropout": "MC dropout",
     "deep_ensemble": "deep ensemble",
     "low_rank_ensemble": "low-rank ensemble",
+    "low_rank_svd_ensemble": "low-rank ensemble from SVDs",
     "swag": "SWAG",
 }
 # Ensembles and sweeps come near others in lines: as many lines as can be told apart.

@@ -12,9 +12,6 @@ from singularbayes.report.rows import Row
 from singularbayes.report.section import PARAMETERS, TRAINING, Columns, Drawing, Section
 from singularbayes.report.sections.image_columns import BINNINGS
 
-RANKS = {f"low_rank_{rank}": rank for rank in (4, 8, 16, 32, 64)}
-METHODS = NAMES | {name: f"low-rank, rank {rank}" for name, rank in RANKS.items()}
-
 
 def _measure(name: str, decimals: int = 3) -> Measure:
     return replace(MEASURES[name], decimals=decimals)
@@ -96,7 +93,6 @@ NOTES = (
     "The paper's early stopping is taken to watch the loss, KL included, from the epoch in which the KL has its full "
     "weight. Its KL weight, 0.001 over the number of batches, is β = 0.064 on the scale of the ELBO. It does not say "
     "which prior it has; here it is that of the other experiments.",
-    "Methods with a rank in their name have a reduced budget, 8 epochs and 50 draws: compare them with each other.",
     "The network of the published parameter count has no positions: attention sees a bag of words.",
     "The paper chose the bins of its ECE on the dev set and does not say which they are. Its training times, in "
     "seconds here, are of one H100.",
@@ -104,8 +100,7 @@ NOTES = (
 
 
 def _finding(rows: Sequence[Row]) -> str:
-    compared = [row for row in rows if row.method not in RANKS]  # those have a smaller budget
-    return sentences.classifiers(compared, "auroc_ood_entropy", "news")
+    return sentences.classifiers(rows, "auroc_ood_entropy", "news")
 
 
 SECTION = Section(
@@ -114,11 +109,9 @@ SECTION = Section(
     "A Transformer of four blocks of width 256 on word pieces of film reviews, positive or negative; rank 16 for all "
     "weights. Foreign text is AG News.",
     (OVERVIEW, DETECTION, TEMPERED, BINNINGS),
-    METHODS,
+    NAMES,
     DRAWINGS,
     _finding,
     NOTES,
     ranked=(ACCURACY, NLL, ECE, FOUND),
-    ranks=RANKS,  # without low_rank, which has another budget
-    rank_note="One rank for all weights, on a reduced budget.",
 )
