@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from singularbayes.experiments import (
+    adaptive_rank,
+    adaptive_rank_sst2,
     beijing,
     candidates,
+    cnn,
     fashion_mnist,
     icu,
     image_candidates,
@@ -64,27 +67,31 @@ def test_a_choice_needs_every_candidate_with_the_same_seeds():
         CANDIDATES.choose([*trials, trial("swag", next(iter(image_candidates.SWAG)), 1, 1.0)])
 
 
+def test_a_candidate_that_diverged_needs_no_trial():
+    worst, *others = image_candidates.SWAG
+    known = replace(CANDIDATES, diverged={"swag": (worst,)})
+    trials = [trial("swag", name, 0, nll) for nll, name in enumerate(others)]
+    assert known.choose(trials) == {"swag": others[0]}
+    with pytest.raises(ValueError, match="choose needs every candidate of 'swag' with the same seeds"):
+        known.choose(trials[1:])
+
+
 def test_other_settings_are_no_trial():
     strange = replace(trial("swag", next(iter(image_candidates.SWAG)), 0, 1.0), settings=record.plain(PAPER))
     with pytest.raises(ValueError, match="choose needs trials of the candidates; got other settings in 'mnist-swag-0"):
         CANDIDATES.choose([strange])
 
 
-@pytest.mark.parametrize("experiment", [mnist, fashion_mnist, toy])
+@pytest.mark.parametrize("experiment", [mnist, fashion_mnist, toy, sst2, cnn, adaptive_rank, adaptive_rank_sst2])
 def test_the_committed_choice_is_that_of_the_committed_trials(experiment):
     path = RESULTS / f"{experiment.PROBLEM.name}_trials.jsonl"
     trials = record.read(path, arrays=False)
     assert all(one.experiment == experiment.PROBLEM.name and one.preset == "trial" for one in trials)
-    assert all(name.startswith(("validation_", "posterior_")) for one in trials for name in one.metrics)
+    assert all(
+        name.startswith(("validation_", "posterior_", "learned_rank_")) for one in trials for name in one.metrics
+    )
     assert experiment.CANDIDATES.choose(trials) == experiment.CHOICE
     assert experiment.CHOSEN.keys() == experiment.METHODS.keys()
-
-
-def test_committed_trials_of_sst2_lead_to_the_choice_of_all_methods_but_swag():
-    trials = record.read(RESULTS / "sst2_trials.jsonl", arrays=False)
-    assert all(one.experiment == "sst2" and one.preset == "trial" for one in trials)
-    assert all(metric.startswith(("validation_", "posterior_")) for one in trials for metric in one.metrics)
-    assert sst2.CANDIDATES.choose(trials).items() == sst2.CHOICE.items() - {("swag", sst2.CHOICE["swag"])}
 
 
 @pytest.mark.parametrize("name", [name for name in runner.EXPERIMENTS if (RESULTS / f"{name}.jsonl").exists()])

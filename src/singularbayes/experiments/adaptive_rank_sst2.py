@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from singularbayes.experiments import methods, reviews, sst2, study
+from singularbayes.experiments.adaptive_rank import learned
 from singularbayes.experiments.candidates import Candidates
 from singularbayes.experiments.methods import count_epochs as epochs
 from singularbayes.experiments.reviews import QUICK, Reviews
@@ -27,19 +28,14 @@ class Settings(reviews.Settings):
     """Those of SST-2, and how a rank is learned."""
 
     max_rank: int = 64
-    tolerance: float = 0.05
+    tolerance: float = 0.01
 
 
 SWEPT = replace(sst2.CHOSEN["low_rank"], epochs=8, draws=50)
-TRIED = {
-    "beta 1": {},
-    "beta 0.3": {"beta": 0.3},
-    "beta 3": {"beta": 3.0},
-    "beta 1, tolerance 0.01": {"tolerance": 0.01},
-    "beta 0.3, tolerance 0.01": {"beta": 0.3, "tolerance": 0.01},
-}
-CANDIDATES = Candidates(Settings(**asdict(SWEPT)), {"low_rank_auto": TRIED})
-CHOICE = {"low_rank_auto": "beta 1"}
+BARS = {1.0: (0.05, 0.01), 0.3: (0.05, 0.01), 3.0: (0.05,)}
+CANDIDATES = Candidates(Settings(**asdict(SWEPT)), {"low_rank_auto": learned(BARS)})
+# The candidate with the least validation NLL: docs/results/adaptive_rank_sst2_trials.jsonl.
+CHOICE = {"low_rank_auto": "beta 1, tolerance 0.01"}
 CHOSEN = dict.fromkeys(METHODS, SWEPT) | CANDIDATES.chosen(CHOICE)
 PRESETS = {"chosen": CHOSEN, "quick": dict.fromkeys(METHODS, QUICK) | {"low_rank_auto": Settings(**asdict(QUICK))}}
 

@@ -22,6 +22,7 @@ class Candidates:
         tried: the changes by the method and the candidate's name.
         alike: the methods that have no trials of their own but the settings of another.
         own: what such methods change in them.
+        diverged: the candidates, by method, whose weights went beyond all numbers: tried, but without a record.
 
     >>> from singularbayes.experiments.image_candidates import CANDIDATES
     >>> found = CANDIDATES.chosen({"low_rank": "beta 0.1, rate 0.001"})
@@ -33,6 +34,7 @@ class Candidates:
     tried: Mapping[str, Mapping[str, Changes]]
     alike: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, Changes] = field(default_factory=dict)
+    diverged: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def settings(self, method: str) -> dict[str, Any]:
         """Returns the settings to try, by name; none for a method that has those of another."""
@@ -47,17 +49,18 @@ class Candidates:
     def choose(self, records: Iterable[Record]) -> dict[str, str]:
         """Returns the candidate with the least validation NLL, a mean over seeds, of every method with trials.
 
-        Raises unless all candidates of a method were tried, each with the same seeds.
+        Raises unless all candidates of a method that did not diverge were tried, each with the same seeds.
         """
         tried: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
         for record in records:
             tried[record.method][self._name(record)][record.seed] = record.metrics["validation_nll"]
         best = {}
         for method, found in tried.items():
-            seeds = {name: sorted(found[name]) for name in self.tried[method]}
+            whole = [name for name in self.tried[method] if name not in self.diverged.get(method, ())]
+            seeds = {name: sorted(found[name]) for name in whole}
             if len({tuple(each) for each in seeds.values()}) != 1 or not all(seeds.values()):
                 raise ValueError(f"choose needs every candidate of {method!r} with the same seeds; got {seeds}.")
-            best[method] = min(self.tried[method], key=lambda name: float(np.mean(list(found[name].values()))))
+            best[method] = min(whole, key=lambda name: float(np.mean(list(found[name].values()))))
         return best
 
     def _name(self, record: Record) -> str:

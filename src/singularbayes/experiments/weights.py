@@ -19,7 +19,7 @@ UNSAID: dict[str, Any] = {
     "overcomplete": False,
     "bayesian_bias": False,
     "max_rank": 64,  # the columns that a learned rank starts with
-    "tolerance": 0.05,  # and the share of signal below which it switches one off
+    "tolerance": 0.01,  # and the share of signal below which it switches one off
 }
 # Rank-one and point networks have plain biases.
 _RANDOM_BIAS = ("low_rank", "low_rank_laplace", "low_rank_auto", "full_rank")

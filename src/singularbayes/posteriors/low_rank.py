@@ -37,7 +37,7 @@ class LowRank(Posterior):
 
     has_columns = True
 
-    def __init__(self, rank, overcomplete=False, max_rank=64, tolerance=0.05, **kwargs):
+    def __init__(self, rank, overcomplete=False, max_rank=64, tolerance=0.01, **kwargs):
         if rank == "auto":
             kwargs.setdefault("prior", ColumnShrinkage())
         super().__init__(**kwargs)
