@@ -211,6 +211,16 @@ def test_networks_have_the_published_sizes(kind, parameters):
     assert count_trained(MadeUp().network(Weights(kind, settings), settings)) == parameters
 
 
+def test_a_rank_above_the_number_of_features_is_that_number():
+    settings = care.Settings(rank=60)
+    found = [
+        q.rank
+        for q in sb.find_posteriors(MadeUp().network(Weights("low_rank", settings), settings))
+        if "rank" in vars(q)
+    ]
+    assert found == [44, 60, 1]
+
+
 def test_the_papers_point_networks_train_for_fewer_epochs_and_that_is_no_departure():
     problem = MadeUp()
     assert problem.published("deep_ensemble").epochs == 32 and problem.published("low_rank").epochs == 256

@@ -17,6 +17,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import keras
@@ -118,8 +119,9 @@ class Problem(study.Problem):
             return {"posterior": posterior, "bias_posterior": weights.bias(), "kernel_initializer": start}
 
         stack: list[keras.layers.Layer] = [keras.Input((features,))]
-        for i, units in enumerate(settings.units, start=1):
-            stack.append(layers.Dense(units, "relu", name=f"hidden_{i}", **options(weights(settings.rank))))
+        for i, (inputs, units) in enumerate(pairwise((features, *settings.units)), start=1):
+            posterior = weights(min(settings.rank, inputs, units))  # the eICU demo has fewer features than rank 30
+            stack.append(layers.Dense(units, "relu", name=f"hidden_{i}", **options(posterior)))
         head = Deterministic() if weights.kind == "rank_one" else weights(1)
         return keras.Sequential([*stack, layers.Dense(1, name="logit", **options(head))])
 
