@@ -38,7 +38,7 @@ def close(study) -> None:
     """Ends the trials that were never told of, such as those of a process that was killed."""
     states = require_optuna().trial.TrialState
     for _ in study.get_trials(states=(states.WAITING,)):
-        study.ask()
+        study.ask()  # it is running then: Optuna ends no trial that waits
     for trial in study.get_trials(states=(states.RUNNING,)):
         study.tell(trial.number, state=states.FAIL)
 

@@ -63,15 +63,22 @@ def train(work: Work, settings: dict[str, Any], rungs: keras.callbacks.Callback 
     own = dict(settings)
     beta = own.pop("beta", 1.0)
     (x, y), budget = work.data.train, work.budget
-    watching = [] if rungs is None else [rungs]
-
-    def callbacks() -> list[keras.callbacks.Callback]:
-        schedule = KLSchedule(len(x), beta, warmup=budget.warmup)
-        return [schedule, *(watching.pop() for _ in watching[:1])]
+    callbacks: list[list[keras.callbacks.Callback]] = [
+        [KLSchedule(len(x), beta, warmup=budget.warmup)] for _ in range(budget.seeds)
+    ]
+    if rungs is not None:
+        callbacks[0].append(rungs)
+    of_next_seed = iter(callbacks)
 
     with quiet():
         runs = fit_many(
-            lambda: work.build(**own), x, y, range(budget.seeds), budget.epochs, budget.batch_size, callbacks=callbacks
+            lambda: work.build(**own),
+            x,
+            y,
+            range(budget.seeds),
+            budget.epochs,
+            budget.batch_size,
+            callbacks=lambda: next(of_next_seed),
         )
         results = [work.scores(run.model, seed) for seed, run in enumerate(runs)]
     return {name: float(np.mean([result[name] for result in results])) for name in results[0]}

@@ -159,7 +159,7 @@ def _draw(found: "Sweep", figure: Path) -> None:
     """Prints the trainings and which rank to take, and draws their trade-offs: the first as `figure`."""
     from singularbayes.report import plots
 
-    print(found)
+    print(found, end="\n\n")
     for i, (name, drawn) in enumerate(plots.trade_offs(found).items()):
         path = figure if i == 0 else figure.with_stem(f"{figure.stem}_{name}")
-        print(f"{'' if i else chr(10)}The figure: {plots.write(drawn, path)}")
+        print(f"The figure: {plots.write(drawn, path)}")
