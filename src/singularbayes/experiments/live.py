@@ -54,7 +54,8 @@ class Bars:
         return self
 
     def __exit__(self, *error) -> None:
-        self.bar.stop()
+        if self._shown:
+            self.bar.stop()
 
     def tick(self) -> None:
         """Shows how far the runs are now."""
