@@ -34,3 +34,23 @@ def random_posterior(request):
 def vectors():
     """The paper's numbers: name → formula, inputs, expected."""
     return json.loads((Path(__file__).parent / "vectors.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def compiled_once(tmp_path_factory):
+    """For files that train the same networks again and again: on JAX programs come from files after the first time."""
+    if keras.backend.backend() != "jax":
+        yield
+        return
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = [getattr(jax.config, name) for name in names]
+    for name, value in zip(names, (str(tmp_path_factory.mktemp("compiled")), 0.0), strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+    yield
+    for name, value in zip(names, before, strict=True):
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()

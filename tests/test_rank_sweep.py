@@ -102,6 +102,19 @@ def test_a_twin_starts_from_the_truncated_weights_on_whatever_machine(folder):
     assert made.compiled and [q.rank for q in sb.find_posteriors(twin(rank=8))] == [3, 3]
 
 
+def test_with_several_seeds_the_command_takes_the_smallest_rank_within_one_standard_error(folder, monkeypatch, capsys):
+    def train(asked, settings, rungs):
+        size = 10.0 * settings["rank"]
+        return [{"nll": 1 - 0.01 * size + 0.2 * seed, "num_trained": size} for seed in range(asked.budget.seeds)]
+
+    monkeypatch.setattr(work, "train", train)
+    assert main(_command()) == 0
+    assert "Take rank=2, beta=1: NLL 0.8 is the best of 2 trials. One seed" in capsys.readouterr().out
+    assert main(_command("--seeds", "3")) == 0
+    said = "Take rank=1, beta=1: NLL 1.1 is within one standard error (0.12, over 3 seeds) of rank=2, beta=1, the best"
+    assert said in capsys.readouterr().out
+
+
 class Elsewhere:
     """Machines that are made up: they end in the opposite order, and what they are given has been pickled."""
 
@@ -115,7 +128,7 @@ def test_what_one_engine_began_another_goes_on_with(folder, monkeypatch, capsys)
 
     def train(_, settings, rungs):
         trained.append(settings["rank"])
-        return {"nll": 1 / settings["rank"], "num_trained": 2.0}
+        return [{"nll": 1 / settings["rank"], "num_trained": 2.0}]
 
     monkeypatch.setattr(work, "train", train)
     with monkeypatch.context() as patch:
@@ -134,6 +147,7 @@ def test_what_one_engine_began_another_goes_on_with(folder, monkeypatch, capsys)
     [
         (["--engine", "ray"], r"--storage and --engine need --train, an .npz file with x and y; got none"),
         (["--epochs", "3"], "need --train"),
+        (["--seeds", "3"], "need --train"),
         (["--train", "train.npz"], "--train needs --data, an .npz file with x and y that trained ranks are judged by"),
         (["--train", "none.npz", "--data", "held_out.npz"], "rank needs --train, an .npz file .*which is not there"),
         (["--train", "train.npz", "--data", "held_out.npz", "--energy", "0.5"], "--train needs neither --energy nor"),

@@ -224,22 +224,17 @@ def test_without_foreign_examples_the_size_is_drawn_against_the_objective():
 
 
 def test_the_command_says_ranks_and_reasons_and_draws(trained, tmp_path, capsys):
-    trained.save(tmp_path / "model.keras")
+    model, data, figure = tmp_path / "model.keras", tmp_path / "data.npz", tmp_path / "rank.svg"
+    trained.save(model)
     x, _ = _examples(100)
-    np.savez(tmp_path / "data.npz", x=x, y=trained.predict(x, verbose=0).argmax(axis=1))
-    figure = tmp_path / "rank.svg"
-    assert main(["rank", str(tmp_path / "model.keras"), "--figure", str(figure)]) == 0
+    y = trained.predict(x, verbose=0).argmax(axis=1)
+    np.savez(data, x=x, y=y)
+    assert main(["rank", str(model), "--figure", str(figure)]) == 0
     said = capsys.readouterr().out
     assert "hidden/kernel" in said and "Smallest ranks that keep 0.9" in said and figure.is_file()
-    assert (
-        main(["rank", str(tmp_path / "model.keras"), "--data", str(tmp_path / "data.npz"), "--figure", str(figure)])
-        == 0
-    )
+    assert main(["rank", str(model), "--data", str(data), "--figure", str(figure)]) == 0
     said = capsys.readouterr().out
-    assert (
-        str(ranks.by_loss(trained, x, np.load(tmp_path / "data.npz")["y"]).recommendation).splitlines()[2:4][1] in said
-    )
-    assert "more than untouched" in said
+    assert str(ranks.by_loss(trained, x, y)) in said and "more than untouched" in said
 
 
 @pytest.mark.parametrize(

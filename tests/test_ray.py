@@ -4,6 +4,7 @@ import importlib.util
 import io
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -24,20 +25,37 @@ from singularbayes.experiments.training import Diverged
 with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs pip install "singularbayes[ray]"')
 
 
-@with_ray
-def test_a_lost_worker_a_lost_machine_and_a_lost_driver_change_no_bit(tmp_path):
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What happened to runs, and to a sweep, on a cluster that loses one thing after another."""
     program = Path(__file__).parent / "clustered.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, program, tmp_path], capture_output=True, text=True, env=environment)
+    command = [sys.executable, program, tmp_path_factory.mktemp("cluster")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@with_ray
+def test_a_lost_worker_a_lost_machine_and_a_lost_driver_change_no_bit(found):
     assert found["lost"]  # what was killed was a raylet
-    for attempts, left in zip(found["attempts"].values(), found["left"], strict=True):
-        (first, second), after = attempts, left
+    for attempts, after in zip(found["attempts"], found["left"], strict=True):
+        first, second = attempts
         assert first == 0 and 0 < second < after < 300  # each went on where the one before was killed
+    assert found["spared"] == [[0], 300]  # a member that was trained before is not trained again
     lines = found["shown"].splitlines()
-    assert {line.split()[0] for line in lines if "300 epochs" in line} == {"1/2", "2/2"}
+    assert {line.split(" 300 ")[0].split()[-1] for line in lines if "300 epochs" in line} == {"0", "1/2", "2/2"}
     assert sum("rmse_near" in line for line in lines) == 2
+
+
+@with_ray
+def test_a_sweep_that_loses_a_machine_and_the_head_says_so_and_goes_on_with_another_head(found):
+    sweep = found["sweep"]
+    assert sweep["status"] == 1
+    assert re.search(r"needs the head of its cluster; got no answer of \S+ for 2 s: .*the same command", sweep["said"])
+    # What ended is not trained again; a lost machine and the lost head cost a beginning each.
+    assert sweep["begun"] == [1, 3]
+    assert sweep["far"] == sweep["near"] and "Take rank=" in sweep["far"]
 
 
 class Elsewhere(Engine):
@@ -182,13 +200,16 @@ class FakeRay:
         dumps = staticmethod(lambda task: task)
 
     def __init__(self, failure=None):
-        self.failure, self.cancelled = failure, []
+        self.failure, self.cancelled, self.left = failure, [], False
 
     def is_initialized(self):
         return True
 
     def get_runtime_context(self):
         return SimpleNamespace(gcs_address="10.0.0.1:6379")
+
+    def is_there(self, address):
+        """Takes the place of a connection to the head."""
 
     def nodes(self):
         return [{"Alive": True, "Resources": {"CPU": 2.0}}, {"Alive": False, "Resources": {"CPU": 8.0}}]
@@ -211,11 +232,15 @@ class FakeRay:
     def cancel(self, task, force):
         self.cancelled.append(task)
 
+    def shutdown(self):
+        self.left = True
+
 
 @pytest.fixture
 def fake(monkeypatch):
     ray = FakeRay()
     monkeypatch.setattr(ray_engine, "_imported", lambda: ray)
+    monkeypatch.setattr(ray_engine, "_connect", lambda address: ray.is_there(address))
     return ray
 
 
@@ -229,7 +254,7 @@ def test_work_that_loses_every_worker_is_told_from_work_that_fails(fake):
     fake.failure = fake.exceptions.RayError("The worker died.")
     with pytest.raises(ChildProcessError, match=r"lost 11 times, .*: The worker died\. The same command goes on"):
         list(ray_engine.Ray().map(abs, [1, 2]))
-    assert fake.cancelled == [(abs, 2)]
+    assert fake.cancelled == [(abs, 2)] and not fake.left
     fake.failure = fake.exceptions.RayTaskError("a traceback of many lines")
     fake.failure.cause = ValueError("labels need to be below 3; got 7.")
     with pytest.raises(ValueError, match=r"^labels need to be below 3; got 7\.$"):
@@ -240,3 +265,28 @@ def test_another_cluster_than_the_one_that_was_joined_is_refused(fake):
     ray_engine.Ray("10.0.0.1:6379")
     with pytest.raises(ValueError, match=r"that this process has joined, 10\.0\.0\.1:6379; got 10\.0\.0\.2:6379\."):
         ray_engine.Ray("10.0.0.2:6379")
+
+
+def test_a_head_that_is_silent_for_long_is_lost_and_one_that_answers_again_is_not(fake, monkeypatch):
+    """Nothing ends here; the head is asked every 5 seconds, and answers or not."""
+    answers, clock, asked = [], [0.0], []
+
+    def is_there(address):
+        asked.append(address)
+        if not answers.pop(0):
+            raise ConnectionRefusedError(111, "Connection refused")
+
+    def wait(tasks, timeout):
+        clock[0] += 5.0
+        return [], tasks
+
+    monkeypatch.setattr(ray_engine.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(ray_engine, "HEAD_S", 20.0)
+    fake.is_there, fake.wait = is_there, wait
+    answers += [True, *[False] * 4, True, *[False] * 6]
+    with pytest.raises(
+        ConnectionError, match=r"no answer of 10\.0\.0\.1:6379 for 20 s: .*refused.* the same command goes on"
+    ):
+        list(ray_engine.Ray().map(abs, [1]))
+    assert answers == [False] and set(asked) == {"10.0.0.1:6379"}  # 5 silences: 20 s from the first to the last
+    assert fake.cancelled == [(abs, 1)] and fake.left

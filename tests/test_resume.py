@@ -16,28 +16,7 @@ from singularbayes.experiments.stopping import EarlyStop, Plateau
 from singularbayes.experiments.trainers import Alone, Training
 from singularbayes.experiments.training import Diverged, fit, train
 
-pytestmark = pytest.mark.backend
-
-
-@pytest.fixture(scope="module", autouse=True)
-def compiled_once(tmp_path_factory):
-    """The same networks are trained again and again here: on JAX their programs come from files after the first."""
-    if keras.backend.backend() != "jax":
-        yield
-        return
-    import jax
-    from jax.experimental.compilation_cache import compilation_cache
-
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = [getattr(jax.config, name) for name in names]
-    for name, value in zip(names, (str(tmp_path_factory.mktemp("compiled")), 0.0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in zip(names, before, strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("compiled_once")]
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(16, 2)).astype("float32")

@@ -52,7 +52,8 @@ def trained(monkeypatch):
     def train(_, chosen, rungs):
         asked.append(dict(chosen))
         rank, beta = chosen.get("rank", 1), chosen.get("beta", 1.0)
-        return {"nll": 1 / rank + beta, "auroc_ood_mi": 1 - 0.05 * rank, "ece": 0.01 * rank, "num_trained": 10.0 * rank}
+        of_detection = {"auroc_ood_mi": 1 - 0.05 * rank}
+        return [{"nll": 1 / rank + beta, **of_detection, "ece": 0.01 * rank, "num_trained": 10.0 * rank}]
 
     monkeypatch.setattr(work, "train", train)
     return asked
@@ -61,14 +62,17 @@ def trained(monkeypatch):
 # -- one that trains -------------------------------------------------------------------------------------------------
 
 
-def test_a_trial_is_the_mean_over_seeds_of_what_training_by_hand_gives():
+def test_a_trial_is_the_mean_over_seeds_with_its_error_of_what_training_by_hand_gives():
     budget = ranks.Budget(trials=1, epochs=2, draws=4, seeds=2, batch_size=40)
     found = ranks.sweep(_build, DATA, {"rank": [2], "beta": [0.5]}, budget=budget)
     runs = sb.fit_many(lambda: _build(2), *DATA.train, range(2), 2, 40, callbacks=lambda: [sb.KLSchedule(80, beta=0.5)])
     results = [sb.evaluate(r.model, DATA.validation, DATA.ood, seed=i, draws=4) for i, r in enumerate(runs)]
     (trial,) = found.trials
     for name in ("nll", "ece", "auroc_ood_mi", "accuracy"):
-        assert trial.metrics[name] == pytest.approx(np.mean([r.metrics[name] for r in results]), rel=1e-5)
+        values = [r.metrics[name] for r in results]
+        assert trial.metrics[name] == pytest.approx(np.mean(values), rel=1e-5)
+        # Of two, the standard error is half of their distance.
+        assert trial.errors[name] == pytest.approx(abs(values[0] - values[1]) / 2, rel=1e-3, abs=1e-6)
     assert trial.metrics["num_trained"] == 2 * 2 * (3 + 8) + 8 + 2 * 3 * (8 + 3) + 3
 
 
@@ -80,7 +84,7 @@ def test_with_one_objective_a_trial_that_falls_behind_is_stopped(monkeypatch, at
         begun.append(chosen)
         value = float(len(begun))
         rungs.look(1, value)
-        return {"nll": value}
+        return [{"nll": value}]
 
     monkeypatch.setattr(work, "train", train)
     found = ranks.sweep(_build, DATA, SPACE, ["nll"], ranks.Budget(trials=6, epochs=4, at_once=at_once))
@@ -208,13 +212,27 @@ def test_settings_of_numpy_are_those_of_python(trained, tmp_path):
         assert all(type(trial.settings["rank"]) is int for trial in found.trials)
 
 
-def test_the_seeds_of_a_budget_are_told(trained):
-    budget = ranks.Budget(trials=1, epochs=2, draws=4, seeds=3)
-    assert "One seed" not in str(ranks.sweep(_build, DATA, SPACE, budget=budget))
+def test_the_error_over_seeds_is_told_kept_and_decides(tmp_path, monkeypatch):
+    def train(asked, chosen, rungs):
+        rank = chosen["rank"]
+        return [{"nll": 1 / rank + 0.1 * seed, "num_trained": 10.0 * rank} for seed in range(asked.budget.seeds)]
+
+    monkeypatch.setattr(work, "train", train)
+    budget, path = ranks.Budget(trials=9, epochs=2, seeds=3), tmp_path / "sweep.log"
+    found = ranks.sweep(_build, DATA, {"rank": [1, 4, 5, 6, 8, 9]}, ["nll"], budget, storage=path)
+    # The best has 1/9 + 0.1, and an error of 0.1/√3; 1/6 + 0.1 is within it, 1/5 + 0.1 is not.
+    assert found.why() == (
+        "Take rank=6: NLL 0.2667 is within one standard error (0.058, over 3 seeds) of rank=9, the best, with "
+        "NLL 0.2111. Of all such trials it has the fewest trained numbers."
+    )
+    assert found.recommended().settings == {"rank": 6} and found.knee().settings == {"rank": 9}
+    assert "0.2667 ± 0.058" in str(found)
+    monkeypatch.delattr(work, "train")  # nothing is trained again
+    assert ranks.sweep(_build, DATA, {"rank": [1, 4, 5, 6, 8, 9]}, ["nll"], budget, storage=path) == found
 
 
 def test_a_trial_that_diverges_is_shown_and_not_taken(monkeypatch):
-    monkeypatch.setattr(work, "train", lambda _, chosen, *rest: {"nll": math.nan if chosen["rank"] == 1 else 0.5})
+    monkeypatch.setattr(work, "train", lambda _, chosen, *rest: [{"nll": math.nan if chosen["rank"] == 1 else 0.5}])
     found = ranks.sweep(_build, DATA, {"rank": [1, 2]}, ["nll"])
     assert len(found.trials) == 2 and found.knee().settings == {"rank": 2} and "–" in str(found)
 
@@ -224,9 +242,14 @@ def test_a_trial_that_diverges_is_shown_and_not_taken(monkeypatch):
 OBJECTIVES = (catalogue.find("nll"), catalogue.find("auroc_ood_mi"))
 
 
-def _found(points):
-    trials = [Trial(i, {"rank": i + 1}, {"nll": x, "auroc_ood_mi": y, "ece": x}) for i, (x, y) in enumerate(points)]
-    return Sweep("classification", OBJECTIVES, tuple(trials))
+def _found(points, errors=None):
+    """Trials of rank 1, 2, … with these objectives, and of several seeds if they have errors."""
+    of_seeds = {} if errors is None else dict(zip(("nll", "auroc_ood_mi"), errors, strict=True))
+    trials = [
+        Trial(i, {"rank": i + 1}, {"nll": x, "auroc_ood_mi": y, "ece": x, "num_trained": 10.0 * (i + 1)}, of_seeds)
+        for i, (x, y) in enumerate(points)
+    ]
+    return Sweep("classification", OBJECTIVES, tuple(trials), 1 if errors is None else 3)
 
 
 def test_the_knee_is_where_one_objective_starts_to_cost_the_other():
@@ -241,6 +264,44 @@ def test_the_knee_is_where_one_objective_starts_to_cost_the_other():
     assert "One seed" not in dataclasses.replace(found, seeds=3).why()
     assert [trial.number for trial in found.pareto("ece")] == [0]
     assert str(found).splitlines()[3].split() == ["1", "2", "0.12", "0.9", "★"]
+
+
+def test_of_two_on_the_front_the_range_of_all_trials_says_which_gives_up_less():
+    # Rank 1 has the better NLL by a hair and detects far worse; by their own range both would be as near.
+    found = _found([(0.1, 0.6), (0.101, 0.95), (0.5, 0.4)])
+    assert found.knee().number == 1 and "it is nearest to the best of all objectives" in found.why()
+    assert _found([(0.1, 0.94), (0.4, 0.95), (0.5, 0.4)]).knee().number == 0
+
+
+def test_where_two_trials_are_as_near_the_first_objective_decides_and_that_is_said():
+    found = _found([(0.101, 0.95), (0.1, 0.6)])
+    assert found.knee().number == 1 and [trial.number for trial in found.nearest()] == [1, 0]
+    assert found.why().startswith(
+        "Take rank=2: NLL 0.1 (the best) and AUROC-OOD (MI) 0.6 (the best, 0.95, needs rank=1). 2 of 2 trials are "
+        "beaten by no other, and none is nearer to the best of all objectives, so NLL, the first of them, decides."
+    )
+
+
+def test_a_trial_that_beats_all_others_is_said_to():
+    found = _found([(0.1, 0.9), (0.2, 0.8), (0.1, 0.9)])
+    assert found.why().startswith(
+        "Take rank=1: NLL 0.1 (the best) and AUROC-OOD (MI) 0.9 (the best). "
+        "None of 3 trials is better in any objective."
+    )
+
+
+def test_with_several_seeds_the_smallest_within_one_standard_error_in_every_objective_is_taken():
+    points = [(0.15, 0.6), (0.15, 0.9), (0.1, 0.91), (0.5, 0.92)]
+    found = _found(points, errors=(0.05 + 1e-9, 0.02))
+    assert found.knee().number == 2 and found.recommended().number == 1  # the first detects too little
+    assert found.why() == (
+        "Take rank=2: NLL 0.15 and AUROC-OOD (MI) 0.9 are within one standard error (0.05 and 0.02, over 3 seeds) of "
+        "rank=3, which is nearest to the best of all objectives, with NLL 0.1 and AUROC-OOD (MI) 0.91. Of all such "
+        "trials it has the fewest trained numbers."
+    )
+    strict = _found(points, errors=(0.049, 0.02))
+    assert strict.recommended() is strict.knee()
+    assert strict.why().endswith("No smaller one is within one standard error (0.049 and 0.02, over 3 seeds) of it.")
 
 
 whole = st.integers(1, 50)  # so that a change of units rounds nothing, and ties stay ties

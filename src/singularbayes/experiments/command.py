@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from singularbayes.experiments.engines import Engine, Local, Where
-from singularbayes.experiments.live import Bars, progress
+from singularbayes.experiments.live import progress
 
 if TYPE_CHECKING:
     from singularbayes.experiments.piece import Outcome
@@ -74,11 +74,12 @@ def run(
 
 def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, console: Console) -> int:
     """Does the runs and returns 1 if one of them diverged."""
-    from singularbayes.experiments import record
+    from singularbayes.experiments import elsewhere, record
 
     labels = [f"{i}/{len(jobs)} {job.experiment} {job.method} {job.seed}" for i, job in enumerate(jobs, start=1)]
     failed = False
-    for label, found in (_here if isinstance(engine, Local) else _elsewhere)(jobs, labels, out, again, engine, console):
+    carry_out = _here if isinstance(engine, Local) else elsewhere.carry_out
+    for label, found in carry_out(jobs, labels, out, again, engine, console):
         failed |= found.diverged
         if found.record is None:
             console.print(f"{label:<24} {found.reason}", highlight=False, soft_wrap=True, markup=False)
@@ -102,19 +103,6 @@ def _here(jobs, labels, out, again, engine, console) -> Found:
 
     for position, found in engine.map(carry_out, list(zip(labels, jobs, strict=True))):
         yield labels[position], found
-
-
-def _elsewhere(jobs, labels, out, again, engine, console) -> Found:
-    """Yields what becomes of the runs of other machines, as they end; a bar shows all that are under way."""
-    from singularbayes.experiments.piece import Piece
-
-    with Bars(console, out, jobs, labels) as bars:
-        for position, found in engine.map(Piece(out.resolve(), again), jobs, bars.tick):
-            bars.over(position)
-            if found.record is not None:
-                seconds = f"{jobs[position].epochs} epochs, {found.record.seconds:.0f} s"
-                console.print(f"{labels[position]:<24} {seconds}", highlight=False)
-            yield labels[position], found
 
 
 def merge(*sources: Path, into: Path = Path("runs")) -> int:

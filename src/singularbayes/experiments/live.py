@@ -11,7 +11,7 @@ from rich.console import Console
 from singularbayes.experiments import board
 
 if TYPE_CHECKING:
-    from singularbayes.experiments.runner import Job
+    from singularbayes.experiments.runner import Job, Member
 
 
 @contextmanager
@@ -41,9 +41,9 @@ def progress(console: Console, label: str, epochs: int) -> Iterator[Callable[[in
 
 
 class Bars:
-    """A bar for every run that is under way on other machines, as their lines in the shared folder say."""
+    """A bar for every run or member that is under way on other machines, as their lines in the shared folder say."""
 
-    def __init__(self, console: Console, folder: Path, jobs: Sequence["Job"], labels: Sequence[str]):
+    def __init__(self, console: Console, folder: Path, jobs: Sequence["Job | Member"], labels: Sequence[str]):
         self.folder, self.jobs, self.labels = folder, jobs, labels
         self.bar, self.tasks = _bar(console), dict.fromkeys(range(len(jobs)))
         self._shown = console.is_terminal
@@ -54,7 +54,8 @@ class Bars:
         return self
 
     def __exit__(self, *error) -> None:
-        self.bar.stop()
+        if self._shown:
+            self.bar.stop()
 
     def tick(self) -> None:
         """Shows how far the runs are now."""

@@ -23,11 +23,15 @@ class Method:
     """What a method is in a sentence, how it trains one thing a seed, and its rank where that is not the settings'.
 
     What it trains is a Keras model or has `predict(x, draws, seed)`.
+
+    Args:
+        member: how one member of an ensemble trains, given its own seed; None where the method is no ensemble.
     """
 
     says: str
     train: Train
     rank: int | None = None
+    member: Train | None = None
 
 
 def one_network(kind: str) -> Train:
@@ -70,15 +74,15 @@ def _outside(model: keras.Model) -> list:
     return [variable for variable in model.trainable_variables if id(variable) not in inside]
 
 
-def ensemble(kind: type[DeepEnsemble] | type[LowRankEnsemble], train: Train) -> Train:
-    """Returns how an ensemble trains: members from seeds hashed from its own, trained alike, whose draws are pooled."""
+def ensemble(says: str, kind: type[DeepEnsemble] | type[LowRankEnsemble], train: Train) -> Method:
+    """Returns the method of an ensemble: members trained alike, from seeds hashed from its own, their draws pooled."""
 
     def train_all(trainer: Trainer, seeds: list[int]) -> list:
         size = trainer.settings.members
         models = train(trainer, [member for seed in seeds for member in member_seeds(seed, size)])
         return [kind.of(models[i * size : (i + 1) * size]) for i in range(len(seeds))]
 
-    return train_all
+    return Method(says, train_all, member=train)
 
 
 def swag(trainer: Trainer, seeds: list[int]) -> list:
@@ -103,15 +107,15 @@ METHODS = {
     "full_rank": Method("every weight Gaussian by itself", one_network("full_rank")),
     "rank_one": Method("a point weight scaled by random vectors", one_network("rank_one")),
     "deterministic": Method("one point network", _POINT),
-    "deep_ensemble": Method("point networks from different seeds", ensemble(DeepEnsemble, _POINT)),
-    "low_rank_ensemble": Method("low-rank networks, their draws pooled", ensemble(LowRankEnsemble, _LOW_RANK)),
+    "deep_ensemble": ensemble("point networks from different seeds", DeepEnsemble, _POINT),
+    "low_rank_ensemble": ensemble("low-rank networks, their draws pooled", LowRankEnsemble, _LOW_RANK),
     "swag": Method("a Gaussian of the weights along SGD", swag),
 }
 _OF_A_RANK = "low_rank_"
 # Of the experiments that name them.
 FURTHER = {
     "low_rank_auto": Method("W = A Bᵀ with a rank that is learned", one_network("low_rank_auto")),
-    "low_rank_svd_ensemble": Method("low-rank networks from SVDs, pooled", ensemble(LowRankEnsemble, from_svd)),
+    "low_rank_svd_ensemble": ensemble("low-rank networks from SVDs, pooled", LowRankEnsemble, from_svd),
 }
 
 
@@ -135,4 +139,9 @@ def sentences(*names: str) -> dict[str, str]:
 def count_epochs(method: str, settings) -> int:
     """Returns how many epochs a run of a method trains in all."""
     each = settings.epochs + (settings.svd_epochs if "svd" in method else 0)
-    return each * (settings.members if method.endswith("ensemble") else 1)
+    return each * max(1, count_members(method, settings))
+
+
+def count_members(method: str, settings) -> int:
+    """Returns how many members a method trains, 0 for one that is no ensemble."""
+    return settings.members if find(method).member else 0

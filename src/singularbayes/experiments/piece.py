@@ -1,4 +1,7 @@
-"""A run as a piece of work that any machine can do, and do again: nothing but the folder that all share is needed."""
+"""A run, or a member of an ensemble, as a piece of work that any machine can do, and do again.
+
+Nothing but the folder that all machines share is needed.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -18,7 +21,7 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run: a record, or why there is none."""
+    """What became of a run: a record, or why there is none. A member of an ensemble has neither when it is trained."""
 
     record: Record | None = None
     reason: str = ""
@@ -26,17 +29,24 @@ class Outcome:
 
 
 def outcome(
-    job: runner.Job,
+    job: runner.Job | runner.Member,
     folder: Path,
     watching: Watching,
     again: bool = False,
     every: float = EVERY_S,
     patience: float = 0.0,
 ) -> Outcome:
-    """Does a run, or what is left of it, and returns what became of it; `watching()` gives its watch."""
+    """Does a run or trains a member, or what is left of it, and returns what became of it.
+
+    Args:
+        watching: gives its watch. The others are those of `runner.carry_out`.
+    """
     try:
         with watching() as watch:
-            return Outcome(runner.carry_out(job, folder, watch, again, every, patience))
+            if isinstance(job, runner.Job):
+                return Outcome(runner.carry_out(job, folder, watch, again, every, patience))
+            runner.train_member(job, folder, watch, again, every, patience)
+            return Outcome()
     except runner.Skipped as reason:
         return Outcome(reason=str(reason))
     except Diverged as reason:
@@ -45,7 +55,7 @@ def outcome(
 
 @dataclass(frozen=True)
 class Piece:
-    """What `Engine.map` calls with a job, on this machine or another.
+    """What `Engine.map` calls with a run or a member, on this machine or another.
 
     The folder is the same for all machines: it holds checkpoints, locks and records, so that a run which is begun on
     one machine goes on on another.
@@ -59,7 +69,7 @@ class Piece:
     again: bool = False
     every: float = EVERY_S
 
-    def __call__(self, job: runner.Job) -> Outcome:
+    def __call__(self, job: runner.Job | runner.Member) -> Outcome:
         found = outcome(
             job, self.folder, lambda: board.written(self.folder, job.name), self.again, self.every, PATIENCE_S
         )

@@ -6,6 +6,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ RETRIES = 10  # of a piece of work whose worker or machine was lost
 ANSWER_S = 3.0  # for a machine to take a connection
 JOIN_S = 30.0  # for Ray to take us in
 TICK_S = 0.5
+HEAD_S = 20.0  # without an answer of the head: Ray itself would wait for a minute and end the process
 _OBJECTS = 80 << 20  # bytes of Ray's store, where we start it: results are small
 # What decides the numbers, or where data are found, is the same for the workers.
 _HANDED_ON = ("KERAS_BACKEND", "XLA_FLAGS", "JAX_", "TF_", "OMP_", "SINGULARBAYES_")
@@ -24,7 +26,8 @@ class Ray(Engine):
     """The machines of a Ray cluster, each piece of work a task.
 
     A task whose worker or machine is lost is done again elsewhere, ten times at most. The function has to be one that
-    may be called again, such as one that goes on from its checkpoints. An error of the function itself is raised here.
+    may be called again, such as one that goes on from its checkpoints. An error of the function itself is raised here,
+    and `ConnectionError` where the head of the cluster is lost: nothing goes on without it.
 
     Args:
         address: HOST:PORT of the cluster's head, or None: the cluster of this machine, else a new one.
@@ -72,6 +75,7 @@ class Ray(Engine):
         dumps = ray.cloudpickle.dumps
         packed = ray.put(dumps(function))  # it may hold data, which a machine is sent once for all items
         waiting = {task.remote(environment, packed, dumps(item)): i for i, item in enumerate(items)}
+        head = _Head(ray.get_runtime_context().gcs_address)
         try:
             while waiting:
                 done, _ = ray.wait(list(waiting), timeout=TICK_S)
@@ -79,9 +83,12 @@ class Ray(Engine):
                     tick()
                 for one in done:
                     yield waiting.pop(one), self._got(one)
+                head.require()
         finally:
             for one in waiting:
                 ray.cancel(one, force=True)
+            if head.lost:
+                ray.shutdown()  # else Ray ends this process within a minute
 
     def _got(self, one: Any) -> Any:
         errors = self._ray.exceptions
@@ -95,6 +102,35 @@ class Ray(Engine):
                 f"A piece of work needs a worker that lives; got one that was lost {RETRIES + 1} times, which may be "
                 f"its own doing, such as its memory: {said} The same command goes on from what is kept."
             ) from error
+
+
+class _Head:
+    """The head of a cluster, which is asked now and then whether it is there."""
+
+    def __init__(self, address: str):
+        self.address = address
+        self.silent_since: float | None = None
+        self.lost = False
+
+    def require(self) -> None:
+        """Raises if the head has not answered for a while."""
+        now = time.monotonic()
+        try:
+            _connect(self.address)
+            self.silent_since = None
+        except OSError as error:
+            self.silent_since = self.silent_since or now
+            self.lost = now - self.silent_since >= HEAD_S
+            if self.lost:
+                raise ConnectionError(
+                    f"--engine ray needs the head of its cluster; got no answer of {self.address} for {HEAD_S:g} s: "
+                    f"{error}. Start the cluster again; the same command goes on from what is kept."
+                ) from None
+
+
+def _connect(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host, int(port)), timeout=ANSWER_S).close()
 
 
 def _call(environment: dict[str, str], function: bytes, item: bytes) -> Any:
@@ -120,7 +156,7 @@ def require_answer(address: str) -> None:
             f"--address needs HOST:PORT of the head of a Ray cluster, such as 10.0.0.1:6379; got {address!r}."
         )
     try:
-        socket.create_connection((host, int(port)), timeout=ANSWER_S).close()
+        _connect(address)
     except (OSError, OverflowError) as error:
         raise ValueError(
             f"--address needs the head of a Ray cluster that answers; got {address!r}: {error}. On that machine: "

@@ -4,10 +4,12 @@ runs/records.jsonl       one line a finished run
 runs/NAME.npz            its arrays
 runs/unfinished/NAME.n/  checkpoints of a run that was finished n times before, gone at its end
 runs/.locks/NAME         held while a process is at it
+runs/.locks/NAME.m       held while a process is at its m-th member, or at the run as a whole
 """
 
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 from filelock import Timeout
 
 from singularbayes.assess.memory import Peak
-from singularbayes.experiments import files, record
+from singularbayes.experiments import files, methods, record, study
 from singularbayes.experiments.keep import EVERY_S, Keep
 from singularbayes.experiments.overrides import overridden
 from singularbayes.experiments.record import Record, identity, plain
@@ -64,6 +66,32 @@ class Job:
         """How many epochs it trains in all."""
         count = getattr(find(self.experiment), "epochs", None)
         return self.settings.epochs if count is None else count(self.method, self.settings)
+
+    @property
+    def members(self) -> list["Member"]:
+        """The members of an ensemble, where they can be trained apart; else none."""
+        problem = getattr(find(self.experiment), "PROBLEM", None)
+        if not isinstance(problem, study.Problem) or self.method not in problem.methods:
+            return []
+        return [Member(self, number) for number in range(methods.count_members(self.method, self.settings))]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of an ensemble to be trained, for a run that pools it with the others."""
+
+    job: Job
+    number: int
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other members of all runs."""
+        return f"{self.job.name}.{self.number}"
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs it trains."""
+        return self.job.epochs // self.job.settings.members
 
 
 def find(experiment: str) -> Any:
@@ -151,19 +179,56 @@ def carry_out(
         every: seconds between two checkpoints, at least.
         patience: seconds to wait for another process that is at it, which may be about to end.
     """
-    try:
-        held = record.lock(folder, job.name).acquire(timeout=patience)
-    except Timeout:
-        raise Skipped("another process is at it") from None
-    with held:
-        finished = record.count(folder)[job.name]
-        if finished and not again:
-            _tidy(job, folder)
-            raise Skipped("finished before; --again does it again")
-        found = _run(job, Keep(folder / UNFINISHED / f"{job.name}.{finished}", every), watch)
+    with _held(folder, [job.name, *(member.name for member in job.members)], patience):
+        finished = _require_open(job, folder, again)
+        found = _run(job, _place(job, folder, finished, every), watch)
         record.append(found, folder)
         _tidy(job, folder)
         return found
+
+
+def train_member(
+    member: Member,
+    folder: Path,
+    watch: Watch | None = None,
+    again: bool = False,
+    every: float = EVERY_S,
+    patience: float = 0.0,
+) -> None:
+    """Trains a member of an ensemble, or what is left to train, and keeps it for `carry_out` of its run.
+
+    Several processes may be at the members of one run. Arguments and what is raised are those of `carry_out`.
+    """
+    job = member.job
+    with _held(folder, [member.name], patience):
+        finished = _require_open(job, folder, again)
+        keep = _place(job, folder, finished, every)
+        study.train_member(find(job.experiment).PROBLEM, job.method, job.seed, job.settings, member.number, watch, keep)
+
+
+@contextmanager
+def _held(folder: Path, names: Sequence[str], patience: float) -> Iterator[None]:
+    """Holds locks of a folder; raises `Skipped` where another process has one of them."""
+    with ExitStack() as held:
+        for name in names:
+            try:
+                held.enter_context(record.lock(folder, name).acquire(timeout=patience))
+            except Timeout:
+                raise Skipped("another process is at it") from None
+        yield
+
+
+def _require_open(job: Job, folder: Path, again: bool) -> int:
+    """Returns how often a run was finished; raises `Skipped` where that is enough."""
+    finished = record.count(folder)[job.name]
+    if finished and not again:
+        _tidy(job, folder)
+        raise Skipped("finished before; --again does it again")
+    return finished
+
+
+def _place(job: Job, folder: Path, finished: int, every: float) -> Keep:
+    return Keep(folder / UNFINISHED / f"{job.name}.{finished}", every)
 
 
 def _run(job: Job, keep: Keep, watch: Watch | None) -> Record:

@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from singularbayes.assess.memory import Peak
+from singularbayes.baselines.ensembles import member_seeds
 from singularbayes.experiments import methods
 from singularbayes.experiments.keep import Keep
 from singularbayes.experiments.posterior_scores import of_posteriors, singular_values
@@ -95,6 +96,26 @@ def run(
     (trained,) = methods.find(method).train(trainer, [seed])
     made = _record(problem, method, seed, settings, trained, preset)
     return replace(made, seconds=trainer.seconds)
+
+
+def train_member(
+    problem: Problem,
+    method: str,
+    seed: int,
+    settings,
+    number: int,
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+) -> None:
+    """Trains one member of an ensemble and leaves it in `keep`, where a `run` of the ensemble finds it trained.
+
+    Members do not know of each other: a run that finds some, or all, comes to the same numbers.
+    """
+    trainer = Alone(network_of(problem, method, settings), problem.training(settings), settings, watch, keep, number)
+    own_seed = member_seeds(seed, settings.members)[number]
+    train = methods.find(method).member
+    assert train is not None, f"{method} is no ensemble"
+    train(trainer, [own_seed])
 
 
 def run_many(problem: Problem, method: str, seeds: Sequence[int], settings=None, preset: str = "paper") -> list[Record]:

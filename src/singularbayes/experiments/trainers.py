@@ -50,7 +50,11 @@ class Training:
 
 
 class Trainer(ABC):
-    """Trains networks, and counts the epochs and the seconds of all it trained."""
+    """Trains networks, and counts the epochs and the seconds of all it trained.
+
+    Args:
+        first: the number of its first network among those of a run, where others train the ones before.
+    """
 
     def __init__(
         self,
@@ -59,9 +63,10 @@ class Trainer(ABC):
         settings: Any,
         watch: Watch | None = None,
         keep: Keep | None = None,
+        first: int = 0,
     ):
         self.network, self.data, self.settings = network, training, settings
-        self.watch, self.keep = watch, keep
+        self.watch, self.keep, self.first = watch, keep, first
         self.epochs, self.seconds = 0, 0.0
 
     @abstractmethod
@@ -74,7 +79,7 @@ class Trainer(ABC):
         for i, (model, seed) in enumerate(zip(models, seeds, strict=True)):
             keras.utils.set_random_seed(seed)
             options = (s.swag_rank, s.swag_epochs, s.batch_size, s.swag_rate)
-            watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{i}")
+            watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{self.first + i}")
             data = (self.data.x, self.data.y, *options, watch, place, self.data.weight, self.data.padding)
             swag, seconds = fit_swag(model, self.data.loss(), *data)
             self.seconds += seconds
@@ -84,14 +89,14 @@ class Trainer(ABC):
 
 
 class Alone(Trainer):
-    """Trains one network after another; each is a part of the run that `keep` keeps."""
+    """Trains one network after another; each is a part of the run that `keep` keeps, under its number in the run."""
 
     def fit(self, make, seeds, settings, name):
         models = []
         for i, seed in enumerate(seeds):
             keras.utils.set_random_seed(seed)
             model = make(seed)
-            watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{i}")
+            watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{self.first + i}")
             data = self.data
             more = (data.validation, data.callbacks(settings), data.weight, data.padding, data.metrics)
             self.seconds += fit(model, data.loss(), data.x, data.y, settings, watch, place, *more)

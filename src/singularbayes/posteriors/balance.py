@@ -41,8 +41,7 @@ def _balancing(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.nd
     root = np.maximum(squares, _TINY * squares.max()) ** 0.25
     t, back = solve_triangular(lower.T, u) * root, (lower @ u) / root
     # A column's share in each of the old ones, whatever their sizes: t_ij t⁻¹_ji, and these add up to 1.
-    rows, columns = linear_sum_assignment(-np.abs(t * back))
-    order = columns[np.argsort(rows)]
+    _, order = linear_sum_assignment(-np.abs(t * back))  # which new column goes to each old place
     t, back = t[:, order], back[:, order]
     sign = np.where(np.diag(t) < 0, -1.0, 1.0)
     return t * sign, back * sign

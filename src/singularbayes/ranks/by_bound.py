@@ -101,7 +101,7 @@ def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
     spectra = iter(spectrum(model).rows)
     found = []
     for i, (step, size) in enumerate(zip(steps, sizes, strict=True)):
-        if step.patches:
+        if step.patches is not None:
             behind = math.prod(later.slope * later.norm for later in steps[i + 1 :]) * step.slope
             found.append(_Matrix(next(spectra), size * step.patches * behind))
     return found

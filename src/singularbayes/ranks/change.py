@@ -45,7 +45,8 @@ class Step:
     offset: float
     slope: float
     at_zero: float
-    patches: float = 0.0  # √ of how many patches an input is in: ‖W‖ is that times the norm of its matrix; 0: no matrix
+    # √ of how many patches an input is in: ‖W‖ is that times the norm of its matrix. None where there is no W.
+    patches: float | None = None
 
 
 def bound(steps: Iterable[Step], radius: float) -> Bound:

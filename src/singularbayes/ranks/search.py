@@ -47,8 +47,8 @@ def sweep(
     """Returns trials of settings from a space, chosen by Optuna's multi-objective sampler, and which of them to take.
 
     A trial trains `build(**settings)` with every seed for a few epochs and is judged by the mean of its scores on
-    the validation data. On a terminal a table grows with the trials. With one objective, trials that fall behind
-    the median of the others are stopped early.
+    the validation data; from two seeds on, by their standard error too (`Sweep.recommended`). On a terminal a table
+    grows with the trials. With one objective, trials that fall behind the median of the others are stopped early.
 
     Args:
         build: makes a compiled model from the settings by name: `lambda rank, eta: …`, or one rank a layer. `beta` is
@@ -113,7 +113,9 @@ def _what(
 
 def _ended(study, wave: list[Any], work: Work, engine: Engine) -> Iterator[tuple[Any, Ended]]:
     """Yields the trials of a wave as they end; settings that come twice are trained once."""
-    known = {_key(trial.settings): Ended(trial.metrics) for trial in waves.tried(study) if trial.metrics}
+    known = {
+        _key(trial.settings): Ended(trial.metrics, errors=trial.errors) for trial in waves.tried(study) if trial.metrics
+    }
     yield from ((trial, known[_key(trial.params)]) for trial in wave if _key(trial.params) in known)
     new = {_key(trial.params): trial.params for trial in wave if _key(trial.params) not in known}
     for position, ended in engine.map(work, list(new.values())):

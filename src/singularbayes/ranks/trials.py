@@ -10,16 +10,24 @@ import numpy as np
 from singularbayes.assess import catalogue
 from singularbayes.assess.measure import Measure
 from singularbayes.metrics.pareto import pareto_front
+from singularbayes.ranks import reasons
 from singularbayes.ranks.table import table
+
+SIZE = "num_trained"  # the measure that says which of two trials is the smaller
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting and what it gave, the mean over seeds; a trial that was stopped early has no metrics."""
+    """One setting and what it gave, the mean over seeds; a trial that was stopped early has no metrics.
+
+    Args:
+        errors: the standard errors of these means; none for one seed.
+    """
 
     number: int
     settings: dict[str, Any]
     metrics: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -49,6 +57,10 @@ class Sweep:
         """Returns the objectives of a trial, NaN where it has none."""
         return [trial.metrics.get(measure.name, math.nan) for measure in self.objectives]
 
+    def errors(self, trial: Trial) -> list[float]:
+        """Returns the standard errors of a trial's objectives, of several seeds."""
+        return [trial.errors[measure.name] for measure in self.objectives]
+
     def pareto(self, *names: str) -> list[Trial]:
         """Returns the trials that no other beats in all objectives, the best in the first objective first.
 
@@ -70,31 +82,45 @@ class Sweep:
     def knee(self) -> Trial:
         """Returns the trial of the front that is nearest to the best of every objective at once.
 
-        Objectives are measured by their range on the front. For one objective it is the best trial.
+        Of two that are as near it is the better in the first objective. For one objective it is the best trial.
+        """
+        return self.nearest()[0]
+
+    def nearest(self) -> list[Trial]:
+        """Returns the trials of the front that are nearest to the best of every objective at once: one, unless equal.
+
+        Objectives are measured by their range on the front. Where the front has two points alone, each is the best in
+        one objective and the worst in the other, so that both were as near: then the range is that of all trials.
         """
         front = self.pareto()
-        losses = np.array([[-m.sign * v for m, v in zip(self.objectives, self.values(t), strict=True)] for t in front])
-        spread = np.ptp(losses, axis=0)
-        scaled = (losses - losses.min(axis=0)) / np.where(spread > 0, spread, 1.0)
-        return front[int(np.linalg.norm(scaled, axis=1).argmin())]
+        losses = self._losses(front)
+        measured = self._losses(self.finished) if len(np.unique(losses, axis=0)) == 2 else losses
+        spread = np.ptp(measured, axis=0)
+        distances = np.linalg.norm((losses - losses.min(axis=0)) / np.where(spread > 0, spread, 1.0), axis=1)
+        return [front[i] for i in np.flatnonzero(distances == distances.min())]
+
+    def _losses(self, trials: Sequence[Trial]) -> np.ndarray:
+        """Returns the objectives of trials, of which less is better."""
+        return np.array([self.values(trial) for trial in trials]) * [-measure.sign for measure in self.objectives]
+
+    def recommended(self) -> Trial:
+        """Returns the trial to take: the knee, or with several seeds the smallest that is as good within its error.
+
+        The rule of one standard error: of the trials that are worse than the knee by no more than the knee's standard
+        error, in every objective, the one with the fewest trained numbers.
+        """
+        knee = self.knee()
+        if not knee.errors:
+            return knee
+        allowed = self._losses([knee])[0] + self.errors(knee)
+        alike = [
+            t for t, loss in zip(self.finished, self._losses(self.finished), strict=True) if (loss <= allowed).all()
+        ]
+        return min(alike, key=lambda trial: (trial.metrics[SIZE], trial is not knee))
 
     def why(self) -> str:
-        """Returns in a sentence which trial to take and what it gives up; in another, that one seed decides, if so."""
-        chance = " One seed a trial decides, so small differences may be chance." if self.seeds == 1 else ""
-        return f"{self._taken()}{chance}"
-
-    def _taken(self) -> str:
-        front, chosen = self.pareto(), self.knee()
-        if len(self.objectives) == 1:
-            (measure,), (value,) = self.objectives, self.values(chosen)
-            return f"Take {chosen.label}: {measure.label} {value:.4g} is the best of {len(self.finished)} trials."
-        parts = []
-        for measure, value in zip(self.objectives, self.values(chosen), strict=True):
-            best = max(front, key=lambda trial: measure.sign * trial.metrics[measure.name])
-            there = f"the best, {best.metrics[measure.name]:.4g}, needs {best.label}"
-            parts.append(f"{measure.label} {value:.4g} ({'the best' if best is chosen else there})")
-        beaten = f"{len(front)} of {len(self.finished)} trials are beaten by no other"
-        return f"Take {chosen.label}: {' and '.join(parts)}. {beaten}, and it is nearest to the best of all objectives."
+        """Returns which trial to take and why, in a sentence or two."""
+        return reasons.why(self)
 
     def __str__(self) -> str:
         front = {trial.number for trial in self.pareto()} if self.finished else set()
@@ -108,8 +134,7 @@ def cells(measures: Sequence[Measure], trials: Sequence[Trial], front: set[int])
     head = ["trial", *names, *(f"{measure.label} {measure.arrow}" for measure in measures), "front"]
     rows = []
     for trial in trials:
-        numbers = [trial.metrics.get(measure.name) for measure in measures]
-        shown = ["–" if value is None or math.isnan(value) else f"{value:.4g}" for value in numbers]
+        shown = [_score(trial, measure.name) for measure in measures]
         settings = [_shown(trial.settings.get(name, "–")) for name in names]
         rows.append([str(trial.number), *settings, *shown, "★" if trial.number in front else ""])
     return head, rows
@@ -117,3 +142,11 @@ def cells(measures: Sequence[Measure], trials: Sequence[Trial], front: set[int])
 
 def _shown(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _score(trial: Trial, name: str) -> str:
+    """Returns a score as a table shows it, with its standard error where there is one."""
+    value = trial.metrics.get(name, math.nan)
+    if math.isnan(value):
+        return "–"
+    return f"{value:.4g} ± {trial.errors[name]:.2g}" if name in trial.errors else f"{value:.4g}"

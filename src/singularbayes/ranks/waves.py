@@ -16,7 +16,7 @@ from singularbayes.ranks.storage import require_optuna
 from singularbayes.ranks.trials import Trial
 from singularbayes.ranks.work import Curve, Ended
 
-_POSITION, _METRICS, _TRIED = "position", "metrics", "tried"
+_POSITION, _METRICS, _ERRORS, _TRIED = "position", "metrics", "errors", "tried"
 _STARTUP = 8  # trials by chance, before the sampler learns from them
 
 
@@ -24,8 +24,12 @@ def tried(study) -> list[Trial]:
     """Returns the trials that ended, by position: finished, stopped early or diverged."""
     states = require_optuna().trial.TrialState
     done = [t for t in study.trials if t.state in (states.COMPLETE, states.PRUNED) or t.user_attrs.get(_TRIED)]
-    found = [Trial(t.user_attrs[_POSITION], t.params, t.user_attrs.get(_METRICS, {})) for t in done]
+    found = [_read(trial.user_attrs, trial.params) for trial in done]
     return sorted(found, key=lambda trial: trial.number)
+
+
+def _read(kept: dict[str, Any], settings: dict[str, Any]) -> Trial:
+    return Trial(kept[_POSITION], settings, kept.get(_METRICS, {}), kept.get(_ERRORS, {}))
 
 
 def curves(study) -> tuple[Curve, ...]:
@@ -38,7 +42,7 @@ def close(study) -> None:
     """Ends the trials that were never told of, such as those of a process that was killed."""
     states = require_optuna().trial.TrialState
     for _ in study.get_trials(states=(states.WAITING,)):
-        study.ask()
+        study.ask()  # it is running then: Optuna ends no trial that waits
     for trial in study.get_trials(states=(states.RUNNING,)):
         study.tell(trial.number, state=states.FAIL)
 
@@ -83,9 +87,14 @@ def tell(study, trial, ended: Ended, wanted: tuple[Measure, ...]) -> None:
         study.tell(trial, state=states.PRUNED)
         return
     values = [ended.metrics[measure.name] for measure in wanted]
-    trial.set_user_attr(_METRICS, {name: value for name, value in ended.metrics.items() if math.isfinite(value)})
+    trial.set_user_attr(_METRICS, _finite(ended.metrics))
+    trial.set_user_attr(_ERRORS, _finite(ended.errors))
     if all(math.isfinite(value) for value in values):
         study.tell(trial, values)
     else:
         trial.set_user_attr(_TRIED, True)  # it diverged, and would again
         study.tell(trial, state=states.FAIL)
+
+
+def _finite(scores: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in scores.items() if math.isfinite(value)}

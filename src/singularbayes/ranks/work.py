@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from scipy.stats import sem
 
 from singularbayes.assess import evaluate
 from singularbayes.assess.measure import Measure
@@ -23,10 +24,15 @@ Curve = dict[int, float]  # the objective by epochs
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a trial: all its scores, none if it was stopped early; and its objective along the way."""
+    """What became of a trial: all its scores, none if it was stopped early; and its objective along the way.
+
+    Args:
+        metrics: the mean over seeds; errors: its standard error, where there are several seeds.
+    """
 
     metrics: dict[str, float] = field(default_factory=dict)
     curve: Curve = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,10 +53,11 @@ class Work:
     def __call__(self, settings: dict[str, Any]) -> Ended:
         rungs = _Rungs(self) if len(self.wanted) == 1 else None
         try:
-            metrics = train(self, settings, rungs)
+            results = train(self, settings, rungs)
         except _Behind:
-            metrics = {}
-        return Ended(metrics, {} if rungs is None else rungs.curve)
+            results = []
+        curve = {} if rungs is None else rungs.curve
+        return Ended(_means(results), curve, _errors(results))
 
     def scores(self, model: keras.Model, seed: int) -> dict[str, float]:
         """Returns all scores of a trained model on the validation data."""
@@ -58,23 +65,45 @@ class Work:
         return {**found.metrics, "num_trained": found.value("num_trained")}
 
 
-def train(work: Work, settings: dict[str, Any], rungs: keras.callbacks.Callback | None) -> dict[str, float]:
-    """Returns the mean over seeds of all scores of a setting; the first seed's training is looked at by `rungs`."""
+def train(work: Work, settings: dict[str, Any], rungs: keras.callbacks.Callback | None) -> list[dict[str, float]]:
+    """Returns all scores of a setting, seed by seed; the first seed's training is looked at by `rungs`."""
     own = dict(settings)
     beta = own.pop("beta", 1.0)
     (x, y), budget = work.data.train, work.budget
-    watching = [] if rungs is None else [rungs]
-
-    def callbacks() -> list[keras.callbacks.Callback]:
-        schedule = KLSchedule(len(x), beta, warmup=budget.warmup)
-        return [schedule, *(watching.pop() for _ in watching[:1])]
+    callbacks: list[list[keras.callbacks.Callback]] = [
+        [KLSchedule(len(x), beta, warmup=budget.warmup)] for _ in range(budget.seeds)
+    ]
+    if rungs is not None:
+        callbacks[0].append(rungs)
+    of_next_seed = iter(callbacks)
 
     with quiet():
         runs = fit_many(
-            lambda: work.build(**own), x, y, range(budget.seeds), budget.epochs, budget.batch_size, callbacks=callbacks
+            lambda: work.build(**own),
+            x,
+            y,
+            range(budget.seeds),
+            budget.epochs,
+            budget.batch_size,
+            callbacks=lambda: next(of_next_seed),
         )
-        results = [work.scores(run.model, seed) for seed, run in enumerate(runs)]
-    return {name: float(np.mean([result[name] for result in results])) for name in results[0]}
+        return [work.scores(run.model, seed) for seed, run in enumerate(runs)]
+
+
+def _means(results: list[dict[str, float]]) -> dict[str, float]:
+    """Returns the means over seeds; none of no seeds."""
+    return {name: float(np.mean([result[name] for result in results])) for name in (results[0] if results else ())}
+
+
+def _errors(results: list[dict[str, float]]) -> dict[str, float]:
+    """Returns the standard errors of the means over seeds, which one seed does not have.
+
+    >>> _errors([{"nll": 1.0}, {"nll": 2.0}, {"nll": 3.0}])  # 1/√3
+    {'nll': 0.577}
+    """
+    if len(results) < 2:
+        return {}
+    return {name: float(sem([result[name] for result in results])) for name in results[0]}
 
 
 class _Behind(Exception):

@@ -28,6 +28,7 @@ class Training:
         ood: An .npz file with an array x, foreign examples that the model should be unsure of.
         epochs: Epochs of every training.
         beta: The weight of the KL; 1 is the ELBO.
+        seeds: Trainings of every rank; from 2 on the smallest rank within one standard error of the best is taken.
         storage: A file that keeps the trainings. After a kill the same command goes on.
     """
 
@@ -35,6 +36,7 @@ class Training:
     ood: Path | None = None
     epochs: Annotated[int, Parameter(validator=Number(gte=1))] = 10
     beta: Annotated[float, Parameter(validator=Number(gt=0))] = 1.0
+    seeds: Annotated[int, Parameter(validator=Number(gte=1))] = 1
     storage: Path | None = None
 
 
@@ -91,8 +93,8 @@ def rank(
 def _require_no_training(training: Training, where: Where) -> None:
     if (training, where) != (Training(), Where()):
         raise ValueError(
-            "--ood, --epochs, --beta, --storage and --engine need --train, an .npz file with x and y; got none, and "
-            "without it nothing is trained."
+            "--ood, --epochs, --beta, --seeds, --storage and --engine need --train, an .npz file with x and y; got "
+            "none, and without it nothing is trained."
         )
 
 
@@ -149,7 +151,7 @@ def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Traini
         ranks.Data(train, held_out, ood),
         {"rank": tried, "beta": [training.beta]},
         (quality,) if ood is None else (quality, "auroc_ood"),
-        ranks.Budget(len(tried), training.epochs, at_once=len(tried)),
+        ranks.Budget(len(tried), training.epochs, seeds=training.seeds, at_once=len(tried)),
         storage=training.storage,
         engine=engine,
     )
@@ -159,7 +161,7 @@ def _draw(found: "Sweep", figure: Path) -> None:
     """Prints the trainings and which rank to take, and draws their trade-offs: the first as `figure`."""
     from singularbayes.report import plots
 
-    print(found)
+    print(found, end="\n\n")
     for i, (name, drawn) in enumerate(plots.trade_offs(found).items()):
         path = figure if i == 0 else figure.with_stem(f"{figure.stem}_{name}")
-        print(f"{'' if i else chr(10)}The figure: {plots.write(drawn, path)}")
+        print(f"The figure: {plots.write(drawn, path)}")
