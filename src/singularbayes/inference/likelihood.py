@@ -102,7 +102,7 @@ class Categorical:
         total = outputs.sum(-1, keepdims=True)
         if outputs.shape[-1] == 1:
             raise ValueError(
-                "A categorical likelihood needs one output a class, two or more; got outputs of shape (examples, …, 1). "
+                "A categorical likelihood needs an output a class, two or more; got outputs of shape (examples, …, 1). "
                 "For one output that says yes or no compile with BinaryCrossentropy."
             )
         if self.from_logits:
