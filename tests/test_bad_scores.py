@@ -67,9 +67,9 @@ def test_wrong_classes_are_refused(score, name):
 
 def test_predictions_as_a_whole_are_refused_with_the_parts_to_take():
     p = ClassPredictive.of_draws(HALF[None])
-    with pytest.raises(TypeError, match=r"accuracy needs an array of numbers for probabilities; got ClassP.* p\.mean,"):
+    with pytest.raises(TypeError, match=r"accuracy needs an array of numbers in probabilities; got ClassP.* p\.mean"):
         accuracy(p, np.zeros(3, int))
-    with pytest.raises(TypeError, match=r"auroc_ood needs .* for inside; got ClassPredictive.* p\.mutual_information"):
+    with pytest.raises(TypeError, match=r"auroc_ood needs .* in inside; got ClassPredictive.* p\.mutual_information"):
         ood_scores(p, p)
 
 

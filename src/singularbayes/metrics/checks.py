@@ -9,8 +9,8 @@ def numbers(name: str, what: str, given) -> np.ndarray:
         return np.asarray(given, "float64")
     except (TypeError, ValueError):
         raise TypeError(
-            f"{name} needs an array of numbers for {what}; got {type(given).__name__}. Of predictions p take p.mean, or "
-            "as an uncertainty p.mutual_information, p.entropy or p.std."
+            f"{name} needs an array of numbers in {what}; got {type(given).__name__}. Of predictions p take p.mean or, "
+            "as an uncertainty, p.mutual_information, p.entropy or p.std."
         ) from None
 
 
