@@ -49,6 +49,7 @@ class TestArguments:
         ),
         (lambda: sb.KLSchedule(0), r"num_data > 0, the size of the training set; got num_data=0"),
         (lambda: sb.KLSchedule(-3), r"got num_data=-3"),
+        (lambda: sb.KLSchedule(X), r"got num_data=an array of shape \(4, 3\): say len\(x\)\."),
         (lambda: sb.KLSchedule(10, beta=-0.5), r"beta >= 0 and finite; got beta=-0\.5"),
         (lambda: sb.KLSchedule(10, beta=float("nan")), r"got beta=nan"),
         (lambda: sb.KLSchedule(10, warmup=-1), r"warmup to be a whole number >= 0; got warmup=-1"),
@@ -134,7 +135,7 @@ class TestPredict:
         (3.0, {}, r"got shapes \[\(\)\]"),
         (np.full((4, 3), "a"), {}, r"inputs of numbers; got an array of dtype <U1"),
         (np.full((4, 3), 2**33), {}, r"whole numbers that fit 32 bits; got 8589934592"),
-        (X, {"likelihood": None}, r"the loss of 'net' does not say; got loss=None"),
+        (X, {"likelihood": None}, r"the loss of 'net' does not say; got loss=None\. Compile the model"),
         (X, {"likelihood": "poisson"}, r"got likelihood='poisson'"),
         (X, {"output": "score"}, r"output= to be one of \[.*\] or a position; got output='score'"),
         (X, {"output": 1}, r"output= to be a name or a position 0 to 0; got output=1"),
@@ -144,6 +145,25 @@ class TestPredict:
     def test_the_error_names_need_and_got(self, x, arguments, message):
         with pytest.raises(ValueError, match=message):
             sb.predict(_model(), x, **{"likelihood": "gaussian", "draws": 2, **arguments})
+
+    UNREAD = (
+        ("x.npy", r"arrays in memory; got 'x\.npy'"),
+        ((X for _ in range(2)), r"arrays in memory; got a generator\. Of batches make one array: np\.concatenate"),
+    )
+
+    @pytest.mark.parametrize(("x", "message"), UNREAD, ids=[message for _, message in UNREAD])
+    def test_data_that_are_not_read_yet_are_refused(self, x, message):
+        with pytest.raises(TypeError, match=message):
+            sb.predict(_model(), x, draws=2, likelihood="gaussian")
+
+    def test_a_file_is_no_model(self):
+        with pytest.raises(TypeError, match=r"needs a Keras model; got 'm\.keras'\. Read .* singularbayes\.load"):
+            sb.predict("m.keras", X)
+
+    def test_an_infinite_input_is_named_where_it_becomes_nan(self):
+        model = _model(activation="softmax")
+        with pytest.raises(ValueError, match=r"NaN from the model for example 2\. Its input holds an infinite"):
+            sb.predict(model, np.where(np.arange(4)[:, None] == 2, np.inf, X), draws=2, likelihood="categorical")
 
     def test_an_output_that_only_a_call_shows_to_be_missing_is_named(self):
         class Mine(keras.Model):

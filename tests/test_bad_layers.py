@@ -177,6 +177,7 @@ def test_sizes_that_do_not_fit_are_named_before_any_weight_is_made(kind, argumen
 RANKS = (
     ("LSTM", {"units": 3}, [(None, 5, 9)], r"<= 3; got rank=4 .*\(3, 12\) in layer/recurrent_posterior"),
     ("GRU", {"units": 3}, [(None, 5, 9)], r"<= 3; got rank=4 .*\(3, 9\) in layer/recurrent_posterior"),
+    ("GRU", {"units": 5}, [(None, 5, 2)], r"<= 2; .* in layer/posterior.* recurrent_posterior=LowRank\(4\) leaves the"),
     ("LSTM", {"units": 5}, [(None, 5, 3)], r"<= 3; got rank=4 .*\(3, 20\) in layer/posterior"),
     ("Conv2D", {"filters": 3, "kernel_size": 2}, [IMAGE], r"<= 3; got rank=4 .*\(16, 3\) in layer/posterior"),
     ("EinsumDense", EINSUM, [SEQUENCE], r"<= 3; got rank=4 .*\(4, 3\) in layer/posterior"),

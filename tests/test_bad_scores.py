@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from test_scoring import made_up
 
+from singularbayes.inference.predictive import ClassPredictive
 from singularbayes.metrics import (
     accuracy,
     auroc,
@@ -11,6 +12,7 @@ from singularbayes.metrics import (
     calibration_errors,
     expected_calibration_error,
     negative_log_likelihood,
+    ood_scores,
     reliability_curve,
 )
 
@@ -61,6 +63,14 @@ def test_wrong_classes_are_refused(score, name):
     probabilities, labels, message = BAD[name]
     with pytest.raises(ValueError, match=f"{score.__name__} needs .*{message}"):
         score(probabilities, labels)
+
+
+def test_predictions_as_a_whole_are_refused_with_the_parts_to_take():
+    p = ClassPredictive.of_draws(HALF[None])
+    with pytest.raises(TypeError, match=r"accuracy needs an array of numbers in probabilities; got ClassP.* p\.mean"):
+        accuracy(p, np.zeros(3, int))
+    with pytest.raises(TypeError, match=r"auroc_ood needs .* in inside; got ClassPredictive.* p\.mutual_information"):
+        ood_scores(p, p)
 
 
 def test_auroc_needs_every_class():

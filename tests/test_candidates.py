@@ -24,6 +24,7 @@ from singularbayes.experiments import (
     sst2,
     together,
     toy,
+    uci,
 )
 from singularbayes.experiments.image_candidates import CANDIDATES
 from singularbayes.experiments.record import Record
@@ -127,7 +128,7 @@ def test_all_runs_of_a_folder_are_done_once(tmp_path, monkeypatch, capsys):
     out = ["--out", str(tmp_path)]
     together.main(["mnist", "paper,chosen", "--methods", "low_rank,swag", "--seeds", "7", *out])
     assert asked == [(preset, method, [7]) for method in ("low_rank", "swag") for preset in ("paper", "chosen")]
-    assert "mnist paper low_rank [7]:" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith("mnist paper low_rank [7]: 0 s, validation_nll 1.0000\n")
     asked.clear()
     together.main(["mnist", "paper", "--methods", "low_rank", "--seeds", "7,8", *out])
     assert asked == [("paper", "low_rank", [8])]
@@ -135,6 +136,16 @@ def test_all_runs_of_a_folder_are_done_once(tmp_path, monkeypatch, capsys):
     together.main(["mnist", "trial", "--methods", "swag", *out])
     assert asked == [("trial", "swag", [0, 1])] * 8
     assert len(record.read(tmp_path)) == 4 + 1 + 16
+
+
+def test_runs_without_a_validation_score_are_told_by_what_their_records_begin_with(tmp_path, monkeypatch, capsys):
+    def run_many(method, seeds, settings, preset):
+        scores = [{"yacht/rmse": 1.0 + s, "yacht/nll": 2.0, "energy/rmse": 3.0, "energy/nll": 4.0} for s in seeds]
+        return [Record("uci", method, s, record.plain(settings), m, 1, 0.0) for s, m in zip(seeds, scores, strict=True)]
+
+    monkeypatch.setattr(uci, "run_many", run_many)
+    together.main(["uci", "chosen", "--methods", "low_rank", "--seeds", "0,1", "--out", str(tmp_path)])
+    assert capsys.readouterr().out.endswith(" s, yacht/rmse 1.5000, yacht/nll 2.0000, energy/rmse 3.0000\n")
 
 
 def test_settings_are_chosen_by_the_trials_of_a_folder(tmp_path):

@@ -124,7 +124,7 @@ def _subclassed():
         (mlp, {"draws": True}, r"got draws=True"),
         (mlp, {"seed": -1}, r"freeze_draws needs seed to be a whole number >= 0; got seed=-1"),
         (mlp, {"likelihood": "bernoulli_logits"}, r"^freeze_draws needs one output a row .*got shape \(None, 3\)"),
-        (mlp, {"likelihood": None}, r"^freeze_draws needs to know what the outputs mean.*Pass likelihood="),
+        (mlp, {"likelihood": None}, r"^freeze_draws needs to know what the outputs mean.*ass likelihood="),
         (mlp, {"likelihood": "odd"}, r"^freeze_draws needs likelihood to be .*got likelihood='odd'"),
         (mlp, {"output": "odd"}, r"^freeze_draws needs output= to be one of .*got output='odd'"),
         (mlp, {"output": 3}, r"^freeze_draws needs output= to be a name or a position 0 to 0; got output=3"),

@@ -56,7 +56,7 @@ def test_names_and_objects_go_before_the_loss():
 
 @pytest.mark.parametrize("loss", [None, "hinge", keras.losses.Huber(), lambda y, p: ops.mean(p)])
 def test_a_loss_that_does_not_say_is_an_error_with_the_choices(loss):
-    with pytest.raises(ValueError, match=r"the loss of .* does not say; got loss=.*Pass likelihood= one of \['bern"):
+    with pytest.raises(ValueError, match=r"the loss of .* does not say; got loss=.*ass likelihood= one of \['bern"):
         likelihood.get(None, loss_of(_model(loss), None), "net")
 
 
@@ -79,6 +79,20 @@ def test_logits_where_probabilities_were_declared_are_an_error_with_the_fix(mean
     logits = np.array([[[3.0], [-2.0]]]) if name == "bernoulli" else np.array([[[3.0, -2.0]]])
     with pytest.raises(ValueError, match=rf"got values from -2 to 3\. .*from_logits=True .*'{name}_logits'"):
         meaning.probabilities(logits)
+
+
+def test_a_softmax_where_logits_were_declared_is_an_error_with_the_fix():
+    p = special.softmax(np.random.default_rng(0).normal(size=(2, 5, 3)), -1).astype("float32")
+    with pytest.raises(ValueError, match=r"outputs are logits; got numbers >= 0 that sum to 1.*from_logits=False"):
+        Categorical().probabilities(p)
+    shifted = p + np.eye(5, 3)  # of one example alone the numbers sum to 1 by chance
+    np.testing.assert_allclose(Categorical().probabilities(shifted), special.softmax(shifted, -1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("from_logits", [True, False])
+def test_one_class_is_no_classification(from_logits):
+    with pytest.raises(ValueError, match=r"two or more; got outputs of shape \(examples, …, 1\).*BinaryCrossentropy"):
+        Categorical(from_logits).probabilities(np.ones((2, 4, 1)))
 
 
 def test_bernoulli_needs_one_output_a_row():

@@ -153,3 +153,16 @@ def test_draws_that_are_no_probabilities_are_refused(draws):
 def test_mutual_information_needs_the_entropy_of_draws():
     with pytest.raises(ValueError, match="mutual_information needs the entropy of single draws"):
         _ = ClassPredictive(np.full((1, 2), 0.5), np.zeros((1, 2)), 3).mutual_information
+
+
+def test_a_prediction_shows_itself_in_one_line_however_many_examples_it_has():
+    p = ClassPredictive.of_draws(np.full((3, 5000, 2), 0.5))
+    assert repr(p) == (
+        "ClassPredictive(3 draws, mean of shape (5000, 2); on average entropy 0.6931, mutual information 0)"
+    )
+    alone = ClassPredictive(p.mean, p.std, 1)
+    assert repr(alone) == "ClassPredictive(1 draw, mean of shape (5000, 2); on average entropy 0.6931)"
+    values = np.stack([np.zeros((4, 1)), np.ones((4, 1))])
+    shown = "ValuePredictive(2 draws, mean of shape (4, 1); on average std 0.5"
+    assert repr(ValuePredictive.of_draws(values)) == f"{shown})"
+    assert repr(ValuePredictive.of_draws(values, np.array([[0.2], [0.4], [0.2], [0.4]]))) == f"{shown}, noise 0.3)"

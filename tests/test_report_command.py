@@ -43,6 +43,13 @@ def test_a_folder_of_runs_becomes_a_page_and_tables(runs, capsys):
     assert (runs / "report" / "report.tex").read_text(encoding="utf-8").count(r"\begin{table}") == 3
 
 
+def test_tables_for_a_paper_can_be_printed_alone(runs, capsys):
+    assert cli.main(["report", str(runs), "--latex"]) == 0
+    printed = capsys.readouterr().out
+    assert not (runs / "report").exists() and cli.main(["report", str(runs)]) == 0
+    assert printed == (runs / "report" / "report.tex").read_text(encoding="utf-8") + "\n"
+
+
 def test_the_folder_of_the_page_can_be_said(runs, tmp_path):
     assert cli.main(["report", str(runs), "--out", str(tmp_path / "a" / "b")]) == 0
     assert (tmp_path / "a" / "b" / "report.html").is_file() and not (runs / "report").exists()

@@ -50,6 +50,11 @@ def test_every_method_and_seed_leaves_a_record_with_its_preset_and_memory(asked,
     assert {path.name for path in tmp_path.iterdir()} == {"records.jsonl", ".locks", *(f"{r.name}.npz" for r in found)}
 
 
+def test_all_methods_can_be_asked_for_by_one_word():
+    assert [job.method for job in runner.plan("toy", ["all"])] == list(toy.METHODS)
+    assert [job.method for job in runner.plan("toy")] == list(toy.PAPERS)
+
+
 def test_a_finished_run_is_not_done_again_unless_asked(asked, tmp_path, capsys):
     run(tmp_path)
     assert run(tmp_path) == 0 and len(asked) == 2
@@ -73,7 +78,10 @@ def test_off_a_terminal_a_run_is_a_line_and_its_scores(asked, tmp_path, capsys):
     assert shown.splitlines()[0].split()[:7] == ["1/2", "toy", "low_rank", "0", "800", "epochs,", "loss"]
     assert "went on after epoch 799" in shown.splitlines()[0]  # the first epoch that was trained now is the last
     assert "rmse_near 0.07" in shown and "\x1b" not in shown
-    assert shown.splitlines()[-1] == f"Records: {tmp_path / 'records.jsonl'}"
+    assert shown.splitlines()[-2:] == [
+        f"Records: {tmp_path / 'records.jsonl'}",
+        f"A page of them: singularbayes report {tmp_path}",
+    ]
 
 
 def test_a_run_that_another_process_is_at_is_left_to_it(asked, tmp_path, capsys):
@@ -149,7 +157,9 @@ def test_a_folder_that_cannot_be_written_is_said_before_training(asked, tmp_path
     ("arguments", "message"),
     [
         (["tyo"], "run needs an experiment, one of ['toy', "),
+        (["tyo"], "got 'tyo'. Did you mean 'toy'?"),
         (["toy", "--methods", "low_rank,lowrank"], "toy needs --methods among ['low_rank', "),
+        (["toy", "--methods", "full_rank,lowrank"], "got ['full_rank', 'lowrank']. Did you mean 'low_rank'?"),
         (["toy", "--methods", ""], "toy needs --methods among"),
         (["toy", "--seeds", "1,x"], "--seeds needs whole numbers >= 0, such as 0,1 or 0-4; got '1,x'."),
         (["toy", "--seeds", "4-2"], "--seeds needs whole numbers"),

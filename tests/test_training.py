@@ -187,6 +187,13 @@ class TestFit:
                 assert set(model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history) == names
             _compiled(model)
 
+    def test_a_loss_that_is_nan_is_said_once_a_training(self):
+        model, schedule = _standing(_sequential(_posterior())), sb.KLSchedule(32)
+        for _ in range(2):
+            with pytest.warns(UserWarning, match=r"NaN or infinite in epoch 0 .*Look for NaN or very large") as found:
+                model.fit(X, Y * np.nan, 32, 2, 0, callbacks=[schedule])
+            assert sum("infinite" in str(warning.message) for warning in found) == 1
+
     def test_the_same_seed_gives_the_same_weights(self):
         def fitted(seed):
             keras.utils.set_random_seed(seed)

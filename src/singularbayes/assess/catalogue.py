@@ -1,5 +1,6 @@
 """What each number of an evaluation is called, and whether more of it is better."""
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -87,6 +88,8 @@ def find(name: str) -> Measure:
     """
     foreign, _, base = name.rpartition("/")
     if base not in MEASURES:
-        raise ValueError(f"There is no measure {name!r}; there are {sorted(MEASURES)}.")
+        near = difflib.get_close_matches(base, MEASURES)
+        hint = f" Near are {near}." if near else ""
+        raise ValueError(f"There is no measure {name!r}.{hint} There are {sorted(MEASURES)}.")
     known = MEASURES[base]
     return replace(known, name=name, label=f"{known.label}, {foreign}") if foreign else known

@@ -50,7 +50,7 @@ class Comparison:
 
 
 def compare(
-    evaluations: Iterable[Evaluation],
+    evaluations: Iterable[Evaluation] | Evaluation,
     metrics: Sequence[str | Measure] | None = None,
     *,
     reference: str | None = None,
@@ -83,7 +83,7 @@ def compare(
     b  1.55 ± 0.07
     * best. Two seeds.
     """
-    runs = _by_method(list(evaluations))
+    runs = _by_method([evaluations] if isinstance(evaluations, Evaluation) else list(evaluations))
     every = [run for seeds in runs.values() for run in seeds.values()]
     if not 0 < level < 1:
         raise ValueError(f"compare needs 0 < level < 1; got level={level!r}.")

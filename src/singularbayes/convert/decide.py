@@ -177,7 +177,9 @@ def _fitted(place: surgery.Place, chosen: Posterior, cap: bool, per_head: bool) 
         try:
             chosen.check(shape, f"{place.path or place.layer.name}/{name}")
         except ValueError as error:
-            raise ValueError(f"{error} cap=True lowers the rank where a matrix is smaller.") from error
+            raise ValueError(
+                f"{error} cap=True lowers the rank where a matrix is smaller, and nowhere else."
+            ) from error
     return dict.fromkeys(shapes, chosen)
 
 

@@ -1,5 +1,6 @@
 """The commands `run` and `list`. Keras is imported when they are called."""
 
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -39,7 +40,8 @@ def run(
     experiment
         The name of an experiment; `singularbayes list` shows them.
     methods
-        Methods with commas between, such as low_rank,full_rank; all if not said.
+        Methods with commas between, such as low_rank,full_rank, or all; if not said, those that the paper compares,
+        where an experiment has more.
     seeds
         Seeds, such as 0,1 or 0-4.
     scale
@@ -87,6 +89,8 @@ def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, consol
         scores = ", ".join(f"{name} {value:.4g}" for name, value in list(found.record.metrics.items())[:6])
         console.print(f"    {scores}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"\nRecords: {out / record.LINES}", soft_wrap=True, highlight=False)
+    page = shlex.join(["singularbayes", "report", *([] if out == Path("runs") else [str(out)])])
+    console.print(f"A page of them: {page}", soft_wrap=True, highlight=False)
     return int(failed)
 
 

@@ -27,14 +27,22 @@ def overridden(settings: S, assignments: Iterable[str]) -> S:
         if not equals:
             raise ValueError(f"--set needs name=value, such as beta=0.3; got {assignment!r}.")
         if name not in names:
-            close = difflib.get_close_matches(name, names, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            raise ValueError(f"--set needs the name of a setting, one of {names}; got {name!r}.{hint}")
+            raise ValueError(f"--set needs the name of a setting, one of {names}; got {name!r}.{meant(name, names)}")
         try:
             changes[name] = _value(kinds[name], text.strip())
         except ValueError:
             raise ValueError(f"--set {name} needs {_words(kinds[name])}; got {text!r}.") from None
     return replace(settings, **changes)  # type: ignore[type-var]
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Returns the end of an error that asks for the nearest of some names, or nothing where none is near.
+
+    >>> meant("betta", ["beta", "epochs"]), meant("zeal", ["beta", "epochs"])
+    (" Did you mean 'beta'?", '')
+    """
+    close = difflib.get_close_matches(name, names, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _value(kind: Any, text: str) -> Any:

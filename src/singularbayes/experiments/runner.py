@@ -19,7 +19,7 @@ from filelock import Timeout
 from singularbayes.assess.memory import Peak
 from singularbayes.experiments import files, methods, record, study
 from singularbayes.experiments.keep import EVERY_S, Keep
-from singularbayes.experiments.overrides import overridden
+from singularbayes.experiments.overrides import meant, overridden
 from singularbayes.experiments.record import Record, identity, plain
 from singularbayes.experiments.training import Watch
 
@@ -97,7 +97,9 @@ class Member:
 def find(experiment: str) -> Any:
     """Returns the module of an experiment: its `Settings`, `PRESETS`, `METHODS` and `run`."""
     if experiment not in EXPERIMENTS:
-        raise ValueError(f"run needs an experiment, one of {list(EXPERIMENTS)}; got {experiment!r}.")
+        raise ValueError(
+            f"run needs an experiment, one of {list(EXPERIMENTS)}; got {experiment!r}.{meant(experiment, EXPERIMENTS)}"
+        )
     return importlib.import_module(f"singularbayes.experiments.{experiment}")
 
 
@@ -111,7 +113,7 @@ def plan(
     """Returns the runs that are asked for, all methods of a seed before the next seed.
 
     Args:
-        methods: None is those in the experiment's `PAPERS` if it has them, else all.
+        methods: None is those in the experiment's `PAPERS` if it has them, else all; ["all"] is all.
         scale: a name in the experiment's `PRESETS`, None is the first.
         assignments: settings changed by hand, such as "beta=0.3"; the preset is then "hand". Without any, an experiment
             that has `variants(settings)` is run with each of them.
@@ -120,10 +122,14 @@ def plan(
     scale = next(iter(module.PRESETS)) if scale is None else scale
     if scale not in module.PRESETS:
         raise ValueError(f"{experiment} needs --scale to be one of {list(module.PRESETS)}; got {scale!r}.")
-    methods = list(getattr(module, "PAPERS", module.METHODS)) if methods is None else methods
+    if methods is None:
+        methods = list(getattr(module, "PAPERS", module.METHODS))
+    elif list(methods) == ["all"]:
+        methods = list(module.METHODS)
     strange = [method for method in methods if method not in module.METHODS]
     if strange or not methods:
-        raise ValueError(f"{experiment} needs --methods among {list(module.METHODS)}; got {list(methods)}.")
+        hint = meant(strange[0], module.METHODS) if strange else ""
+        raise ValueError(f"{experiment} needs --methods among {list(module.METHODS)}; got {list(methods)}.{hint}")
     assignments = list(assignments)
 
     def settings(method: str) -> Any:

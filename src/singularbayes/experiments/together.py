@@ -67,9 +67,15 @@ def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Seque
     found = importlib.import_module(f"singularbayes.experiments.{name}").run_many(method, missing, settings, preset)
     for one in found:
         record.append(one, folder)
-    nll = sum(one.metrics.get("validation_nll", math.nan) for one in found) / len(found)
     seconds = time.perf_counter() - start
-    print(f"{name} {preset} {method} {missing}: {seconds:.0f} s, validation NLL {nll:.4f}", flush=True)
+    print(f"{name} {preset} {method} {missing}: {seconds:.0f} s, {_told(found)}", flush=True)
+
+
+def _told(found: Sequence[record.Record]) -> str:
+    """Returns the mean validation NLL of some runs; where they have none, of what their records begin with."""
+    names = ["validation_nll"] if "validation_nll" in found[0].metrics else list(found[0].metrics)[:3]
+    means = {name: sum(one.metrics.get(name, math.nan) for one in found) / len(found) for name in names}
+    return ", ".join(f"{name} {mean:.4f}" for name, mean in means.items())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -35,7 +35,8 @@ def kl(model: keras.layers.Layer, method: str = "training"):
 
 def _require_schedule(num_data, beta) -> None:
     if isinstance(num_data, bool) or not isinstance(num_data, Real) or not 0 < float(num_data) < math.inf:
-        raise ValueError(f"The KL weight needs num_data > 0, the size of the training set; got num_data={num_data!r}.")
+        got = f"an array of shape {num_data.shape}: say len(x)" if hasattr(num_data, "shape") else f"{num_data!r}"
+        raise ValueError(f"The KL weight needs num_data > 0, the size of the training set; got num_data={got}.")
     if isinstance(beta, bool) or not isinstance(beta, Real) or not 0 <= float(beta) < math.inf:
         raise ValueError(f"The KL weight needs beta >= 0 and finite; got beta={beta!r}.")
 
@@ -78,6 +79,7 @@ class KLSchedule(keras.callbacks.Callback):
                 raise ValueError(f"KLSchedule needs {name} to be a whole number >= 0; got {name}={value!r}.")
         self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
         self._epoch = 0
+        self._lost: int | None = None  # the first epoch with a loss that is not finite
 
     def weight(self, epoch: int) -> float:
         """Returns the KL weight of an epoch."""
@@ -101,6 +103,7 @@ class KLSchedule(keras.callbacks.Callback):
                 f"{self.model.name!r} with none."
             )
         spare_from_decay(self.model)
+        self._lost = None
         self._say(0)
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -108,6 +111,12 @@ class KLSchedule(keras.callbacks.Callback):
         self._say(epoch)
 
     def on_train_end(self, logs=None):
+        if self._lost is not None:  # Keras trains on
+            warnings.warn(
+                f"The loss of {self.model.name!r} was NaN or infinite in epoch {self._lost} (counted from 0), and "
+                "its weights are lost. Look for NaN or very large numbers in x and y, or lower the learning rate.",
+                stacklevel=2,
+            )
         full = self.full_weight
         if self.weight(self._epoch) < full:
             warnings.warn(
@@ -124,6 +133,8 @@ class KLSchedule(keras.callbacks.Callback):
         if logs is not None:
             logs["kl"] = float(ops.convert_to_numpy(compiled(self.model, kl)))
             logs["kl_weight"] = self.weight(epoch)
+            if self._lost is None and not math.isfinite(logs.get("loss", 0.0)):
+                self._lost = epoch
 
     def _say(self, epoch):
         for posterior in find_posteriors(self.model):

@@ -1,14 +1,34 @@
 """What `predict` takes: arrays, one or several, in the model's own structure."""
 
+from pathlib import Path
+
 import keras
 import numpy as np
 
 
+def require_model(name: str, model) -> None:
+    """Raises unless `model` is a Keras model; a file is not one."""
+    if not isinstance(model, keras.Model):
+        remedy = " Read a file by singularbayes.load(path)." if isinstance(model, (str, Path)) else ""
+        raise TypeError(f"{name} needs a Keras model; got {model!r}.{remedy}")
+
+
 def as_arrays(x):
     """Returns the inputs as arrays in their structure; a list of numbers is an array, one of arrays is a structure."""
+    _require_whole_data(x)
     if isinstance(x, (list, tuple)) and not any(hasattr(leaf, "shape") for leaf in keras.tree.flatten(x)):
         return _one_array(x)
     return keras.tree.map_structure(np.asarray, x)
+
+
+def _require_whole_data(x) -> None:
+    for leaf in keras.tree.flatten(x):
+        if isinstance(leaf, str) or (hasattr(leaf, "__iter__") and not hasattr(leaf, "__array__")):
+            got = repr(leaf) if isinstance(leaf, str) else f"a {type(leaf).__name__}"
+            raise TypeError(
+                f"Inputs need to be arrays in memory; got {got}. Of batches make one array: "
+                "np.concatenate([x for x, y in batches])."
+            )
 
 
 def _one_array(numbers) -> np.ndarray:

@@ -80,6 +80,16 @@ def _require_probabilities(outputs: np.ndarray, sums_to_one: bool, name: str) ->
         )
 
 
+def _refuse_probabilities(outputs: np.ndarray, total: np.ndarray) -> None:
+    # Logits of chance sum to 1 in no example, those of a softmax in all.
+    if outputs.size and outputs.min() >= 0 and np.abs(total - 1).max() < 1e-5:
+        raise ValueError(
+            "The loss says that the outputs are logits; got numbers >= 0 that sum to 1, as a softmax gives them, and a "
+            "second softmax would flatten them. Take the softmax out of the last layer, or compile with "
+            "from_logits=False, and train again."
+        )
+
+
 @dataclass(frozen=True)
 class Categorical:
     """One probability a class in the last axis; `from_logits` says that a softmax is still to be taken."""
@@ -89,9 +99,15 @@ class Categorical:
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         tolerance = 1e-3 if outputs.dtype.itemsize > 2 else 0.03  # half precision rounds every class
         outputs = np.asarray(outputs, "float64")
-        if self.from_logits:
-            return special.softmax(outputs, axis=-1)
         total = outputs.sum(-1, keepdims=True)
+        if outputs.shape[-1] == 1:
+            raise ValueError(
+                "A categorical likelihood needs an output a class, two or more; got outputs of shape (examples, …, 1). "
+                "For one output that says yes or no compile with BinaryCrossentropy."
+            )
+        if self.from_logits:
+            _refuse_probabilities(outputs, total)
+            return special.softmax(outputs, axis=-1)
         _require_probabilities(outputs, np.abs(total - 1).max(initial=0) < tolerance, "categorical_logits")
         return outputs / total
 
@@ -162,9 +178,10 @@ def get(identifier: Likelihood | str | None, loss=None, model: str = "model", as
         )
     found = of_loss(loss)
     if found is None:
+        remedy = "Compile the model with its loss, or pass" if loss is None else "Pass"
         raise ValueError(
             f"{asked} needs to know what the outputs mean, and the loss of {model!r} does not say; got "
-            f"loss={loss!r}. Pass likelihood= one of {sorted(NAMES)}."
+            f"loss={loss!r}. {remedy} likelihood= one of {sorted(NAMES)}."
         )
     return found
 

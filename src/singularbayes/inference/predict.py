@@ -9,7 +9,7 @@ import numpy as np
 from singularbayes.inference import likelihood as likelihoods
 from singularbayes.inference.engine import draw_keys
 from singularbayes.inference.find import find_sources
-from singularbayes.inference.inputs import arranged, count_examples
+from singularbayes.inference.inputs import arranged, count_examples, require_model
 from singularbayes.inference.lengths import lengths_of, require_any_length
 from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.inference.predictive import Predictive
@@ -53,6 +53,7 @@ def predict(
     >>> p.mean.shape, p.mutual_information.shape
     ((5, 3), (5,))
     """
+    require_model("predict", model)
     options = {"likelihood": likelihood, "batch_size": batch_size, "keep_draws": keep_draws}
     return pool([model], 1, x, draws, seed, **options, output=output, padding=padding)
 
@@ -146,9 +147,10 @@ def _require_numbers(model, x, where: np.ndarray, values: np.ndarray) -> None:
     if not missing.any():
         return
     example = int(where[np.argwhere(missing)[0][1]])
+    own = keras.tree.map_structure(lambda array: array[example : example + 1], x)
     # An eager pass over that example says more when a layer knows the cause (a token id out of range).
-    model(keras.tree.map_structure(lambda array: array[example : example + 1], x), training=False)
-    raise ValueError(
-        f"predict got NaN from the model for example {example}. The weights may have become NaN in training: lower the "
-        "learning rate, or look at the loss."
-    )
+    model(own, training=False)
+    cause = "The weights may have become NaN in training: lower the learning rate, or look at the loss."
+    if any(array.dtype.kind == "f" and np.isinf(array).any() for array in keras.tree.flatten(own)):
+        cause = "Its input holds an infinite number."
+    raise ValueError(f"predict got NaN from the model for example {example}. {cause}")

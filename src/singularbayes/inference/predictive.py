@@ -36,7 +36,7 @@ class RunningMoments:
         return self.squares / self.count[(..., *[None] * (self.mean.ndim - 1))]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Predictive:
     """Mean and spread over draws. Examples are the first axis.
 
@@ -61,8 +61,17 @@ class Predictive:
     def __len__(self) -> int:
         return len(self.mean)
 
+    def __repr__(self) -> str:
+        draws = f"{self.num_draws} draw{'s' * (self.num_draws != 1)}"
+        means = ", ".join(f"{name} {value:.4g}" for name, value in self._means().items())
+        return f"{type(self).__name__}({draws}, mean of shape {self.mean.shape}; on average {means})"
 
-@dataclass(frozen=True)
+    def _means(self) -> dict[str, float]:
+        """Returns what the repr tells, each a mean over examples."""
+        return {"std": float(self.std.mean())}
+
+
+@dataclass(frozen=True, repr=False)
 class ClassPredictive(Predictive):
     """Predictions of classes: `mean` and `std` are of probabilities, (examples, classes)."""
 
@@ -75,6 +84,8 @@ class ClassPredictive(Predictive):
         >>> p = ClassPredictive.of_draws([[[0.9, 0.1]], [[0.5, 0.5]]])
         >>> p.mean, p.std.round(3), p.mutual_information.round(3)
         (array([[0.7, 0.3]]), array([[0.2, 0.2]]), array([0.102]))
+        >>> p
+        ClassPredictive(2 draws, mean of shape (1, 2); on average entropy 0.6109, mutual information 0.1017)
         """
         draws = _drawn("ClassPredictive.of_draws", draws, axes=3)
         if draws.min() < 0 or not np.allclose(draws.sum(axis=-1), 1, atol=1e-3):
@@ -105,6 +116,12 @@ class ClassPredictive(Predictive):
             )
         return np.maximum(self.entropy - self.expected_entropy, 0.0)
 
+    def _means(self) -> dict[str, float]:
+        means = {"entropy": float(self.entropy.mean())}
+        if self.expected_entropy is not None:
+            means["mutual information"] = float(self.mutual_information.mean())
+        return means
+
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Returns the central interval over draws of each probability; needs `keep_draws=True`."""
         _require_level(level)
@@ -112,7 +129,7 @@ class ClassPredictive(Predictive):
         return lower, upper
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ValuePredictive(Predictive):
     """Predictions of numbers, with the noise around them where the likelihood says it.
 
@@ -143,10 +160,14 @@ class ValuePredictive(Predictive):
         aleatoric = np.broadcast_to(np.square(self.noise), self.std.shape)
         return aleatoric if kind == "aleatoric" else self.std**2 + aleatoric
 
+    def _means(self) -> dict[str, float]:
+        return super()._means() | ({} if self.noise is None else {"noise": float(np.mean(self.noise))})
+
     def interval(self, level: float = 0.95, variance: str = "total") -> tuple[np.ndarray, np.ndarray]:
         """Returns mean ∓ z · sd: of the "total" variance, where new values lie, or of the "epistemic" one.
 
-        The epistemic interval is about the mean alone and covers fewer new values than `level` says.
+        Both ends have the shape of `mean`, (examples, 1) for one output: compare them with `y.reshape(mean.shape)`. The
+        epistemic interval is about the mean alone and covers fewer new values than `level` says.
         """
         _require_level(level)
         half = stats.norm.ppf((1 + level) / 2) * np.sqrt(self.variance(variance))

@@ -3,9 +3,20 @@
 import numpy as np
 
 
+def numbers(name: str, what: str, given) -> np.ndarray:
+    """Returns an array of numbers as float64; raises where it holds something else, such as predictions as a whole."""
+    try:
+        return np.asarray(given, "float64")
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} needs an array of numbers in {what}; got {type(given).__name__}. Of predictions p take p.mean or, "
+            "as an uncertainty, p.mutual_information, p.entropy or p.std."
+        ) from None
+
+
 def aligned(name: str, **arrays: np.ndarray) -> list[np.ndarray]:
     """Returns the arrays as float64 of one shape, examples first; a last axis of size 1 may be missing in some."""
-    values = {what: np.asarray(array, "float64") for what, array in arrays.items()}
+    values = {what: numbers(name, what, array) for what, array in arrays.items()}
     flat = {what: v[..., 0] if v.ndim > 1 and v.shape[-1] == 1 else v for what, v in values.items()}
     if len({v.shape for v in flat.values()}) > 1 or any(not v.ndim or not v.size for v in flat.values()):
         shapes = ", ".join(f"{what} {v.shape}" for what, v in values.items())
@@ -36,8 +47,7 @@ def one_each(name: str, **arrays: np.ndarray) -> list[np.ndarray]:
 
 def distributions(name: str, probabilities: np.ndarray, axes: str = "examples, classes") -> np.ndarray:
     """Returns probabilities of classes as float64; they are in the last axis and sum to 1."""
-    given = np.asarray(probabilities)
-    p = given.astype("float64")
+    p = numbers(name, "probabilities", probabilities)
     if p.ndim != len(axes.split(",")) or not p.size or p.shape[-1] < 2:
         hint = ""
         if p.size and (p.ndim == 1 or p.shape[-1:] == (1,)):
@@ -46,7 +56,7 @@ def distributions(name: str, probabilities: np.ndarray, axes: str = "examples, c
             hint = " Put positions into the first axis: probabilities.reshape(-1, classes)."
         raise ValueError(f"{name} needs probabilities of shape ({axes}), not empty; got {p.shape}.{hint}")
     require_finite(name, "probabilities", p)
-    tolerance = 1e-3 if given.dtype.itemsize > 2 else 0.03  # half precision rounds every class
+    tolerance = 1e-3 if np.asarray(probabilities).dtype.itemsize > 2 else 0.03  # half precision rounds every class
     total = p.sum(axis=-1)
     if p.min() < 0 or np.abs(total - 1).max() > tolerance:
         raise ValueError(
