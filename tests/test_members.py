@@ -81,7 +81,6 @@ def test_members_that_other_machines_train_in_any_order_make_the_record_of_a_run
     assert elsewhere.waves[2:] == [[name], []] and len(trained) == 2
 
 
-@pytest.mark.backend
 def test_so_do_members_that_start_from_a_training_of_their_own(tmp_path, trained):
     class Toy(type(toy.PROBLEM)):
         methods = methods.sentences("low_rank_svd_ensemble")

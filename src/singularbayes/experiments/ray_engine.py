@@ -69,26 +69,33 @@ class Ray(Engine):
             )
 
     def map(self, function: Callable, items: Sequence[Any], tick: Tick | None = None) -> Iterator[tuple[int, Any]]:
-        ray = self._ray
-        environment = {name: value for name, value in os.environ.items() if name.startswith(_HANDED_ON)}
-        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(_call)
-        dumps = ray.cloudpickle.dumps
-        packed = ray.put(dumps(function))  # it may hold data, which a machine is sent once for all items
-        waiting = {task.remote(environment, packed, dumps(item)): i for i, item in enumerate(items)}
+        ray, waiting = self._ray, dict[Any, int]()
         head = _Head(ray.get_runtime_context().gcs_address)
         try:
+            while not head.answers():
+                time.sleep(TICK_S)
+            waiting |= self._sent(function, items)
             while waiting:
                 done, _ = ray.wait(list(waiting), timeout=TICK_S)
                 if tick is not None:
                     tick()
                 for one in done:
                     yield waiting.pop(one), self._got(one)
-                head.require()
+                head.answers()
         finally:
             for one in waiting:
                 ray.cancel(one, force=True)
             if head.lost:
                 ray.shutdown()  # else Ray ends this process within a minute
+
+    def _sent(self, function: Callable, items: Sequence[Any]) -> dict[Any, int]:
+        """Returns the positions of the items by their tasks, which begin."""
+        ray = self._ray
+        environment = {name: value for name, value in os.environ.items() if name.startswith(_HANDED_ON)}
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(_call)
+        dumps = ray.cloudpickle.dumps
+        packed = ray.put(dumps(function))  # it may hold data, which a machine is sent once for all items
+        return {task.remote(environment, packed, dumps(item)): i for i, item in enumerate(items)}
 
     def _got(self, one: Any) -> Any:
         errors = self._ray.exceptions
@@ -112,25 +119,27 @@ class _Head:
         self.silent_since: float | None = None
         self.lost = False
 
-    def require(self) -> None:
-        """Raises if the head has not answered for a while."""
+    def answers(self) -> bool:
+        """Whether the head is there; raises if it has not answered for a while."""
         now = time.monotonic()
         try:
             _connect(self.address)
             self.silent_since = None
+            return True
         except OSError as error:
-            self.silent_since = self.silent_since or now
+            self.silent_since = now if self.silent_since is None else self.silent_since
             self.lost = now - self.silent_since >= HEAD_S
             if self.lost:
                 raise ConnectionError(
                     f"--engine ray needs the head of its cluster; got no answer of {self.address} for {HEAD_S:g} s: "
                     f"{error}. Start the cluster again; the same command goes on from what is kept."
                 ) from None
+            return False
 
 
 def _connect(address: str) -> None:
     host, _, port = address.rpartition(":")
-    socket.create_connection((host, int(port)), timeout=ANSWER_S).close()
+    socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
 
 
 def _call(environment: dict[str, str], function: bytes, item: bytes) -> Any:
