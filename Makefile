@@ -4,6 +4,8 @@ PYTHON ?= python3
 KERAS_BACKEND ?= jax
 export KERAS_BACKEND
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# Workers and subprocesses of the tests start many Pythons, and each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin

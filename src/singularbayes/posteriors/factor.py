@@ -10,6 +10,7 @@ from keras import ops
 
 from singularbayes.posteriors import families, noise, priors, starts
 from singularbayes.posteriors.centred import Centred
+from singularbayes.posteriors.one_program import one_program
 from singularbayes.posteriors.softplus import inverse_softplus, softplus
 
 
@@ -182,19 +183,18 @@ class Factor(Scalars):
 
     def __init__(self, layer, name, shape, *, loc, scale, rho_lr, **kwargs):
         shape = tuple(shape)
-        if not callable(scale):
-            scale = keras.initializers.Constant(inverse_softplus(scale))
 
         def initializer(_, dtype=None):
-            return ops.stack([loc(shape, dtype), scale(shape, dtype) / rho_lr])
+            start = loc(shape, dtype)
+            if callable(scale):
+                return ops.stack([start, scale(shape, dtype) / rho_lr])
+            return _above_constant(start, inverse_softplus(scale), rho_lr)
 
         super().__init__(layer, name, shape, stored=(2, *shape), initializer=initializer, rho_lr=rho_lr, **kwargs)
 
     def _parameters(self, values):
         """Returns loc and scale from stacked values: all of them, or those of some rows."""
-        # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
-        loc, u = ops.split(values, 2, axis=0)
-        return ops.squeeze(loc, 0), softplus(self.rho_lr * ops.squeeze(u, 0))
+        return _loc_and_scale(values, self.rho_lr)
 
     def _flat(self):
         return self._parameters(ops.reshape(self.values, (2, self.size)))
@@ -207,11 +207,11 @@ class Factor(Scalars):
 
     @property
     def loc(self):
-        return self.values[0]
+        return _loc(ops.convert_to_tensor(self.values))
 
     @property
     def rho(self):
-        return self.rho_lr * self.values[1]
+        return _rho(ops.convert_to_tensor(self.values), self.rho_lr)
 
     @property
     def scale(self):
@@ -225,3 +225,25 @@ class Factor(Scalars):
 
     def set_loc(self, loc) -> None:
         self.values.assign(ops.stack([ops.convert_to_tensor(loc, "float32"), self.values[1]]))
+
+
+@one_program(1, 2)
+def _above_constant(loc, rho: float, rho_lr: float):
+    return ops.stack([loc, rho * ops.ones_like(loc) / rho_lr])
+
+
+@one_program(1)
+def _loc_and_scale(values, rho_lr: float):
+    # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
+    loc, u = ops.split(values, 2, axis=0)
+    return ops.squeeze(loc, 0), softplus(rho_lr * ops.squeeze(u, 0))
+
+
+@one_program()
+def _loc(values):
+    return values[0]
+
+
+@one_program(1)
+def _rho(values, rho_lr: float):
+    return rho_lr * values[1]

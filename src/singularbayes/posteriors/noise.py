@@ -10,6 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.posteriors.one_program import one_program
+
 _GOLDEN = (
     0x9E3779B9  # 2^32 / golden ratio: bits without a pattern, so that no key gives rows and columns the same words
 )
@@ -55,6 +57,7 @@ class _Key(keras.random.SeedGenerator):
         return np.zeros(2, "int64") if without_data else self.key
 
 
+@one_program(0)
 def normal(shape, key):
     """Returns independent standard normal numbers."""
     if _HASHED:
@@ -62,6 +65,7 @@ def normal(shape, key):
     return keras.random.normal(shape, dtype="float32", seed=_Key(key))
 
 
+@one_program(0)
 def uniform(shape, key):
     """Returns independent numbers, uniform on (0, 1) without its ends."""
     if _HASHED:
@@ -70,6 +74,7 @@ def uniform(shape, key):
     return ops.clip(keras.random.uniform(shape, dtype="float32", seed=_Key(key)), 2.0**-25, 1 - 2.0**-24)
 
 
+@one_program()
 def normal_quantile(u):
     """Returns the standard normal numbers below which lie the shares u.
 
@@ -93,6 +98,7 @@ def integers(shape, limit: int, key):
     return keras.random.randint(shape, 0, limit, dtype="int32", seed=_Key(key))
 
 
+@one_program(1)
 def split(key, num: int) -> list:
     """Returns `num` independent keys."""
     keys = ops.cast(integers((num, 2), 2**31 - 1, key), _WORD)
@@ -104,6 +110,7 @@ def as_keys(words: np.ndarray):
     return ops.convert_to_tensor(words, dtype=_WORD)
 
 
+@one_program(2)
 def uniform_rows(key, ids, columns: int):
     """Returns `(*ids.shape, columns)` uniform numbers; those of a row depend on the key and its id alone."""
     first, second = _scramble(key)

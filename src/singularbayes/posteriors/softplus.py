@@ -4,7 +4,10 @@ import math
 
 from keras import ops
 
+from singularbayes.posteriors.one_program import one_program
 
+
+@one_program()
 def softplus(rho):
     """Returns log(1 + e^ρ), above 0 for ρ > −87. XLA vectorises this form on a CPU, and not that of `ops`."""
     return ops.maximum(rho, 0.0) + ops.log1p(ops.exp(-ops.abs(rho)))
