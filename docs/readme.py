@@ -146,7 +146,7 @@ def _aims() -> list[Aim]:
         Column("NLL", "nll", "{:.3f}", most=icu["deep_ensemble"]["nll"] + 0.01),
         Column("AUROC-OOD (MI)", "auroc_ood_mi", "{:.4f}", least=best),
     ]
-    text = _text_aims(0.82, 0.39, 0.77) + [Column("AUPR-In (MI)", "aupr_in_mi", "{:.3f}", least=0.47)]
+    text = [*_text_aims(0.82, 0.39, 0.77), Column("AUPR-In (MI)", "aupr_in_mi", "{:.3f}", least=0.47)]
     one, several = ("low_rank", "low_rank_svd"), ("low_rank_ensemble",)
     return [
         Aim("toy", "toy", near, "–"),

@@ -103,8 +103,8 @@ def certificate(
         "tried": tried,
     }
     sentence = (
-        f"With probability {100 * bound.confidence:.4g} % over the draw of these {num_data:,} examples and of networks, "
-        f"a classifier that draws a network for every answer errs on at most {bound.percent} of new examples."
+        f"With probability {100 * bound.confidence:.4g} % over the draw of these {num_data:,} examples and of "
+        f"networks, a classifier that draws a network for every answer errs on at most {bound.percent} of new examples."
     )
     quantity = "0-1 risk of the randomised predictor"
     return replace(bound, name="Risk certificate", quantity=quantity, terms=terms, sentence=sentence)
