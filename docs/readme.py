@@ -100,80 +100,80 @@ def table(name: str) -> str:
     return "\n".join(rows)
 
 
+@dataclass(frozen=True)
+class Aim:
+    """A row of what was aimed at: an experiment, its scores with their bounds, and a method for each of three columns.
+
+    The columns are one low-rank network, one from an SVD, and an ensemble; None where the aim is not asked of any.
+    """
+
+    title: str
+    experiment: str
+    columns: list[Column]
+    paper: str
+    methods: tuple[str | None, ...] = ("low_rank", "low_rank_svd", "low_rank_ensemble")
+
+    def cell(self, method: str | None) -> str:
+        """Returns what came out, in bold where it is reached."""
+        if method is None:
+            return ""
+        return ", ".join(_judged(column, means(self.experiment)[method]) for column in self.columns)
+
+
 def aims() -> str:
-    """Returns the table of what was aimed at and what came out, in bold where it is reached."""
+    """Returns the table of what was aimed at and what came out."""
+    rows = [
+        "| | scores | the paper's | aim | low-rank | low-rank from an SVD | low-rank ensemble |",
+        f"|---|{'---|' * 6}",
+    ]
+    for aim in _aims():
+        titles, bounds = (", ".join(parts) for parts in zip(*((c.title, c.aim) for c in aim.columns), strict=True))
+        cells = [aim.title, titles, aim.paper, bounds, *map(aim.cell, aim.methods)]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _aims() -> list[Aim]:
     toy, icu = means("toy"), means("icu")
     best = max(found.get("auroc_ood_mi", 0.0) for method, found in icu.items() if method in NAMES)
     near = [
         Column("RMSE", "rmse_near", "{:.4f}", most=toy["full_rank"]["rmse_near"]),
         Column("ratio outside/inside", "iqr_ratio", "{:.2f}", least=3),
     ]
-    said, like, far = (
-        ("accuracy", "accuracy", "{:.1%}"),
-        ("NLL", "nll", "{:.3f}"),
-        ("AUROC-OOD (MI)", "auroc_ood_mi", "{:.3f}"),
-    )
-    asked = {
-        "toy": ("toy", near, "–"),
-        "MNIST": ("mnist", _image_aims(0.983, 0.06, 0.006), "97.32 %, 0.0924, 0.0104"),
-        "Fashion-MNIST": ("fashion_mnist", _image_aims(0.895, 0.3, 0.01), "88.69 %, 0.3186, 0.0114"),
-        "SST-2": (
-            "sst2",
-            [
-                Column(*said, least=0.82),
-                Column(*like, most=0.39),
-                Column(*far, least=0.77),
-                Column("AUPR-In (MI)", "aupr_in_mi", "{:.3f}", least=0.47),
-            ],
-            "80.6 %, 0.527, 0.640, 0.302",
-        ),
-        "SST-2, ensemble": (
-            "sst2",
-            [Column(*said, least=0.825), Column(*like, most=0.385), Column(*far, least=0.79)],
-            "81.4 %, 0.415, 0.731",
-        ),
-        "Beijing": (
-            "beijing",
-            [
-                Column("MAE", "mae", "{:.2f}", most=10.45),
-                Column("PICP (total)", "picp_95_total", "{:.3f}", 0.94, 0.96),
-                Column("MPIW", "mpiw_95_total", "{:.1f}", most=70),
-                Column("AUROC-OOD", "auroc_ood_epistemic", "{:.3f}", least=0.74),
-            ],
-            "10.63, –, –, 0.710",
-        ),
-        "Beijing, conformal": (
-            "beijing",
-            [
-                Column("PICP", "conformal_picp_95", "{:.3f}", 0.94, 0.96),
-                Column("MPIW", "conformal_mpiw_95", "{:.1f}", most=70),
-            ],
-            "–, –",
-        ),
-        "intensive care": (
-            "icu",
-            [
-                Column("NLL", "nll", "{:.3f}", most=icu["deep_ensemble"]["nll"] + 0.01),
-                Column("AUROC-OOD (MI)", "auroc_ood_mi", "{:.4f}", least=best),
-            ],
-            "–",
-        ),
-    }
-    # SST-2 has aims of its own for ensembles; one is of networks from SVDs.
-    shown = {
-        "SST-2": ("low_rank", "low_rank_svd", None),
-        "SST-2, ensemble": (None, "low_rank_svd_ensemble", "low_rank_ensemble"),
-    }
-    rows = [
-        "| | scores | the paper's | aim | low-rank | low-rank from an SVD | low-rank ensemble |",
-        f"|---|{'---|' * 6}",
+    air = [
+        Column("MAE", "mae", "{:.2f}", most=10.45),
+        Column("PICP (total)", "picp_95_total", "{:.3f}", 0.94, 0.96),
+        Column("MPIW", "mpiw_95_total", "{:.1f}", most=70),
+        Column("AUROC-OOD", "auroc_ood_epistemic", "{:.3f}", least=0.74),
     ]
-    for title, (name, columns, paper) in asked.items():
-        cells = [", ".join(column.title for column in columns), paper, ", ".join(column.aim for column in columns)]
-        for method in shown.get(title, ("low_rank", "low_rank_svd", "low_rank_ensemble")):
-            cells.append(", ".join(_judged(column, means(name)[method]) for column in columns) if method else "")
-        rows.append(f"| {' | '.join([title, *cells])} |")
-    return "\n".join(rows)
+    conformal = [
+        Column("PICP", "conformal_picp_95", "{:.3f}", 0.94, 0.96),
+        Column("MPIW", "conformal_mpiw_95", "{:.1f}", most=70),
+    ]
+    care = [
+        Column("NLL", "nll", "{:.3f}", most=icu["deep_ensemble"]["nll"] + 0.01),
+        Column("AUROC-OOD (MI)", "auroc_ood_mi", "{:.4f}", least=best),
+    ]
+    text = [*_text_aims(0.82, 0.39, 0.77), Column("AUPR-In (MI)", "aupr_in_mi", "{:.3f}", least=0.47)]
+    one, several = ("low_rank", "low_rank_svd", None), (None, "low_rank_svd_ensemble", "low_rank_ensemble")
+    return [
+        Aim("toy", "toy", near, "–"),
+        Aim("MNIST", "mnist", _image_aims(0.983, 0.06, 0.006), "97.32 %, 0.0924, 0.0104"),
+        Aim("Fashion-MNIST", "fashion_mnist", _image_aims(0.895, 0.3, 0.01), "88.69 %, 0.3186, 0.0114"),
+        Aim("SST-2", "sst2", text, "80.6 %, 0.527, 0.640, 0.302", one),
+        Aim("SST-2, ensemble", "sst2", _text_aims(0.825, 0.385, 0.79), "81.4 %, 0.415, 0.731", several),
+        Aim("Beijing", "beijing", air, "10.63, –, –, 0.710"),
+        Aim("Beijing, conformal", "beijing", conformal, "–, –"),
+        Aim("intensive care", "icu", care, "–"),
+    ]
+
+
+def _text_aims(accuracy: float, nll: float, far: float) -> list[Column]:
+    return [
+        Column("accuracy", "accuracy", "{:.1%}", least=accuracy),
+        Column("NLL", "nll", "{:.3f}", most=nll),
+        Column("AUROC-OOD (MI)", "auroc_ood_mi", "{:.3f}", least=far),
+    ]
 
 
 def _image_aims(accuracy: float, nll: float, ece: float) -> list[Column]:

@@ -1,5 +1,7 @@
 """A certificate is what its parts say by hand, holds as often as it promises, and is refused where it would be void."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -309,3 +311,14 @@ def test_it_prints_every_number_it_is_made_of(trained):
         assert part in shown
     for part in ("mistakes of the draws", "with their error", "KL ", "N 300", "tried 3", "probability ≥ 0.95"):
         assert part in shown
+
+
+def test_it_says_in_a_sentence_what_is_certified_and_to_whom():
+    bound = certificate(np.full(4000, 0.01), kl=100.0, kl_in_gauge=100.0, num_data=30_000)
+    said = re.search(
+        r"95 % over the draw of these 30,000 examples .* errs on at most (.*) % of new examples", repr(bound)
+    )
+    assert bound.value <= float(said[1]) / 100 < bound.value * 1.001
+    assert "errs on at most" not in repr(bound.with_defect("the prior saw these examples"))
+    vacuous = certificate(np.full(4000, 0.5), kl=1e9, kl_in_gauge=1e9, num_data=30_000)
+    assert vacuous.vacuous and "errs on at most" not in repr(vacuous)

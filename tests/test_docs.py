@@ -21,6 +21,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page):
     if page.name == "README.md":
         certain, strange = names["p"].mutual_information, names["strange"].mutual_information
         assert strange.mean() > 2 * certain.mean()
+        assert names["wrong"][names["sure"]].mean() < names["wrong"].mean() and names["alarm"]["auroc_ood"] > 0.8
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)

@@ -102,4 +102,9 @@ def certificate(
         "(KL + ln(2√N/δ))/N": bound.terms["budget"],
         "tried": tried,
     }
-    return replace(bound, name="Risk certificate", quantity="0-1 risk of the randomised predictor", terms=terms)
+    sentence = (
+        f"With probability {100 * bound.confidence:.4g} % over the draw of these {num_data:,} examples and of "
+        f"networks, a classifier that draws a network for every answer errs on at most {bound.percent} of new examples."
+    )
+    quantity = "0-1 risk of the randomised predictor"
+    return replace(bound, name="Risk certificate", quantity=quantity, terms=terms, sentence=sentence)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Integral
 
 
@@ -17,6 +17,7 @@ class Bound:
         trivial: the value from which on the bound says nothing: 1 for a risk, 0 for a probability from below.
         deltas: what may go wrong → its probability; they add up.
         terms: the numbers that the value is made of.
+        sentence: what it says, in plain words; shown where it is a certificate and not vacuous.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Bound:
     terms: Mapping[str, float] = field(default_factory=dict)
     trivial: float = math.inf
     defect: str | None = None
+    sentence: str = ""
 
     def __post_init__(self):
         if not sum(self.deltas.values()) < 1:
@@ -59,6 +61,8 @@ class Bound:
         lines = [f"{self.name}: {self.quantity} {self.side} {self.rounded}"]
         if self.deltas:
             lines[0] += f" with probability ≥ {self.confidence:.4g}"
+        if self.sentence and self.is_certificate and not self.vacuous:
+            lines.append(f"  {self.sentence}")
         lines.append(f"  {'certificate' if self.is_certificate else 'NOT a certificate: ' + str(self.defect)}")
         lines[-1] += f" (variant {self.variant!r})" + (", vacuous" if self.vacuous else "")
         for title, numbers in (("δ", self.deltas), ("terms", self.terms)):
@@ -73,6 +77,15 @@ class Bound:
         """The value in four digits: from above rounded up, from below down, so that what is printed holds too."""
         rounding = ROUND_CEILING if self.side == "≤" else ROUND_FLOOR
         return f"{float(Context(prec=4, rounding=rounding).create_decimal_from_float(float(self.value))):.4g}"
+
+    @property
+    def percent(self) -> str:
+        """The value in per cent, rounded as `rounded`.
+
+        >>> Bound("PAC-Bayes", "risk", 0.030712).percent
+        '3.072 %'
+        """
+        return f"{float(Decimal(self.rounded) * 100):.4g} %"
 
 
 def _shown(value: float) -> str:

@@ -51,9 +51,6 @@ class TemperedPredictive(ClassPredictive):
     def quantile(self, q) -> np.ndarray:
         raise _untempered("quantile")
 
-    def __repr__(self) -> str:
-        return f"TemperedPredictive(mean={self.mean!r}, num_draws={self.num_draws})"
-
 
 @dataclass(frozen=True)
 class VarianceScale:
