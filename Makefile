@@ -44,8 +44,9 @@ lint: $(STAMPS)/dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Two workers with two threads each on two cores wait for each other.
 test-torch: $(STAMPS)/torch
-	KERAS_BACKEND=torch $(PYTEST) -m backend
+	KERAS_BACKEND=torch OMP_NUM_THREADS=1 $(PYTEST) -m backend
 
 test-tensorflow: $(STAMPS)/tensorflow
 	KERAS_BACKEND=tensorflow $(PYTEST) -m backend
