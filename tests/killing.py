@@ -156,7 +156,9 @@ def main(folder: Path) -> None:
     assert not ended(start(jobs, folder / "whole"))
     life = time.monotonic() - begun
 
-    rng = np.random.default_rng()
+    seed = np.random.SeedSequence().entropy  # printed, so that a failure can be repeated
+    print(json.dumps({"seed": seed}), file=sys.stderr)
+    rng = np.random.default_rng(seed)
     moments = life * (rng.permutation(RANDOM_KILLS) + rng.random(RANDOM_KILLS)) / RANDOM_KILLS
     kills = [lambda place, moment=moment: killed_at(moment, jobs, place) for moment in moments]
     kills += [lambda place, call=call: ended(start(jobs, place, call)) for call in INSIDE]

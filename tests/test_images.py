@@ -293,3 +293,20 @@ def test_weights_count_in_both_ways_of_training():
             found.append(ops.convert_to_numpy(model.trainable_variables[0]))
     np.testing.assert_allclose(found[0], found[2], atol=1e-5)
     assert np.abs(found[0] - found[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "message"),
+    [
+        (images.mlp, replace(TINY, ranks=(4,)), r"ranks needs 2 numbers, one for each weight; got ranks=\(4,\)"),
+        (
+            cnn.network,
+            replace(TINY_CNN, ranks=(2, 3)),
+            r"ranks needs 4 numbers, one for each weight; got ranks=\(2, 3\)",
+        ),
+        (cnn.network, replace(TINY_CNN, ranks=(2, 3, 3, 2, 2)), "ranks needs 4 numbers"),
+    ],
+)
+def test_a_network_needs_a_rank_for_each_weight(make, settings, message):
+    with pytest.raises(ValueError, match=message):
+        make(Weights("low_rank", settings), settings)

@@ -132,6 +132,14 @@ def test_a_diverged_run_is_said_and_the_others_are_done(monkeypatch, tmp_path, c
     assert [r.method for r in record.read(tmp_path)] == ["full_rank"]
 
 
+def test_a_run_that_diverges_before_a_checkpoint_names_none_and_no_page(tmp_path, capsys):
+    arguments = ["--methods", "deterministic", "--scale", "quick", "--set", "learning_rate=1e30", "--set", "epochs=5"]
+    assert cli.main(["run", "toy", *arguments, "--set", "warmup=1", "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "Try a lower learning_rate" in said
+    assert "checkpoint" not in said and "Records:" not in said and "page" not in said
+
+
 def test_a_full_disk_is_one_line_and_leaves_earlier_records_whole(asked, tmp_path, monkeypatch, capsys):
     run(tmp_path, "--seeds", "0")
     before = (tmp_path / "records.jsonl").read_bytes()

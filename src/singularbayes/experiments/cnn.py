@@ -16,7 +16,7 @@ from singularbayes import layers
 from singularbayes.experiments import images, study
 from singularbayes.experiments.candidates import Candidates, Changes
 from singularbayes.experiments.methods import count_epochs as epochs
-from singularbayes.experiments.weights import Weights
+from singularbayes.experiments.weights import Weights, ranks_of
 
 __all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "network", "run", "run_many"]
 
@@ -70,7 +70,7 @@ PRESETS = {"chosen": CHOSEN, "quick": QUICK}
 
 def network(weights: Weights, settings: Settings) -> keras.Model:
     """Returns images (28, 28, 1) → logits."""
-    posteriors = map(weights, settings.ranks)
+    posteriors = map(weights, ranks_of(settings, len(settings.filters) + len(settings.units) + 1))
     stack: list[keras.layers.Layer] = [keras.Input((28, 28, 1))]
     for i, filters in enumerate(settings.filters, start=1):
         options = {"padding": "same", "activation": "relu", "name": f"filters_{i}"}

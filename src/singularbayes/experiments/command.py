@@ -88,6 +88,8 @@ def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, consol
             continue
         scores = ", ".join(f"{name} {value:.4g}" for name, value in list(found.record.metrics.items())[:6])
         console.print(f"    {scores}", style="dim", highlight=False, soft_wrap=True)
+    if not (out / record.LINES).exists():
+        return int(failed)
     console.print(f"\nRecords: {out / record.LINES}", soft_wrap=True, highlight=False)
     page = shlex.join(["singularbayes", "report", *([] if out == Path("runs") else [str(out)])])
     console.print(f"A page of them: {page}", soft_wrap=True, highlight=False)

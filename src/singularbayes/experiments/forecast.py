@@ -35,7 +35,7 @@ from singularbayes.experiments import air, study, value_scores
 from singularbayes.experiments.methods import sentences
 from singularbayes.experiments.stopping import EarlyStop, Plateau, Resumable
 from singularbayes.experiments.trainers import Training
-from singularbayes.experiments.weights import Weights
+from singularbayes.experiments.weights import Weights, ranks_of
 from singularbayes.inference import GaussianNLL, MeanScaleNLL, ValuePredictive
 
 FOREIGN = ("Guangzhou", "Chengdu", "Shanghai", "Shenyang")
@@ -130,7 +130,7 @@ class Forecast(study.Problem):
 
     def network(self, weights: Weights, settings: Settings) -> keras.Model:
         """Returns windows (hours, features) → the next value, or its mean and ρ of its noise."""
-        *ranks, head = settings.ranks
+        *ranks, head = ranks_of(settings, 5)  # input and state of two layers, and the head
         inputs = keras.Input((settings.hours, len(air.FEATURES)))
         hidden = _lstm(weights, ranks[:2], settings, name="first", return_sequences=True)(inputs)
         hidden = _lstm(weights, ranks[2:], settings, name="second")(hidden)

@@ -22,7 +22,7 @@ from singularbayes import data, layers
 from singularbayes.experiments import class_scores, methods, study
 from singularbayes.experiments.study import Arrays, Ask, Scores
 from singularbayes.experiments.trainers import Training
-from singularbayes.experiments.weights import Weights
+from singularbayes.experiments.weights import Weights, ranks_of
 
 CLASSES = 10
 METHODS = methods.sentences(*methods.METHODS, "low_rank_10", "low_rank_50")
@@ -82,7 +82,7 @@ QUICK = Settings(
 
 def mlp(weights: Weights, settings: Settings) -> keras.Model:
     """Returns pixels → logits, fully connected with ReLU."""
-    *ranks, last = settings.ranks
+    *ranks, last = ranks_of(settings, len(settings.units) + 1)
     stack: list[keras.layers.Layer] = [keras.Input((28 * 28,))]
     for i, (units, rank) in enumerate(zip(settings.units, ranks, strict=True), start=1):
         options = {"posterior": weights(rank), "estimator": settings.estimator, "name": f"hidden_{i}"}

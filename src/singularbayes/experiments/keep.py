@@ -78,7 +78,7 @@ class Keep:
         """Returns the newest checkpoint that is whole, if there is one; what a kill left half written is removed."""
         for left in self.folder.glob(f".*{_SUFFIX}.*"):
             left.unlink()
-        for path in reversed(self._paths()):
+        for path in reversed(self.paths()):
             found = Checkpoint.unpack(path.read_bytes())
             if found is not None:
                 return found
@@ -89,14 +89,15 @@ class Keep:
         """Writes a checkpoint; the one before it stays, older ones go."""
         self.folder.mkdir(parents=True, exist_ok=True)
         files.replace(self.folder / f"{checkpoint.epoch:06d}{_SUFFIX}", checkpoint.pack())
-        for path in self._paths()[:-2]:
+        for path in self.paths()[:-2]:
             path.unlink()
 
     def remove(self) -> None:
         """Removes all checkpoints, those of the parts too."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _paths(self) -> list[Path]:
+    def paths(self) -> list[Path]:
+        """Returns the files of the checkpoints that are there, the oldest first."""
         return sorted(self.folder.glob(f"[0-9]*{_SUFFIX}"))
 
 

@@ -231,7 +231,9 @@ class _Kept(keras.callbacks.Callback):
         return {f"{kind}-{i}": variable for kind, group in found.items() for i, variable in enumerate(group)}
 
     def _advice(self, what: str) -> str:
-        kept = "" if self.keep is None else f" The last checkpoint before it is in {str(self.keep.folder)!r}."
+        kept = ""
+        if self.keep is not None and self.keep.paths():
+            kept = f" The last checkpoint before it is in {str(self.keep.folder)!r}."
         return (
             f"Training needs finite numbers; got none: {what}.{kept} Try a lower learning_rate, a longer warmup, or a "
             "smaller beta."

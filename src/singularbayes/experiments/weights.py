@@ -78,6 +78,18 @@ class Weights:
         }
 
 
+def ranks_of(settings: Any, weights: int) -> tuple[int, ...]:
+    """Returns the ranks that settings name, one a weight; raises where they are more or fewer.
+
+    >>> from singularbayes.experiments.images import Settings
+    >>> ranks_of(Settings(), 3)
+    (25, 25, 10)
+    """
+    if len(settings.ranks) != weights:
+        raise ValueError(f"ranks needs {weights} numbers, one for each weight; got ranks={settings.ranks}.")
+    return settings.ranks
+
+
 def _without_prior(options: dict[str, Any]) -> dict[str, Any]:
     """Returns the options of a posterior that brings its own prior."""
     return {name: value for name, value in options.items() if name != "prior"}

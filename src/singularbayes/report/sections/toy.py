@@ -64,8 +64,8 @@ SECTION = Section(
         "its other experiments. It has low-rank and full-rank networks here; the other methods are ours.",
         "Our settings are, of eight candidates a method, those with the least NLL on new points of the training range, "
         "which are not those of the tables; nothing outside the range had a say in that choice. The candidates were "
-        "written down after thirteen earlier trials of low-rank networks, whose records were not kept, and after results "
-        "of what they had chosen had been seen, outside the range too.",
+        "written down after thirteen earlier trials of low-rank networks, whose records were not kept, and after "
+        "results of what they had chosen had been seen, outside the range too.",
         "The noise also acts inside the sines, where the assumed constant noise does not reach; the coverage shows "
         "what that costs.",
     ),
