@@ -88,8 +88,6 @@ def report(name: str, results: dict[str, dict], unit: str) -> None:
             goals.add_row(network, pair, f"{value:.3f}", "" if goal is None else f"at most {goal}")
     for shown in (table, goals):
         Console().print(shown)
-    if LOAD > 0.5:
-        Console().print(f"Others used this machine (load {LOAD:.1f}), which slows PyTorch most. Wait; measure again.")
     keep(name, results)
 
 
@@ -106,6 +104,8 @@ def keep(name: str, results: dict[str, Any], folder: Path | None = None) -> None
     path = folder / f"{name}.json"
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     Console().print(f"Kept in {_relative(str(path))}")
+    if LOAD > 0.5:
+        Console().print(f"Others used this machine (load {LOAD:.1f}), which slows PyTorch most. Wait; measure again.")
 
 
 def _relative(path: str) -> str:

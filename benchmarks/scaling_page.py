@@ -40,7 +40,8 @@ def measured() -> str:
     kept = json.loads(path.read_text())
     made = [_measured(what, row) for what, row in kept["results"].items()]
     cores = (
-        f"The machine has {kept['machine']['cores']} cores, so {kept['machine']['cores']} × is the most there can be."
+        f"The machine has {kept['machine']['cores']} cores, so {kept['machine']['cores']} × is the most there can be. "
+        f"Its load by others was {kept['machine']['load']} when this began."
     )
     return "\n\n".join([*made, cores, source("scaling")])
 

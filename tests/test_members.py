@@ -155,6 +155,19 @@ def test_a_run_and_its_members_are_not_done_at_the_same_time(tmp_path, monkeypat
         runner.carry_out(job, tmp_path)
 
 
+def test_a_member_of_a_finished_run_leaves_alone_what_is_done_again(tmp_path, monkeypatch):
+    job = ensemble()
+    run_toy(tmp_path, "deep_ensemble")
+    again = Keep(tmp_path / runner.UNFINISHED / f"{job.name}.1").part("member-0")  # where a second time is kept
+    again.folder.mkdir(parents=True)
+    with pytest.raises(runner.Skipped, match="finished before; --again does it again"):
+        runner.train_member(job.members[1], tmp_path)
+    assert again.folder.exists()
+    with pytest.raises(runner.Skipped, match="finished before; --again does it again"):
+        runner.carry_out(job, tmp_path)  # it holds all locks, so nobody is at it
+    assert not again.folder.exists()
+
+
 def test_only_ensembles_that_are_kept_part_by_part_are_taken_apart():
     assert [(member.number, member.epochs) for member in ensemble().members] == [(0, 2), (1, 2)]
     assert ensemble("low_rank").members == []

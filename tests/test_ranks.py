@@ -138,7 +138,7 @@ def test_by_loss_takes_the_smallest_truncation_within_a_standard_error(trained):
     each = -np.log(p.mean[np.arange(300), y])
     assert found.full == pytest.approx(each.mean(), rel=1e-5)
     assert found.error == pytest.approx(each.std(ddof=1) / math.sqrt(300), rel=1e-5)
-    assert "The smallest ranks of those tried with a NLL of at most" in str(found)
+    assert "The smallest ranks of those tried whose NLL is at most" in str(found)
     own = trained.predict(x, verbose=0).argmax(axis=1)  # which nothing answers as well as the network itself
     none = ranks.by_loss(trained, x, own, energies=(0.5,))
     assert none.energy == 1.0 and "None of those tried has a NLL of at most" in str(none)

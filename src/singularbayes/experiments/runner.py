@@ -39,6 +39,7 @@ EXPERIMENTS = (
     "mimic3",
 )
 UNFINISHED = "unfinished"
+FINISHED = "finished before; --again does it again"
 _LARGEST = 2**32 - 1  # the largest seed of NumPy's global generator
 
 
@@ -186,7 +187,10 @@ def carry_out(
         patience: seconds to wait for another process that is at it, which may be about to end.
     """
     with _held(folder, [job.name, *(member.name for member in job.members)], patience):
-        finished = _require_open(job, folder, again)
+        finished = record.count(folder)[job.name]
+        if finished and not again:
+            _tidy(job, folder)
+            raise Skipped(FINISHED)
         found = _run(job, _place(job, folder, finished, every), watch)
         record.append(found, folder)
         _tidy(job, folder)
@@ -207,7 +211,9 @@ def train_member(
     """
     job = member.job
     with _held(folder, [member.name], patience):
-        finished = _require_open(job, folder, again)
+        finished = record.count(folder)[job.name]
+        if finished and not again:
+            raise Skipped(FINISHED)  # tidying up is for who holds the locks of all members
         keep = _place(job, folder, finished, every)
         study.train_member(find(job.experiment).PROBLEM, job.method, job.seed, job.settings, member.number, watch, keep)
 
@@ -222,15 +228,6 @@ def _held(folder: Path, names: Sequence[str], patience: float) -> Iterator[None]
             except Timeout:
                 raise Skipped("another process is at it") from None
         yield
-
-
-def _require_open(job: Job, folder: Path, again: bool) -> int:
-    """Returns how often a run was finished; raises `Skipped` where that is enough."""
-    finished = record.count(folder)[job.name]
-    if finished and not again:
-        _tidy(job, folder)
-        raise Skipped("finished before; --again does it again")
-    return finished
 
 
 def _place(job: Job, folder: Path, finished: int, every: float) -> Keep:

@@ -38,7 +38,7 @@ class Truncations:
         tried = table(("energy kept", self.loss, "more than untouched"), rows)
         most = f"{self.full:.4g} + {self.error:.2g}, its standard error"
         if self.energy in self.losses:
-            why = f"The smallest ranks of those tried with a {self.loss} of at most {most}."
+            why = f"The smallest ranks of those tried whose {self.loss} is at most {most}."
         else:
             why = f"None of those tried has a {self.loss} of at most {most}: these are the full ranks."
         return f"{self.recommendation}\n\n{tried}\n{why}"

@@ -44,7 +44,9 @@ def measures(names: Sequence[str], task: str, foreign: Iterable[str], noise: boo
     """
     full = [] if isinstance(names, str) else [full_name(name, task) for name in names]
     if not full or len(set(full)) < len(full):
-        raise ValueError(f"sweep needs different objectives, such as ('nll', 'auroc_ood'); got objectives={names!r}.")
+        raise ValueError(
+            f"sweep needs a list of different objectives, such as ('nll', 'auroc_ood'); got objectives={names!r}."
+        )
     foreign = list(foreign)
     for name in names:
         _require_foreign(name, foreign)

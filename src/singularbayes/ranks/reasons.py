@@ -11,7 +11,8 @@ def why(sweep: "Sweep") -> str:
     knee, chosen = sweep.knee(), sweep.recommended()
     if chosen is not knee:
         return _smaller(sweep, chosen, knee)
-    return f"{_best(sweep, knee) if len(sweep.objectives) == 1 else _knee(sweep, knee)}{_chance(sweep, knee)}"
+    said = _best(sweep, knee) if len(sweep.objectives) == 1 else _knee(sweep, knee)
+    return f"{said}{_edge(sweep, knee)}{_chance(sweep, knee)}"
 
 
 def _best(sweep: "Sweep", chosen: "Trial") -> str:
@@ -38,6 +39,14 @@ def _front(sweep: "Sweep", front: list["Trial"]) -> str:
         first = sweep.objectives[0].label
         return f"{beaten}, and none is nearer to the best of all objectives, so {first}, the first of them, decides."
     return f"{beaten}, and it is nearest to the best of all objectives."
+
+
+def _edge(sweep: "Sweep", chosen: "Trial") -> str:
+    """Returns what to say of a rank above which none was tried."""
+    tried = [trial.settings.get("rank") for trial in sweep.finished]
+    if len(set(tried)) == 1 or chosen.settings.get("rank") != max(tried, key=lambda rank: rank or 0):
+        return ""
+    return " It is the highest rank tried: a higher one may do better."
 
 
 def _smaller(sweep: "Sweep", chosen: "Trial", knee: "Trial") -> str:
