@@ -125,8 +125,13 @@ def test_what_was_measured_is_told_with_the_most_that_its_machine_can_show(monke
         monkeypatch.setattr(page, "RECORDS", tmp_path)
     assert scaling_page.measured() == "Not measured yet."
     rows = bench_scaling.efficiency({1: [8.0], 2: [5.0], 4: [4.0]})
-    kept = {"command": "python it", "versions": {"jax": "1"}, "machine": {"cpu": "a processor", "cores": 2}}
+    kept = {
+        "command": "python it",
+        "versions": {"jax": "1"},
+        "machine": {"cpu": "a processor", "cores": 2, "load": 0.1},
+    }
     (tmp_path / "scaling.json").write_text(json.dumps({**kept, "results": {"4 runs": rows}}))
     text = scaling_page.measured()
     assert "**4 runs**" in text and "| 2 | 5 s | 1.60 × | 0.80 |" in text
     assert "The machine has 2 cores, so 2 × is the most there can be." in text and "`python it`" in text
+    assert "load by others was 0.1 when" in text

@@ -33,12 +33,15 @@ def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars()
     assert len(found["rank-radar"].panels) == 2 and "low-rank, rank 16" in found["rank-radar"].panels[0].alt
 
 
-def test_ranks_on_a_budget_of_their_own_are_not_set_against_the_whole_one():
+def test_only_the_ranks_that_a_section_names_are_set_against_each_other():
     scores = {"accuracy": 0.8, "nll": 0.4, "ece": 0.05, "auroc_ood_mi": 0.7}
-    methods = ("low_rank", "low_rank_4", "low_rank_16")
-    found = pictures([Record("sst2", method, 0, {"rank": 16}, scores, 100, 1.0, preset="paper") for method in methods])
+    methods = ("low_rank_4", "low_rank_16", "low_rank_auto")  # the last has the setting too, and another rank
+    records = [
+        Record("adaptive_rank_sst2", method, 0, {"rank": 16}, scores, 100, 1.0, preset="chosen") for method in methods
+    ]
+    found = pictures(records)
     assert found["ranks"].says.startswith("The low-rank network at ranks of 4 and 16;")
-    assert found["ranks"].says.endswith("on a reduced budget.")
+    assert found["ranks"].says.endswith("One rank for all weights.")
     assert "low-rank, rank 4 and low-rank, rank 16 by" in found["rank-radar"].panels[0].alt
 
 
