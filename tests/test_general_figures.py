@@ -34,7 +34,7 @@ def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars()
 
 
 def test_only_the_ranks_that_a_section_names_are_set_against_each_other():
-    scores = {"accuracy": 0.8, "nll": 0.4, "ece": 0.05, "auroc_ood_mi": 0.7}
+    scores = {"accuracy": 0.8, "nll": 0.4, "ece": 0.05, "auroc_ood_mi": 0.7, "validation_nll": 0.5}
     methods = ("low_rank_4", "low_rank_16", "low_rank_auto")  # the last has the setting too, and another rank
     records = [
         Record("adaptive_rank_sst2", method, 0, {"rank": 16}, scores, 100, 1.0, preset="chosen") for method in methods
