@@ -220,6 +220,23 @@ def test_without_foreign_examples_the_size_is_drawn_against_the_objective():
     assert name == "nll_against_num_trained"
 
 
+def test_the_figure_rings_the_recommended_trial_names_ranks_and_draws_errors():
+    trials = tuple(
+        Trial(i, {"rank": 2**i, "beta": 1.0}, {"nll": 1.0 - 0.1 * i, "num_trained": 10.0 * 2**i}, {"nll": 0.15})
+        for i in range(3)
+    )
+    sweep = Sweep("classification", (catalogue.find("nll"),), trials, seeds=3)
+    assert sweep.recommended() is trials[1]  # 0.9 is within 0.15 of 0.8
+    (figure,) = plots.trade_offs(sweep).values()
+    axes = figure.axes[0]
+    (ring,) = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (20.0, 0.9)
+    assert {text.get_text() for text in axes.texts} == {"rank 1", "rank 2", "rank 4"}
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["trials", "Pareto front", "recommended"]
+    bars = axes.collections[-1]
+    np.testing.assert_allclose(np.ptp(bars.get_segments()[0][:, 1]), 0.3)
+
+
 # -- the command -----------------------------------------------------------------------------------------------------
 
 

@@ -19,12 +19,17 @@ from singularbayes.report import checks, style
 
 @dataclass(frozen=True)
 class Point:
-    """One setting: a short label such as "15, 15" for its ranks, its two numbers, and the group it belongs to."""
+    """One setting: a short label such as "15, 15" for its ranks, its two numbers, and the group it belongs to.
+
+    Args:
+        errors: the standard errors of the two numbers, drawn as bars where they are not 0.
+    """
 
     label: str
     x: float
     y: float
     group: str
+    errors: tuple[float, float] = (0.0, 0.0)
 
 
 def points_of(comparison: Comparison) -> list[Point]:
@@ -36,31 +41,41 @@ def points_of(comparison: Comparison) -> list[Point]:
 
 
 @style.for_print
-def pareto(points: Sequence[Point], x: Measure, y: Measure) -> Figure:
+def pareto(points: Sequence[Point], x: Measure, y: Measure, recommended: Point | None = None) -> Figure:
     """Returns all settings, those on the front filled and labelled, the others open; a line joins the front.
 
     Groups, such as KL weights or methods, have their own marks. The line is a staircase: what lies on its worse side is
-    beaten in both measures by a corner of it.
+    beaten in both measures by a corner of it. A ring is around the point that is recommended, if one is.
     """
     checks.some("pareto", points, "points")
     table = np.array([[point.x, point.y] for point in points], "float64")
     front = pareto_front(table, (x.sign, y.sign))
     looks = style.looks(dict.fromkeys(point.group for point in points))
-    figure = Figure(figsize=(style.COLUMN, 2.5 + style.legend_height([*looks, "Pareto front"])))
+    others = [Line2D([], [], **_LINE, label="Pareto front")]
+    if recommended is not None:
+        others.append(Line2D([], [], **_RING, label="recommended"))
+    said = [*looks, *(str(line.get_label()) for line in others)]
+    figure = Figure(figsize=(style.COLUMN, 2.5 + style.legend_height(said)))
     axes = figure.subplots()
     _stairs(axes, table[front], x, y)
     for point, best in zip(points, front, strict=True):
         look = looks[point.group]
         fill = look.colour if best else "white"
         axes.plot([point.x], [point.y], ls="", marker=look.marker, ms=4.5, mfc=fill, mec=look.colour, mew=0.9, zorder=3)
+        if any(point.errors):
+            xerr, yerr = point.errors
+            axes.errorbar(point.x, point.y, yerr, xerr, fmt="none", ecolor=look.colour, elinewidth=0.7, zorder=2)
+    if recommended is not None:
+        axes.plot([recommended.x], [recommended.y], zorder=3, **_RING)
     axes.margins(0.18)
     axes.set(xlabel=x.axis, ylabel=y.axis.replace(", ", ",\n"))
-    style.legend_below(figure, [*_marks(looks), Line2D([], [], **_LINE, label="Pareto front")])
+    style.legend_below(figure, [*_marks(looks), *others])
     _label_front(figure, axes, [point for point, best in zip(points, front, strict=True) if best], x, y)
     return figure
 
 
 _LINE: Any = {"color": style.GREY, "lw": 0.8, "ls": "-"}
+_RING: Any = {"ls": "", "marker": "o", "ms": 9, "mfc": "none", "mec": style.INK, "mew": 0.8}
 
 
 def _marks(looks: dict[str, style.Look]) -> list[Line2D]:
