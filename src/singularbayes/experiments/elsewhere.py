@@ -1,6 +1,7 @@
 """Runs on other machines. The members of an ensemble are pieces of work of their own there."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -23,14 +24,14 @@ def carry_out(
     apart = _apart(jobs, folder, again)
     first = [(i, piece) for i, job in enumerate(jobs) for piece in (job.members if i in apart else [job])]
     diverged: dict[int, dict[int, Outcome]] = {i: {} for i in apart}
-    on_machines = (labels, folder, again, engine, console)
-    for i, piece, found in _ended(first, *on_machines):
+    ended = partial(_ended, labels=labels, folder=folder, again=again, engine=engine, console=console)
+    for i, piece, found in ended(first):
         if isinstance(piece, Job):
             yield labels[i], found
         elif found.diverged:
             diverged[i][piece.number] = found
     yield from ((labels[i], found[min(found)]) for i, found in diverged.items() if found)
-    for i, _, found in _ended([(i, jobs[i]) for i in apart if not diverged[i]], *on_machines):
+    for i, _, found in ended([(i, jobs[i]) for i in apart if not diverged[i]]):
         yield labels[i], found
 
 

@@ -138,7 +138,8 @@ def sentences(*names: str) -> dict[str, str]:
 
 def count_epochs(method: str, settings) -> int:
     """Returns how many epochs a run of a method trains in all."""
-    each = settings.epochs + (settings.svd_epochs if "svd" in method else 0)
+    found = find(method)
+    each = settings.epochs + (settings.svd_epochs if from_svd in (found.train, found.member) else 0)
     return each * max(1, count_members(method, settings))
 
 
