@@ -11,6 +11,7 @@ from singularbayes import data
 from singularbayes.convert import collapse
 from singularbayes.experiments import adaptive_rank_sst2, methods, reviews, sst2, text
 from singularbayes.experiments.positions import Positions, sines
+from singularbayes.experiments.posterior_scores import singular_values
 from singularbayes.experiments.training import adam
 from singularbayes.experiments.weights import Weights
 
@@ -69,6 +70,34 @@ def test_rows_and_labels_belong_together():
     for x, y in (sst2.PROBLEM.trained(TINY), sst2.PROBLEM.held_out(TINY), reviews.encoded(8)[3]):
         for row, label in zip(x, y, strict=True):
             assert not set(row.tolist()) & (bad if label else good)
+
+
+def test_nothing_held_out_trains_on_all_rows_and_is_scored_on_the_test_sentences_alone():
+    settings = replace(TINY, num_train=None, num_validation=0, patience=None, epochs=1)
+    x, _ = sst2.PROBLEM.trained(settings)
+    rows = reviews.encoded(TINY.length)[1]
+    assert len(x) == len(rows) - len(rows) % TINY.batch_size and _rows(x) & _rows(sst2.PROBLEM.held_out(TINY)[0])
+    (record,) = sst2.run_many("deterministic", [4], settings, "refit")
+    assert {"nll", "auroc_ood_entropy"} <= record.metrics.keys() and record.arrays["ag_news_mean"].shape == (30, 2)
+    assert not any(name.startswith(("validation", "recalibrated")) for name in (*record.metrics, *record.arrays))
+
+
+@pytest.mark.parametrize("needed", [sst2.PROBLEM.training, lambda settings: sst2.PROBLEM.validated(None, settings)])
+def test_early_stopping_and_trials_need_sentences_to_hold_out(needed):
+    with pytest.raises(ValueError, match="num_validation > 0 for trials and for early stopping; got num_validation=0"):
+        needed(replace(TINY, num_validation=0))
+
+
+def test_a_refit_is_the_choice_on_all_rows_and_nothing_else():
+    assert sst2.REFIT.keys() == sst2.CHOSEN.keys()
+    for method, settings in sst2.REFIT.items():
+        assert replace(settings, num_validation=reviews.Settings().num_validation) == sst2.CHOSEN[method]
+        assert settings.num_validation == 0 and settings.patience is None
+
+
+def test_weights_have_the_same_names_in_every_network():
+    names = [set(singular_values(reviews.network("low_rank", TINY))) for _ in range(2)]
+    assert names[0] == names[1] and "singular_values/block_1/inner/kernel" in names[0]
 
 
 @pytest.mark.parametrize("num_train", [15, 100_000])

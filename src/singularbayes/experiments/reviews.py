@@ -41,7 +41,7 @@ _SPLIT = 0  # one split for all seeds and methods
 class Settings:
     """The paper's values. The published parameter counts have no positions and no final normalisation.
 
-    `num_train` of the training rows are used, None is all; `num_validation` counts sentences.
+    `num_train` of the training rows are used, None is all; `num_validation` counts sentences, 0 holds out nothing.
     """
 
     vocabulary: int = 30_522
@@ -124,7 +124,8 @@ def network(kind: str | Weights, settings: Settings = Settings()) -> keras.Model
 
     ids = keras.Input((None,), dtype="int32", name="ids")  # any length: what is padding is masked
     table = inner(settings.embedding_rank)
-    start = {"embeddings_initializer": table.pop("kernel_initializer") or "uniform"}
+    # Layers have names, the same in every network, so that figures can compare their weights.
+    start = {"embeddings_initializer": table.pop("kernel_initializer") or "uniform", "name": "embedding"}
     x = layers.Embedding(settings.vocabulary, settings.width, mask_zero=True, **start, **table)(ids)
     if settings.positions != "none" or settings.embedding_scale != 1.0:
         x = Positions(settings.positions, settings.length, settings.embedding_scale)(x)
@@ -132,8 +133,8 @@ def network(kind: str | Weights, settings: Settings = Settings()) -> keras.Model
     for i in range(settings.blocks):
         positions = 1 if i == settings.blocks - 1 else None  # the head reads the first token alone
         matrices = inner(settings.rank, bias_posterior=weights.bias())
-        x = layers.TransformerEncoder(**block, positions=positions, **matrices)(x)
-    logits = layers.Dense(settings.classes, **inner(settings.rank, bias_posterior=weights.bias()))(x[:, 0])
+        x = layers.TransformerEncoder(**block, positions=positions, name=f"block_{i + 1}", **matrices)(x)
+    logits = layers.Dense(settings.classes, name="head", **inner(settings.rank, bias_posterior=weights.bias()))(x[:, 0])
     return keras.Model(ids, logits, name=f"sst2_{weights.kind}")
 
 
@@ -170,7 +171,8 @@ class Reviews(study.Problem):
     def trained(self, settings: Settings) -> Part:
         """Returns the rows that networks are trained on, whole batches of them."""
         _, ids, labels, _, _ = encoded(settings.length)
-        rows = _split(settings.length, settings.num_validation).train
+        held = settings.num_validation
+        rows = _split(settings.length, held).train if held else np.arange(len(labels))
         wanted = len(rows) if settings.num_train is None else settings.num_train
         if not settings.batch_size <= wanted <= len(rows):
             raise ValueError(
@@ -182,6 +184,11 @@ class Reviews(study.Problem):
 
     def held_out(self, settings: Settings) -> Part:
         """Returns the whole sentences that validate."""
+        if not settings.num_validation:
+            raise ValueError(
+                "sst2 needs num_validation > 0 for trials and for early stopping; got num_validation=0. Set patience="
+                "None to train on all rows."
+            )
         _, ids, labels, _, _ = encoded(settings.length)
         rows = _split(settings.length, settings.num_validation).sentences
         return ids[rows], labels[rows]
@@ -196,10 +203,14 @@ class Reviews(study.Problem):
         return study.prefixed("validation", class_scores.quality(ask({"validation": x})["validation"], y))
 
     def tested(self, ask: Ask, settings: Settings) -> tuple[Scores, Arrays]:
-        x, y = self.held_out(settings)
         *_, (x_dev, y_dev), news = encoded(settings.length)
-        answers = ask({"validation": x, "test": x_dev, "ag_news": news})
-        held, test, foreign = answers.values()
+        asked = {"test": x_dev, "ag_news": news}
+        if not settings.num_validation:
+            test, foreign = ask(asked).values()
+            arrays = class_scores.stored("test", test, y_dev) | class_scores.stored("ag_news", foreign)
+            return class_scores.of_test(test, y_dev, foreign), arrays
+        x, y = self.held_out(settings)
+        held, test, foreign = ask({"validation": x, **asked}).values()
         found = class_scores.of_test(test, y_dev, foreign) | class_scores.recalibrated(test, y_dev, held, y)
         found |= study.prefixed("validation", class_scores.quality(held, y))
         arrays = class_scores.stored("validation", held, y) | class_scores.stored("test", test, y_dev)

@@ -14,7 +14,7 @@ from singularbayes.report.sections import SECTIONS, section_of
 from singularbayes.report.settings import Settings
 from singularbayes.report.tables import Table
 
-_DRAWN_FIRST = ("chosen", "paper", "quick")  # the preset whose runs the figures show
+_DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
 _VALIDATION = Columns(
     "Validation",
     tuple(
