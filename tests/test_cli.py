@@ -1,5 +1,6 @@
 """The command line: a page at the end, one line for what a user can mend."""
 
+import runpy
 import subprocess
 import sys
 
@@ -95,6 +96,13 @@ def test_help_and_version(capsys):
     assert capsys.readouterr().out.strip() == singularbayes.__version__
     assert cli.main(["demo", "--help"]) == 0
     assert "--out" in capsys.readouterr().out
+
+
+def test_the_package_run_as_a_module_is_the_command_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["singularbayes", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("singularbayes", run_name="__main__")
+    assert ended.value.code == 0 and capsys.readouterr().out.strip() == singularbayes.__version__
 
 
 def test_the_page_template_is_part_of_the_package():
