@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from singularbayes.assess.catalogue import MEASURES
 from singularbayes.experiments.record import Record
-from singularbayes.report import general, published, settings, tables
+from singularbayes.report import against, general, published, settings, tables
 from singularbayes.report.picture import Picture, apart
 from singularbayes.report.published import Number
 from singularbayes.report.rows import Group, grouped, listed
@@ -28,11 +28,16 @@ _VALIDATION = Columns(
 
 @dataclass(frozen=True)
 class Part:
-    """The runs of one preset: tables, settings, how to do them again, and what they were done with."""
+    """The runs of one preset: tables, settings, how to do them again, and what they were done with.
+
+    Args:
+        against: which numbers are better than the paper's and which are worse, a line a method.
+    """
 
     group: Group
     label: str
     tables: tuple[Table, ...]
+    against: tuple[against.Line, ...]
     settings: Settings
     commands: tuple[str, ...]
     made_with: str
@@ -89,6 +94,7 @@ def _part(section: Section, group: Group) -> Part:
         group,
         group.label(section.in_paper),
         tuple(table for table in made if table is not None),
+        () if group.preset in against.APART else against.lines(section, group.rows, numbers),
         settings.of(group.rows),
         tuple(settings.commands(section.experiment, group)),
         settings.made_with(group),

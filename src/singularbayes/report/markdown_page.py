@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from singularbayes.experiments.files import replace
-from singularbayes.report import index
+from singularbayes.report import against, index
 from singularbayes.report.chapters import Chapter, Part
-from singularbayes.report.index import Entry
+from singularbayes.report.index import Overview
 from singularbayes.report.picture import Picture
 from singularbayes.report.settings import Setting
 from singularbayes.report.table_markdown import markdown
@@ -27,7 +27,7 @@ def render(
     if len(titles) > 1:
         lines += [f"- {_link(title)}" for title in titles] + [""]
     lines += [line for chapter in chapters for line in _chapter(chapter, figures)]
-    return "\n".join([*lines, *(_index(index.of(chapters)) if indexed else [])])
+    return "\n".join([*lines, *(_index(chapters) if indexed else [])])
 
 
 def write(path: Path, chapters: Sequence[Chapter], title: str, command: str) -> Path:
@@ -63,12 +63,21 @@ def _chapter(chapter: Chapter, figures: str | None) -> list[str]:
 
 def _part(part: Part, origin: str) -> list[str]:
     lines = [markdown(table) for table in part.tables]
+    if part.against:
+        lines += _against(part)
     departures = part.settings.departures
     if departures:
         lines += [f"Not the {origin}'s: {', '.join(_departure(setting, origin) for setting in departures)}.", ""]
     if part.settings.lines:
         lines += _differing(part)
     return [*lines, "```", *part.commands, "```", "", part.made_with, ""]
+
+
+def _against(part: Part) -> list[str]:
+    """Returns the table of what is better than the paper's and what is worse."""
+    lines = [f"**{against.TITLE}**", "", f"| method | {' | '.join(against.HEADS)} |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join([each.name, *each.cells])} |" for each in part.against]
+    return [*lines, "", against.RULE, ""]
 
 
 def _departure(setting: Setting, origin: str) -> str:
@@ -82,12 +91,24 @@ def _differing(part: Part) -> list[str]:
     return [*lines, *(f"| {name} | {' | '.join(s.value for s in own)} |" for name, own in part.settings.lines), ""]
 
 
-def _index(entries: Sequence[Entry]) -> list[str]:
+def _index(chapters: Sequence[Chapter]) -> list[str]:
     heads = index.HEADS
     lines = [f"## {index.TITLE}", "", index.SAYS, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for entry in entries:
+    for entry in index.of(chapters):
         places = [f"{_link(place.section.title)}: {place.says(entry.printed)}" for place in entry.places]
         lines.append(f"| {entry.label} | {entry.what} | {'<br>'.join(places) or entry.elsewhere} | {entry.remark} |")
+    return [*lines, "", *_overview(index.overview(chapters))]
+
+
+def _overview(found: Sequence[Overview]) -> list[str]:
+    """Returns the table that counts, for every experiment, what is better than the paper's and what is worse."""
+    if not found:
+        return []
+    lines = [f"### {index.OVERVIEW}", "", index.OVERVIEW_SAYS, ""]
+    lines += [f"| experiment | settings | {' | '.join(against.HEADS)} |", "|---|---|---:|---:|---:|"]
+    for each in found:
+        cells = [_link(each.section.title), each.label, *map(str, each.counts)]
+        lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
 
 

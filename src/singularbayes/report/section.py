@@ -24,6 +24,8 @@ class Columns:
             keeps their order.
         note: what the numbers are.
         others: rows of other papers, below ours.
+        headline: whether the page says which of its measures are better than the paper's; not of a table that has in
+            other ways what a headline table has.
     """
 
     title: str
@@ -31,6 +33,7 @@ class Columns:
     sort: str = ""
     note: str = ""
     others: tuple[Other, ...] = ()
+    headline: bool = True
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ DETECTION = Columns(
     tuple(_measure(f"{name}_{by}") for name in ("auroc_ood", "aupr_ood", "aupr_in") for by in ("mi", "std", "entropy")),
     sort="auroc_ood_entropy",
     note="7,600 articles of AG News against 872 reviews; std is that of the predicted class over draws.",
+    headline=False,
 )
 TEMPERED = Columns(
     "Errors, a temperature, and what it costs",
