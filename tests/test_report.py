@@ -210,6 +210,26 @@ def test_settings_that_differ_between_methods_stand_in_a_table():
     ]
 
 
+def test_departures_are_counted_once_each_whether_all_methods_have_them_or_some():
+    shared = {"epochs": 10}
+    records = [
+        image_record("low_rank", changes=shared),
+        image_record("full_rank", changes=shared | {"beta": 0.3}),
+        image_record("rank_one", changes=shared | {"beta": 0.1, "learning_rate": 0.01}),
+    ]
+    (chapter,) = chapters.of(bare(records))
+    assert chapter.parts[0].settings.departures == ("epochs", "beta", "learning rate")
+    assert "Settings: 3 of them not the paper's" in page.render([chapter], HEAD)
+    text = markdown_page.render([chapter], "Results", "x")
+    assert "Not the paper's: epochs 10 (paper: 50); by method beta, learning rate." in text
+    _, _, table = text.partition("| settings | beta | learning rate |\n|---|---:|---:|\n")
+    assert table.splitlines()[:3] == [
+        "| low-rank | 1 | 0.001 |",
+        "| full-rank | 0.3 (paper: 1) | 0.001 |",
+        "| rank-one | 0.1 (paper: 1) | 0.01 (paper: 0.001) |",
+    ]
+
+
 def test_figures_whose_arrays_are_absent_are_left_out_and_said():
     records = [image_record(method, seed) for method in ("low_rank", "full_rank") for seed in (0, 1)]
     (chapter,) = chapters.of(bare(records))

@@ -8,7 +8,7 @@ from singularbayes.report import against, index
 from singularbayes.report.chapters import Chapter, Part
 from singularbayes.report.index import Overview
 from singularbayes.report.picture import Picture
-from singularbayes.report.settings import Setting
+from singularbayes.report.settings import Settings
 from singularbayes.report.table_markdown import markdown
 
 
@@ -65,11 +65,10 @@ def _part(part: Part, origin: str) -> list[str]:
     lines = [markdown(table) for table in part.tables]
     if part.against:
         lines += _against(part)
-    departures = part.settings.departures
-    if departures:
-        lines += [f"Not the {origin}'s: {', '.join(_departure(setting, origin) for setting in departures)}.", ""]
+    if part.settings.departures:
+        lines += [_departures(part.settings, origin), ""]
     if part.settings.lines:
-        lines += _differing(part)
+        lines += _differing(part.settings, origin)
     return [*lines, "```", *part.commands, "```", "", part.made_with, ""]
 
 
@@ -80,15 +79,19 @@ def _against(part: Part) -> list[str]:
     return [*lines, "", against.RULE, ""]
 
 
-def _departure(setting: Setting, origin: str) -> str:
-    return f"{setting.name} {setting.value} ({origin}: {setting.paper})"
+def _departures(settings: Settings, origin: str) -> str:
+    """Returns all settings that are not the paper's: those that all methods share with their values."""
+    shared = {each.name: f"{each.name} {each.says(origin)}" for each in settings.shared if each.paper}
+    own = [name for name in settings.departures if name not in shared]
+    said = [*([", ".join(shared.values())] if shared else []), *([f"by method {', '.join(own)}"] if own else [])]
+    return f"Not the {origin}'s: {'; '.join(said)}."
 
 
-def _differing(part: Part) -> list[str]:
-    """Returns the table of the settings that differ between methods."""
-    heads = part.settings.heads
-    lines = [f"| settings | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
-    return [*lines, *(f"| {name} | {' | '.join(s.value for s in own)} |" for name, own in part.settings.lines), ""]
+def _differing(settings: Settings, origin: str) -> list[str]:
+    """Returns the table of the settings that differ between methods, with the paper's values where they are others."""
+    lines = [f"| settings | {' | '.join(settings.heads)} |", f"|---|{'---:|' * len(settings.heads)}"]
+    lines += [f"| {' | '.join([name, *(each.says(origin) for each in own)])} |" for name, own in settings.lines]
+    return [*lines, ""]
 
 
 def _index(chapters: Sequence[Chapter]) -> list[str]:

@@ -17,6 +17,14 @@ class Setting:
     value: str
     paper: str = ""
 
+    def says(self, origin: str) -> str:
+        """Returns the value, and what it is in the paper where that differs; `origin` is "paper" or "default".
+
+        >>> Setting("beta", "0.1", "1").says("paper"), Setting("beta", "0.1").says("paper")
+        ('0.1 (paper: 1)', '0.1')
+        """
+        return f"{self.value} ({origin}: {self.paper})" if self.paper else self.value
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -27,9 +35,10 @@ class Settings:
     lines: tuple[tuple[str, tuple[Setting, ...]], ...]
 
     @property
-    def departures(self) -> tuple[Setting, ...]:
-        """Those shared ones that are not the paper's."""
-        return tuple(setting for setting in self.shared if setting.paper)
+    def departures(self) -> tuple[str, ...]:
+        """The names of those that are not the paper's, of all rows first and then of some."""
+        own = [head for i, head in enumerate(self.heads) if any(line[i].paper for _, line in self.lines)]
+        return (*(setting.name for setting in self.shared if setting.paper), *own)
 
 
 def of(rows: Sequence[Row]) -> Settings:
