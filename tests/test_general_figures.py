@@ -6,7 +6,9 @@ from made_up import image_record, image_records, rows_of, toy_record
 
 pytest.importorskip("matplotlib")
 from singularbayes.convert.spectrum import MatrixSpectrum
+from singularbayes.experiments import study
 from singularbayes.experiments.record import Record
+from singularbayes.experiments.runner import EXPERIMENTS, find
 from singularbayes.report import chapters, general, spectrum_pictures
 from singularbayes.report.sections import SECTIONS
 
@@ -29,7 +31,7 @@ def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars()
     methods = ("low_rank", "low_rank_4", "low_rank_16", "full_rank")
     found = pictures([elsewhere(method, seed) for method in methods for seed in (0, 1)])
     assert "at ranks of 4, 8 and 16" in found["ranks"].says
-    assert "accuracy, NLL and ECE against rank, at 8, 4 and 16" in found["ranks"].panels[0].alt
+    assert "accuracy, NLL and ECE against rank, at 4, 8 and 16" in found["ranks"].panels[0].alt
     assert len(found["rank-radar"].panels) == 2 and "low-rank, rank 16" in found["rank-radar"].panels[0].alt
 
 
@@ -87,6 +89,15 @@ def test_singular_values_are_drawn_of_single_networks_at_the_rank_of_the_setting
     assert len(found.panels) == 2 and "hidden_1/kernel" in found.panels[0].alt
     assert "low-rank" in found.says and "rank 50" not in found.says and "SWAG" not in found.says
     assert "singular-values" not in pictures([toy_record()])
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_a_page_says_that_singular_values_are_absent_where_runs_leave_them(experiment):
+    leaves = isinstance(getattr(find(experiment), "PROBLEM", None), study.Problem)  # study.run keeps them
+    assert SECTIONS[experiment].spectra == leaves
+    one = Record(experiment, "low_rank", 0, {}, {"nll": 0.3, "validation_nll": 0.3}, 9, 1.0, preset="paper")
+    (chapter,) = chapters.of([one])
+    assert any("Singular values" in line for line in chapter.left_out) == leaves
 
 
 @pytest.mark.parametrize("energy", [0.1, 0.5, 0.9, 0.999])

@@ -235,8 +235,9 @@ def test_figures_whose_arrays_are_absent_are_left_out_and_said():
     (chapter,) = chapters.of(bare(records))
     assert [picture.name for picture in chapter.pictures] == ["pareto", "radar"]
     assert chapter.left_out == (
-        "Calibration, Selective prediction, Histograms of mutual information (Fashion-MNIST), Histograms of mutual "
-        "information (notMNIST) and Histograms of entropy (notMNIST): their arrays do not lie beside the records.",
+        "Calibration; Selective prediction; Histograms of mutual information (Fashion-MNIST); Histograms of mutual "
+        "information (notMNIST); Histograms of entropy (notMNIST); Singular values: their arrays do not lie beside the "
+        "records.",
     )
     assert "Figures left out. Calibration" in page.render([chapter], HEAD)
 

@@ -8,7 +8,7 @@ from singularbayes.experiments.record import Record
 from singularbayes.report import against, general, published, settings, tables
 from singularbayes.report.picture import Picture, apart
 from singularbayes.report.published import Number
-from singularbayes.report.rows import Group, grouped, listed
+from singularbayes.report.rows import Group, grouped
 from singularbayes.report.section import TRAINING, Columns, Section
 from singularbayes.report.sections import SECTIONS, section_of
 from singularbayes.report.settings import Settings
@@ -116,4 +116,5 @@ def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:
             left_out.setdefault("their arrays do not lie beside the records.", []).append(drawing.title)
         else:
             left_out.setdefault("too few of these runs have what they show.", []).append(drawing.title)
-    return pictures, [f"{listed(titles)}: {reason}" for reason, titles in left_out.items()]
+    # Titles have commas of their own.
+    return pictures, [f"{'; '.join(titles)}: {reason}" for reason, titles in left_out.items()]

@@ -26,7 +26,8 @@ def sweep(
     def draw(rows: Sequence[Row]) -> Picture:
         curves = {m: {value(row): row.values(m.name) for row in rows if row.values(m.name)} for m in measures}
         drawn = {measure: seeds for measure, seeds in curves.items() if seeds}
-        alt = f"{listed([m.label for m in drawn])} against {setting}, at {listed([f'{value(row):g}' for row in rows])}."
+        settings = listed([f"{at:g}" for at in sorted(map(value, rows))])
+        alt = f"{listed([m.label for m in drawn])} against {setting}, at {settings}."
         panels = (Panel(svg(against_setting(drawn, setting, marks=marks)), alt),)
         return Picture(name, title, says(rows), panels)
 
