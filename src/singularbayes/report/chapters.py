@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from singularbayes.assess.catalogue import MEASURES
 from singularbayes.experiments.record import Record
-from singularbayes.report import against, general, published, settings, tables
+from singularbayes.report import against, general, looks, published, settings, style, tables
 from singularbayes.report.picture import Picture, apart
 from singularbayes.report.published import Number
 from singularbayes.report.rows import Group, grouped
@@ -75,7 +75,8 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
     section = section_of(experiment, records)
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
     drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
-    pictures, left_out = _draw(section, drawn)
+    with style.same_looks(looks.of(drawn.rows)):
+        pictures, left_out = _draw(section, drawn)
     return Chapter(
         section,
         tuple(_part(section, group) for group in groups),
