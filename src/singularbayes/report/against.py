@@ -17,7 +17,7 @@ from singularbayes.report.tables import COSTS
 TITLE = "Against the paper"
 HEADS = ("better", "no clear difference", "worse")
 RULE = (
-    "A difference is clear if it is larger than two standard errors, ours and the paper's together, and the rounding "
+    "A difference is clear if it is larger than two standard errors, ours and the paper's together, plus the rounding "
     "of the printed number."
 )
 HOW = (

@@ -19,8 +19,8 @@ SAYS = (
 )
 OVERVIEW = "Our numbers against the paper's"
 OVERVIEW_SAYS = (
-    f"How many of the paper's numbers ours are better than, over the methods and the headline measures of an "
-    f"experiment; its chapter says which. {against.RULE} {against.HOW}"
+    "How many of our numbers are better than the paper's, over the methods and the headline measures of an experiment; "
+    f"its chapter says which. {against.RULE} {against.HOW}"
 )
 HEADS = ("table of the paper", "what", "ours", "remarks")
 
