@@ -9,7 +9,10 @@ import subprocess
 import pytest
 from made_up import all_records, image_records, kl_record
 
+from singularbayes.experiments.record import Record
 from singularbayes.report import chapters, page
+from singularbayes.report.sections import SECTIONS
+from singularbayes.report.tables import COSTS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), "")
@@ -36,6 +39,8 @@ addEventListener("load", () => {
   found.broken = [...document.images].filter((image) => !image.naturalWidth).length;
   found.width = innerWidth;
   found.scroll = document.documentElement.scrollWidth;
+  found.cut = [...document.querySelectorAll(".wide")].filter((box) => box.scrollWidth > box.clientWidth).length;
+  found.text = Math.max(...[...document.querySelectorAll("p")].map((text) => text.clientWidth));
   top.document.body.dataset.found = JSON.stringify(found);
 });
 </script>
@@ -47,7 +52,18 @@ def report():
     """A page with every section but one, of made-up records."""
     few = image_records(seeds=(0, 1), methods=("low_rank", "low_rank_50", "deterministic"))
     records = [*all_records(), *few, *(kl_record(beta) for beta in (0.1, 1.0, 10.0))]
-    return page.render(chapters.of(records), page.results("singularbayes report"))
+    return page.render(chapters.of([*records, *reviews()]), page.results("singularbayes report"))
+
+
+def reviews():
+    """Runs of SST-2, whose tables have ten columns and the paper's numbers with their ±."""
+    names = [measure.name for table in SECTIONS["sst2"].tables for measure in table.measures]
+    metrics = {name: 0.5 for name in names if name not in COSTS}
+    return [
+        Record("sst2", method, seed, {"epochs": 20}, metrics, 49_612_810, 60.0, stored=49_612_810, preset="paper")
+        for method in ("low_rank", "deep_ensemble")
+        for seed in (0, 1)
+    ]
 
 
 def load(text, width, folder):
@@ -70,6 +86,8 @@ def test_every_figure_is_drawn_and_nothing_is_wider_than_the_window(report, widt
     assert found["figures"] == report.count('<div class="panel"') > 15
     assert found["drawn"] == found["figures"] and found["broken"] == 0
     assert found["width"] == width and found["scroll"] <= width
+    assert (found["cut"] > 0) == (width < 1000)  # a phone scrolls wide tables; a window holds them
+    assert found["text"] <= 52 * 16  # and its lines of text stay short
     # The table comes sorted, best first; a click turns it round, one on the names sorts by their first order.
     first, turned = found["values"]
     assert first == sorted(first, reverse=found["first"] == "descending") and turned == first[::-1]

@@ -1,14 +1,19 @@
 """Figures that any experiment gets which has what they show: rank ablations and singular values."""
 
+import re
+
 import numpy as np
 import pytest
 from made_up import image_record, image_records, rows_of, toy_record
 
 pytest.importorskip("matplotlib")
 from singularbayes.convert.spectrum import MatrixSpectrum
+from singularbayes.experiments import study
 from singularbayes.experiments.record import Record
-from singularbayes.report import chapters, general, spectrum_pictures
-from singularbayes.report.sections import SECTIONS
+from singularbayes.experiments.runner import EXPERIMENTS, find
+from singularbayes.report import chapters, class_pictures, general, looks, measure_pictures, spectrum_pictures
+from singularbayes.report.names import LINES, NAMES
+from singularbayes.report.sections import SECTIONS, image_columns
 
 
 def elsewhere(method, seed=0, **settings):
@@ -29,7 +34,7 @@ def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars()
     methods = ("low_rank", "low_rank_4", "low_rank_16", "full_rank")
     found = pictures([elsewhere(method, seed) for method in methods for seed in (0, 1)])
     assert "at ranks of 4, 8 and 16" in found["ranks"].says
-    assert "accuracy, NLL and ECE against rank, at 8, 4 and 16" in found["ranks"].panels[0].alt
+    assert "accuracy, NLL and ECE against rank, at 4, 8 and 16" in found["ranks"].panels[0].alt
     assert len(found["rank-radar"].panels) == 2 and "low-rank, rank 16" in found["rank-radar"].panels[0].alt
 
 
@@ -43,6 +48,64 @@ def test_only_the_ranks_that_a_section_names_are_set_against_each_other():
     assert found["ranks"].says.startswith("The low-rank network at ranks of 4 and 16;")
     assert found["ranks"].says.endswith("One rank for all weights.")
     assert "low-rank, rank 4 and low-rank, rank 16 by" in found["rank-radar"].panels[0].alt
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The matplotlib figures of all pictures that are made."""
+    figures = []
+    for module in (class_pictures, measure_pictures, spectrum_pictures):
+        monkeypatch.setattr(module, "svg", lambda figure: figures.append(figure) or "<svg></svg>")
+    return figures
+
+
+def legends(figures):
+    """What stands in the legends: (colour, marker) by the method, without what follows its name; - is no marker."""
+    found = {}
+    for figure in figures:
+        for handle, text in zip(figure.legends[0].legend_handles, figure.legends[0].get_texts(), strict=True):
+            method = re.sub(r", ECE .*| \(× .*", "", text.get_text())
+            found.setdefault(method, set()).add((handle.get_markerfacecolor(), handle.get_marker()))
+    return found
+
+
+def test_a_method_has_one_look_in_all_figures_and_shares_it_with_none(drawn):
+    chapters.of(image_records(seeds=(0,), presets=("paper",)))  # eight methods
+    assert len(drawn) > 6
+    found = legends(figure for figure in drawn if figure.legends)
+    del found["Pareto front"]
+    marked = {method: {look for look in seen if look[1] != "None"} for method, seen in found.items()}
+    assert len(marked) == 8 and all(len(seen) == 1 for seen in marked.values())
+    assert len(set().union(*marked.values())) == 8
+    assert all(len({colour for colour, _ in seen}) == 1 for seen in found.values())  # singular values have no markers
+
+
+def test_looks_are_those_of_the_methods_whoever_is_beside_them():
+    every = looks.of(rows_of(image_records(seeds=(0,), presets=("paper",))))
+    assert looks.of(rows_of([image_record("swag")]))["SWAG"] == every["SWAG"]
+    methods = [*NAMES, *(f"low_rank_{rank}" for rank in (1, 2, 4, 8, 16))]
+    rows = rows_of([Record("elsewhere", method, 0, {}, {}, 1, 1.0) for method in methods])
+    assert len({(look.colour, look.marker) for look in looks.of(rows).values()}) == len(methods)
+    for lines in (LINES, image_columns._LINES):
+        of_lines = [look for row, look in zip(rows, looks.of(rows).values(), strict=True) if row.method in lines]
+        assert len({look.colour for look in of_lines}) == len({look.marker for look in of_lines}) == len(lines)
+
+
+def test_two_settings_of_a_method_look_apart():
+    rows = rows_of([image_record(preset="hand", changes={"beta": beta}) for beta in (0.1, 0.3, 1.0)])
+    assert len(set(looks.of(rows).values())) == 3
+
+
+def test_radars_are_weighed_by_the_numbers_stored_and_say_so(drawn):
+    records = [image_record("low_rank"), image_record("swag")]
+    sizes = {"low_rank": 100, "swag": 400}  # SWAG trains fewer than it stores
+    for made in records:
+        object.__setattr__(made, "stored", sizes[made.method])
+    found = pictures(records)["radar"]
+    assert "√(fewest numbers stored / numbers stored)" in found.says and found.panels[1].alt.endswith("numbers stored.")
+    (legend,) = [f.legends[0] for f in drawn if f.legends and "×" in f.legends[0].get_title().get_text()]
+    assert legend.get_title().get_text().endswith("scores × √(fewest numbers stored / numbers stored)")
+    assert [text.get_text() for text in legend.get_texts()] == ["low-rank (× 1.00)", "SWAG (× 0.50)"]
 
 
 def test_one_rank_is_no_ablation():
@@ -87,6 +150,15 @@ def test_singular_values_are_drawn_of_single_networks_at_the_rank_of_the_setting
     assert len(found.panels) == 2 and "hidden_1/kernel" in found.panels[0].alt
     assert "low-rank" in found.says and "rank 50" not in found.says and "SWAG" not in found.says
     assert "singular-values" not in pictures([toy_record()])
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_a_page_says_that_singular_values_are_absent_where_runs_leave_them(experiment):
+    leaves = isinstance(getattr(find(experiment), "PROBLEM", None), study.Problem)  # study.run keeps them
+    assert SECTIONS[experiment].spectra == leaves
+    one = Record(experiment, "low_rank", 0, {}, {"nll": 0.3, "validation_nll": 0.3}, 9, 1.0, preset="paper")
+    (chapter,) = chapters.of([one])
+    assert any("Singular values" in line for line in chapter.left_out) == leaves
 
 
 @pytest.mark.parametrize("energy", [0.1, 0.5, 0.9, 0.999])

@@ -72,9 +72,9 @@ def test_the_toy_sentence_of_many_methods_is_a_list():
 
 def test_the_toy_sentence_counts_parameters_both_ways():
     records = [toy_record("low_rank", parameters=25), toy_record("full_rank", parameters=100)]
-    assert "25 parameters against 100, 75 % fewer" in bands_sentence(records)
+    assert "25 parameters against 100 of the full-rank one, 75 % fewer" in bands_sentence(records)
     records = [toy_record("low_rank", parameters=150), toy_record("full_rank", parameters=100)]
-    assert "150 parameters against 100, 50 % more" in bands_sentence(records)
+    assert "150 parameters against 100 of the full-rank one, 50 % more" in bands_sentence(records)
     assert "against" not in bands_sentence(records[:1])
 
 
@@ -101,6 +101,19 @@ def test_the_classifiers_sentence_names_who_is_best_in_what():
     said = sentences.classifiers(rows_of(records), "notmnist/auroc_ood_entropy", "notMNIST")
     assert said.startswith("Low-rank: 97.00 % and an NLL of 0.0500; the low-rank network has 245,810 parameters")
     assert "Highest accuracy: full-rank (98.00 %). Lowest NLL: low-rank (0.0500)." in said
+
+
+def test_the_headline_of_reviews_goes_by_mutual_information_as_the_paper_does():
+    """By mutual information the deep ensemble tells news best, by entropy SWAG would."""
+    by = {"low_rank": (0.7, 0.6), "deep_ensemble": (0.8, 0.5), "swag": (0.6, 0.9)}
+    scores = {"accuracy": 0.8, "nll": 0.4}
+    records = [
+        Record("sst2", m, 0, {}, scores | {"auroc_ood_mi": mi, "auroc_ood_entropy": h}, 9, 1.0, preset="paper")
+        for m, (mi, h) in by.items()
+    ]
+    (chapter,) = chapters.of(records)
+    assert chapter.finding.endswith("Best at telling news apart by mutual information: deep ensemble (AUROC 0.8000).")
+    assert any(SECTIONS["adaptive_rank_sst2"].title in note for note in chapter.section.notes)
 
 
 def test_the_study_of_the_kl_weight_says_where_the_posterior_collapses():
@@ -210,13 +223,34 @@ def test_settings_that_differ_between_methods_stand_in_a_table():
     ]
 
 
+def test_departures_are_counted_once_each_whether_all_methods_have_them_or_some():
+    shared = {"epochs": 10}
+    records = [
+        image_record("low_rank", changes=shared),
+        image_record("full_rank", changes=shared | {"beta": 0.3}),
+        image_record("rank_one", changes=shared | {"beta": 0.1, "learning_rate": 0.01}),
+    ]
+    (chapter,) = chapters.of(bare(records))
+    assert chapter.parts[0].settings.departures == ("epochs", "beta", "learning rate")
+    assert "Settings: 3 of them not the paper's" in page.render([chapter], HEAD)
+    text = markdown_page.render([chapter], "Results", "x")
+    assert "Not the paper's: epochs 10 (paper: 50); by method beta, learning rate." in text
+    _, _, table = text.partition("| settings | beta | learning rate |\n|---|---:|---:|\n")
+    assert table.splitlines()[:3] == [
+        "| low-rank | 1 | 0.001 |",
+        "| full-rank | 0.3 (paper: 1) | 0.001 |",
+        "| rank-one | 0.1 (paper: 1) | 0.01 (paper: 0.001) |",
+    ]
+
+
 def test_figures_whose_arrays_are_absent_are_left_out_and_said():
     records = [image_record(method, seed) for method in ("low_rank", "full_rank") for seed in (0, 1)]
     (chapter,) = chapters.of(bare(records))
     assert [picture.name for picture in chapter.pictures] == ["pareto", "radar"]
     assert chapter.left_out == (
-        "Calibration, Selective prediction, Histograms of mutual information (Fashion-MNIST), Histograms of mutual "
-        "information (notMNIST) and Histograms of entropy (notMNIST): their arrays do not lie beside the records.",
+        "Calibration; Selective prediction; Histograms of mutual information (Fashion-MNIST); Histograms of mutual "
+        "information (notMNIST); Histograms of entropy (notMNIST); Singular values: their arrays do not lie beside the "
+        "records.",
     )
     assert "Figures left out. Calibration" in page.render([chapter], HEAD)
 
@@ -292,6 +326,17 @@ def test_records_of_several_versions_and_machines_are_all_named():
     said = settings.made_with(group)
     assert f"keras {first.versions['keras']} and 9.9" in said and "another" in said
     assert said.startswith("2 runs, 3 minutes of training, on ")
+
+
+def test_runs_that_were_trained_alone_are_not_said_to_share_a_machine():
+    first, second = image_record(seed=0), image_record(seed=1)
+    said = []
+    for numbers in ((1, 1), (5, 5), (1, 5)):
+        for made, number in zip((first, second), numbers, strict=True):
+            made.machine.update(cpu="A", trained_together=number)
+        (group,) = grouped([first, second], {})
+        said.append(re.findall(r"(?:up to )?\d+ runs trained together", settings.made_with(group)))
+    assert said == [[], ["5 runs trained together"], ["up to 5 runs trained together"]]
 
 
 def test_the_demo_leaves_the_page_its_tables_and_the_records_equal(tmp_path):

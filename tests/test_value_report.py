@@ -27,6 +27,7 @@ def forecast_record(method="low_rank", seed=42, factor=1.0, **changes):
     metrics |= {name.removeprefix("guangzhou/"): value for name, value in metrics.items()}
     metrics |= {"last_value_mae": 10.92, **changes}
     arrays = value_scores.stored("test", p, y) | value_scores.stored("guangzhou", foreign)
+    arrays["singular_values/lstm/kernel"] = 0.5 ** np.arange(8.0)
     sizes = {"low_rank": 47_144, "deterministic": 53_569, "deep_ensemble": 267_845}
     settings = {"beta": 0.09, "epochs": 150}
     options = {"preset": "paper", "arrays": arrays}
@@ -51,7 +52,7 @@ def test_the_section_has_every_table_and_every_figure_of_the_paper(chapter):
     assert titles == [columns.title for columns in SECTIONS["beijing"].tables]
     drawn = {picture.name for picture in chapter.pictures}
     figures = {"intervals-total", "intervals-epistemic", "selective", "std-guangzhou", "radar", "pareto", "ranks"}
-    assert drawn == {*figures, "rank-radar"} and len(chapter.pictures) == len(drawn)
+    assert drawn == {*figures, "rank-radar", "singular-values"} and len(chapter.pictures) == len(drawn)
     assert not chapter.left_out
 
 

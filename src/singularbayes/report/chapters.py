@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from singularbayes.assess.catalogue import MEASURES
 from singularbayes.experiments.record import Record
-from singularbayes.report import general, published, settings, tables
+from singularbayes.report import against, general, looks, published, settings, style, tables
 from singularbayes.report.picture import Picture, apart
 from singularbayes.report.published import Number
-from singularbayes.report.rows import Group, grouped, listed
+from singularbayes.report.rows import Group, grouped
 from singularbayes.report.section import TRAINING, Columns, Section
 from singularbayes.report.sections import SECTIONS, section_of
 from singularbayes.report.settings import Settings
@@ -28,11 +28,16 @@ _VALIDATION = Columns(
 
 @dataclass(frozen=True)
 class Part:
-    """The runs of one preset: tables, settings, how to do them again, and what they were done with."""
+    """The runs of one preset: tables, settings, how to do them again, and what they were done with.
+
+    Args:
+        against: which numbers are better than the paper's and which are worse, a line a method.
+    """
 
     group: Group
     label: str
     tables: tuple[Table, ...]
+    against: tuple[against.Line, ...]
     settings: Settings
     commands: tuple[str, ...]
     made_with: str
@@ -70,7 +75,8 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
     section = section_of(experiment, records)
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
     drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
-    pictures, left_out = _draw(section, drawn)
+    with style.same_looks(looks.of(drawn.rows)):
+        pictures, left_out = _draw(section, drawn)
     return Chapter(
         section,
         tuple(_part(section, group) for group in groups),
@@ -89,6 +95,7 @@ def _part(section: Section, group: Group) -> Part:
         group,
         group.label(section.in_paper),
         tuple(table for table in made if table is not None),
+        () if group.preset in against.APART else against.lines(section, group.rows, numbers),
         settings.of(group.rows),
         tuple(settings.commands(section.experiment, group)),
         settings.made_with(group),
@@ -110,4 +117,5 @@ def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:
             left_out.setdefault("their arrays do not lie beside the records.", []).append(drawing.title)
         else:
             left_out.setdefault("too few of these runs have what they show.", []).append(drawing.title)
-    return pictures, [f"{listed(titles)}: {reason}" for reason, titles in left_out.items()]
+    # Titles have commas of their own.
+    return pictures, [f"{'; '.join(titles)}: {reason}" for reason, titles in left_out.items()]

@@ -15,12 +15,12 @@ _MOST = 4  # panels below each other
 
 
 def drawings(section: Section, rows: Sequence[Row]) -> list[Drawing]:
-    """Returns the figures that these rows can make."""
-    found = []
-    if any(row.has_arrays([SINGULAR_VALUES]) for row in rows):
+    """Returns the figures of these rows; that of singular values also where they are absent but should be there."""
+    found = _ablation(section, rows)
+    if section.spectra or any(row.has_arrays([SINGULAR_VALUES]) for row in rows):
         shown = spectrum_pictures.shown(rows)
         found.append(Drawing("Singular values", spectrum_pictures.draw, (SINGULAR_VALUES,), methods=shown))
-    return [*_ablation(section, rows), *found]
+    return found
 
 
 def rank_of(row: Row) -> int | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from singularbayes.report import against
 from singularbayes.report.chapters import Chapter, Part, compared
 from singularbayes.report.published import TABLES, PaperTable
 from singularbayes.report.rows import listed
@@ -15,6 +16,11 @@ SAYS = (
     "numbers have one of ours, with the paper's settings or with others: a single network, for which the paper prints "
     "the chance level, has no mutual information here. Where two tables print the same number, the first of this list "
     "stands below ours."
+)
+OVERVIEW = "Our numbers against the paper's"
+OVERVIEW_SAYS = (
+    "How many of our numbers are better than the paper's, over the methods and the headline measures of an experiment; "
+    f"its chapter says which. {against.RULE} {against.HOW}"
 )
 HEADS = ("table of the paper", "what", "ours", "remarks")
 
@@ -50,6 +56,29 @@ class Entry:
     places: tuple[Place, ...]
     elsewhere: str
     remark: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """How many numbers of an experiment are better than the paper's, without a clear difference, and worse.
+
+    Args:
+        label: where the settings come from.
+    """
+
+    section: Section
+    label: str
+    counts: tuple[int, ...]
+
+
+def overview(chapters: Sequence[Chapter]) -> list[Overview]:
+    """Returns the counts of every experiment and preset that has numbers of the paper."""
+    return [
+        Overview(chapter.section, part.label, against.counts(part.against))
+        for chapter in chapters
+        for part in chapter.parts
+        if part.against
+    ]
 
 
 def of(chapters: Sequence[Chapter]) -> list[Entry]:

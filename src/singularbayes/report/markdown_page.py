@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from singularbayes.experiments.files import replace
-from singularbayes.report import index
+from singularbayes.report import against, index
 from singularbayes.report.chapters import Chapter, Part
-from singularbayes.report.index import Entry
+from singularbayes.report.index import Overview
 from singularbayes.report.picture import Picture
-from singularbayes.report.settings import Setting
+from singularbayes.report.settings import Settings
 from singularbayes.report.table_markdown import markdown
 
 
@@ -27,7 +27,7 @@ def render(
     if len(titles) > 1:
         lines += [f"- {_link(title)}" for title in titles] + [""]
     lines += [line for chapter in chapters for line in _chapter(chapter, figures)]
-    return "\n".join([*lines, *(_index(index.of(chapters)) if indexed else [])])
+    return "\n".join([*lines, *(_index(chapters) if indexed else [])])
 
 
 def write(path: Path, chapters: Sequence[Chapter], title: str, command: str) -> Path:
@@ -63,31 +63,55 @@ def _chapter(chapter: Chapter, figures: str | None) -> list[str]:
 
 def _part(part: Part, origin: str) -> list[str]:
     lines = [markdown(table) for table in part.tables]
-    departures = part.settings.departures
-    if departures:
-        lines += [f"Not the {origin}'s: {', '.join(_departure(setting, origin) for setting in departures)}.", ""]
+    if part.against:
+        lines += _against(part)
+    if part.settings.departures:
+        lines += [_departures(part.settings, origin), ""]
     if part.settings.lines:
-        lines += _differing(part)
+        lines += _differing(part.settings, origin)
     return [*lines, "```", *part.commands, "```", "", part.made_with, ""]
 
 
-def _departure(setting: Setting, origin: str) -> str:
-    return f"{setting.name} {setting.value} ({origin}: {setting.paper})"
+def _against(part: Part) -> list[str]:
+    """Returns the table of what is better than the paper's and what is worse."""
+    lines = [f"**{against.TITLE}**", "", f"| method | {' | '.join(against.HEADS)} |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join([each.name, *each.cells])} |" for each in part.against]
+    return [*lines, "", against.RULE, ""]
 
 
-def _differing(part: Part) -> list[str]:
-    """Returns the table of the settings that differ between methods."""
-    heads = part.settings.heads
-    lines = [f"| settings | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}"]
-    return [*lines, *(f"| {name} | {' | '.join(s.value for s in own)} |" for name, own in part.settings.lines), ""]
+def _departures(settings: Settings, origin: str) -> str:
+    """Returns all settings that are not the paper's: those that all methods share with their values."""
+    shared = {each.name: f"{each.name} {each.says(origin)}" for each in settings.shared if each.paper}
+    own = [name for name in settings.departures if name not in shared]
+    said = [*([", ".join(shared.values())] if shared else []), *([f"by method {', '.join(own)}"] if own else [])]
+    return f"Not the {origin}'s: {'; '.join(said)}."
 
 
-def _index(entries: Sequence[Entry]) -> list[str]:
+def _differing(settings: Settings, origin: str) -> list[str]:
+    """Returns the table of the settings that differ between methods, with the paper's values where they are others."""
+    lines = [f"| settings | {' | '.join(settings.heads)} |", f"|---|{'---:|' * len(settings.heads)}"]
+    lines += [f"| {' | '.join([name, *(each.says(origin) for each in own)])} |" for name, own in settings.lines]
+    return [*lines, ""]
+
+
+def _index(chapters: Sequence[Chapter]) -> list[str]:
     heads = index.HEADS
     lines = [f"## {index.TITLE}", "", index.SAYS, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for entry in entries:
+    for entry in index.of(chapters):
         places = [f"{_link(place.section.title)}: {place.says(entry.printed)}" for place in entry.places]
         lines.append(f"| {entry.label} | {entry.what} | {'<br>'.join(places) or entry.elsewhere} | {entry.remark} |")
+    return [*lines, "", *_overview(index.overview(chapters))]
+
+
+def _overview(found: Sequence[Overview]) -> list[str]:
+    """Returns the table that counts, for every experiment, what is better than the paper's and what is worse."""
+    if not found:
+        return []
+    lines = [f"### {index.OVERVIEW}", "", index.OVERVIEW_SAYS, ""]
+    lines += [f"| experiment | settings | {' | '.join(against.HEADS)} |", "|---|---|---:|---:|---:|"]
+    for each in found:
+        cells = [_link(each.section.title), each.label, *map(str, each.counts)]
+        lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
 
 

@@ -10,6 +10,7 @@ from singularbayes.report.radar import efficiency_radar, radar
 from singularbayes.report.rows import Row, listed
 
 Draw = Callable[[Sequence[Row]], Picture]
+_STORED = "numbers stored"  # of SWAG more than it trains
 
 
 def sweep(
@@ -26,7 +27,8 @@ def sweep(
     def draw(rows: Sequence[Row]) -> Picture:
         curves = {m: {value(row): row.values(m.name) for row in rows if row.values(m.name)} for m in measures}
         drawn = {measure: seeds for measure, seeds in curves.items() if seeds}
-        alt = f"{listed([m.label for m in drawn])} against {setting}, at {listed([f'{value(row):g}' for row in rows])}."
+        settings = listed([f"{at:g}" for at in sorted(map(value, rows))])
+        alt = f"{listed([m.label for m in drawn])} against {setting}, at {settings}."
         panels = (Panel(svg(against_setting(drawn, setting, marks=marks)), alt),)
         return Picture(name, title, says(rows), panels)
 
@@ -50,17 +52,17 @@ def pareto_front(x: Measure, y: Measure) -> Draw:
 
 
 def radars(measures: Sequence[Measure], name: str = "radar", title: str = "Radars") -> Draw:
-    """Returns what draws two radars: scores as they are, and weighed by the number of parameters."""
+    """Returns what draws two radars: scores as they are, and weighed by how many numbers a method stores."""
 
     def draw(rows: Sequence[Row]) -> Picture:
         values = {row.name: [row.mean(m.name) / m.scale for m in measures] for row in rows}
-        parameters = {row.name: row.first.stored or row.parameters for row in rows}
+        stored = {row.name: row.first.stored or row.parameters for row in rows}
         says = (
             "Means over seeds, better outwards, from the worst to the best method on every axis: a long axis may be a "
-            "small difference. In the second, scores are multiplied by √(fewest parameters / parameters)."
+            f"small difference. In the second, scores are multiplied by √(fewest {_STORED} / {_STORED})."
         )
-        figures = radar(values, measures), efficiency_radar(values, measures, parameters)
-        alts = f"Radar of {listed(list(values))} by {listed([m.label for m in measures])}.", "The same by parameters."
+        figures = radar(values, measures), efficiency_radar(values, measures, stored, _STORED)
+        alts = f"Radar of {listed(list(values))} by {listed([m.label for m in measures])}.", f"The same by {_STORED}."
         panels = tuple(Panel(svg(figure), alt) for figure, alt in zip(figures, alts, strict=True))
         return Picture(name, title, says, panels)
 

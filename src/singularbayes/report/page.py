@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from singularbayes.experiments.files import replace
-from singularbayes.report import index, markdown_page
+from singularbayes.report import against, index, markdown_page
 from singularbayes.report.chapters import Chapter
 from singularbayes.report.layout import environment
 from singularbayes.report.table_latex import latex
@@ -49,7 +49,8 @@ def demo(command: str) -> Head:
 def render(made: Sequence[Chapter], head: Head) -> str:
     """Returns the page."""
     entries = index.of(made) if head.indexed else []
-    return environment().get_template("page.html.j2").render(chapters=made, head=head, entries=entries, index=index)
+    names = {"chapters": made, "head": head, "entries": entries, "index": index, "against": against}
+    return environment().get_template("page.html.j2").render(names)
 
 
 def tex(made: Sequence[Chapter]) -> str:

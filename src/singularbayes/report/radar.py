@@ -79,15 +79,21 @@ def radar(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) ->
 
 @style.for_print
 def efficiency_radar(
-    values: Mapping[str, Sequence[float]], measures: Sequence[Measure], parameters: Mapping[str, int]
+    values: Mapping[str, Sequence[float]],
+    measures: Sequence[Measure],
+    parameters: Mapping[str, int],
+    counted: str = "parameters",
 ) -> Figure:
     """Returns a radar whose scores are multiplied by √(fewest parameters / parameters).
 
     The factor stands in the legend. Only a method with the factor 1 can reach the value on the rim.
+
+    Args:
+        counted: what the numbers count, as the legend says it.
     """
     scores = adjusted_scores(values, measures, parameters)
     labels = {method: f"{method} (× {factor:.2f})" for method, factor in efficiency_factors(parameters).items()}
-    said = f"{_SAID};\nscores × √(fewest parameters / parameters)"
+    said = f"{_SAID};\nscores × √(fewest {counted} / {counted})"
     return _draw(scores, scale_ends(values, measures), measures, labels, said)
 
 

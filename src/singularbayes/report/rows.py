@@ -122,9 +122,11 @@ def words(name: str) -> str:
 def show(value: Any) -> str:
     """Returns a setting as text.
 
-    >>> show([-0.1, 0.6]), show([25, 25, 10]), show(0.0024787521766), show(True)
-    ('-0.1 to 0.6', '25, 25, 10', '0.00248', 'yes')
+    >>> show([-0.1, 0.6]), show([25, 25, 10]), show(0.0024787521766), show(True), show(None)
+    ('-0.1 to 0.6', '25, 25, 10', '0.00248', 'yes', 'none')
     """
+    if value is None:
+        return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):

@@ -24,6 +24,8 @@ class Columns:
             keeps their order.
         note: what the numbers are.
         others: rows of other papers, below ours.
+        headline: whether the page says which of its measures are better than the paper's; not of a table that has in
+            other ways what a headline table has.
     """
 
     title: str
@@ -31,6 +33,7 @@ class Columns:
     sort: str = ""
     note: str = ""
     others: tuple[Other, ...] = ()
+    headline: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Section:
         in_paper: whether the default settings are the paper's.
         gather: makes the records that rows are made of, where several runs are one row; None takes them as they are.
         beside: the experiment of the paper whose numbers stand beside; empty is its own.
+        spectra: whether its runs leave the singular values of their weights, so that a page says where they are absent.
     """
 
     experiment: str
@@ -91,3 +95,4 @@ class Section:
     in_paper: bool = True
     gather: Callable[[Sequence[Record]], list[Record]] | None = None
     beside: str = ""
+    spectra: bool = True

@@ -29,7 +29,7 @@ def _saving(rows: Sequence[Row]) -> str:
     if not {"low_rank", "full_rank"} <= counts.keys():
         return ""
     low, full = counts["low_rank"], counts["full_rank"]
-    return f"; the low-rank network has {low:,} parameters against {full:,}, {_fewer(low, full)}"
+    return f"; the low-rank network has {low:,} parameters against {full:,} of the full-rank one, {_fewer(low, full)}"
 
 
 def _fewer(count: int, reference: int) -> str:
@@ -72,8 +72,9 @@ def classifiers(rows: Sequence[Row], detection: str, foreign: str) -> str:
     """Returns what the low-rank network reaches and saves, and which method is best in each of three ways.
 
     Args:
-        detection: the name of an AUROC by entropy; foreign: what readers call those images.
+        detection: the name of an AUROC by entropy or by mutual information; foreign: what readers call those examples.
     """
+    by = "mutual information" if detection.endswith("_mi") else "entropy"
     said = []
     low = next((row for row in rows if row.method == "low_rank" and row.has_metrics(["accuracy", "nll"])), None)
     if low is not None:
@@ -81,7 +82,7 @@ def classifiers(rows: Sequence[Row], detection: str, foreign: str) -> str:
     for metric, sign, words, shown in (
         ("accuracy", 1, "Highest accuracy", "{:.2%}"),
         ("nll", -1, "Lowest NLL", "{:.4f}"),
-        (detection, 1, f"Best at telling {foreign} apart by entropy", "AUROC {:.4f}"),
+        (detection, 1, f"Best at telling {foreign} apart by {by}", "AUROC {:.4f}"),
     ):
         scored = [row for row in rows if row.has_metrics([metric])]
         if len({row.method for row in scored}) >= FEW:

@@ -17,6 +17,14 @@ class Setting:
     value: str
     paper: str = ""
 
+    def says(self, origin: str) -> str:
+        """Returns the value, and what it is in the paper where that differs; `origin` is "paper" or "default".
+
+        >>> Setting("beta", "0.1", "1").says("paper"), Setting("beta", "0.1").says("paper")
+        ('0.1 (paper: 1)', '0.1')
+        """
+        return f"{self.value} ({origin}: {self.paper})" if self.paper else self.value
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -27,9 +35,10 @@ class Settings:
     lines: tuple[tuple[str, tuple[Setting, ...]], ...]
 
     @property
-    def departures(self) -> tuple[Setting, ...]:
-        """Those shared ones that are not the paper's."""
-        return tuple(setting for setting in self.shared if setting.paper)
+    def departures(self) -> tuple[str, ...]:
+        """The names of those that are not the paper's, of all rows first and then of some."""
+        own = [head for i, head in enumerate(self.heads) if any(line[i].paper for _, line in self.lines)]
+        return (*(setting.name for setting in self.shared if setting.paper), *own)
 
 
 def of(rows: Sequence[Row]) -> Settings:
@@ -85,10 +94,27 @@ def made_with(group: Group) -> str:
         for name, version in record.versions.items():
             if version not in versions.setdefault(name, []):
                 versions[name].append(version)
-    machines = list(dict.fromkeys(_machine(record.machine) for record in records))
+    machines = "; ".join(_machines([record.machine for record in records]))
     said = listed([f"{name} {' and '.join(found)}" for name, found in versions.items()])
     count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
-    return f"{count}, {_time(sum(r.seconds for r in records))} of training, on {listed(machines)}, with {said}."
+    return f"{count}, {_time(sum(r.seconds for r in records))} of training, on {machines}, with {said}."
+
+
+def _machines(machines: Sequence[dict[str, Any]]) -> list[str]:
+    """Returns every machine once, and how many runs it trained together where that is more than one.
+
+    >>> _machines([{"cpu": "A", "trained_together": 5}, {"cpu": "A", "trained_together": 1}, {"gpu": "B"}])
+    ['A, up to 5 runs trained together', 'B']
+    """
+    found: dict[str, set[int]] = {}
+    for machine in machines:
+        found.setdefault(_machine(machine), set()).add(machine.get("trained_together") or 1)
+    return [f"{name}{_together(numbers)}" for name, numbers in found.items()]
+
+
+def _together(numbers: set[int]) -> str:
+    most = max(numbers)
+    return "" if most == 1 else f", {'up to ' if len(numbers) > 1 else ''}{most} runs trained together"
 
 
 def _machine(machine: dict[str, Any]) -> str:
@@ -98,8 +124,6 @@ def _machine(machine: dict[str, Any]) -> str:
     parts += [f"{machine['cores']} cores"] if machine.get("cores") else []
     parts += [str(machine["system"])] if machine.get("system") else []
     parts += [f"{words(name)} {value}" for name, value in machine.items() if name not in known]
-    if machine.get("trained_together"):
-        parts.append(f"{machine['trained_together']} runs trained together")
     return ", ".join(parts) or "a machine that the records do not name"
 
 

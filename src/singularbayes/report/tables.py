@@ -94,7 +94,7 @@ def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, st
         TableRow(row.name, len(row.records), tuple(_marked(cells[i], wrong[i], footnotes) for _, cells, wrong in shown))
         for i, row in enumerate(rows)
     ]
-    reading = _reading(rows, published, measures)
+    reading = _reading(rows, published, table_rows, measures)
     ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
     marks = {mark: reason for reason, mark in footnotes.items()}
     ordered = [*ordered, *(_published(other, measures) for other in columns.others)]
@@ -188,19 +188,32 @@ def _marked(cell: Cell, wrong: str, footnotes: Mapping[str, str]) -> Cell:
     return replace(cell, mark=footnotes[wrong]) if wrong else cell
 
 
-def _reading(rows: Sequence[Row], published: Mapping[tuple[str, str], Number], measures: Sequence[Measure]) -> str:
+def _reading(
+    rows: Sequence[Row],
+    published: Mapping[tuple[str, str], Number],
+    made: Sequence[TableRow],
+    measures: Sequence[Measure],
+) -> str:
     """Returns how to read the numbers: what ± is, and which tables the paper's numbers are from."""
+    shown = {
+        (row.method, measure.name): cell
+        for row, line in zip(rows, made, strict=True)
+        for measure, cell in zip(measures, line.cells, strict=True)
+        if cell.paper
+    }
     said = []
     if any(len(row.records) > 1 for row in rows):
-        said.append("± is the standard error over seeds, beside a number of the paper what the paper has there.")
+        said.append("± is the standard error over seeds.")
+    if any("±" in cell.paper for cell in shown.values()):
+        said.append("The paper's ± is the standard deviation over its seeds.")
     if len(rows) > 1:
         said.append("Best in bold, second underlined.")
-    shown = {(row.method, measure.name) for row in rows for measure in measures} & published.keys()
     numbers = [number for key, number in published.items() if key in shown]
     if numbers:
         tables = listed(list(dict.fromkeys(number.table for number in numbers)))
-        less = "which is of other data" if all(number.apart for number in numbers) else "and ours less the paper's"
-        said.append(f"Below ours: the paper's number ({tables}), {less}.")
+        less = ", which is of other data" if all(number.apart for number in numbers) else ""
+        less = ", and ours less the paper's" if any(cell.difference for cell in shown.values()) else less
+        said.append(f"Below ours: the paper's number ({tables}){less}.")
     if any(measure in _OF_A_MACHINE for _, measure in shown):
         said.append(
             "Times cannot be compared: the paper's are of another machine, and several of our runs may have shared one."

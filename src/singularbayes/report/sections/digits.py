@@ -96,4 +96,5 @@ SECTION = Section(
         "networks predict those at least as well as the deterministic one.",
     ),
     in_paper=False,
+    spectra=False,
 )

@@ -48,6 +48,7 @@ TEMPERED = Columns(
         "on the machine named below; of seeds that were trained together, it is a seed's share. Memory is the "
         "peak since its process began, which runs of one process share."
     ),
+    headline=False,
 )
 BINNINGS = Columns(
     "Calibration error under all binnings",
@@ -58,6 +59,7 @@ BINNINGS = Columns(
     ),
     sort="ece_equal_mass_15",
     note="EM: bins of equal mass; EW: bins of equal width; and their number.",
+    headline=False,
 )
 # Ensembles and sweeps come near others in lines: as many lines as can be told apart.
 _LINES = ("low_rank", "low_rank_laplace", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")

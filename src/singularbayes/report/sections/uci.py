@@ -56,4 +56,5 @@ SECTION = Section(
         "is the reason.",
     ),
     in_paper=False,
+    spectra=False,
 )
