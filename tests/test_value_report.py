@@ -1,17 +1,19 @@
 """Sections of predicted numbers: true sentences and figures from records, and rows of other papers as printed."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from made_up import Record, rows_of
 
-from singularbayes.experiments import value_scores
+from singularbayes.experiments import record, value_scores
 from singularbayes.inference import ValuePredictive
 from singularbayes.report import chapters, literature, published, tables, value_pictures
 from singularbayes.report.sections import SECTIONS, beijing, uci
 from singularbayes.report.table_markdown import markdown
 
+UCI = Path(__file__).parents[1] / "docs" / "results" / "uci.jsonl"
 N = 300
 
 
@@ -130,5 +132,40 @@ def test_the_defaults_of_the_small_sets_are_not_called_the_papers():
 
 def test_the_sentence_of_the_small_sets_counts_the_least_nll():
     rows = rows_of([uci_record("low_rank", 0, 1.0), uci_record("full_rank", 0, 2.0)])
-    assert uci.SECTION.finding(rows).startswith("Of our methods the least NLL has low-rank on 9 (Boston, concrete,")
+    said = "Of our methods low-rank has the least NLL on 9 (Boston, concrete,"
+    assert uci.SECTION.finding(rows).startswith(said)
     assert uci.SECTION.finding(rows[:1]) == ""
+
+
+def test_medians_over_splits_do_not_see_one_bad_split_and_say_no_error_of_a_mean():
+    records = [uci_record("low_rank", split, 1.0) for split in range(4)] + [uci_record("low_rank", 100, 1.0)]
+    means, medians = (
+        next(columns for columns in uci.SECTION.tables if columns.title == title)
+        for title in ("RMSE", "RMSE, medians over splits")
+    )
+    assert [measure.name for measure in means.measures] == [measure.name for measure in medians.measures]
+    (row,) = tables.make(rows_of(records), medians, {}).rows
+    assert {(cell.ours, cell.error) for cell in row.cells} <= {("3.00", ""), ("3.000", ""), ("3.0000", "")}
+    assert row.seeds == 5 and "standard error" not in tables.make(rows_of(records), medians, {}).caption
+    assert tables.make(rows_of(records), means, {}).rows[0].cells[0].ours == "22.20"
+
+
+@pytest.mark.skipif(not UCI.exists(), reason="no records are committed")
+def test_what_is_said_of_bad_splits_is_so_in_the_records():
+    records = record.read(UCI, arrays=False)
+
+    def scores(method, metric):
+        return np.sort([one.metrics[metric] for one in records if one.method == method and metric in one.metrics])
+
+    low = {name: scores("low_rank", f"{name}/rmse") for name in ("energy", "concrete", "yacht")}
+    energy = scores("deep_ensemble", "energy/nll")
+    (said,) = (note for note in uci.SECTION.notes if "one split alone" in note)
+    above = (low["energy"] >= 0.9).sum(), len(low["energy"]), low["energy"].max(), (low["concrete"] > 7.8).sum()
+    assert "0.9 and more on energy on {} of {} splits, up to {:.1f}, above 7.8 on concrete on {}".format(*above) in said
+    assert f"about 5 on yacht on {(np.round(low['yacht']) == 5).sum()}; the ensemble" in said and low["yacht"][-3] < 3
+    assert f"an NLL above 4.7 on energy on {(energy > 4.7).sum()}." in said
+    protein = [scores(method, "protein_tertiary_structure/rmse") for method in ("low_rank", "deep_ensemble")]
+    worst = "an RMSE of {:.1f} with low-rank and of {:.1f} with the ensemble; the other four are below 6"
+    assert worst.format(*(values[-1] for values in protein)) in said and max(values[-2] for values in protein) < 6
+    boston = scores("deep_ensemble", "boston_housing/nll")
+    assert f"NLL on Boston ({boston[-1]:.1f}; the others are below 7)" in said and boston[-2] < 7

@@ -24,6 +24,7 @@ class Columns:
             keeps their order.
         note: what the numbers are.
         others: rows of other papers, below ours.
+        median: cells are medians over seeds, which have no standard error and stand beside no number of the paper.
     """
 
     title: str
@@ -31,6 +32,7 @@ class Columns:
     sort: str = ""
     note: str = ""
     others: tuple[Other, ...] = ()
+    median: bool = False
 
 
 @dataclass(frozen=True)

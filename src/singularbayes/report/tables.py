@@ -82,7 +82,8 @@ class Table:
 
 def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, str], Number]) -> Table | None:
     """Returns the table of these rows, or None where no record has any of the columns."""
-    made = [_column(column, rows, published) for column in _compared(rows, columns.measures)]
+    published = {} if columns.median else published
+    made = [_column(column, rows, published) for column in _compared(rows, columns)]
     shown = [(measure, cells, wrong) for measure, cells, wrong in made if any(cell.ours != NONE for cell in cells)]
     if not shown:
         return None
@@ -94,7 +95,7 @@ def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, st
         TableRow(row.name, len(row.records), tuple(_marked(cells[i], wrong[i], footnotes) for _, cells, wrong in shown))
         for i, row in enumerate(rows)
     ]
-    reading = _reading(rows, published, measures)
+    reading = _reading(rows, published, measures, columns.median)
     ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
     marks = {mark: reason for reason, mark in footnotes.items()}
     ordered = [*ordered, *(_published(other, measures) for other in columns.others)]
@@ -116,10 +117,11 @@ def _loss(measure: Measure, cell: Cell) -> float:
     return math.inf if math.isnan(cell.value) else cell.value if loss is None else loss
 
 
-def _compared(rows: Sequence[Row], measures: Sequence[Measure]) -> tuple[Column, ...]:
+def _compared(rows: Sequence[Row], columns: Columns) -> tuple[Column, ...]:
     # Rows go by their places: two may have the same name.
-    every = [_evaluation(str(i), record, measures) for i, row in enumerate(rows) for record in row.records]
-    return compare(every, measures).columns
+    runs = [(row.medians(),) if columns.median else row.records for row in rows]
+    every = [_evaluation(str(i), record, columns.measures) for i, records in enumerate(runs) for record in records]
+    return compare(every, columns.measures).columns
 
 
 def _evaluation(name: str, record: Record, measures: Sequence[Measure]) -> Evaluation:
@@ -188,10 +190,12 @@ def _marked(cell: Cell, wrong: str, footnotes: Mapping[str, str]) -> Cell:
     return replace(cell, mark=footnotes[wrong]) if wrong else cell
 
 
-def _reading(rows: Sequence[Row], published: Mapping[tuple[str, str], Number], measures: Sequence[Measure]) -> str:
+def _reading(
+    rows: Sequence[Row], published: Mapping[tuple[str, str], Number], measures: Sequence[Measure], median: bool
+) -> str:
     """Returns how to read the numbers: what ± is, and which tables the paper's numbers are from."""
     said = []
-    if any(len(row.records) > 1 for row in rows):
+    if not median and any(len(row.records) > 1 for row in rows):
         said.append("± is the standard error over seeds, beside a number of the paper what the paper has there.")
     if len(rows) > 1:
         said.append("Best in bold, second underlined.")
