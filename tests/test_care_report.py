@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from made_up import Record
 
-from singularbayes.experiments import icu, mimic3
+from singularbayes.experiments import icu, mimic3, mimic3_features
 from singularbayes.experiments.record import plain
-from singularbayes.report import chapters
+from singularbayes.report import chapters, index
+from singularbayes.report.sections import SECTIONS
 from singularbayes.report.sections.icu import SHIFTS, gathered
 
 NUMBERS = dict(zip(icu.SHIFTS, (0.5, 0.6, 0.7, 0.8, 0.9), strict=True))
@@ -70,12 +71,42 @@ def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean()
     assert "--scale chosen" in chapter.parts[0].commands[0] and "shift" not in chapter.parts[0].commands[0]
 
 
-def test_mimic_stands_beside_the_papers_table():
+def mimic_record(tables, method="swag", auroc=0.9):
+    settings = plain(replace(mimic3.CHOSEN[method], tables=tables))
     options = {"stored": 470_421, "preset": "chosen"}
-    settings = plain(mimic3.CHOSEN["swag"])
-    (chapter,) = chapters.of(
-        [Record("mimic3", "swag", 0, settings, {"auroc": 0.9, "nll": 0.3}, 22_401, 2.0, **options)]
-    )
+    return Record("mimic3", method, 0, settings, {"auroc": auroc, "nll": 0.3}, 22_401, 2.0, **options)
+
+
+def test_mimic_stands_beside_the_papers_table():
+    (chapter,) = chapters.of([mimic_record("own")])
     table = chapter.parts[0].tables[0]
     paper = {m.name: cell.paper for m, cell in zip(table.measures, table.rows[0].cells, strict=True)}
     assert (paper["auroc"], paper["num_stored"]) == ("0.922 ± 0.001", "470.42K")
+
+
+def test_no_number_of_the_paper_stands_beside_the_demo_even_where_the_full_tables_have_theirs():
+    (alone,) = chapters.of([mimic_record("demo")])
+    assert not any(cell.paper or cell.difference for t in alone.parts[0].tables for row in t.rows for cell in row.cells)
+    assert not any("paper's number" in table.reading for table in alone.parts[0].tables)
+    assert not any(entry.places for entry in index.of([alone]) if "mimic" in entry.label)
+    (both,) = chapters.of([mimic_record("demo", auroc=0.8), mimic_record("own")])
+    table = both.parts[0].tables[0]
+    cells = {row.name: row.cells[0] for row in table.rows}
+    assert {name: (cell.ours, cell.paper) for name, cell in cells.items()} == {
+        "SWAG: tables demo": ("0.800", ""),
+        "SWAG: tables own": ("0.900", "0.922 ± 0.001"),
+    }
+    assert "paper's number (tab:swag_mimic)" in table.reading
+
+
+def test_the_number_of_features_is_that_of_the_presets():
+    counts = {
+        name: {len(mimic3_features.names(each.length_of_stay)) for each in _each(preset)}
+        for name, preset in mimic3.PRESETS.items()
+    }
+    assert counts == {"paper": {44}, "chosen": {43}, "quick": {43}}
+    assert "43 features of the first 48 hours, 44 with the paper's settings" in SECTIONS["mimic3"].says
+
+
+def _each(preset):
+    return preset.values() if isinstance(preset, dict) else [preset]

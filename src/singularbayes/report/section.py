@@ -77,6 +77,7 @@ class Section:
         in_paper: whether the default settings are the paper's.
         gather: makes the records that rows are made of, where several runs are one row; None takes them as they are.
         beside: the experiment of the paper whose numbers stand beside; empty is its own.
+        alike: whether a run is of data that can be held against the paper's numbers at all; None is all runs.
     """
 
     experiment: str
@@ -93,3 +94,8 @@ class Section:
     in_paper: bool = True
     gather: Callable[[Sequence[Record]], list[Record]] | None = None
     beside: str = ""
+    alike: Callable[[Record], bool] | None = None
+
+    def comparable(self, row: Row) -> bool:
+        """Returns whether the paper's numbers may stand below those of a row."""
+        return self.alike is None or self.alike(row.first)

@@ -4,7 +4,7 @@ A table is text already; the page, Markdown, LaTeX and the terminal only lay it 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from singularbayes.assess.columns import NONE, Column
@@ -80,10 +80,19 @@ class Table:
         return f"{self.note} {self.reading}".strip()
 
 
-def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, str], Number]) -> Table | None:
-    """Returns the table of these rows, or None where no record has any of the columns."""
-    published = {} if columns.median else published
-    made = [_column(column, rows, published) for column in _compared(rows, columns)]
+def make(
+    rows: Sequence[Row],
+    columns: Columns,
+    published: Mapping[tuple[str, str], Number],
+    comparable: Callable[[Row], bool] = lambda row: True,
+) -> Table | None:
+    """Returns the table of these rows, or None where no record has any of the columns.
+
+    Args:
+        published: the paper's numbers by method and measure, which stand below those of comparable rows.
+    """
+    beside = [row.method if comparable(row) and not columns.median else None for row in rows]
+    made = [_column(column, beside, published) for column in _compared(rows, columns)]
     shown = [(measure, cells, wrong) for measure, cells, wrong in made if any(cell.ours != NONE for cell in cells)]
     if not shown:
         return None
@@ -95,7 +104,8 @@ def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, st
         TableRow(row.name, len(row.records), tuple(_marked(cells[i], wrong[i], footnotes) for _, cells, wrong in shown))
         for i, row in enumerate(rows)
     ]
-    reading = _reading(rows, published, measures, columns.median)
+    below = {key: number for key, number in published.items() if key[0] in beside}
+    reading = _reading(rows, below, measures, columns.median)
     ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
     marks = {mark: reason for reason, mark in footnotes.items()}
     ordered = [*ordered, *(_published(other, measures) for other in columns.others)]
@@ -143,10 +153,14 @@ def _number(value: object) -> float:
 
 
 def _column(
-    column: Column, rows: Sequence[Row], published: Mapping[tuple[str, str], Number]
+    column: Column, beside: Sequence[str | None], published: Mapping[tuple[str, str], Number]
 ) -> tuple[Measure, list[Cell], list[str]]:
-    """Returns the measure, its cells, and what is wrong with the paper's number in each."""
-    numbers = [published.get((row.method, column.measure.name)) for row in rows]
+    """Returns the measure, its cells, and what is wrong with the paper's number in each.
+
+    Args:
+        beside: the method of each row, None where no number of the paper stands below.
+    """
+    numbers = [None if method is None else published.get((method, column.measure.name)) for method in beside]
     cells = [_cell(column, summary, number) for summary, number in zip(column.cells, numbers, strict=True)]
     wrong = [number.wrong if number and cell.paper else "" for number, cell in zip(numbers, cells, strict=True)]
     return column.measure, cells, wrong
