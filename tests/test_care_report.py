@@ -1,17 +1,25 @@
 """The page of intensive care: five runs of a seed are one row, and the paper's numbers stand beside."""
 
+import math
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from made_up import Record
 
-from singularbayes.experiments import icu, mimic3, mimic3_features
+from singularbayes.experiments import icu, mimic3, mimic3_features, record
 from singularbayes.experiments.record import plain
+from singularbayes.metrics import aupr_err
 from singularbayes.report import chapters, index
 from singularbayes.report.sections import SECTIONS
+from singularbayes.report.sections.care_columns import DEPARTURES
 from singularbayes.report.sections.icu import SHIFTS, gathered
 
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+RECORDS = [one for path in sorted(RESULTS.glob("icu*.jsonl")) for one in record.read(path, arrays=False)]
+committed = pytest.mark.skipif(not RECORDS, reason="no records are committed")
 NUMBERS = dict(zip(icu.SHIFTS, (0.5, 0.6, 0.7, 0.8, 0.9), strict=True))
 
 
@@ -110,3 +118,63 @@ def test_the_number_of_features_is_that_of_the_presets():
 
 def _each(preset):
     return preset.values() if isinstance(preset, dict) else [preset]
+
+
+def means(preset, *names, seeds=None):
+    """Means of low-rank networks over seeds and shifts."""
+    found = [one for one in RECORDS if (one.method, one.preset) == ("low_rank", preset)]
+    chosen = [one for one in found if seeds is None or one.seed in seeds]
+    return [float(np.mean([one.metrics[name] for one in chosen])) for name in names]
+
+
+@committed
+def test_what_is_said_of_the_collapse_is_so_in_the_records():
+    said = " ".join(SECTIONS["icu"].notes)
+    nll, accuracy, auroc, pruned = means("paper", "nll", "accuracy", "auroc", "posterior_pruned")
+    (ours,) = means("chosen", "posterior_pruned")
+    assert f"collapse here: an NLL of {nll:.3f}, where equal probabilities have ln 2 = {math.log(2):.3f}" in said
+    assert f"an accuracy of {100 * accuracy:.1f} % and an AUROC of {auroc:.3f}. {100 * pruned:.0f} % of their" in said
+    assert f"with our settings {100 * ours:.0f} %." in said
+
+
+@committed
+def test_what_is_said_of_the_papers_weight_of_the_kl_is_so_in_the_records():
+    names = ("nll", "accuracy", "auroc", "auroc_ood_mi")
+    told = "{:.3f}, {:.1f} %, {:.3f}, {:.3f}"
+    said = " ".join(SECTIONS["icu"].notes)
+    nll, accuracy, auroc, found = means("paper", *names, seeds=(42, 123))
+    assert f"seeds with β = 32: {told.format(nll, 100 * accuracy, auroc, found)})" in said
+    by_hand = [one for one in RECORDS if one.preset == "hand" and one.method == "low_rank"]
+    if not by_hand:
+        pytest.skip("the runs by hand are not committed")
+    assert {(one.seed, one.settings["shift"]) for one in by_hand} == {(s, name) for s in (42, 123) for name in SHIFTS}
+    nll, accuracy, auroc, found = means("hand", *names)
+    assert f"have an NLL of {nll:.3f}, an accuracy of {100 * accuracy:.1f} %, an AUROC of {auroc:.3f}, and " in said
+    assert f"{found:.3f} for foreign stays" in said
+
+
+@committed
+def test_a_run_has_no_temperature_only_where_equal_probabilities_are_better_on_validation():
+    tested = [one for one in RECORDS if one.preset != "trial"]
+    none = [one for one in tested if "recalibrated_temperature" not in one.metrics]
+    assert none and all(one.metrics["validation_nll"] > math.log(2) for one in none)
+
+
+@pytest.mark.skipif("SINGULARBAYES_DATA" not in os.environ, reason="needs $SINGULARBAYES_DATA")
+def test_the_numbers_of_stays_that_train_are_those_of_the_note():
+    counts = {shift: len(icu.split(shift).train[1]) for shift in icu.SHIFTS}
+    least, most, paper = min(counts.values()), max(counts.values()), 40_406
+    said = f"N is {least:,} to {most:,} stays here and {paper:,} there, so that it is {paper / most:.0f} to "
+    assert said + f"{paper / least:.0f} times as strong" in " ".join(SECTIONS["icu"].notes)
+    assert 32 * counts["coronary"] / paper == pytest.approx(4.32649, abs=1e-5)  # of docs/intensive_care.md
+
+
+def test_both_chapters_of_intensive_care_warn_of_aupr_err_and_tell_departures():
+    for name in ("icu", "mimic3"):
+        section = SECTIONS[name]
+        assert "aupr_err_mi" in [measure.name for measure in section.tables[0].measures]
+        assert "an uncertainty that knows nothing gets the error rate" in section.tables[0].note
+        assert DEPARTURES in section.notes
+    wrong = np.arange(1000) < 415
+    chance = np.mean([aupr_err(np.random.default_rng(i).random(1000), wrong) for i in range(50)])
+    assert chance == pytest.approx(0.415, abs=0.01)

@@ -11,6 +11,7 @@ from singularbayes.experiments.record import Record
 from singularbayes.report.names import NAMES
 from singularbayes.report.section import Columns, Section
 from singularbayes.report.sections.care_columns import (
+    DEPARTURES,
     FOUND,
     NLL,
     PROBABILITIES,
@@ -89,10 +90,10 @@ SECTION = Section(
     "features that both have. It stands in for the paper's MIMIC-III, which is not open.",
     (
         overview(
-            "Means over the five shifts",
-            "Means over the five shifts, each with a network of its own. The paper's numbers are of MIMIC-III with "
-            "newborns as foreign stays: other patients and other features, so no difference to them is given. "
-            "Foreign stays are told by mutual information.",
+            "Known and foreign stays",
+            "Means over the five shifts, each with a network of its own; runs by hand are of one shift each. The "
+            "paper's numbers are of MIMIC-III with newborns as foreign stays: other patients and other features, so no "
+            "difference to them is given. Foreign stays are told by mutual information.",
         ),
         _each(
             "Foreign stays, shift by shift",
@@ -114,6 +115,15 @@ SECTION = Section(
         "whose network therefore has 23 inputs. Settings were chosen on validation with coronary care held out.",
         "Every method has four candidates. Rank-one networks had four others before, of 100 epochs, which all "
         "overfitted and were replaced by shorter ones; those trials were not kept.",
+        "With the paper's settings low-rank networks collapse here: an NLL of 0.686, where equal probabilities have "
+        "ln 2 = 0.693, an accuracy of 41.5 % and an AUROC of 0.639. 97 % of their random weights have a mean within "
+        "one standard deviation of 0, with our settings 53 %. Their AUPR-Err is high because they err so often.",
+        "The weight of the KL is a reason. The paper's, 0.5 over the number of batches, is 32 / N beside the mean "
+        "loss, and N is 4,064 to 6,396 stays here and 40,406 there, so that it is 6 to 10 times as strong. Low-rank "
+        "networks with β = 32 N / 40,406, the paper's weight, and all else alike have an NLL of 0.561, an accuracy of "
+        "70.8 %, an AUROC of 0.818, and 0.590 for foreign stays (means over the shifts and two seeds, run by hand; the "
+        "same two seeds with β = 32: 0.686, 47.6 %, 0.616, 0.445).",
+        DEPARTURES,
     ),
     ranked=RANKED,
     gather=gathered,

@@ -4,6 +4,7 @@ from singularbayes.experiments.record import Record
 from singularbayes.report.names import NAMES
 from singularbayes.report.section import Section
 from singularbayes.report.sections.care_columns import (
+    DEPARTURES,
     PROBABILITIES,
     RANKED,
     UNDER_SHIFT,
@@ -44,6 +45,7 @@ SECTION = Section(
         "needs an account at PhysioNet.",
         "Length of stay, one of the paper's features, is not known in the first 48 hours and leaks the outcome. It is "
         "used with the paper's settings alone, which therefore have 44 features; all others have 43.",
+        DEPARTURES,
     ),
     ranked=RANKED,
     alike=_of_full_tables,
