@@ -1,13 +1,16 @@
 """Sections of predicted numbers: true sentences and figures from records, and rows of other papers as printed."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from made_up import Record, rows_of
 
-from singularbayes.experiments import record, value_scores
+from singularbayes import metrics as metrics_of
+from singularbayes.experiments import air, record, value_scores
+from singularbayes.experiments.forecast import Settings
 from singularbayes.inference import ValuePredictive
 from singularbayes.report import chapters, literature, published, tables, value_pictures
 from singularbayes.report.sections import SECTIONS, beijing, uci
@@ -27,6 +30,9 @@ def forecast_record(method="low_rank", seed=42, factor=1.0, **changes):
     foreign = ValuePredictive(p.mean, 2 * spread, draws, noise=p.noise)
     metrics = value_scores.of_test(p, y, {"guangzhou": foreign})
     metrics |= {name.removeprefix("guangzhou/"): value for name, value in metrics.items()}
+    if draws > 1:
+        bare = metrics_of.ood_scores(p.std, foreign.std)
+        metrics |= {f"guangzhou_bare/{name}_epistemic": value for name, value in bare.items()}
     metrics |= {"last_value_mae": 10.92, **changes}
     arrays = value_scores.stored("test", p, y) | value_scores.stored("guangzhou", foreign)
     sizes = {"low_rank": 47_144, "deterministic": 53_569, "deep_ensemble": 267_845}
@@ -55,6 +61,32 @@ def test_the_section_has_every_table_and_every_figure_of_the_paper(chapter):
     figures = {"intervals-total", "intervals-epistemic", "selective", "std-guangzhou", "radar", "pareto", "ranks"}
     assert drawn == {*figures, "rank-radar"} and len(chapter.pictures) == len(drawn)
     assert not chapter.left_out
+
+
+def test_guangzhou_without_mapped_columns_has_a_table_of_its_own_with_the_scores_of_the_mapped_one(chapter):
+    mapped, bare = (
+        next(table for table in chapter.parts[0].tables if table.title == title)
+        for title in ("Cities never seen", "Guangzhou without the mapped columns")
+    )
+    names = [measure.name.removeprefix("guangzhou_bare/") for measure in bare.measures]
+    assert names == [measure.name for measure in mapped.measures][:4]
+    assert {wind for wind in air.FOREIGN_WINDS if air.FOREIGN_WINDS[wind] != wind} == {"SW"}
+    assert "SW, which Beijing's table does not have, is cv" in bare.note
+    # What scores that know nothing get: the share of foreign windows.
+    rows, (_, _, test), every = 20_074, Settings().windows, Settings().every
+    windows = np.arange(rows - Settings().hours)
+    for table, foreign in ((mapped, windows), (bare, windows[::every])):
+        blind = metrics_of.ood_scores(np.zeros(test), np.zeros(len(foreign)))
+        assert f"an AUPR of {blind['aupr_ood']:.3f}," in table.note and "an AUROC of 0.5," in table.note
+
+
+def test_what_swag_stores_stands_beside_the_papers_size():
+    one = replace(forecast_record("swag"), parameters=53_569, stored=1_124_949)
+    (chapter,) = chapters.of([one])
+    table = chapter.parts[0].tables[0]
+    cells = {measure.name: cell for measure, cell in zip(table.measures, table.rows[0].cells, strict=True)}
+    assert (cells["num_trained"].ours, cells["num_trained"].paper) == ("53,569", "")
+    assert (cells["num_stored"].ours, cells["num_stored"].paper) == ("1,124,949", "1.18M")
 
 
 def test_the_ranks_are_those_of_the_recurrent_kernels(chapter):

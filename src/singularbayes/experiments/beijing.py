@@ -26,7 +26,7 @@ from singularbayes.experiments.forecast import METHODS, Forecast, Settings
 from singularbayes.experiments.methods import count_epochs as epochs
 from singularbayes.experiments.weights import Weights
 
-SEEDS = (42, 123, 456, 2026)  # the paper has four and does not name them
+SEEDS = (42, 123, 456, 2026)  # the paper has four and does not name them; those of its SWAG are these and 789
 
 OURS: Changes = {
     "noise": "grows",
