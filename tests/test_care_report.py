@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,9 +121,9 @@ def _each(preset):
     return preset.values() if isinstance(preset, dict) else [preset]
 
 
-def means(preset, *names, seeds=None):
-    """Means of low-rank networks over seeds and shifts."""
-    found = [one for one in RECORDS if (one.method, one.preset) == ("low_rank", preset)]
+def means(preset, names, method="low_rank", seeds=None):
+    """Means of a method over seeds and shifts."""
+    found = [one for one in RECORDS if (one.method, one.preset) == (method, preset)]
     chosen = [one for one in found if seeds is None or one.seed in seeds]
     return [float(np.mean([one.metrics[name] for one in chosen])) for name in names]
 
@@ -130,27 +131,30 @@ def means(preset, *names, seeds=None):
 @committed
 def test_what_is_said_of_the_collapse_is_so_in_the_records():
     said = " ".join(SECTIONS["icu"].notes)
-    nll, accuracy, auroc, pruned = means("paper", "nll", "accuracy", "auroc", "posterior_pruned")
-    (ours,) = means("chosen", "posterior_pruned")
+    nll, accuracy, auroc, pruned = means("paper", ["nll", "accuracy", "auroc", "posterior_pruned"])
+    (ours,) = means("chosen", ["posterior_pruned"])
     assert f"collapse here: an NLL of {nll:.3f}, where equal probabilities have ln 2 = {math.log(2):.3f}" in said
     assert f"an accuracy of {100 * accuracy:.1f} % and an AUROC of {auroc:.3f}. {100 * pruned:.0f} % of their" in said
     assert f"with our settings {100 * ours:.0f} %." in said
 
 
 @committed
-def test_what_is_said_of_the_papers_weight_of_the_kl_is_so_in_the_records():
-    names = ("nll", "accuracy", "auroc", "auroc_ood_mi")
-    told = "{:.3f}, {:.1f} %, {:.3f}, {:.3f}"
-    said = " ".join(SECTIONS["icu"].notes)
-    nll, accuracy, auroc, found = means("paper", *names, seeds=(42, 123))
-    assert f"seeds with β = 32: {told.format(nll, 100 * accuracy, auroc, found)})" in said
-    by_hand = [one for one in RECORDS if one.preset == "hand" and one.method == "low_rank"]
+@pytest.mark.parametrize(("method", "label"), [("low_rank", "Low-rank"), ("full_rank", "Full-rank")])
+def test_what_is_said_of_the_papers_weight_of_the_kl_is_so_in_the_records(method, label):
+    pattern = r": NLL ([\d.]+) \(([\d.]+)\), accuracy ([\d.]+) % \(([\d.]+) %\), AUROC ([\d.]+) \(([\d.]+)\), "
+    found = re.search(label + pattern + r"foreign stays ([\d.]+) \(([\d.]+)\)\.", " ".join(SECTIONS["icu"].notes))
+    said = [float(number) for number in found.groups()]
+
+    def shown(preset):
+        nll, accuracy, *more = means(preset, ["nll", "accuracy", "auroc", "auroc_ood_mi"], method, seeds=(42, 123))
+        return [round(nll, 3), round(100 * accuracy, 1), *(round(each, 3) for each in more)]
+
+    assert said[1::2] == shown("paper")
+    by_hand = [one for one in RECORDS if (one.method, one.preset) == (method, "hand")]
     if not by_hand:
         pytest.skip("the runs by hand are not committed")
     assert {(one.seed, one.settings["shift"]) for one in by_hand} == {(s, name) for s in (42, 123) for name in SHIFTS}
-    nll, accuracy, auroc, found = means("hand", *names)
-    assert f"have an NLL of {nll:.3f}, an accuracy of {100 * accuracy:.1f} %, an AUROC of {auroc:.3f}, and " in said
-    assert f"{found:.3f} for foreign stays" in said
+    assert said[::2] == shown("hand")
 
 
 @committed
