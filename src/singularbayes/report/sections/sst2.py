@@ -94,7 +94,8 @@ NOTES = (
     "its members and of the other. One candidate of SWAG, SGD at 0.03, diverged.",
     "The paper's early stopping is taken to watch the loss, KL included, from the epoch in which the KL has its full "
     "weight. Its KL weight, 0.001 over the number of batches, is β = 0.064 on the scale of the ELBO. It does not say "
-    "which prior it has; here it is that of the other experiments.",
+    "which prior it has; here it is that of the other experiments. Its rank-one factors start at 1 + U(−0.2, 0.2), "
+    "here at 1.",
     "The network of the published parameter count has no positions: attention sees a bag of words.",
     "The paper chose the bins of its ECE on the dev set and does not say which they are. Its training times, in "
     "seconds here, are of one H100.",
