@@ -22,7 +22,7 @@ import keras
 
 from singularbayes.experiments import study
 from singularbayes.experiments.candidates import Candidates, Changes
-from singularbayes.experiments.forecast import METHODS, Forecast, Settings
+from singularbayes.experiments.forecast import METHODS, PAPERS, Forecast, Settings
 from singularbayes.experiments.methods import count_epochs as epochs
 from singularbayes.experiments.weights import Weights
 
@@ -99,4 +99,16 @@ def network(kind: str, settings: Settings = Settings()) -> keras.Model:
     return PROBLEM.network(Weights(kind, settings), settings)
 
 
-__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "network", "run", "run_many"]
+__all__ = [
+    "CANDIDATES",
+    "CHOSEN",
+    "METHODS",
+    "PAPERS",
+    "PRESETS",
+    "QUICK",
+    "Settings",
+    "epochs",
+    "network",
+    "run",
+    "run_many",
+]

@@ -21,12 +21,12 @@ import numpy as np
 from singularbayes import data
 from singularbayes.experiments import care, mimic3_features, mimic3_tables, study
 from singularbayes.experiments.candidates import Candidates
-from singularbayes.experiments.care import METHODS, Sets
+from singularbayes.experiments.care import METHODS, PAPERS, Sets
 from singularbayes.experiments.care_scaling import Scaling, Units
 from singularbayes.experiments.icu import ALIKE, CHOICE, TRIED, VARIATIONAL
 from singularbayes.experiments.methods import count_epochs as epochs
 
-__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
+__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PAPERS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
 
 DEMO, OWN = "demo", "own"
 FOLDER = (
