@@ -167,6 +167,12 @@ def test_the_sentence_of_the_small_sets_counts_the_least_nll():
     said = "Of our methods low-rank has the least NLL on 9 (Boston, concrete,"
     assert uci.SECTION.finding(rows).startswith(said)
     assert uci.SECTION.finding(rows[:1]) == ""
+    first, second = uci_record("low_rank", 0, 1.0), uci_record("full_rank", 0, 2.0)
+    second.metrics["yacht/nll"] = 0.5
+    said = uci.SECTION.finding(rows_of([first, second]))
+    assert said.startswith("Of our methods low-rank has the least NLL on 8 (") and said.endswith(
+        ") and full-rank on 1 (yacht)."
+    )
 
 
 def test_medians_over_splits_do_not_see_one_bad_split_and_say_no_error_of_a_mean():

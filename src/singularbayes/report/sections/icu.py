@@ -91,9 +91,10 @@ SECTION = Section(
     (
         overview(
             "Known and foreign stays",
-            "Means over the five shifts, each with a network of its own; runs by hand are of one shift each. The "
-            "paper's numbers are of MIMIC-III with newborns as foreign stays: other patients and other features, so no "
-            "difference to them is given. Foreign stays are told by mutual information.",
+            "Means over the five shifts, each with a network of its own. Runs by hand are of one shift each, so that "
+            "rows compare shifts too. The paper's numbers are of MIMIC-III with newborns as foreign stays: other "
+            "patients and other features, so no difference to them is given. Foreign stays are told by mutual "
+            "information.",
         ),
         _each(
             "Foreign stays, shift by shift",

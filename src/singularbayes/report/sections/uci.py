@@ -23,7 +23,7 @@ def _columns(title: str, score: str, note: str) -> Columns:
 def _medians(title: str, score: str) -> Columns:
     """Returns the same columns with medians over splits, on which one bad split has no weight."""
     columns = _columns(title, score, "")
-    note = "Medians over the splits in place of means; others have not published theirs."
+    note = "Medians over 20 splits, of protein over 5, in place of means; others have not published theirs."
     return replace(columns, title=f"{title}, medians over splits", note=note, others=(), median=True)
 
 
@@ -34,7 +34,8 @@ def _finding(rows: Sequence[Row]) -> str:
         scored = [row for row in rows if row.has_metrics([f"{name}/nll"])]
         if len(scored) == len(rows) > 1:
             wins[min(scored, key=lambda row: row.mean(f"{name}/nll")).name].append(SETS[name])
-    said = [f"{name} has the least NLL on {len(sets)} ({listed(sets)})" for name, sets in wins.items() if sets]
+    winners = {name: f"{len(sets)} ({listed(sets)})" for name, sets in wins.items() if sets}
+    said = [f"{name}{'' if i else ' has the least NLL'} on {sets}" for i, (name, sets) in enumerate(winners.items())]
     return f"Of our methods {listed(said)}." if said else ""
 
 
