@@ -150,6 +150,10 @@ def test_what_is_said_of_the_papers_weight_of_the_kl_is_so_in_the_records(method
         return [round(nll, 3), round(100 * accuracy, 1), *(round(each, 3) for each in more)]
 
     assert said[1::2] == shown("paper")
+    page = " ".join((RESULTS.parent / "intensive_care.md").read_text(encoding="utf-8").split())
+    if method == "low_rank":
+        assert f"an AUROC of {said[5]} and an NLL of {said[1]}, where" in page
+        assert f"they have {said[4]} and {said[0]} (means over the shifts and seeds 42 and 123;" in page
     by_hand = [one for one in RECORDS if (one.method, one.preset) == (method, "hand")]
     if not by_hand:
         pytest.skip("the runs by hand are not committed")
