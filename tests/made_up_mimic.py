@@ -5,6 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from singularbayes.experiments.mimic3_features import LABS
+
 HEADS = {
     "PATIENTS": "ROW_ID,SUBJECT_ID,GENDER,DOB,DOD",
     "ADMISSIONS": "ROW_ID,SUBJECT_ID,HADM_ID,ADMITTIME,DISCHTIME,DEATHTIME,ADMISSION_TYPE",
@@ -12,10 +14,11 @@ HEADS = {
     "CHARTEVENTS": "ROW_ID,SUBJECT_ID,HADM_ID,ICUSTAY_ID,ITEMID,CHARTTIME,VALUE,VALUENUM,VALUEUOM,ERROR",
     "LABEVENTS": "ROW_ID,SUBJECT_ID,HADM_ID,ITEMID,CHARTTIME,VALUE,VALUENUM,VALUEUOM,FLAG",
 }
-# Heart rate, systolic, respiratory rate, temperature, saturation: item id, value, and the spread between patients.
-_ADULT = ((211, 85, 10), (51, 120, 10), (618, 18, 3), (678, 98.6, 0.5), (646, 97, 1))
-_NURSERY = ((211, 150, 5), (3313, 65, 5), (3603, 45, 3), (3655, 36.6, 0.3), (834, 95, 1))
-_LABS = ((51222, 11.0), (50983, 139), (50912, 1.0))
+# Heart rate, systolic, respiratory rate, temperature, saturation, diastolic, mean pressure: item id, value, and the
+# spread between patients.
+_ADULT = ((211, 85, 10), (51, 120, 10), (618, 18, 3), (678, 98.6, 0.5), (646, 97, 1), (8368, 70, 5), (52, 85, 5))
+_NURSERY = ((211, 150, 5), (3313, 65, 5), (3603, 45, 3), (3655, 36.6, 0.3), (834, 95, 1), (8502, 40, 3), (3312, 50, 3))
+_LABS = tuple((one.items["laboratory"][0], (one.low + one.high) / 2) for one in LABS)
 
 
 def tables(adults: int = 40, newborns: int = 12) -> dict[str, list[str]]:

@@ -84,6 +84,20 @@ def test_another_city_is_told_in_the_terms_of_beijing():
     assert expected.max(axis=0).min() > 1
 
 
+def test_a_row_without_a_wind_is_dropped_and_one_with_an_unknown_wind_is_an_error():
+    table = made_up_air.city()
+    whole = air.rows_of_city(table, "a city")
+    table.loc[table.index[7], "cbwd"] = np.nan
+    assert len(air.rows_of_city(table, "a city")) == len(whole) - 1
+    table.loc[table.index[7], "cbwd"] = "N"
+    with pytest.raises(ValueError, match=r"a city needs winds .* got 'N' in 1 rows"):
+        air.rows_of_city(table, "a city")
+
+
+def test_so_many_rows_as_the_error_names_are_enough(rows):
+    assert len(air.split(rows[:36], (10, 10, 10), 6).test) == 10
+
+
 def test_without_the_mapped_features_only_those_are_at_their_mean(rows):
     x = air.split(rows, SIZES, HOURS).test.x
     found = air.without_mapped(x)
@@ -109,7 +123,15 @@ def test_every_so_manyth_window_is_one_of_all(rows):
         (lambda: air.rows_of(made_up_air.beijing().assign(cbwd="up")), r"needs winds \(cbwd\) among .* got 'up'"),
         (lambda: air.rows_of(made_up_air.beijing().assign(TEMP="cold")), "needs numbers in 'TEMP'; got"),
         (lambda: air.foreign_rows({"Xi'an": made_up_air.city()}, ("Lhasa",)), "among .*Xi'an.*; got 'Lhasa'"),
-        (lambda: air.split(np.zeros((30, 15)), (10, 10, 10), 6), r"<= 24 windows of 6 rows; got 10 \+ 10 \+ 10"),
+        (
+            lambda: air.split(np.zeros((30, 15)), (10, 10, 10), 6),
+            r"needs 36 complete rows for 10 \+ 10 \+ 10 windows of 6 rows and a row after each; got 30\.",
+        ),
+        (lambda: air.split(np.zeros((4, 15)), (10, 10, 10), 6), r"needs 36 complete rows .* got 4\."),
+        (
+            lambda: air.rows_of_city(made_up_air.city().assign(cbwd="N"), "Xi'an"),
+            rf"Xi'an needs winds \(cbwd\) among .*'SW'\]; got 'N' in {len(made_up_air.city())} rows\.",
+        ),
         (
             lambda: air.windows(np.zeros((6, 15)), air.Scaling.of(np.zeros((3, 15)), np.zeros(3)), 6),
             "needs more than 6 complete rows; got 6",
@@ -125,7 +147,7 @@ def test_other_tables_are_refused(call, message):
 def test_the_published_tables_give_the_published_numbers_of_windows():
     found = air.split(air.rows_of(data.beijing_pm25().table), (29_213, 6_260, 6_260))
     assert found.train.x.shape == (29_213, 24, 15) and len(found.validation) == len(found.test) == 6_260
-    with pytest.raises(ValueError, match="<= 41733 windows"):
+    with pytest.raises(ValueError, match=r"needs 41758 complete rows .* got 41757"):
         air.split(air.rows_of(data.beijing_pm25().table), (29_214, 6_260, 6_260))
     (rows,) = air.foreign_rows(data.five_cities_pm25().tables, ("Guangzhou",)).values()
     guangzhou = air.windows(rows, found.scaling)

@@ -177,3 +177,13 @@ def test_every_method_has_as_many_candidates_and_the_paper_its_own_settings():
     assert beijing.PRESETS["paper"]["low_rank"] == beijing.Settings() and set(beijing.CHOSEN) == set(beijing.METHODS)
     for method in own:
         assert len(set(beijing.CANDIDATES.settings(method).values())) == 4
+
+
+def test_a_network_that_has_learned_nothing_with_the_quick_settings_says_the_last_hour():
+    model = beijing.PROBLEM.network(Weights("deterministic", beijing.QUICK), beijing.QUICK)
+    head = model.get_layer("mean")
+    for variable in head.trainable_variables:
+        variable.assign(ops.zeros(variable.shape))
+    x = np.random.default_rng(0).normal(size=(4, beijing.QUICK.hours, len(air.FEATURES))).astype("float32")
+    said = ops.convert_to_numpy(model(x))
+    np.testing.assert_allclose(said[:, 0], x[:, -1, air.FEATURES.index("pm2.5")], rtol=1e-6)

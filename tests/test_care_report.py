@@ -1,16 +1,26 @@
 """The page of intensive care: five runs of a seed are one row, and the paper's numbers stand beside."""
 
+import math
+import os
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from made_up import Record
 
-from singularbayes.experiments import icu, mimic3
+from singularbayes.experiments import icu, mimic3, mimic3_features, record
 from singularbayes.experiments.record import plain
-from singularbayes.report import chapters
+from singularbayes.metrics import aupr_err
+from singularbayes.report import chapters, index
+from singularbayes.report.sections import SECTIONS
+from singularbayes.report.sections.care_columns import DEPARTURES
 from singularbayes.report.sections.icu import SHIFTS, gathered
 
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
+RECORDS = [one for path in sorted(RESULTS.glob("icu*.jsonl")) for one in record.read(path, arrays=False)]
+committed = pytest.mark.skipif(not RECORDS, reason="no records are committed")
 NUMBERS = dict(zip(icu.SHIFTS, (0.5, 0.6, 0.7, 0.8, 0.9), strict=True))
 
 
@@ -70,12 +80,109 @@ def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean()
     assert "--scale chosen" in chapter.parts[0].commands[0] and "shift" not in chapter.parts[0].commands[0]
 
 
-def test_mimic_stands_beside_the_papers_table():
+def mimic_record(tables, method="swag", auroc=0.9):
+    settings = plain(replace(mimic3.CHOSEN[method], tables=tables))
     options = {"stored": 470_421, "preset": "chosen"}
-    settings = plain(mimic3.CHOSEN["swag"])
-    (chapter,) = chapters.of(
-        [Record("mimic3", "swag", 0, settings, {"auroc": 0.9, "nll": 0.3}, 22_401, 2.0, **options)]
-    )
+    return Record("mimic3", method, 0, settings, {"auroc": auroc, "nll": 0.3}, 22_401, 2.0, **options)
+
+
+def test_mimic_stands_beside_the_papers_table():
+    (chapter,) = chapters.of([mimic_record("own")])
     table = chapter.parts[0].tables[0]
     paper = {m.name: cell.paper for m, cell in zip(table.measures, table.rows[0].cells, strict=True)}
     assert (paper["auroc"], paper["num_stored"]) == ("0.922 ± 0.001", "470.42K")
+
+
+def test_no_number_of_the_paper_stands_beside_the_demo_even_where_the_full_tables_have_theirs():
+    (alone,) = chapters.of([mimic_record("demo")])
+    assert not any(cell.paper or cell.difference for t in alone.parts[0].tables for row in t.rows for cell in row.cells)
+    assert not any("paper's number" in table.reading for table in alone.parts[0].tables)
+    assert not any(entry.places for entry in index.of([alone]) if "mimic" in entry.label)
+    (both,) = chapters.of([mimic_record("demo", auroc=0.8), mimic_record("own")])
+    table = both.parts[0].tables[0]
+    cells = {row.name: row.cells[0] for row in table.rows}
+    assert {name: (cell.ours, cell.paper) for name, cell in cells.items()} == {
+        "SWAG: tables demo": ("0.800", ""),
+        "SWAG: tables own": ("0.900", "0.922 ± 0.001"),
+    }
+    assert "paper's number (tab:swag_mimic)" in table.reading
+
+
+def test_the_number_of_features_is_that_of_the_presets():
+    counts = {
+        name: {len(mimic3_features.names(each.length_of_stay)) for each in _each(preset)}
+        for name, preset in mimic3.PRESETS.items()
+    }
+    assert counts == {"paper": {44}, "chosen": {43}, "quick": {43}}
+    assert "43 features of the first 48 hours, 44 with the paper's settings" in SECTIONS["mimic3"].says
+
+
+def _each(preset):
+    return preset.values() if isinstance(preset, dict) else [preset]
+
+
+def means(preset, names, method="low_rank", seeds=None):
+    """Means of a method over seeds and shifts."""
+    found = [one for one in RECORDS if (one.method, one.preset) == (method, preset)]
+    chosen = [one for one in found if seeds is None or one.seed in seeds]
+    return [float(np.mean([one.metrics[name] for one in chosen])) for name in names]
+
+
+@committed
+def test_what_is_said_of_the_collapse_is_so_in_the_records():
+    said = " ".join(SECTIONS["icu"].notes)
+    nll, accuracy, auroc, pruned = means("paper", ["nll", "accuracy", "auroc", "posterior_pruned"])
+    (ours,) = means("chosen", ["posterior_pruned"])
+    assert f"collapse here: an NLL of {nll:.3f}, where equal probabilities have ln 2 = {math.log(2):.3f}" in said
+    assert f"an accuracy of {100 * accuracy:.1f} % and an AUROC of {auroc:.3f}. {100 * pruned:.0f} % of their" in said
+    assert f"with our settings {100 * ours:.0f} %." in said
+
+
+@committed
+@pytest.mark.parametrize(("method", "label"), [("low_rank", "Low-rank"), ("full_rank", "Full-rank")])
+def test_what_is_said_of_the_papers_weight_of_the_kl_is_so_in_the_records(method, label):
+    pattern = r": NLL ([\d.]+) \(([\d.]+)\), accuracy ([\d.]+) % \(([\d.]+) %\), AUROC ([\d.]+) \(([\d.]+)\), "
+    found = re.search(label + pattern + r"foreign stays ([\d.]+) \(([\d.]+)\)\.", " ".join(SECTIONS["icu"].notes))
+    said = [float(number) for number in found.groups()]
+
+    def shown(preset):
+        nll, accuracy, *more = means(preset, ["nll", "accuracy", "auroc", "auroc_ood_mi"], method, seeds=(42, 123))
+        return [round(nll, 3), round(100 * accuracy, 1), *(round(each, 3) for each in more)]
+
+    assert said[1::2] == shown("paper")
+    page = " ".join((RESULTS.parent / "intensive_care.md").read_text(encoding="utf-8").split())
+    if method == "low_rank":
+        assert f"an AUROC of {said[5]} and an NLL of {said[1]}, where" in page
+        assert f"they have {said[4]} and {said[0]} (means over the shifts and seeds 42 and 123;" in page
+    by_hand = [one for one in RECORDS if (one.method, one.preset) == (method, "hand")]
+    if not by_hand:
+        pytest.skip("the runs by hand are not committed")
+    assert {(one.seed, one.settings["shift"]) for one in by_hand} == {(s, name) for s in (42, 123) for name in SHIFTS}
+    assert said[::2] == shown("hand")
+
+
+@committed
+def test_a_run_has_no_temperature_only_where_equal_probabilities_are_better_on_validation():
+    tested = [one for one in RECORDS if one.preset != "trial"]
+    none = [one for one in tested if "recalibrated_temperature" not in one.metrics]
+    assert none and all(one.metrics["validation_nll"] > math.log(2) for one in none)
+
+
+@pytest.mark.skipif("SINGULARBAYES_DATA" not in os.environ, reason="needs $SINGULARBAYES_DATA")
+def test_the_numbers_of_stays_that_train_are_those_of_the_note():
+    counts = {shift: len(icu.split(shift).train[1]) for shift in icu.SHIFTS}
+    least, most, paper = min(counts.values()), max(counts.values()), 40_406
+    said = f"N is {least:,} to {most:,} stays here and {paper:,} there, so that it is {paper / most:.0f} to "
+    assert said + f"{paper / least:.0f} times as strong" in " ".join(SECTIONS["icu"].notes)
+    assert 32 * counts["coronary"] / paper == pytest.approx(4.32649, abs=1e-5)  # of docs/intensive_care.md
+
+
+def test_both_chapters_of_intensive_care_warn_of_aupr_err_and_tell_departures():
+    for name in ("icu", "mimic3"):
+        section = SECTIONS[name]
+        assert "aupr_err_mi" in [measure.name for measure in section.tables[0].measures]
+        assert "an uncertainty that knows nothing gets the error rate" in section.tables[0].note
+        assert DEPARTURES in section.notes
+    wrong = np.arange(1000) < 415
+    chance = np.mean([aupr_err(np.random.default_rng(i).random(1000), wrong) for i in range(50)])
+    assert chance == pytest.approx(0.415, abs=0.01)

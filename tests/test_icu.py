@@ -269,6 +269,17 @@ def test_a_patients_stays_stay_together(tmp_path):
     assert sets.foreign is None
 
 
+def test_features_that_no_training_stay_has_are_named_and_others_are_not(tmp_path):
+    lines = made_up_mimic.tables(20, 0)
+    gone = (51, 50824)  # systolic blood pressure and sodium
+    for name in ("CHARTEVENTS", "LABEVENTS"):
+        lines[name] = [line for line in lines[name] if not any(f",{item},2101" in line for item in gone)]
+    with pytest.warns(UserWarning, match="trains without systolic_mean, systolic_sd, sodium_mean: no stay to train on"):
+        sets = mimic3.split(str(made_up_mimic.write(lines, tmp_path)), False)
+    column = mimic3_features.names(length_of_stay=False).index("sodium_mean")
+    assert not any(part[0][:, column].any() for part in (sets.train, sets.validation, sets.test))
+
+
 def test_too_few_patients_are_refused(tmp_path):
     folder = str(made_up_mimic.write(made_up_mimic.tables(4, 2), tmp_path))
     with pytest.raises(data.DataError, match="mimic3 needs at least 10 adult patients to split; got 4 in"):

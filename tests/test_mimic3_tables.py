@@ -215,9 +215,11 @@ def change(lines, name, i, old, new):
         ),
         (lambda t: change(t, "ICUSTAYS", 1, "2001", "two\0"), "got 1 other rows"),
         (lambda t: change(t, "PATIENTS", 1, "2080-01-01 00:00:00", ""), "got 1 other rows"),
+        (lambda t: t | {"CHARTEVENTS": t["CHARTEVENTS"][:1]}, "got none of the known items in CHARTEVENTS, .*CHARTEV"),
+        (lambda t: t | {"LABEVENTS": t["LABEVENTS"][:1]}, "got none of the known items in LABEVENTS, .*LABEVENTS"),
         (
-            lambda t: t | {"CHARTEVENTS": t["CHARTEVENTS"][:1], "LABEVENTS": t["LABEVENTS"][:1]},
-            "got none of the known items",
+            lambda t: t | {"LABEVENTS": [line.replace(",x,", ",x,-9") for line in t["LABEVENTS"]]},  # none is possible
+            "got none of the known items in LABEVENTS",
         ),
         (lambda t: change(t, "LABEVENTS", 1, ",", ";"), r"needs tables that can be read as CSV; got .*LABEVENTS"),
     ],
@@ -235,6 +237,17 @@ def test_a_file_that_is_not_packed_or_cut_off_is_refused(tmp_path):
         with pytest.raises(data.DataError, match=r"LABEVENTS"):
             mimic3_tables.read(data.mimic3(folder).paths)
     assert gzip.decompress(whole).startswith(b"ROW_ID")
+
+
+def test_a_table_in_utf_16_is_called_so_without_its_nul_bytes(tmp_path):
+    folder = made_up_mimic.write(made_up_mimic.tables(2, 0), tmp_path)
+    path = folder / "PATIENTS.csv"
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+        path.write_bytes(path.read_bytes().decode().encode(encoding))
+        with pytest.raises(data.DataError, match=r"needs PATIENTS to be text in UTF-8; .* Is it in UTF-16") as caught:
+            mimic3_tables.read(data.mimic3(folder).paths)
+        assert "\0" not in str(caught.value)
+        path.write_bytes(path.read_bytes().decode(encoding).encode())
 
 
 def test_nul_bytes_and_words_in_measurements_are_no_measurements(tmp_path):

@@ -9,7 +9,10 @@ from made_up import toy_record
 
 from singularbayes import cli
 from singularbayes.experiments import files, record, runner, toy
+from singularbayes.experiments.command import labels_of
 from singularbayes.experiments.training import Diverged
+from singularbayes.report import published
+from singularbayes.report.sections import SECTIONS
 
 
 @pytest.fixture
@@ -53,6 +56,21 @@ def test_every_method_and_seed_leaves_a_record_with_its_preset_and_memory(asked,
 def test_all_methods_can_be_asked_for_by_one_word():
     assert [job.method for job in runner.plan("toy", ["all"])] == list(toy.METHODS)
     assert [job.method for job in runner.plan("toy")] == list(toy.PAPERS)
+
+
+@pytest.mark.parametrize("experiment", runner.EXPERIMENTS)
+def test_without_a_word_those_run_that_the_paper_compares_and_all_where_it_compares_none(experiment):
+    module, section = runner.find(experiment), SECTIONS[experiment]
+    printed = {method for method, _ in published.numbers(section.beside or experiment)} or module.METHODS.keys()
+    planned = list(dict.fromkeys(job.method for job in runner.plan(experiment)))
+    assert planned == [method for method in module.METHODS if method in printed]
+
+
+def test_runs_that_differ_in_a_setting_are_called_by_it():
+    low, full = (runner.plan("toy", [name])[0] for name in ("low_rank", "full_rank"))
+    assert labels_of([low, full]) == ["1/2 toy low_rank 0", "2/2 toy full_rank 0"]
+    shifts = labels_of(runner.plan("icu", ["low_rank", "swag"], [7], "chosen"))
+    assert shifts[0] == "1/10 icu low_rank 7 shift=coronary" and shifts[9] == "10/10 icu swag 7 shift=eicu"
 
 
 def test_a_finished_run_is_not_done_again_unless_asked(asked, tmp_path, capsys):

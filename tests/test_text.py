@@ -52,11 +52,19 @@ def test_no_texts_give_no_rows():
         (["good", "a\0b"], ValueError, r"without NUL characters; got one at place 1, 'a\\x00b'"),
         ([b"good"], TypeError, "needs to be str; got bytes at place 0"),
         (["good", None], TypeError, "needs to be str; got NoneType at place 1"),
+        ("good film", TypeError, "Texts need to be a list of str; got one str, 'good film'"),
+        (b"good film", TypeError, "Texts need to be a list of str; got one bytes, b'good film'"),
+        (["good", "\ud800"], ValueError, r"without lone surrogates; got one at place 1, '\\ud800'"),
+        (["a\udfff film"], ValueError, r"without lone surrogates; got one at place 0, 'a\\udfff film'"),
     ],
 )
 def test_what_is_no_text_is_refused(texts, error, says):
     with pytest.raises(error, match=says):
         PIECES.encode(texts, length=8)
+
+
+def test_letters_beside_the_surrogates_are_text():
+    assert PIECES.ids(["good \ud7ff \ue000 \U0001f600"])[0][0] == 6
 
 
 def test_a_length_without_room_for_a_piece_is_refused():

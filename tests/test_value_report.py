@@ -1,17 +1,22 @@
 """Sections of predicted numbers: true sentences and figures from records, and rows of other papers as printed."""
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from made_up import Record, rows_of
 
-from singularbayes.experiments import value_scores
+from singularbayes import metrics as metrics_of
+from singularbayes.experiments import air, record, value_scores
+from singularbayes.experiments.forecast import Settings
 from singularbayes.inference import ValuePredictive
 from singularbayes.report import chapters, literature, published, tables, value_pictures
 from singularbayes.report.sections import SECTIONS, beijing, uci
 from singularbayes.report.table_markdown import markdown
 
+UCI = Path(__file__).parents[1] / "docs" / "results" / "uci.jsonl"
 N = 300
 
 
@@ -25,6 +30,9 @@ def forecast_record(method="low_rank", seed=42, factor=1.0, **changes):
     foreign = ValuePredictive(p.mean, 2 * spread, draws, noise=p.noise)
     metrics = value_scores.of_test(p, y, {"guangzhou": foreign})
     metrics |= {name.removeprefix("guangzhou/"): value for name, value in metrics.items()}
+    if draws > 1:
+        bare = metrics_of.ood_scores(p.std, foreign.std)
+        metrics |= {f"guangzhou_bare/{name}_epistemic": value for name, value in bare.items()}
     metrics |= {"last_value_mae": 10.92, **changes}
     arrays = value_scores.stored("test", p, y) | value_scores.stored("guangzhou", foreign)
     arrays["singular_values/lstm/kernel"] = 0.5 ** np.arange(8.0)
@@ -54,6 +62,32 @@ def test_the_section_has_every_table_and_every_figure_of_the_paper(chapter):
     figures = {"intervals-total", "intervals-epistemic", "selective", "std-guangzhou", "radar", "pareto", "ranks"}
     assert drawn == {*figures, "rank-radar", "singular-values"} and len(chapter.pictures) == len(drawn)
     assert not chapter.left_out
+
+
+def test_guangzhou_without_mapped_columns_has_a_table_of_its_own_with_the_scores_of_the_mapped_one(chapter):
+    mapped, bare = (
+        next(table for table in chapter.parts[0].tables if table.title == title)
+        for title in ("Cities never seen", "Guangzhou without the mapped columns")
+    )
+    names = [measure.name.removeprefix("guangzhou_bare/") for measure in bare.measures]
+    assert names == [measure.name for measure in mapped.measures][:4]
+    assert {wind for wind in air.FOREIGN_WINDS if air.FOREIGN_WINDS[wind] != wind} == {"SW"}
+    assert "SW, which Beijing's table does not have, is cv" in bare.note
+    # What scores that know nothing get: the share of foreign windows.
+    rows, (_, _, test), every = 20_074, Settings().windows, Settings().every
+    windows = np.arange(rows - Settings().hours)
+    for table, foreign in ((mapped, windows), (bare, windows[::every])):
+        blind = metrics_of.ood_scores(np.zeros(test), np.zeros(len(foreign)))
+        assert f"an AUPR of {blind['aupr_ood']:.3f}," in table.note and "an AUROC of 0.5," in table.note
+
+
+def test_what_swag_stores_stands_beside_the_papers_size():
+    one = replace(forecast_record("swag"), parameters=53_569, stored=1_124_949)
+    (chapter,) = chapters.of([one])
+    table = chapter.parts[0].tables[0]
+    cells = {measure.name: cell for measure, cell in zip(table.measures, table.rows[0].cells, strict=True)}
+    assert (cells["num_trained"].ours, cells["num_trained"].paper) == ("53,569", "")
+    assert (cells["num_stored"].ours, cells["num_stored"].paper) == ("1,124,949", "1.18M")
 
 
 def test_the_ranks_are_those_of_the_recurrent_kernels(chapter):
@@ -131,5 +165,46 @@ def test_the_defaults_of_the_small_sets_are_not_called_the_papers():
 
 def test_the_sentence_of_the_small_sets_counts_the_least_nll():
     rows = rows_of([uci_record("low_rank", 0, 1.0), uci_record("full_rank", 0, 2.0)])
-    assert uci.SECTION.finding(rows).startswith("Of our methods the least NLL has low-rank on 9 (Boston, concrete,")
+    said = "Of our methods low-rank has the least NLL on 9 (Boston, concrete,"
+    assert uci.SECTION.finding(rows).startswith(said)
     assert uci.SECTION.finding(rows[:1]) == ""
+    first, second = uci_record("low_rank", 0, 1.0), uci_record("full_rank", 0, 2.0)
+    second.metrics["yacht/nll"] = 0.5
+    said = uci.SECTION.finding(rows_of([first, second]))
+    assert said.startswith("Of our methods low-rank has the least NLL on 8 (") and said.endswith(
+        ") and full-rank on 1 (yacht)."
+    )
+
+
+def test_medians_over_splits_do_not_see_one_bad_split_and_say_no_error_of_a_mean():
+    records = [uci_record("low_rank", split, 1.0) for split in range(4)] + [uci_record("low_rank", 100, 1.0)]
+    means, medians = (
+        next(columns for columns in uci.SECTION.tables if columns.title == title)
+        for title in ("RMSE", "RMSE, medians over splits")
+    )
+    assert [measure.name for measure in means.measures] == [measure.name for measure in medians.measures]
+    (row,) = tables.make(rows_of(records), medians, {}).rows
+    assert {(cell.ours, cell.error) for cell in row.cells} <= {("3.00", ""), ("3.000", ""), ("3.0000", "")}
+    assert row.seeds == 5 and "standard error" not in tables.make(rows_of(records), medians, {}).caption
+    assert tables.make(rows_of(records), means, {}).rows[0].cells[0].ours == "22.20"
+
+
+@pytest.mark.skipif(not UCI.exists(), reason="no records are committed")
+def test_what_is_said_of_bad_splits_is_so_in_the_records():
+    records = record.read(UCI, arrays=False)
+
+    def scores(method, metric):
+        return np.sort([one.metrics[metric] for one in records if one.method == method and metric in one.metrics])
+
+    low = {name: scores("low_rank", f"{name}/rmse") for name in ("energy", "concrete", "yacht")}
+    energy = scores("deep_ensemble", "energy/nll")
+    (said,) = (note for note in uci.SECTION.notes if "one split alone" in note)
+    above = (low["energy"] >= 0.9).sum(), len(low["energy"]), low["energy"].max(), (low["concrete"] > 7.8).sum()
+    assert "0.9 and more on energy on {} of {} splits, up to {:.1f}, above 7.8 on concrete on {}".format(*above) in said
+    assert f"about 5 on yacht on {(np.round(low['yacht']) == 5).sum()}; the ensemble" in said and low["yacht"][-3] < 3
+    assert f"an NLL above 4.7 on energy on {(energy > 4.7).sum()}." in said
+    protein = [scores(method, "protein_tertiary_structure/rmse") for method in ("low_rank", "deep_ensemble")]
+    worst = "an RMSE of {:.1f} with low-rank and of {:.1f} with the ensemble; the other four are below 6"
+    assert worst.format(*(values[-1] for values in protein)) in said and max(values[-2] for values in protein) < 6
+    boston = scores("deep_ensemble", "boston_housing/nll")
+    assert f"NLL on Boston ({boston[-1]:.1f}; the others are below 7)" in said and boston[-2] < 7

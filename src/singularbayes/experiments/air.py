@@ -21,7 +21,7 @@ The tables of other cities differ. What follows was fixed before any score of fo
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -83,12 +83,14 @@ class Split:
 def rows_of(table: "pd.DataFrame", name: str = "the table of Beijing") -> np.ndarray:
     """Returns the complete rows of Beijing's table as features (rows, 15), not standardised, in the order of time."""
     _require_columns(table, BEIJING, name)
+    _require_winds(table, WINDS, name)
     return _features(table.dropna(), name)
 
 
 def rows_of_city(table: "pd.DataFrame", name: str) -> np.ndarray:
     """Returns the complete rows of another city's table as features of Beijing's; see above how they are mapped."""
     _require_columns(table, CITY, name)
+    _require_winds(table, FOREIGN_WINDS, name)
     table = table.copy()
     for column, (least, most) in POSSIBLE.items():
         table[column] = table[column].where(table[column].between(least, most))
@@ -96,7 +98,7 @@ def rows_of_city(table: "pd.DataFrame", name: str) -> np.ndarray:
     cold = (table["TEMP"] <= 0).to_numpy()
     # Before rows are dropped: an hour that lacks a value elsewhere is still one of rain.
     table["Is"], table["Ir"] = count_in_a_row(wet & cold), count_in_a_row(wet & ~cold)
-    table["cbwd"] = table["cbwd"].map(FOREIGN_WINDS, na_action="ignore")
+    table["cbwd"] = table["cbwd"].map(FOREIGN_WINDS)
     return _features(table.rename(columns={"PM_US Post": "pm2.5"}).dropna(), name)
 
 
@@ -113,10 +115,11 @@ def count_in_a_row(happens: np.ndarray) -> np.ndarray:
 def split(rows: np.ndarray, sizes: tuple[int, int, int], hours: int = 24) -> Split:
     """Returns windows of `rows` in the order of time: so many to train on, then to validate, then to test."""
     train, validation, test = sizes
-    if train + validation + test > len(rows) - hours:
+    needed = train + validation + test + hours
+    if needed > len(rows):
         raise ValueError(
-            f"split needs train + validation + test <= {len(rows) - hours} windows of {hours} rows; got {train} + "
-            f"{validation} + {test}."
+            f"split needs {needed} complete rows for {train} + {validation} + {test} windows of {hours} rows and a row "
+            f"after each; got {len(rows)}."
         )
     scaling = Scaling.of(rows[: train + hours - 1], rows[hours : train + hours, 0])
     every = windows(rows, scaling, hours)
@@ -153,9 +156,6 @@ def foreign_rows(tables: Mapping[str, "pd.DataFrame"], cities: tuple[str, ...]) 
 def _features(table: "pd.DataFrame", name: str) -> np.ndarray:
     if table.empty:
         raise ValueError(f"{name} needs rows without a missing value; got none.")
-    strange = sorted(set(table["cbwd"]) - set(WINDS))
-    if strange:
-        raise ValueError(f"{name} needs winds (cbwd) among {list(WINDS)}; got {strange[0]!r}.")
     winds = [(table["cbwd"] == wind).to_numpy(float) for wind in WINDS]
     turns = [2 * np.pi * table[unit].to_numpy(float) / full for unit, full in (("hour", 24), ("month", 12))]
     cyclic = [wave(turn) for turn in turns for wave in (np.sin, np.cos)]
@@ -170,3 +170,11 @@ def _require_columns(table: "pd.DataFrame", columns: tuple[str, ...], name: str)
     words = [column for column in columns if column != "cbwd" and table[column].dtype.kind not in "iuf"]
     if words and len(table):
         raise ValueError(f"{name} needs numbers in {words[0]!r}; got {table[words[0]].dtype}.")
+
+
+def _require_winds(table: "pd.DataFrame", winds: Collection[str], name: str) -> None:
+    """Raises for a wind that is not known, which is not the same as one that is missing."""
+    strange = sorted(set(table["cbwd"].dropna()) - set(winds), key=str)
+    if strange:
+        rows = int((table["cbwd"] == strange[0]).sum())
+        raise ValueError(f"{name} needs winds (cbwd) among {list(winds)}; got {strange[0]!r} in {rows} rows.")

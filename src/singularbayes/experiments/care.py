@@ -46,6 +46,8 @@ METHODS = methods.sentences(
     "low_rank_5",
     "low_rank_30",
 )
+# What runs when no method is said: those that the paper compares.
+PAPERS = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 Part = tuple[np.ndarray, np.ndarray]  # features and labels
 
 

@@ -40,8 +40,8 @@ def run(
     experiment
         The name of an experiment; `singularbayes list` shows them.
     methods
-        Methods with commas between, such as low_rank,full_rank, or all; if not said, those that the paper compares,
-        where an experiment has more.
+        Methods with commas between, such as low_rank,full_rank, or all. If not said, those that the paper compares, and
+        all in an experiment that the paper does not have.
     seeds
         Seeds, such as 0,1 or 0-4.
     scale
@@ -78,7 +78,7 @@ def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, consol
     """Does the runs and returns 1 if one of them diverged."""
     from singularbayes.experiments import elsewhere, record
 
-    labels = [f"{i}/{len(jobs)} {job.experiment} {job.method} {job.seed}" for i, job in enumerate(jobs, start=1)]
+    labels = labels_of(jobs)
     failed = False
     carry_out = _here if isinstance(engine, Local) else elsewhere.carry_out
     for label, found in carry_out(jobs, labels, out, again, engine, console):
@@ -94,6 +94,24 @@ def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, consol
     page = shlex.join(["singularbayes", "report", *([] if out == Path("runs") else [str(out)])])
     console.print(f"A page of them: {page}", soft_wrap=True, highlight=False)
     return int(failed)
+
+
+def labels_of(jobs: list["Job"]) -> list[str]:
+    """Returns what each run is called: its place, experiment, method and seed, and settings that tell it from others.
+
+    Runs of one method and seed may differ in a setting, as in the kind of stay that is held out in `icu`.
+    """
+    from singularbayes.experiments.record import plain
+
+    alike: dict[tuple[str, int], list[dict]] = {}
+    for job in jobs:
+        alike.setdefault((job.method, job.seed), []).append(plain(job.settings))
+    labels = []
+    for i, job in enumerate(jobs, start=1):
+        own, others = plain(job.settings), alike[job.method, job.seed]
+        varied = [f" {name}={value}" for name, value in own.items() if any(other[name] != value for other in others)]
+        labels.append(f"{i}/{len(jobs)} {job.experiment} {job.method} {job.seed}{''.join(varied)}")
+    return labels
 
 
 Found = Iterator[tuple[str, "Outcome"]]

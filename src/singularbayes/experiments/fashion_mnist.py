@@ -8,7 +8,7 @@ from functools import partial
 
 from singularbayes.experiments import images, study
 from singularbayes.experiments.image_candidates import CANDIDATES
-from singularbayes.experiments.images import METHODS, QUICK, Settings
+from singularbayes.experiments.images import METHODS, PAPERS, QUICK, Settings
 from singularbayes.experiments.methods import count_epochs as epochs
 
 PROBLEM = images.Problem("fashion_mnist", "fashion_mnist", foreign=("mnist", "notmnist"))
@@ -29,4 +29,4 @@ CHOSEN = CANDIDATES.chosen(CHOICE)
 PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
 run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
 
-__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
+__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PAPERS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]

@@ -52,6 +52,8 @@ METHODS = sentences(
     "swag",
     *(f"low_rank_{rank}" for rank in (4, 8, 12, 32)),
 )
+# What runs when no method is said: those that the paper compares.
+PAPERS = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 
 
 @dataclass(frozen=True)

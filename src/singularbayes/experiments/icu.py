@@ -17,7 +17,7 @@ import numpy as np
 
 from singularbayes.experiments import care, icu_features, study
 from singularbayes.experiments.candidates import Candidates, Changes
-from singularbayes.experiments.care import METHODS, Sets
+from singularbayes.experiments.care import METHODS, PAPERS, Sets
 from singularbayes.experiments.care_scaling import Scaling, Units
 from singularbayes.experiments.methods import count_epochs as epochs
 
@@ -25,6 +25,7 @@ __all__ = [
     "CANDIDATES",
     "CHOSEN",
     "METHODS",
+    "PAPERS",
     "PRESETS",
     "QUICK",
     "SHIFTS",

@@ -26,6 +26,8 @@ from singularbayes.experiments.weights import Weights, ranks_of
 
 CLASSES = 10
 METHODS = methods.sentences(*methods.METHODS, "low_rank_10", "low_rank_50")
+# What runs on MNIST and Fashion-MNIST when no method is said: those that the paper compares.
+PAPERS = ("low_rank", "low_rank_laplace", "full_rank", "rank_one")
 _SPLIT = 0  # one split for all seeds and methods
 Part = tuple[np.ndarray, np.ndarray]  # images and labels
 

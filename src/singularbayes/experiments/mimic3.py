@@ -12,6 +12,7 @@ of stay is among the paper's features and leaks the outcome, so it is used in th
 """
 
 import os
+import warnings
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
@@ -20,12 +21,12 @@ import numpy as np
 from singularbayes import data
 from singularbayes.experiments import care, mimic3_features, mimic3_tables, study
 from singularbayes.experiments.candidates import Candidates
-from singularbayes.experiments.care import METHODS, Sets
+from singularbayes.experiments.care import METHODS, PAPERS, Sets
 from singularbayes.experiments.care_scaling import Scaling, Units
 from singularbayes.experiments.icu import ALIKE, CHOICE, TRIED, VARIATIONAL
 from singularbayes.experiments.methods import count_epochs as epochs
 
-__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
+__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PAPERS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
 
 DEMO, OWN = "demo", "own"
 FOLDER = (
@@ -83,6 +84,7 @@ def split(folder: str, length_of_stay: bool, units: Units = "range") -> Sets:
     tested, held, _ = np.split(order, [tenth, tenth + (len(order) - tenth) // 10])
     test, validation = (adult & np.isin(found.patients, some) for some in (tested, held))
     train = adult & ~test & ~validation
+    _warn_of_empty(x[train], mimic3_features.names(length_of_stay))
     scaling = Scaling.of(x[train], units)
 
     def part(rows: np.ndarray) -> care.Part:
@@ -90,6 +92,14 @@ def split(folder: str, length_of_stay: bool, units: Units = "range") -> Sets:
 
     foreign = part(found.newborn) if found.newborn.any() else None
     return Sets(part(train), part(validation), part(test), foreign)
+
+
+def _warn_of_empty(features: np.ndarray, names: tuple[str, ...]) -> None:
+    """Warns of features that no stay has: they are 0 for all stays, as if nothing was asked."""
+    empty = [name for name, column in zip(names, features.T, strict=True) if not np.isfinite(column).any()]
+    if empty:
+        said = f"mimic3 trains without {', '.join(empty)}: no stay to train on has a value there."
+        warnings.warn(said, stacklevel=3)
 
 
 # There is nothing to choose on without the full tables: what serves the stand-in serves here.

@@ -18,7 +18,7 @@ import numpy as np
 
 from singularbayes.data import DataError
 from singularbayes.data.extra import require
-from singularbayes.experiments.mimic3_features import FEATURES, LEAK, MEASURED
+from singularbayes.experiments.mimic3_features import FEATURES, LABS, LEAK, MEASURED, VITALS
 
 HOURS = 48
 ADULT = 16  # years
@@ -75,12 +75,18 @@ def read(paths: Mapping[str, Path]) -> CareStays:
         raise DataError(f"mimic3 needs tables that can be read as CSV; got another: {said}") from error
     finally:
         connection.close()
-    if not len(measured["stay"]):
-        raise DataError(
-            f"mimic3 needs measurements in the first {HOURS} hours of a stay; got none of the known items in "
-            f"{paths['CHARTEVENTS']} and {paths['LABEVENTS']}."
-        )
+    _require_measurements(measured["what"], paths)
     return _arranged(stays, measured)
+
+
+def _require_measurements(what: np.ndarray, paths: Mapping[str, Path]) -> None:
+    """Raises for a table of measurements without a single one: its features would be the same for all stays."""
+    for name, known in (("CHARTEVENTS", VITALS), ("LABEVENTS", LABS)):
+        if not np.isin(what, [MEASURED.index(one) for one in known]).any():
+            raise DataError(
+                f"mimic3 needs measurements in the first {HOURS} hours of a stay; got none of the known items in "
+                f"{name}, {paths[name]}."
+            )
 
 
 def _make_stays(connection: Any, paths: Mapping[str, Path]) -> None:
@@ -206,6 +212,10 @@ def _head(name: str, path: Path) -> str:
         raise DataError(f"mimic3 needs {name} to be a CSV file, packed by gzip or not; got {path}: {error}.") from error
     if not line.strip():
         raise DataError(f"mimic3 needs {name} to have a line of column names; got an empty file, {path}.")
+    if b"\0" in line:
+        raise DataError(
+            f"mimic3 needs {name} to be text in UTF-8; got NUL bytes in the first line of {path}. Is it in UTF-16?"
+        )
     return line.decode("utf-8-sig", "replace").rstrip("\r\n")
 
 

@@ -34,6 +34,7 @@ from singularbayes.experiments.weights import Weights
 Part = tuple[np.ndarray, np.ndarray]  # token ids and labels
 _ONE = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic")
 METHODS = methods.sentences(*_ONE, "deep_ensemble", "low_rank_ensemble", "low_rank_svd_ensemble", "swag")
+PAPERS = tuple(name for name in METHODS if name != "low_rank_svd_ensemble")  # what runs when no method is said
 _SPLIT = 0  # one split for all seeds and methods
 
 

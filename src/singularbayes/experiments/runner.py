@@ -114,7 +114,8 @@ def plan(
     """Returns the runs that are asked for, all methods of a seed before the next seed.
 
     Args:
-        methods: None is those in the experiment's `PAPERS` if it has them, else all; ["all"] is all.
+        methods: None is those in the experiment's `PAPERS`, which the paper compares, or all where it has none; ["all"]
+            is all.
         scale: a name in the experiment's `PRESETS`, None is the first.
         assignments: settings changed by hand, such as "beta=0.3"; the preset is then "hand". Without any, an experiment
             that has `variants(settings)` is run with each of them.

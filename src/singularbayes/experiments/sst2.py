@@ -29,7 +29,7 @@ from functools import partial
 from singularbayes.experiments import study
 from singularbayes.experiments.candidates import Candidates, Changes
 from singularbayes.experiments.methods import count_epochs as epochs
-from singularbayes.experiments.reviews import METHODS, QUICK, Reviews, Settings, network
+from singularbayes.experiments.reviews import METHODS, PAPERS, QUICK, Reviews, Settings, network
 
 _POSITIONS: Changes = {"positions": "sinusoidal", "embedding_scale": 16.0}  # √width, so that neither drowns the other
 _FULL: Changes = {"beta": 1.0, "sigma2": math.exp(-3), "patience": None}
@@ -96,6 +96,7 @@ __all__ = [
     "CANDIDATES",
     "CHOSEN",
     "METHODS",
+    "PAPERS",
     "PRESETS",
     "PROBLEM",
     "QUICK",

@@ -63,6 +63,8 @@ def bert() -> WordPieces:
 
 
 def _require_text(texts: Sequence[str]) -> None:
+    if isinstance(texts, str | bytes):  # its letters would be taken for texts
+        raise TypeError(f"Texts need to be a list of str; got one {type(texts).__name__}, {texts[:20]!r}.")
     for place, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"Text needs to be str; got {type(text).__name__} at place {place}.")
@@ -71,6 +73,13 @@ def _require_text(texts: Sequence[str]) -> None:
                 f"Text needs to be without NUL characters; got one at place {place}, {text[:20]!r}. Was a file in "
                 "UTF-16 read as UTF-8?"
             )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"Text needs to be without lone surrogates; got one at place {place}, {text[:20]!r}. Was a file read "
+                "with errors='surrogateescape'?"
+            ) from error
 
 
 def _tokenizers() -> Any:

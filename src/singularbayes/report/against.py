@@ -71,7 +71,7 @@ def lines(section: Section, rows: Sequence[Row], published: Mapping[tuple[str, s
     """Returns a line a row that has numbers of the paper, over the measures of the section's headline tables."""
     measures = _measures(section)
     made = []
-    for row in rows:
+    for row in filter(section.comparable, rows):
         sides: dict[int, list[Found]] = {1: [], 0: [], -1: []}
         for measure, found in measures.items():
             number = published.get((row.method, measure.name))

@@ -90,7 +90,7 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
 def _part(section: Section, group: Group) -> Part:
     numbers = compared(section)
     columns = (_VALIDATION,) if group.preset == "trial" else section.tables
-    made = [tables.make(group.rows, each, numbers) for each in columns]
+    made = [tables.make(group.rows, each, numbers, section.comparable) for each in columns]
     return Part(
         group,
         group.label(section.in_paper),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from singularbayes.report import against
-from singularbayes.report.chapters import Chapter, Part, compared
+from singularbayes.report.chapters import Chapter, compared
 from singularbayes.report.published import TABLES, PaperTable
 from singularbayes.report.rows import listed
 from singularbayes.report.section import Section
@@ -120,16 +120,16 @@ def _wrong(table: PaperTable) -> list[str]:
 
 def _place(table: PaperTable, chapter: Chapter) -> Place:
     keys = [key for key in table.numbers() if key in compared(chapter.section)]
-    found = {key: titles for key in keys if (titles := list(_titles(key, chapter.parts)))}
+    found = {key: titles for key in keys if (titles := list(_titles(key, chapter)))}
     order = [made.title for part in chapter.parts for made in part.tables]
     named = {title for titles in found.values() for title in titles}
     return Place(chapter.section, tuple(title for title in dict.fromkeys(order) if title in named), len(found))
 
 
-def _titles(key: tuple[str, str], parts: Iterable[Part]) -> Iterable[str]:
+def _titles(key: tuple[str, str], chapter: Chapter) -> Iterable[str]:
     """Yields the titles of the tables that have a number of ours for this method and measure."""
     method, measure = key
-    for part in parts:
-        rows = [row for row in part.group.rows if row.method == method]
+    for part in chapter.parts:
+        rows = [row for row in part.group.rows if row.method == method and chapter.section.comparable(row)]
         if any(measure in COSTS or row.has_metrics([measure]) for row in rows):
             yield from (made.title for made in part.tables if measure in (m.name for m in made.measures))

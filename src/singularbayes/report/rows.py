@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,12 @@ class Row:
         """Returns the mean of a metric over the seeds that have it, NaN for none."""
         values = self.values(metric)
         return float(np.mean(values)) if values else math.nan
+
+    def medians(self) -> Record:
+        """Returns the first record with the median over the seeds that have it in place of every metric."""
+        names = dict.fromkeys(name for record in self.records for name in record.metrics)
+        found = {name: self.values(name) for name in names}
+        return replace(self.first, metrics={name: float(np.median(v)) for name, v in found.items() if v})
 
     def has_arrays(self, names: Iterable[str]) -> bool:
         """Returns whether all of these are there; a name with a slash at its end is the beginning of one at least."""

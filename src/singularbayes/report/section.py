@@ -26,6 +26,7 @@ class Columns:
         others: rows of other papers, below ours.
         headline: whether the page says which of its measures are better than the paper's; not of a table that has in
             other ways what a headline table has.
+        median: cells are medians over seeds, which have no standard error and stand beside no number of the paper.
     """
 
     title: str
@@ -34,6 +35,7 @@ class Columns:
     note: str = ""
     others: tuple[Other, ...] = ()
     headline: bool = True
+    median: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class Section:
         gather: makes the records that rows are made of, where several runs are one row; None takes them as they are.
         beside: the experiment of the paper whose numbers stand beside; empty is its own.
         spectra: whether its runs leave the singular values of their weights, so that a page says where they are absent.
+        alike: whether a run is of data that can be held against the paper's numbers at all; None is all runs.
     """
 
     experiment: str
@@ -96,3 +99,8 @@ class Section:
     gather: Callable[[Sequence[Record]], list[Record]] | None = None
     beside: str = ""
     spectra: bool = True
+    alike: Callable[[Record], bool] | None = None
+
+    def comparable(self, row: Row) -> bool:
+        """Returns whether the paper's numbers may stand below those of a row."""
+        return self.alike is None or self.alike(row.first)

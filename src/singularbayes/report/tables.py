@@ -4,7 +4,7 @@ A table is text already; the page, Markdown, LaTeX and the terminal only lay it 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from singularbayes.assess.columns import NONE, Column
@@ -80,9 +80,19 @@ class Table:
         return f"{self.note} {self.reading}".strip()
 
 
-def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, str], Number]) -> Table | None:
-    """Returns the table of these rows, or None where no record has any of the columns."""
-    made = [_column(column, rows, published) for column in _compared(rows, columns.measures)]
+def make(
+    rows: Sequence[Row],
+    columns: Columns,
+    published: Mapping[tuple[str, str], Number],
+    comparable: Callable[[Row], bool] = lambda row: True,
+) -> Table | None:
+    """Returns the table of these rows, or None where no record has any of the columns.
+
+    Args:
+        published: the paper's numbers by method and measure, which stand below those of comparable rows.
+    """
+    beside = [row.method if comparable(row) and not columns.median else None for row in rows]
+    made = [_column(column, beside, published) for column in _compared(rows, columns)]
     shown = [(measure, cells, wrong) for measure, cells, wrong in made if any(cell.ours != NONE for cell in cells)]
     if not shown:
         return None
@@ -94,7 +104,7 @@ def make(rows: Sequence[Row], columns: Columns, published: Mapping[tuple[str, st
         TableRow(row.name, len(row.records), tuple(_marked(cells[i], wrong[i], footnotes) for _, cells, wrong in shown))
         for i, row in enumerate(rows)
     ]
-    reading = _reading(rows, published, table_rows, measures)
+    reading = _reading(rows, published, table_rows, measures, columns.median)
     ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
     marks = {mark: reason for reason, mark in footnotes.items()}
     ordered = [*ordered, *(_published(other, measures) for other in columns.others)]
@@ -116,10 +126,11 @@ def _loss(measure: Measure, cell: Cell) -> float:
     return math.inf if math.isnan(cell.value) else cell.value if loss is None else loss
 
 
-def _compared(rows: Sequence[Row], measures: Sequence[Measure]) -> tuple[Column, ...]:
+def _compared(rows: Sequence[Row], columns: Columns) -> tuple[Column, ...]:
     # Rows go by their places: two may have the same name.
-    every = [_evaluation(str(i), record, measures) for i, row in enumerate(rows) for record in row.records]
-    return compare(every, measures).columns
+    runs = [(row.medians(),) if columns.median else row.records for row in rows]
+    every = [_evaluation(str(i), record, columns.measures) for i, records in enumerate(runs) for record in records]
+    return compare(every, columns.measures).columns
 
 
 def _evaluation(name: str, record: Record, measures: Sequence[Measure]) -> Evaluation:
@@ -141,10 +152,14 @@ def _number(value: object) -> float:
 
 
 def _column(
-    column: Column, rows: Sequence[Row], published: Mapping[tuple[str, str], Number]
+    column: Column, beside: Sequence[str | None], published: Mapping[tuple[str, str], Number]
 ) -> tuple[Measure, list[Cell], list[str]]:
-    """Returns the measure, its cells, and what is wrong with the paper's number in each."""
-    numbers = [published.get((row.method, column.measure.name)) for row in rows]
+    """Returns the measure, its cells, and what is wrong with the paper's number in each.
+
+    Args:
+        beside: the method of each row, None where no number of the paper stands below.
+    """
+    numbers = [None if method is None else published.get((method, column.measure.name)) for method in beside]
     cells = [_cell(column, summary, number) for summary, number in zip(column.cells, numbers, strict=True)]
     wrong = [number.wrong if number and cell.paper else "" for number, cell in zip(numbers, cells, strict=True)]
     return column.measure, cells, wrong
@@ -193,6 +208,7 @@ def _reading(
     published: Mapping[tuple[str, str], Number],
     made: Sequence[TableRow],
     measures: Sequence[Measure],
+    median: bool,
 ) -> str:
     """Returns how to read the numbers: what ± is, and which tables the paper's numbers are from."""
     shown = {
@@ -202,7 +218,7 @@ def _reading(
         if cell.paper
     }
     said = []
-    if any(len(row.records) > 1 for row in rows):
+    if not median and any(len(row.records) > 1 for row in rows):
         said.append("± is the standard error over seeds.")
     if any("±" in cell.paper for cell in shown.values()):
         said.append("The paper's ± is the standard deviation over its seeds.")

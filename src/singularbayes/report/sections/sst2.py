@@ -100,7 +100,8 @@ NOTES = (
     "one that never did, SGD at 0.003, stands under the settings by hand.",
     "The paper's early stopping is taken to watch the loss, KL included, from the epoch in which the KL has its full "
     "weight. Its KL weight, 0.001 over the number of batches, is β = 0.064 on the scale of the ELBO. It does not say "
-    "which prior it has; here it is that of the other experiments.",
+    "which prior it has; here it is that of the other experiments. Its rank-one factors start at 1 + U(−0.2, 0.2), "
+    "here at 1.",
     "Where ours is behind the paper. With its settings single networks have a worse NLL, and low-rank and point "
     "networks less accuracy. The paper stops early by the dev set that it reports on, and trains on all phrases, of "
     "which ours leave out those above; how much each makes was not tried. The low-rank posterior has not converged: "
