@@ -79,9 +79,9 @@ blamed = $(shell awk '/distribution found for |[0-9] depends on |[Ff]ailed build
 	{ gsub(/.*(found for|depends on|wheel for) |;.*/, ""); print $$1; named = 1; exit } \
 	/^ *(Collecting|Obtaining|Processing) / { busy = $$2 } END { if (!named) print busy }' $1)
 
-# $(call install,name,requirements)
+# $(call install,name,requirements). Python compiles what is imported, a small part of these packages; pip would compile all.
 install = $(info Installing $1 into $(VENV); the first time takes some minutes)$(if $(call quietly, \
-	$(BIN)/python -m pip install --disable-pip-version-check $2 -c constraints.txt,$(STAMPS)/$1.log \
+	$(BIN)/python -m pip install --no-compile --disable-pip-version-check $2 -c constraints.txt,$(STAMPS)/$1.log \
 	),,$(error pip could not install $(call blamed,$(STAMPS)/$1.log); its log is $(STAMPS)/$1.log))
 
 $(STAMPS)/venv:

@@ -15,13 +15,21 @@ hypothesis.settings.load_profile("same")
 
 
 def pytest_collection_finish():
-    """Whatever was imported stays: the garbage collector need not walk through it again and again, nor so often."""
-    gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 
 
 def pytest_sessionfinish():
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def left_behind():
+    """What was imported, and programs of earlier files, stay: nobody who walks through all objects need see them again.
+
+    The garbage collector is one who does, and `mean_weights` another.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -229,7 +229,7 @@ def input_gradient(function, x):
     if backend == "jax":
         import jax
 
-        return _numpy(jax.grad(lambda x: ops.sum(ops.square(function(x))))(x))
+        return _numpy(jax.jit(jax.grad(lambda x: ops.sum(ops.square(function(x)))))(x))
     if backend == "tensorflow":
         import tensorflow as tf
 

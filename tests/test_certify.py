@@ -47,7 +47,7 @@ def trained():
 @pytest.mark.backend
 def test_the_value_is_the_one_by_hand():
     model = _network()
-    bound = certify(model, X, Y, delta=0.05, draws=300)
+    bound = certify(model, X, Y, delta=0.05, draws=100)
     nats = 0.0
     for posterior in sb.find_posteriors(model):
         for factor in posterior.factors:
@@ -55,7 +55,7 @@ def test_the_value_is_the_one_by_hand():
             nats += (np.log(0.5 / scale) + (scale**2 + loc**2) / (2 * 0.25) - 0.5).sum()
     assert bound.terms["KL before the gauge"] == pytest.approx(nats, rel=1e-12)
     assert bound.terms["KL"] <= nats
-    risks = drawn_risks(model, X, Y, 300)
+    risks = drawn_risks(model, X, Y, 100)
     empirical = empirical_risk(risks, 0.01, method="betting").value
     budget = (bound.terms["KL"] + np.log(2 * np.sqrt(300) / 0.04)) / 300
     assert bound.value == kl_inverse(empirical, budget)

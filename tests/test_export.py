@@ -37,9 +37,9 @@ def test_frozen_draws_answer_as_predict_does_in_onnxruntime(name, tmp_path):
         pytest.skip("jax2onnx writes a MaxPool that onnxruntime cannot run")
     make, x = NETWORKS[name]
     model = make()
-    frozen = sb.freeze_draws(model, 3, seed=1, likelihood="categorical_logits")
+    frozen = sb.freeze_draws(model, 2, seed=1, likelihood="categorical_logits")
     mean, mutual_information = _onnx(frozen, x, str(tmp_path / "frozen.onnx"))
-    p = sb.predict(model, x, draws=3, seed=1, likelihood="categorical_logits")
+    p = sb.predict(model, x, draws=2, seed=1, likelihood="categorical_logits")
     np.testing.assert_allclose(mean, p.mean, rtol=2e-5, atol=2e-6)
     np.testing.assert_allclose(mutual_information, p.mutual_information, rtol=1e-4, atol=2e-6)
 
@@ -51,9 +51,9 @@ def test_frozen_draws_answer_as_predict_does_from_a_saved_model(name, tmp_path):
     tensorflow = pytest.importorskip("tensorflow", reason="a SavedModel needs TensorFlow")
     make, x = NETWORKS[name]
     model = make()
-    sb.freeze_draws(model, 3, seed=1, likelihood="categorical_logits").export(tmp_path / "frozen", verbose=False)
+    sb.freeze_draws(model, 2, seed=1, likelihood="categorical_logits").export(tmp_path / "frozen", verbose=False)
     loaded = tensorflow.saved_model.load(str(tmp_path / "frozen"))
-    p = sb.predict(model, x, draws=3, seed=1, likelihood="categorical_logits")
+    p = sb.predict(model, x, draws=2, seed=1, likelihood="categorical_logits")
     for name, value in loaded.serve(x).items():
         np.testing.assert_allclose(value.numpy(), getattr(p, name), rtol=1e-4, atol=2e-6)
 
@@ -65,11 +65,11 @@ def test_frozen_draws_answer_as_predict_does_from_a_torch_program(tmp_path):
 
     make, x = NETWORKS["mlp"]
     model = make()
-    frozen = sb.freeze_draws(model, 3, seed=1, likelihood="categorical_logits")
+    frozen = sb.freeze_draws(model, 2, seed=1, likelihood="categorical_logits")
     signature = [keras.InputSpec(shape=x.shape, dtype="float32", name="rows")]
     frozen.export(tmp_path / "frozen.pt2", format="torch", verbose=False, input_signature=signature)
     answer = torch.export.load(tmp_path / "frozen.pt2").module()(torch.tensor(x))
-    p = sb.predict(model, x, draws=3, seed=1, likelihood="categorical_logits")
+    p = sb.predict(model, x, draws=2, seed=1, likelihood="categorical_logits")
     for name, value in answer.items():
         np.testing.assert_allclose(value.detach().numpy(), getattr(p, name), rtol=1e-4, atol=2e-6)
 

@@ -45,6 +45,17 @@ def _predict(model, x=IDS, draws=10, seed=0, **arguments):
     return sb.predict(model, x, draws, seed, **arguments)
 
 
+@pytest.fixture(scope="module")
+def whole(model):
+    """What all the others are compared with."""
+    return _predict(model)
+
+
+@pytest.fixture(scope="module")
+def many(model):
+    return _predict(model, draws=30)
+
+
 def _function(model, seed, s, x):
     """Returns what draw s of `predict` says for x, by an eager pass with its weights fixed."""
     posteriors = sb.find_posteriors(model)
@@ -60,29 +71,26 @@ def test_draw_s_is_the_model_with_weights_that_depend_on_the_seed_and_s_alone(mo
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 11, 500])
-def test_draws_do_not_depend_on_the_batch_size(model, batch_size):
+def test_draws_do_not_depend_on_the_batch_size(model, whole, batch_size):
     ours = _predict(model, batch_size=batch_size)
-    np.testing.assert_allclose(ours.draws, _predict(model).draws, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(ours.mutual_information, _predict(model).mutual_information, rtol=1e-3, atol=1e-6)
+    np.testing.assert_allclose(ours.draws, whole.draws, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours.mutual_information, whole.mutual_information, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 4), (3, 3, 4), (10, 2, 3), (6, 4, 11)])
-def test_draws_do_not_depend_on_how_they_are_chunked(model, monkeypatch, sizes):
-    whole = _predict(model)
+def test_draws_do_not_depend_on_how_they_are_chunked(model, whole, monkeypatch, sizes):
     monkeypatch.setattr(stream, "sizes", lambda *_: sizes)
     _assert_same(_predict(model), whole)
 
 
 @pytest.mark.parametrize("limit", ["_WEIGHT_BYTES", "_CACHED_BYTES", "_SCRATCH_BYTES"])
-def test_draws_do_not_depend_on_the_memory_there_is(model, monkeypatch, limit):
-    whole = _predict(model)
+def test_draws_do_not_depend_on_the_memory_there_is(model, whole, monkeypatch, limit):
     monkeypatch.setattr(stream, limit, 0)
     _assert_same(_predict(model, batch_size=4), whole)
 
 
 @pytest.mark.parametrize("free", [1 << 30, 1 << 18, 0])
-def test_draws_do_not_depend_on_the_memory_of_an_accelerator(model, monkeypatch, free):
-    whole = _predict(model)
+def test_draws_do_not_depend_on_the_memory_of_an_accelerator(model, whole, monkeypatch, free):
     monkeypatch.setattr(stream, "free_bytes", lambda: free)
     _assert_same(_predict(model, batch_size=4), whole)
 
@@ -93,8 +101,8 @@ def _assert_same(ours, theirs):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-4, atol=1e-6)
 
 
-def test_weights_that_changed_are_drawn_anew(model):
-    before = _predict(model).draws
+def test_weights_that_changed_are_drawn_anew(model, whole):
+    before = whole.draws
     weights = model.get_weights()
     model.set_weights([w + 0.5 if w.ndim > 1 else w for w in weights])
     moved = _predict(model).draws
@@ -103,11 +111,10 @@ def test_weights_that_changed_are_drawn_anew(model):
     np.testing.assert_allclose(_predict(model).draws, before, rtol=1e-5, atol=1e-6)
 
 
-def test_examples_do_not_depend_on_their_company(model):
+def test_examples_do_not_depend_on_their_company(model, whole):
     # A network with an embedding: the same tokens have the same vectors in every batch.
-    whole = _predict(model).draws
-    np.testing.assert_allclose(_predict(model, IDS[::-1]).draws, whole[:, ::-1], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(_predict(model, IDS[5:6]).draws, whole[:, 5:6], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(_predict(model, IDS[::-1]).draws, whole.draws[:, ::-1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(_predict(model, IDS[5:6]).draws, whole.draws[:, 5:6], rtol=1e-5, atol=1e-6)
 
 
 def test_a_seed_says_the_draws_and_another_seed_says_others(model):
@@ -116,9 +123,10 @@ def test_a_seed_says_the_draws_and_another_seed_says_others(model):
     assert np.abs(first[:, None] - other[None]).max(axis=(-1, -2)).min() > 1e-4
 
 
-def test_more_draws_begin_with_the_same_draws(model):
-    np.testing.assert_allclose(_predict(model, draws=20).draws[:10], _predict(model).draws, rtol=1e-5, atol=1e-6)
-    assert len(np.unique(_predict(model, draws=20).draws[:, 0, 0].round(6))) == 20
+def test_more_draws_begin_with_the_same_draws(model, whole):
+    more = _predict(model, draws=20).draws
+    np.testing.assert_allclose(more[:10], whole.draws, rtol=1e-5, atol=1e-6)
+    assert len(np.unique(more[:, 0, 0].round(6))) == 20
 
 
 def test_predict_leaves_the_model_s_own_randomness_alone(model):
@@ -128,10 +136,10 @@ def test_predict_leaves_the_model_s_own_randomness_alone(model):
         np.testing.assert_array_equal(ours, ops.convert_to_numpy(theirs))
 
 
-def test_the_estimator_that_trained_the_model_does_not_matter(model):
+def test_the_estimator_that_trained_the_model_does_not_matter(model, whole):
     local = stirred_layer(_network(LowRank(2), estimator="local"), IDS)
     local.set_weights(model.get_weights())
-    np.testing.assert_allclose(_predict(local).draws, _predict(model).draws, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(_predict(local).draws, whole.draws, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -160,22 +168,20 @@ def test_moments_of_predictions_are_those_of_the_posterior():
     assert np.abs((squares.mean(0) - variance) / (squares.std(0) / np.sqrt(num))).max() < 4.5
 
 
-def test_probabilities_are_averaged_not_logits(model):
-    predicted = _predict(model, draws=30)
-    np.testing.assert_allclose(predicted.draws.sum(-1), 1, rtol=1e-6)
-    np.testing.assert_allclose(predicted.mean, predicted.draws.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(predicted.std, predicted.draws.std(0), rtol=1e-5, atol=1e-9)
+def test_probabilities_are_averaged_not_logits(model, many):
+    np.testing.assert_allclose(many.draws.sum(-1), 1, rtol=1e-6)
+    np.testing.assert_allclose(many.mean, many.draws.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(many.std, many.draws.std(0), rtol=1e-5, atol=1e-9)
     logits = sb.predict(model, IDS, 30, likelihood="gaussian").mean
-    assert np.abs(special.softmax(logits, axis=-1) - predicted.mean).max() > 0.01
+    assert np.abs(special.softmax(logits, axis=-1) - many.mean).max() > 0.01
 
 
-def test_mutual_information_is_entropy_of_the_mean_less_mean_entropy(model):
-    predicted = _predict(model, draws=30)
-    entropy = special.entr(predicted.draws.mean(0)).sum(-1)
-    expected = special.entr(predicted.draws).sum(-1).mean(0)
-    np.testing.assert_allclose(predicted.entropy, entropy, rtol=1e-6)
-    np.testing.assert_allclose(predicted.mutual_information, entropy - expected, rtol=1e-5, atol=1e-9)
-    assert predicted.mutual_information.min() > 1e-4
+def test_mutual_information_is_entropy_of_the_mean_less_mean_entropy(many):
+    entropy = special.entr(many.draws.mean(0)).sum(-1)
+    expected = special.entr(many.draws).sum(-1).mean(0)
+    np.testing.assert_allclose(many.entropy, entropy, rtol=1e-6)
+    np.testing.assert_allclose(many.mutual_information, entropy - expected, rtol=1e-5, atol=1e-9)
+    assert many.mutual_information.min() > 1e-4
 
 
 def test_probabilities_of_0_and_1_give_numbers():
@@ -302,7 +308,7 @@ def test_memory_does_not_grow_with_the_number_of_draws():
     assert many < few + 1e6
 
 
-def test_lists_of_numbers_are_arrays(model):
-    np.testing.assert_array_equal(_predict(model, IDS.tolist()).draws, _predict(model, IDS).draws)
+def test_lists_of_numbers_are_arrays(model, whole):
+    np.testing.assert_array_equal(_predict(model, IDS.tolist()).draws, whole.draws)
     with pytest.raises(ValueError, match="rows of one length; got a list with rows of different lengths"):
         _predict(model, [[1, 2], [3]])

@@ -71,6 +71,12 @@ def trained(keep=None, watch=None, settings=Settings(cosine=False), callbacks=wa
     return model
 
 
+@pytest.fixture(scope="module")
+def whole():
+    """The network of a training that was left in peace."""
+    return trained()
+
+
 def state(model):
     return [np.array(ops.convert_to_numpy(v)) for v in (*model.variables, *model.optimizer.variables)]
 
@@ -84,7 +90,7 @@ def assert_same(model, other):
 
 
 @pytest.mark.parametrize("epochs", [[0], [1, 2, 5], [7]])
-def test_an_interrupted_training_goes_on_bit_for_bit(epochs, tmp_path):
+def test_an_interrupted_training_goes_on_bit_for_bit(epochs, whole, tmp_path):
     """Weights, optimizer, seeds, KL weight, plateau, early stopping with its best weights, and order of examples."""
     keep = Keep(tmp_path, every=0)
     for epoch in epochs:
@@ -93,7 +99,7 @@ def test_an_interrupted_training_goes_on_bit_for_bit(epochs, tmp_path):
     seen = []
     went_on = trained(keep, lambda epoch, logs: seen.append(epoch))
     assert seen[0] == epochs[-1]
-    assert_same(went_on, trained())
+    assert_same(went_on, whole)
 
 
 def test_so_it_does_with_a_cosine_rate_from_the_checkpoint_before_a_torn_one(tmp_path):

@@ -32,7 +32,7 @@ def _pair(option, posterior, **arguments):
     ours = option.make(posterior=posterior, bias_posterior=FullRank(), **arguments)
     twin = getattr(keras.layers, option.layer)(**option.arguments)
     for layer in (ours, twin):
-        layer(*option.inputs, **option.call)
+        layer(*(keras.KerasTensor(x.shape, str(x.dtype)) for x in option.inputs), **option.call)
     stir(ours)
     draw = draw_of(ours)
     load(option, ours, twin, draw)
