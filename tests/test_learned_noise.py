@@ -82,8 +82,8 @@ def _bayesian(noise=None):
 @pytest.mark.backend
 def test_the_predictive_is_the_law_of_total_variance_over_the_draws():
     model, x = _bayesian(), RNG.normal(size=(5, 3))
-    p = sb.predict(model, x, draws=100, seed=3, batch_size=3, keep_draws=True)
-    raw = sb.predict(model, x, draws=100, seed=3, likelihood="gaussian", keep_draws=True).draws
+    p = sb.predict(model, x, draws=300, seed=3, batch_size=2, keep_draws=True)
+    raw = sb.predict(model, x, draws=300, seed=3, likelihood="gaussian", keep_draws=True).draws
     means, scales = raw[..., :1], np.logaddexp(0, raw[..., 1:])
     np.testing.assert_allclose(p.draws, means, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(p.mean, means.mean(0), rtol=1e-5, atol=1e-6)
@@ -92,7 +92,7 @@ def test_the_predictive_is_the_law_of_total_variance_over_the_draws():
     # The variance of targets drawn from the mixture, within its standard error.
     targets = means + scales * RNG.normal(size=(1000, *means.shape))
     squares = (targets - p.mean) ** 2
-    error = squares.mean(0).std(0) / np.sqrt(100)
+    error = squares.mean(0).std(0) / np.sqrt(300)
     assert (np.abs(squares.mean((0, 1)) - p.variance("total")) < 5 * error).all()
 
 
