@@ -41,10 +41,9 @@ def test_a_number_that_is_printed_short_may_be_half_a_place_off():
     assert against.compared(LOWER, values, Number("0.5300", 0.0, "")) == -1
 
 
-def test_one_seed_of_ours_varies_as_the_papers_do():
-    assert against.compared(LOWER, [0.4], Number("0.44", 0.01, "")) == 1  # two errors are 0.0224
-    assert against.compared(LOWER, [0.4], Number("0.42", 0.01, "")) == 0
-    assert against.compared(LOWER, [0.4], Number("0.44", None, "")) is None
+@pytest.mark.parametrize("deviation", [0.01, None])
+def test_of_one_seed_of_ours_nothing_is_said(deviation):
+    assert against.compared(LOWER, [0.1], Number("0.44", deviation, "")) is None
 
 
 def test_a_run_that_diverged_is_worse():

@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -53,3 +54,31 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     assert re.search(rf"^\| low-rank from an SVD \| 1,470,340 \| .* \| {sum(nll) / 4:.3f} \|", page, re.MULTILINE)
     with pytest.raises(ValueError, match=r"README\.md needs <!-- mnist --> and <!-- end --> once"):
         readme.filled(page.replace("<!-- mnist -->", ""))
+
+
+def test_the_differences_that_the_readme_tells_on_sst2_are_those_of_the_records():
+    runs = [json.loads(line) for line in (ROOT / "docs" / "results" / "sst2.jsonl").read_text().splitlines()]
+    scores = {(run["preset"], run["method"], run["seed"]): run["metrics"] for run in runs}
+    page = " ".join(PAGES[0].read_text(encoding="utf-8").split())
+
+    def told(preset: str, method: str, metric: str, sign: str = "") -> str:
+        seeds = [seed for of, name, seed in scores if (of, name) == (preset, method)]
+        ours, theirs = (
+            np.array([scores[preset, name, seed][metric] for seed in seeds]) for name in (method, "deep_ensemble")
+        )
+        gain = ours - theirs
+        return f"{gain.mean():{sign}.3f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.3f}".replace("-", "−")
+
+    svd = [
+        told(preset, "low_rank_svd", name, "+") for name in ("nll", "auroc_ood_mi") for preset in ("chosen", "refit")
+    ]
+    assert (
+        f"paired difference {svd[0]}; trained on all rows {svd[1]}) and ahead of it in AUROC-OOD ({svd[2]} and " in page
+    )
+    assert f" and {svd[3]}), with" in page and f"accuracy ({told('refit', 'low_rank_svd', 'accuracy', '+')})." in page
+    nll, mi, entropy = (
+        (told("chosen", "low_rank", name), told("refit", "low_rank", name))
+        for name in ("nll", "auroc_ood_mi", "auroc_ood_entropy")
+    )
+    assert f"above the deep ensemble's by {nll[0]} (all rows {nll[1]}), and in AUROC-OOD is ahead by {mi[0]}" in page
+    assert f"({mi[1]}) by mutual information and by {entropy[0]} ({entropy[1]}) by entropy." in page

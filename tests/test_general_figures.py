@@ -85,10 +85,13 @@ def test_looks_are_those_of_the_methods_whoever_is_beside_them():
     assert looks.of(rows_of([image_record("swag")]))["SWAG"] == every["SWAG"]
     methods = [*NAMES, *(f"low_rank_{rank}" for rank in (1, 2, 4, 8, 16))]
     rows = rows_of([Record("elsewhere", method, 0, {}, {}, 1, 1.0) for method in methods])
-    assert len({(look.colour, look.marker) for look in looks.of(rows).values()}) == len(methods)
+    by = {row.method: look for row, look in zip(rows, looks.of(rows).values(), strict=True)}
+    assert len({(look.colour, look.marker) for look in by.values()}) == len(methods)
+    spectra = [by[method] for method in (*LINES, "low_rank_laplace")]  # lines without markers
+    assert len({(look.colour, look.line) for look in spectra}) == len(spectra)
     for lines in (LINES, image_columns._LINES):
-        of_lines = [look for row, look in zip(rows, looks.of(rows).values(), strict=True) if row.method in lines]
-        assert len({look.colour for look in of_lines}) == len({look.marker for look in of_lines}) == len(lines)
+        shown = [by[method] for method in lines]
+        assert len({look.colour for look in shown}) == len({look.marker for look in shown}) == len(lines)
 
 
 def test_two_settings_of_a_method_look_apart():

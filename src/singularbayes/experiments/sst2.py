@@ -14,8 +14,8 @@ A low-rank network that starts at an SVD was first run with the settings of `low
 it got trials of its own, of the same five candidates. Ensembles have the settings of their members. The one of networks
 from SVDs was written down after the dev scores of its members and of the other ensemble.
 
-SWAG's choice diverged with two of the four seeds of the results, and so did the next two candidates, so there are
-results of it by hand too: of SGD at 0.003, which never did.
+SWAG's choice diverged with two of the four seeds of the results, and the next two candidates with some of them. So
+there are results of it by hand too: of SGD at 0.003, which never did.
 
 "refit" is the chosen settings, trained on all 67,349 rows, as the paper's networks are. Held out for the choice are
 4,148 rows, and left out 1,326 phrases more that other sentences have too: "brilliant", "the best", "forgettable". It

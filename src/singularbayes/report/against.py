@@ -21,8 +21,8 @@ RULE = (
     "of the printed number."
 )
 HOW = (
-    "The paper's standard error is its ±, a standard deviation, over √4: it has 4 or 5 seeds. A number without ±, the "
-    "paper's or ours, is taken for a single run that varies as those of the other side. Costs, numbers that cannot be "
+    "The paper's standard error is its ±, a standard deviation, over √4: it has 4 or 5 seeds. A number "
+    "without ± is taken for a single run that varies as ours do. A single seed of ours, costs, numbers that cannot be "
     "right and numbers of other data are not counted."
 )
 APART = ("quick", "hand", "trial")  # presets that nobody sets against the paper
@@ -96,7 +96,7 @@ def compared(measure: Measure, values: Sequence[float], number: Number) -> int |
     """Returns 1 where the values of our seeds are clearly better than the paper's, −1 where worse, 0 where neither.
 
     None where that cannot be said: no end of the measure is the better one, the paper's number cannot be right or is
-    of other data, there is no value of ours, or neither side says how much it varies.
+    of other data, or there are not two seeds of ours.
 
     >>> compared(Measure("nll", "lower"), [0.40, 0.42, 0.44], Number(".490", 0.02, "tab:sst2"))
     1
@@ -104,12 +104,10 @@ def compared(measure: Measure, values: Sequence[float], number: Number) -> int |
     0
     """
     paper = measure.loss(number.value / measure.scale)
-    if paper is None or number.wrong or number.apart or not values:
+    if paper is None or number.wrong or number.apart or len(values) < 2:
         return None
     with np.errstate(invalid="ignore"):  # a run that diverged has no deviation, and a clear difference
-        spread = float(np.std(values, ddof=1)) if len(values) > 1 else number.deviation
-    if spread is None:
-        return None
+        spread = float(np.std(values, ddof=1))
     ours = measure.loss(float(np.mean(values)) / measure.scale)
     assert ours is not None
     theirs = spread if number.deviation is None else number.deviation / math.sqrt(_SEEDS)

@@ -10,8 +10,8 @@ from singularbayes.report.style import COLOURS, Look, look
 _LINES = {method: look(place) for place, method in enumerate(LINES)}
 _METHODS = {
     **_LINES,
-    # A line beside low_rank where low_rank_svd is none; the others are points alone.
-    "low_rank_laplace": replace(_LINES["low_rank_svd"], marker="*"),
+    # Those that are no lines elsewhere have another's colour, low_rank_laplace with a line of its own: it has spectra.
+    "low_rank_laplace": replace(_LINES["low_rank_svd"], line=_LINES["full_rank"].line, marker="*"),
     "low_rank_auto": replace(_LINES["low_rank"], marker="*"),
     "low_rank_ensemble": replace(_LINES["deep_ensemble"], marker="o"),
     "low_rank_svd_ensemble": replace(_LINES["deep_ensemble"], marker="s"),

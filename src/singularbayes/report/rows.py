@@ -15,7 +15,7 @@ from singularbayes.report.names import called, rank_in
 PRESETS = {
     "paper": "Paper's settings",
     "chosen": "Our settings",
-    "refit": "Our settings, trained on the validation rows too",
+    "refit": "Our settings, trained on all rows (thought of afterwards)",
     "quick": "Quick",
     "hand": "Settings by hand",
     "trial": "Trials on validation",
