@@ -78,6 +78,7 @@ def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean()
     assert [cell.ours for cell in each.rows[0].cells] == ["0.720", "0.520", "0.620", "0.720", "0.820", "0.920"]
     assert "told best by the mutual information of low-rank (AUROC 0.720)" in chapter.finding
     assert "--scale chosen" in chapter.parts[0].commands[0] and "shift" not in chapter.parts[0].commands[0]
+    assert chapter.parts[0].made_with.startswith("20 runs, ")  # five shifts, two seeds, two methods
 
 
 def mimic_record(tables, method="swag", auroc=0.9):

@@ -96,7 +96,8 @@ def made_with(group: Group) -> str:
                 versions[name].append(version)
     machines = "; ".join(_machines([record.machine for record in records]))
     said = listed([f"{name} {' and '.join(found)}" for name, found in versions.items()])
-    count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
+    runs = sum(record.machine.get("runs", 1) for record in records)  # more than one in a record that sections gather
+    count = f"{runs} run{'s' if runs > 1 else ''}"
     return f"{count}, {_time(sum(r.seconds for r in records))} of training, on {machines}, with {said}."
 
 
@@ -119,7 +120,7 @@ def _together(numbers: set[int]) -> str:
 
 def _machine(machine: dict[str, Any]) -> str:
     """Returns a machine in words: what computes first, then its cores and system."""
-    known = {"cpu", "gpu", "cores", "system", "trained_together"}
+    known = {"cpu", "gpu", "cores", "system", "trained_together", "runs"}
     parts = [str(machine[name]) for name in ("gpu", "cpu") if machine.get(name)]
     parts += [f"{machine['cores']} cores"] if machine.get("cores") else []
     parts += [str(machine["system"])] if machine.get("system") else []

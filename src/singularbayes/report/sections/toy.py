@@ -30,7 +30,7 @@ _FIT = Columns(
 _PAPER = Columns(
     "As the paper measures it",
     (
-        Measure("rmse_test", "lower", label="RMSE, test range", decimals=3),
+        Measure("rmse_test", "lower", label="RMSE (test range)", decimals=3),
         Measure("iqr_published_inside", label="IQR 0.1 to 0.6", decimals=4),
         Measure("iqr_published_outside", label="IQR 0.5 to 1.5", decimals=4),
         Measure("iqr_published_ratio", "higher", label="ratio", decimals=2),
