@@ -30,36 +30,36 @@ def test_a_difference_is_clear_beyond_two_standard_errors_and_the_rounding(devia
     limit = error_of(SEEDS, deviation) + 0.000005
     for sign in (1, -1):
         near, far = (f"{0.43 + sign * share * limit:.5f}" for share in (0.999, 1.001))
-        assert against.compared(LOWER, SEEDS, Number(near, deviation, "")) == 0
-        assert against.compared(LOWER, SEEDS, Number(far, deviation, "")) == sign
-        assert against.compared(HIGHER, SEEDS, Number(far, deviation, "")) == -sign
+        assert against.verdict(LOWER, SEEDS, Number(near, deviation, "")) == 0
+        assert against.verdict(LOWER, SEEDS, Number(far, deviation, "")) == sign
+        assert against.verdict(HIGHER, SEEDS, Number(far, deviation, "")) == -sign
 
 
 def test_a_number_that_is_printed_short_may_be_half_a_place_off():
     values = [0.5301, 0.5302, 0.5303]
-    assert against.compared(LOWER, values, Number("0.53", 0.0, "")) == 0
-    assert against.compared(LOWER, values, Number("0.5300", 0.0, "")) == -1
+    assert against.verdict(LOWER, values, Number("0.53", 0.0, "")) == 0
+    assert against.verdict(LOWER, values, Number("0.5300", 0.0, "")) == -1
 
 
 @pytest.mark.parametrize("deviation", [0.01, None])
 def test_of_one_seed_of_ours_nothing_is_said(deviation):
-    assert against.compared(LOWER, [0.1], Number("0.44", deviation, "")) is None
+    assert against.verdict(LOWER, [0.1], Number("0.44", deviation, "")) is None
 
 
 def test_a_run_that_diverged_is_worse():
-    assert against.compared(LOWER, [0.4, math.inf], Number("0.44", 0.01, "")) == -1
+    assert against.verdict(LOWER, [0.4, math.inf], Number("0.44", 0.01, "")) == -1
 
 
 def test_nearer_to_the_best_value_is_better():
     coverage = Measure("coverage", 95.0, scale=0.01)
     for ours, side in (([0.94, 0.941], 1), ([0.80, 0.801], -1), ([0.996, 0.9961], 1), ([0.999, 0.9991], 0)):
-        assert against.compared(coverage, ours, Number("0.9000", 0.002, "")) == side
+        assert against.verdict(coverage, ours, Number("0.9000", 0.002, "")) == side
 
 
 @given(st.lists(st.floats(-9, 9), min_size=2, max_size=6), st.floats(0, 1), st.integers(-900, 900))
 def test_turning_the_measure_round_turns_the_answer_round(values, deviation, printed):
     number = Number(f"{abs(printed) / 100:.2f}", deviation, "")
-    assert against.compared(LOWER, values, number) == -against.compared(HIGHER, values, number)
+    assert against.verdict(LOWER, values, number) == -against.verdict(HIGHER, values, number)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_turning_the_measure_round_turns_the_answer_round(values, deviation, pri
     ids=["neither end is better", "cannot be right", "other data", "none of ours"],
 )
 def test_what_cannot_be_compared_is_not_counted(measure, values, number):
-    assert against.compared(measure, values, number) is None
+    assert against.verdict(measure, values, number) is None
 
 
 def mnist(preset="paper", method="low_rank"):

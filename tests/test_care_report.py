@@ -67,13 +67,13 @@ def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean()
     overview, each = chapter.parts[0].tables[:2]
     low, deep = overview.rows
     column = [measure.name for measure in overview.measures].index("auroc_ood_mi")
-    assert (low.name, low.seeds, low.cells[column].ours, low.cells[column].paper) == (
+    assert (low.name, low.seeds, low.cells[column].ours, low.cells[column].printed) == (
         "low-rank",
         2,
         "0.720",
         "0.802 ± 0.018",
     )
-    assert deep.cells[column].paper == "0.738 ± 0.061" and deep.cells[column].difference == ""  # of other data
+    assert deep.cells[column].printed == "0.738 ± 0.061" and deep.cells[column].difference == ""  # of other data
     assert "(tab:mimic), which is of other data." in overview.reading
     assert [cell.ours for cell in each.rows[0].cells] == ["0.720", "0.520", "0.620", "0.720", "0.820", "0.920"]
     assert "told best by the mutual information of low-rank (AUROC 0.720)" in chapter.finding
@@ -90,7 +90,7 @@ def mimic_record(tables, method="swag", auroc=0.9):
 def test_mimic_stands_beside_the_papers_table():
     (chapter,) = chapters.of([mimic_record("own")])
     table = chapter.parts[0].tables[0]
-    paper = {m.name: cell.paper for m, cell in zip(table.measures, table.rows[0].cells, strict=True)}
+    paper = {m.name: cell.printed for m, cell in zip(table.measures, table.rows[0].cells, strict=True)}
     assert (paper["auroc"], paper["num_stored"]) == ("0.922 ± 0.001", "470.42K")
 
 
@@ -103,7 +103,7 @@ def test_no_number_of_the_paper_stands_beside_the_demo_even_where_the_full_table
     (both,) = chapters.of([mimic_record("demo", auroc=0.8), mimic_record("own")])
     table = both.parts[0].tables[0]
     cells = {row.name: row.cells[0] for row in table.rows}
-    assert {name: (cell.ours, cell.paper) for name, cell in cells.items()} == {
+    assert {name: (cell.ours, cell.printed) for name, cell in cells.items()} == {
         "SWAG: tables demo": ("0.800", ""),
         "SWAG: tables own": ("0.900", "0.922 ± 0.001"),
     }

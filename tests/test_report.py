@@ -323,7 +323,7 @@ def test_records_of_several_versions_and_machines_are_all_named():
     second.versions["keras"] = "9.9"
     second.machine["cpu"] = "another"
     (group,) = grouped([first, second], {})
-    said = settings.made_with(group)
+    said = settings.made_with(group.records)
     assert f"keras {first.versions['keras']} and 9.9" in said and "another" in said
     assert said.startswith("2 runs, 3 minutes of training, on ")
 
@@ -335,7 +335,7 @@ def test_runs_that_were_trained_alone_are_not_said_to_share_a_machine():
         for made, number in zip((first, second), numbers, strict=True):
             made.machine.update(cpu="A", trained_together=number)
         (group,) = grouped([first, second], {})
-        said.append(re.findall(r"(?:up to )?\d+ runs trained together", settings.made_with(group)))
+        said.append(re.findall(r"(?:up to )?\d+ runs trained together", settings.made_with(group.records)))
     assert said == [[], ["5 runs trained together"], ["up to 5 runs trained together"]]
 
 

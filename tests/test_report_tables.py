@@ -36,7 +36,8 @@ def test_a_cell_is_mean_and_standard_error_beside_the_papers_number():
     (row,) = table.rows
     error = np.std(values, ddof=1) / math.sqrt(3)
     assert (row.name, row.seeds) == ("low-rank", 3)
-    assert row.cells[0] == tables.Cell("0.1000", f"± {error:.4f}", pytest.approx(0.1), None, "0.0924", "+0.0076")
+    expected = tables.Cell("0.1000", f"± {error:.4f}", pytest.approx(0.1), None, "0.0924", difference="+0.0076")
+    assert row.cells[0] == expected
 
 
 def test_one_seed_has_no_standard_error():
@@ -83,7 +84,7 @@ def test_a_deviation_of_the_paper_is_shown():
     number = published.Number(".895", 0.004, "tab:mimic")
     column = Columns("T", (Measure("nll", "lower", decimals=3),))
     table = table_of([image_record()], column, {("low_rank", "nll"): number})
-    assert table.rows[0].cells[0].paper == "0.895 ± 0.004"
+    assert table.rows[0].cells[0].printed == "0.895 ± 0.004"
     assert table.reading.startswith("The paper's ± is the standard deviation over its seeds. Below ours: the paper's")
     assert "deviation" not in table_of([image_record()], column).reading  # MNIST's numbers have none
     ours = table_of([image_record(seed=seed) for seed in (0, 1)], column).reading

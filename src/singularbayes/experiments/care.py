@@ -46,8 +46,7 @@ METHODS = methods.sentences(
     "low_rank_5",
     "low_rank_30",
 )
-# What runs when no method is said: those that the paper compares.
-PAPERS = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
+PAPERS = methods.COMPARED  # what runs when no method is said
 Part = tuple[np.ndarray, np.ndarray]  # features and labels
 
 

@@ -32,7 +32,7 @@ from keras import ops
 
 from singularbayes import data, layers, metrics
 from singularbayes.experiments import air, study, value_scores
-from singularbayes.experiments.methods import sentences
+from singularbayes.experiments.methods import COMPARED, sentences
 from singularbayes.experiments.stopping import EarlyStop, Plateau, Resumable
 from singularbayes.experiments.trainers import Training
 from singularbayes.experiments.weights import Weights, ranks_of
@@ -52,8 +52,7 @@ METHODS = sentences(
     "swag",
     *(f"low_rank_{rank}" for rank in (4, 8, 12, 32)),
 )
-# What runs when no method is said: those that the paper compares.
-PAPERS = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
+PAPERS = COMPARED  # what runs when no method is said
 
 
 @dataclass(frozen=True)

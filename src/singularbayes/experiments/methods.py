@@ -111,6 +111,8 @@ METHODS = {
     "low_rank_ensemble": ensemble("low-rank networks, their draws pooled", LowRankEnsemble, _LOW_RANK),
     "swag": Method("a Gaussian of the weights along SGD", swag),
 }
+# Those of the paper's large experiments.
+COMPARED = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 _OF_A_RANK = "low_rank_"
 # Of the experiments that name them.
 FURTHER = {

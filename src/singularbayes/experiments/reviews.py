@@ -205,17 +205,15 @@ class Reviews(study.Problem):
 
     def tested(self, ask: Ask, settings: Settings) -> tuple[Scores, Arrays]:
         *_, (x_dev, y_dev), news = encoded(settings.length)
-        asked = {"test": x_dev, "ag_news": news}
-        if not settings.num_validation:
-            test, foreign = ask(asked).values()
-            arrays = class_scores.stored("test", test, y_dev) | class_scores.stored("ag_news", foreign)
-            return class_scores.of_test(test, y_dev, foreign), arrays
-        x, y = self.held_out(settings)
-        held, test, foreign = ask({"validation": x, **asked}).values()
-        found = class_scores.of_test(test, y_dev, foreign) | class_scores.recalibrated(test, y_dev, held, y)
-        found |= study.prefixed("validation", class_scores.quality(held, y))
-        arrays = class_scores.stored("validation", held, y) | class_scores.stored("test", test, y_dev)
-        return found, arrays | class_scores.stored("ag_news", foreign)
+        x, y = self.held_out(settings) if settings.num_validation else (x_dev[:0], y_dev[:0])
+        held, test, foreign = ask({"validation": x, "test": x_dev, "ag_news": news}).values()
+        found = class_scores.of_test(test, y_dev, foreign)
+        arrays = class_scores.stored("test", test, y_dev) | class_scores.stored("ag_news", foreign)
+        if settings.num_validation:
+            found |= class_scores.recalibrated(test, y_dev, held, y)
+            found |= study.prefixed("validation", class_scores.quality(held, y))
+            arrays |= class_scores.stored("validation", held, y)
+        return found, arrays
 
 
 def _early_stop(settings: Settings) -> list[Resumable]:

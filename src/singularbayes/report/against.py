@@ -75,7 +75,7 @@ def lines(section: Section, rows: Sequence[Row], published: Mapping[tuple[str, s
         sides: dict[int, list[Found]] = {1: [], 0: [], -1: []}
         for measure, found in measures.items():
             number = published.get((row.method, measure.name))
-            side = None if number is None else compared(measure, row.values(measure.name), number)
+            side = None if number is None else verdict(measure, row.values(measure.name), number)
             if side is not None:
                 sides[side].append(found)
         if any(sides.values()):
@@ -92,15 +92,15 @@ def counts(made: Sequence[Line]) -> tuple[int, ...]:
     return tuple(sum(map(len, side)) for side in zip(*(line.sides for line in made), strict=True))
 
 
-def compared(measure: Measure, values: Sequence[float], number: Number) -> int | None:
+def verdict(measure: Measure, values: Sequence[float], number: Number) -> int | None:
     """Returns 1 where the values of our seeds are clearly better than the paper's, −1 where worse, 0 where neither.
 
     None where that cannot be said: no end of the measure is the better one, the paper's number cannot be right or is
     of other data, or there are not two seeds of ours.
 
-    >>> compared(Measure("nll", "lower"), [0.40, 0.42, 0.44], Number(".490", 0.02, "tab:sst2"))
+    >>> verdict(Measure("nll", "lower"), [0.40, 0.42, 0.44], Number(".490", 0.02, "tab:sst2"))
     1
-    >>> compared(Measure("nll", "lower"), [0.40, 0.42, 0.44], Number(".490", 0.08, "tab:sst2"))
+    >>> verdict(Measure("nll", "lower"), [0.40, 0.42, 0.44], Number(".490", 0.08, "tab:sst2"))
     0
     """
     paper = measure.loss(number.value / measure.scale)

@@ -79,7 +79,7 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
         pictures, left_out = _draw(section, drawn)
     return Chapter(
         section,
-        tuple(_part(section, group) for group in groups),
+        tuple(_part(section, group, [made for made in records if made.preset == group.preset]) for group in groups),
         drawn.label(section.in_paper),
         section.finding(drawn.rows) if section.finding else "",
         tuple(apart(picture, experiment) for picture in pictures),
@@ -87,7 +87,7 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
     )
 
 
-def _part(section: Section, group: Group) -> Part:
+def _part(section: Section, group: Group, runs: Sequence[Record]) -> Part:
     numbers = compared(section)
     columns = (_VALIDATION,) if group.preset == "trial" else section.tables
     made = [tables.make(group.rows, each, numbers, section.comparable) for each in columns]
@@ -98,7 +98,7 @@ def _part(section: Section, group: Group) -> Part:
         () if group.preset in against.APART else against.lines(section, group.rows, numbers),
         settings.of(group.rows),
         tuple(settings.commands(section.experiment, group)),
-        settings.made_with(group),
+        settings.made_with(runs),
     )
 
 

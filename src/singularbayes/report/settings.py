@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from singularbayes.experiments.record import Record
 from singularbayes.report.rows import Group, Row, listed, show, words
 
 
@@ -86,9 +87,8 @@ def _typed(value: Any) -> str:
     return ",".join(map(_typed, value)) if isinstance(value, list) else str(value)
 
 
-def made_with(group: Group) -> str:
-    """Returns the versions and the machines of all runs of a group, and how long they took."""
-    records = group.records
+def made_with(records: Sequence[Record]) -> str:
+    """Returns the versions and the machines of all runs, and how long they took."""
     versions: dict[str, list[str]] = {}
     for record in records:
         for name, version in record.versions.items():
@@ -96,8 +96,7 @@ def made_with(group: Group) -> str:
                 versions[name].append(version)
     machines = "; ".join(_machines([record.machine for record in records]))
     said = listed([f"{name} {' and '.join(found)}" for name, found in versions.items()])
-    runs = sum(record.machine.get("runs", 1) for record in records)  # more than one in a record that sections gather
-    count = f"{runs} run{'s' if runs > 1 else ''}"
+    count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
     return f"{count}, {_time(sum(r.seconds for r in records))} of training, on {machines}, with {said}."
 
 
@@ -120,7 +119,7 @@ def _together(numbers: set[int]) -> str:
 
 def _machine(machine: dict[str, Any]) -> str:
     """Returns a machine in words: what computes first, then its cores and system."""
-    known = {"cpu", "gpu", "cores", "system", "trained_together", "runs"}
+    known = {"cpu", "gpu", "cores", "system", "trained_together"}
     parts = [str(machine[name]) for name in ("gpu", "cpu") if machine.get(name)]
     parts += [f"{machine['cores']} cores"] if machine.get("cores") else []
     parts += [str(machine["system"])] if machine.get("system") else []

@@ -47,7 +47,7 @@ def _ours(cell: Cell) -> str:
 
 
 def _paper(cell: Cell) -> str:
-    return escaped(f"{cell.paper}{cell.mark}")
+    return escaped(cell.printed)
 
 
 def _maths(text: str) -> str:

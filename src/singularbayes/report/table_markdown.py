@@ -26,7 +26,7 @@ def _cell(cell: Cell) -> str:
     if not cell.paper:
         return text
     difference = f" ({cell.difference})" if cell.difference else ""
-    return f"{text}<br>paper {cell.paper}{cell.mark}{difference}"
+    return f"{text}<br>paper {cell.printed}{difference}"
 
 
 def _in_cell(text: str) -> str:

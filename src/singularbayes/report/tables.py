@@ -31,7 +31,8 @@ class Cell:
         ours: the mean over seeds; error: its standard error with ±, and how many seeds have a value if not all.
         value: what the cell is sorted by, NaN for none.
         place: 1 for the best of the column, 2 for the second.
-        paper: the paper's number; difference: ours less that; mark: of the footnote on the paper's number.
+        paper: the paper's number; spread: its standard deviation with ±; difference: ours less the paper's number.
+        mark: of the footnote on the paper's number.
     """
 
     ours: str
@@ -39,8 +40,14 @@ class Cell:
     value: float = math.nan
     place: int | None = None
     paper: str = ""
+    spread: str = ""
     difference: str = ""
     mark: str = ""
+
+    @property
+    def printed(self) -> str:
+        """The paper's number with its spread and mark."""
+        return f"{self.paper} {self.spread}".strip() + self.mark
 
 
 @dataclass(frozen=True)
@@ -170,11 +177,12 @@ def _cell(column: Column, summary: Summary, number: Number | None) -> Cell:
     if number is None or ours == NONE:
         return Cell(ours, error, summary.mean, summary.place)
     paper = number.printed if column.measure.whole else column.number(number.value)
+    spread = ""
     if number.deviation is not None and not column.measure.whole:
-        paper = f"{paper} ± {column.number(number.deviation)}"
+        spread = f"± {column.number(number.deviation)}"
     alike = not number.wrong and not number.apart and column.measure.name not in _OF_A_MACHINE
     difference = _difference(column, summary.mean, number) if alike else ""
-    return Cell(ours, error, summary.mean, summary.place, paper, difference)
+    return Cell(ours, error, summary.mean, summary.place, paper, spread, difference)
 
 
 def _error(column: Column, summary: Summary) -> str:
@@ -220,7 +228,7 @@ def _reading(
     said = []
     if not median and any(len(row.records) > 1 for row in rows):
         said.append("± is the standard error over seeds.")
-    if any("±" in cell.paper for cell in shown.values()):
+    if any(cell.spread for cell in shown.values()):
         said.append("The paper's ± is the standard deviation over its seeds.")
     if len(rows) > 1:
         said.append("Best in bold, second underlined.")

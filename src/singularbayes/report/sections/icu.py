@@ -69,7 +69,6 @@ def _merged(runs: dict[str, Record]) -> Record:
         metrics=metrics,
         arrays=arrays,
         seconds=sum(one.seconds for one in runs.values()),
-        machine=first.machine | {"runs": len(runs)},
     )
 
 
