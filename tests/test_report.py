@@ -1,8 +1,7 @@
-"""The page: true sentences whatever the numbers, everything in one file, the same page for the same records."""
+"""The page: everything in one file, all presets and settings told, the same page for the same records."""
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -39,95 +38,6 @@ def html():
     return html_of([*all_records(), *few, *(kl_record(beta) for beta in (0.1, 1.0))])
 
 
-def bands_sentence(records):
-    rows = rows_of(records)
-    return sentences.bands(rows, rows)
-
-
-@pytest.mark.parametrize(
-    ("ratio", "expected"),
-    [
-        (1.8, "the low-rank band widens to 1.80 times its width inside"),
-        (0.6, "the low-rank band narrows to 0.60 times its width inside"),
-        (1.02, "the low-rank band is as wide as inside (1.02 times)"),
-    ],
-)
-def test_the_toy_sentence_says_what_the_band_does(ratio, expected):
-    assert expected in bands_sentence([toy_record("low_rank", ratio), toy_record("full_rank")])
-
-
-def test_the_toy_sentence_is_of_the_mean_over_seeds():
-    records = [toy_record("low_rank", ratio, seed) for seed, ratio in enumerate((1.0, 2.0, 3.0))]
-    assert "widens to 2.00 times" in bands_sentence(records)
-
-
-def test_the_toy_sentence_of_many_methods_is_a_list():
-    ratios = {"low_rank": 1.5, "full_rank": 1.25, "swag": 4.0, "deep_ensemble": 3.0}
-    records = [replace(toy_record(ratio=ratio), method=method) for method, ratio in ratios.items()]
-    said = (
-        "the band is, in widths inside, 1.50 for low-rank, 1.25 for full-rank, 3.00 for deep ensemble and 4.00 for SWAG"
-    )
-    assert said in bands_sentence(records)
-
-
-def test_the_toy_sentence_counts_parameters_both_ways():
-    records = [toy_record("low_rank", parameters=25), toy_record("full_rank", parameters=100)]
-    assert "25 parameters against 100 of the full-rank one, 75 % fewer" in bands_sentence(records)
-    records = [toy_record("low_rank", parameters=150), toy_record("full_rank", parameters=100)]
-    assert "150 parameters against 100 of the full-rank one, 50 % more" in bands_sentence(records)
-    assert "against" not in bands_sentence(records[:1])
-
-
-def test_the_digit_sentence_names_the_best_whoever_it_is():
-    records = [digits_record(method) for method in ("low_rank", "full_rank", "deterministic")]
-    said = sentences.held_out(rows_of(records))
-    assert "held-out 8 or 9" in said and "93.0 % of cases for the low-rank network (by mutual information)" in said
-    assert "91.0 % of cases for the deterministic network (by entropy)" in said
-    assert said.endswith("the full-rank network does best.")
-    records[2] = digits_record("deterministic", 0.99)
-    assert sentences.held_out(rows_of(records)).endswith("the deterministic network does best.")
-
-
-def test_the_digit_sentence_admits_that_nothing_was_found():
-    records = [digits_record(method, 0.4) for method in ("low_rank", "deterministic")]
-    assert sentences.held_out(rows_of(records)).endswith("no better than a coin for any of them.")
-
-
-def test_the_classifiers_sentence_names_who_is_best_in_what():
-    records = [image_record("low_rank", nll=0.05, accuracy=0.97), image_record("full_rank", nll=0.06, accuracy=0.98)]
-    of_two = sentences.classifiers(rows_of(records), "notmnist/auroc_ood_entropy", "notMNIST")
-    assert "Highest" not in of_two and "Lowest" not in of_two  # of two methods none is the best of all
-    records.append(image_record("rank_one", nll=0.07, accuracy=0.96))
-    said = sentences.classifiers(rows_of(records), "notmnist/auroc_ood_entropy", "notMNIST")
-    assert said.startswith("Low-rank: 97.00 % and an NLL of 0.0500; the low-rank network has 245,810 parameters")
-    assert "Highest accuracy: full-rank (98.00 %). Lowest NLL: low-rank (0.0500)." in said
-
-
-def test_the_headline_of_reviews_goes_by_mutual_information_as_the_paper_does():
-    """By mutual information the deep ensemble tells news best, by entropy SWAG would."""
-    by = {"low_rank": (0.7, 0.6), "deep_ensemble": (0.8, 0.5), "swag": (0.6, 0.9)}
-    scores = {"accuracy": 0.8, "nll": 0.4}
-    records = [
-        Record("sst2", m, 0, {}, scores | {"auroc_ood_mi": mi, "auroc_ood_entropy": h}, 9, 1.0, preset="paper")
-        for m, (mi, h) in by.items()
-    ]
-    (chapter,) = chapters.of(records)
-    assert chapter.finding.endswith("Best at telling news apart by mutual information: deep ensemble (AUROC 0.8000).")
-    assert any(SECTIONS["adaptive_rank_sst2"].title in note for note in chapter.section.notes)
-
-
-def test_the_study_of_the_kl_weight_says_where_the_posterior_collapses():
-    section = SECTIONS["kl_study"]
-    rows = rows_of([kl_record(beta) for beta in (0.01, 0.1, 1.0, 10.0, 100.0)], section.methods)
-    assert [row.name for row in rows] == ["β = 0.01", "β = 0.1", "β = 1", "β = 10", "β = 100"]
-    assert section.finding(rows) == (
-        "The NLL is lowest at β = 0.1 (0.0500); from β = 10 on the network hardly tells digits apart: the posterior "
-        "has collapsed."
-    )
-    assert "; at β = 10 the network" in section.finding(rows[:4])
-    assert section.finding(rows[:3]).endswith("nowhere in the range does the posterior collapse.")
-
-
 def test_the_page_needs_nothing_outside_itself(html):
     outside = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?(?!#|data:)[^"')\s>]+""", html)
     assert outside == []
@@ -152,7 +62,8 @@ def test_ids_are_used_once(html):
 def test_the_page_shows_the_sentences_the_tables_and_how_it_was_made():
     records = all_records()
     html = html_of(bare(records), page.demo("singularbayes demo --seed 0 --out 'a & b'"))
-    assert bands_sentence(records[:2]) in html and sentences.held_out(rows_of(records[2:])) in html
+    toys = rows_of(records[:2])
+    assert sentences.bands(toys, toys) in html and sentences.held_out(rows_of(records[2:])) in html
     assert "7,202" in html and "20,802" in html and records[0].versions["keras"] in html
     assert "a &amp; b" in html
 

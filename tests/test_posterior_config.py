@@ -1,0 +1,147 @@
+"""Posteriors as values: how many numbers they have, their config, their names, and the arguments they refuse."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import (
+    POSTERIORS,
+    RANDOM,
+    built,
+    stirred,
+)
+
+from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Normal, RankOne, layers, posteriors
+
+pytestmark = pytest.mark.backend
+
+
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [
+        (lambda: LowRank(2), 2 * 2 * (5 + 4)),
+        (lambda: Adapter(2), 2 * 2 * (5 + 4)),
+        (FullRank, 2 * 5 * 4),
+        (RankOne, 5 * 4 + 2 * (5 + 4)),
+        (KTied, 5 * 4 + 2 * (5 + 4)),
+        (lambda: KTied(1), 5 * 4 + 5 + 4),
+        (Deterministic, 5 * 4),
+    ],
+)
+def test_a_posterior_has_as_many_parameters_as_its_formula_says(make, count):
+    assert sum(np.prod(weight.shape) for weight in built(make()).trainable_weights) == count
+
+
+ARGUMENTS = {
+    "prior": Normal(0.3),
+    "eta": 0.05,
+    "damping": 0.55,
+    "initializer": "he_uniform",
+    "rho_initializer": keras.initializers.RandomUniform(-5, -4, seed=1),
+    "rho_lr": 50.0,
+    "kl_weight": 1e-3,
+    "kl_rows": 2,
+}
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_a_posterior_comes_back_equal_from_its_config(name):
+    arguments = ARGUMENTS if name in RANDOM else {"initializer": "he_uniform"}
+    posterior = POSTERIORS[name](**arguments, name="mine")
+    config = posterior.get_config()
+    assert type(posterior).from_config(config).get_config() == config
+    for twin in (posteriors.get(posterior), posteriors.get(posteriors.serialize(posterior))):
+        assert twin.get_config() == {**config, "name": "posterior"}
+
+
+@pytest.mark.parametrize("name", posteriors.POSTERIORS)
+def test_a_posterior_can_be_named(name):
+    assert type(posteriors.get(name)) is type(POSTERIORS[name]())
+
+
+def test_a_class_for_a_posterior_is_told_how_to_make_one():
+    with pytest.raises(ValueError, match=r"needs a Posterior; got the class LowRank\. Make one: LowRank\(16\)"):
+        posteriors.get(LowRank)
+
+
+@pytest.mark.parametrize("bad", ["low_rank", "mean_field", None, 16])
+def test_an_unknown_posterior_is_refused_with_the_known_ones(bad):
+    with pytest.raises(
+        ValueError, match=r"LowRank\(16\), or one of \['deterministic', 'full_rank', 'k_tied', 'rank_one'\]; got"
+    ):
+        posteriors.get(bad)
+
+
+@pytest.mark.parametrize(("make", "also"), [(LowRank, ", or 'auto'"), (Adapter, "")])
+@pytest.mark.parametrize("rank", [0, -1, 1.5, 2.0, True, "2", None])
+def test_a_rank_that_is_not_a_whole_number_above_0_is_refused(rank, make, also):
+    said = rf"{make.__name__} needs rank to be a whole number >= 1{also}; got rank={rank!r}"
+    with pytest.raises(ValueError, match=said):
+        make(rank)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, "2", None])
+def test_a_number_of_ties_that_is_not_whole_and_above_0_is_refused(k):
+    with pytest.raises(ValueError, match=f"KTied needs k to be a whole number >= 1; got k={k!r}"):
+        KTied(k)
+
+
+def test_a_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_layer():
+    with pytest.raises(
+        ValueError, match=r"1 <= rank <= 2; got rank=3 .* shape \(8, 2\) in head/posterior.*overcomplete"
+    ):
+        layers.Dense(2, posterior=LowRank(3), name="head").build((None, 8))
+
+
+def test_an_adapter_s_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_layer():
+    with pytest.raises(
+        ValueError, match=r"Adapter needs 1 <= rank <= 2; got rank=3 .*\(8, 2\) in head/.* Adapter\(2\)"
+    ):
+        layers.Dense(2, posterior=Adapter(3), name="head").build((None, 8))
+
+
+def test_a_rank_above_both_sides_can_be_asked_for():
+    posterior = stirred(LowRank(6, overcomplete=True))
+    assert posterior.ab.shape == (5 + 4, 6)
+    a, b = np.split(ops.convert_to_numpy(posterior.ab.loc), [5])
+    np.testing.assert_allclose(ops.convert_to_numpy(posterior.mean().dense()), a @ b.T, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make", [FullRank, KTied, RankOne, lambda **k: LowRank(2, **k)], ids=["full", "tied", "one", "low"]
+)
+@pytest.mark.parametrize("name", ["eta", "damping", "rho_lr"])
+@pytest.mark.parametrize("bad", [0, -0.1, float("nan"), float("inf"), "1", None, True])
+def test_a_multiple_that_is_not_a_positive_number_is_refused(make, name, bad):
+    with pytest.raises(ValueError, match=rf"needs {name} > 0 and finite; got {name}={bad!r}"):
+        make(**{name: bad})
+
+
+@pytest.mark.parametrize("bad", [-1e-3, float("nan"), float("inf")])
+def test_a_negative_or_infinite_kl_weight_is_refused(bad):
+    with pytest.raises(ValueError, match=rf"FullRank needs kl_weight >= 0 and finite; got kl_weight={bad!r}"):
+        FullRank(kl_weight=bad)
+    with pytest.raises(ValueError, match=rf"KL weight needs to be >= 0 and finite; got {bad!r} for mine"):
+        FullRank(name="mine").set_kl_weight(bad)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "4"])
+def test_a_number_of_kl_rows_that_is_not_whole_and_above_0_is_refused(bad):
+    with pytest.raises(ValueError, match=rf"needs kl_rows to be a whole number >= 1 or None; got kl_rows={bad!r}"):
+        FullRank(kl_rows=bad)
+
+
+def test_an_unknown_form_of_rank_one_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match=r"one of \['outer', 'product', 'scale'\]; got form='sum'"):
+        RankOne("sum")
+
+
+def test_a_deterministic_weight_refuses_the_arguments_of_random_ones():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'prior'"):
+        Deterministic(prior="normal")
+
+
+@pytest.mark.parametrize("whole", [np.int64(2), np.int32(2)])
+def test_numbers_may_come_from_numpy(whole):
+    posterior = LowRank(whole, eta=np.float32(0.25), kl_rows=whole)
+    assert posterior.get_config() == LowRank(2, eta=0.25, kl_rows=2, name=posterior.name).get_config()
