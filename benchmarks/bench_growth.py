@@ -23,9 +23,9 @@ from shapes import NUM_DATA, Mlp, Shape, Transformer, targets
 from step import Step
 
 import singularbayes as sb
-from singularbayes.experiments import sst2
-from singularbayes.inference.engine import draw_keys, engine
-from singularbayes.inference.stream import sizes
+from singularbayes_experiments.problems import sst2
+from singularbayes.models.engine import draw_keys, engine
+from singularbayes.prediction.stream import sizes
 
 app = App(help=__doc__)
 METHODS = ("low_rank", "full_rank", "keras")

@@ -126,9 +126,9 @@ def _answers() -> TextIO:
 
 def _runs(count: int, most: int, folder: Path) -> None:
     """Does toy runs, `count` at a time: each takes its share of the cluster's cores."""
-    from singularbayes.experiments import runner
-    from singularbayes.experiments.piece import Piece
-    from singularbayes.experiments.ray_engine import Ray
+    from singularbayes_experiments.runs import runner
+    from singularbayes_experiments.runs.piece import Piece
+    from singularbayes.ranks.ray_engine import Ray
 
     jobs = runner.plan("toy", ["low_rank"], range(RUNS), None, TOY)
     with tempfile.TemporaryDirectory(dir=folder) as place:

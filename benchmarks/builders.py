@@ -7,7 +7,7 @@ import keras
 from shapes import SHAPES, Convolution, Lstm, Mlp, Transformer
 
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
-from singularbayes.experiments import beijing, sst2
+from singularbayes_experiments.problems import beijing, sst2
 
 Rivals = dict[str, Callable[[], keras.Model]]
 POSTERIORS = ("low_rank", "full_rank", "deterministic")  # of the LSTM

@@ -7,7 +7,7 @@ wide activations of the feed-forward network, each written once and read once (i
 
 from dataclasses import dataclass
 
-from singularbayes.experiments.sst2 import Settings
+from singularbayes_experiments.problems.sst2 import Settings
 
 FLOAT = 4
 

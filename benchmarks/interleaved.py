@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from singularbayes.experiments.record import machine, versions
+from singularbayes_experiments.records.record import machine, versions
 
 LOAD = os.getloadavg()[0]  # processes that others had running when we came
 RECORDS = Path(__file__).parent / "records"

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from singularbayes.report.published.profile import profile
+from singularbayes_experiments.report.published.profile import profile
 
 RECORDS = Path(__file__).parent / "records"
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"

@@ -40,7 +40,7 @@ class Row:
 
     @property
     def settings(self):
-        from singularbayes.experiments import sst2
+        from singularbayes_experiments.problems import sst2
 
         return sst2.Settings(rank=self.rank, embedding_rank=self.embedding_rank)
 
@@ -119,7 +119,7 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
     from step import Step, prepared
 
     import singularbayes as sb
-    from singularbayes.experiments import sst2
+    from singularbayes_experiments.problems import sst2
 
     keras.config.set_dtype_policy(row.policy)
     keras.utils.set_random_seed(0)

@@ -6,8 +6,8 @@ from matplotlib.text import Text
 
 from singularbayes import metrics
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
-from singularbayes.report import plots
-from singularbayes.report.plots import BoundPanel, Measure, Point
+from singularbayes import plots
+from singularbayes.plots import BoundPanel, Measure, Point
 
 METHODS = (
     "low-rank Gaussian (r = 15)",

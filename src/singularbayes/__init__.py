@@ -12,38 +12,13 @@ if "keras" not in sys.modules:  # else its backend is chosen already
     os.environ.setdefault("KERAS_BACKEND", "jax")
 
 from singularbayes import layers
-from singularbayes.assess import bounds_report, certify, compare, diagnose, evaluate, selective
+from singularbayes.evaluation import bounds_report, certify, compare, diagnose, evaluate, selective
 from singularbayes.baselines import SWAG, DeepEnsemble, LowRankEnsemble, MCDropout, TemperatureScaled
 from singularbayes.convert import bayesianize, collapse, freeze_draws, plan, spectrum
-from singularbayes.inference import (
-    Bernoulli,
-    BoundedCrossentropy,
-    Categorical,
-    ClassPredictive,
-    Gaussian,
-    GaussianNLL,
-    KLSchedule,
-    MeanScale,
-    MeanScaleNLL,
-    ModelParallel,
-    PACBayesObjective,
-    Predictive,
-    SpectralPenalty,
-    SpectralProjection,
-    ValuePredictive,
-    centre_prior,
-    conformal_intervals,
-    conformal_sets,
-    find_posteriors,
-    fit_many,
-    kl,
-    learn_prior,
-    load,
-    mean_weights,
-    predict,
-    recalibrate,
-    set_kl,
-)
+from singularbayes.likelihoods import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL
+from singularbayes.training import BoundedCrossentropy, KLSchedule, PACBayesObjective, SpectralPenalty, SpectralProjection, centre_prior, fit_many, kl, learn_prior, set_kl
+from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, conformal_intervals, conformal_sets, predict, recalibration as recalibrate
+from singularbayes.models import ModelParallel, find_posteriors, load, mean_weights
 from singularbayes.metrics import ood_scores
 from singularbayes.posteriors import (
     Adapter,

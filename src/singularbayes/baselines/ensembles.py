@@ -9,10 +9,12 @@ import keras
 import numpy as np
 
 from singularbayes.baselines import folders
-from singularbayes.inference import Predictive, find_posteriors, fit_many, load
-from singularbayes.inference.counts import count_stored, count_trained
-from singularbayes.inference.engine import share_programs
-from singularbayes.inference.predict import pool
+from singularbayes.prediction import Predictive
+from singularbayes.models import find_posteriors, load
+from singularbayes.training import fit_many
+from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.models.engine import share_programs
+from singularbayes.prediction.predict import pool
 
 
 def member_seeds(seed: int, members: int) -> list[int]:

@@ -9,9 +9,11 @@ import keras
 from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.inference import Predictive, fit_many, load, predict
-from singularbayes.inference.counts import count_stored, count_trained
-from singularbayes.inference.find import flat_layers
+from singularbayes.prediction import Predictive, predict
+from singularbayes.training import fit_many
+from singularbayes.models import load
+from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.models.traversal import flat_layers
 from singularbayes.posteriors import noise, scope
 
 _FILE = "model.keras"

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.inference.engine import compiled
-from singularbayes.inference.find import flat_layers
-from singularbayes.inference.inputs import arranged
+from singularbayes.models.engine import compiled
+from singularbayes.models.traversal import flat_layers
+from singularbayes.models.inputs import arranged
 
 _BATCH = 256
 

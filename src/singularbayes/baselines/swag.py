@@ -11,12 +11,14 @@ import numpy as np
 from singularbayes.baselines import folders
 from singularbayes.baselines.normalisation import has_statistics, renew_statistics
 from singularbayes.baselines.snapshots import Snapshots
-from singularbayes.inference import Predictive, find_posteriors, fit_many, load
-from singularbayes.inference.counts import count_stored, count_trained
-from singularbayes.inference.engine import draw_keys
-from singularbayes.inference.many import factory
-from singularbayes.inference.mean import forget_compiled
-from singularbayes.inference.predict import pool
+from singularbayes.prediction import Predictive
+from singularbayes.models import find_posteriors, load
+from singularbayes.training import fit_many
+from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.models.engine import draw_keys
+from singularbayes.training.fit_many import factory
+from singularbayes.models.mean_weights import forget_compiled
+from singularbayes.prediction.predict import pool
 
 _MODEL, _MOMENTS = "model.keras", "moments.npz"
 

@@ -6,8 +6,9 @@ from typing import Self
 import keras
 
 from singularbayes.baselines import folders
-from singularbayes.inference import ClassPredictive, Temperature, load, predict, recalibrate
-from singularbayes.inference.counts import count_stored, count_trained
+from singularbayes.prediction import ClassPredictive, Temperature, predict, recalibration as recalibrate
+from singularbayes.models import load
+from singularbayes.models.parameters import count_stored, count_trained
 
 _FILE = "model.keras"
 

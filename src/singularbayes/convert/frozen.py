@@ -5,10 +5,10 @@ import numpy as np
 from keras import ops
 
 from singularbayes.convert.surgery import copied
-from singularbayes.inference import likelihood as likelihoods
-from singularbayes.inference.engine import draw_keys
-from singularbayes.inference.find import find_posteriors, flat_layers
-from singularbayes.inference.outputs import loss_of, position_of
+from singularbayes.likelihoods import likelihood as likelihoods
+from singularbayes.models.engine import draw_keys
+from singularbayes.models.traversal import find_posteriors, flat_layers
+from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.posteriors import noise, scope
 
 

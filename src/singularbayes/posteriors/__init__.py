@@ -2,7 +2,7 @@
 
 import keras
 
-from singularbayes.posteriors import starts
+from singularbayes.posteriors import initializers as starts
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred

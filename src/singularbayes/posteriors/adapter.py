@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import starts
+from singularbayes.posteriors import initializers as starts
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
 from singularbayes.posteriors.product import Product, require_fit, whole_rank

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from singularbayes.posteriors import starts
+from singularbayes.posteriors import initializers as starts
 from singularbayes.posteriors.entrywise import Entrywise
 from singularbayes.posteriors.factor import Scalars, halves
 from singularbayes.posteriors.product import whole_rank

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from singularbayes.posteriors import starts
+from singularbayes.posteriors import initializers as starts
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.product import Product, require_fit, whole_rank
 from singularbayes.posteriors.shrinkage import ColumnShrinkage

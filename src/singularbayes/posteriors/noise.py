@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors.one_program import one_program
+from singularbayes.posteriors.jit import one_program
 
 _GOLDEN = (
     0x9E3779B9  # 2^32 / golden ratio: bits without a pattern, so that no key gives rows and columns the same words

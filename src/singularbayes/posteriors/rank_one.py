@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import starts
+from singularbayes.posteriors import initializers as starts
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import halves
 from singularbayes.posteriors.matrices import ScaledMatrix

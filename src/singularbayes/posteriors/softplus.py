@@ -4,7 +4,7 @@ import math
 
 from keras import ops
 
-from singularbayes.posteriors.one_program import one_program
+from singularbayes.posteriors.jit import one_program
 
 
 @one_program()

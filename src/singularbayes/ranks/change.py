@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes import layers
-from singularbayes.assess.feed_forward import flat
+from singularbayes.evaluation.feed_forward import flat
 from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm
 from singularbayes.bounds.require import require_positive
 from singularbayes.posteriors import LowRank

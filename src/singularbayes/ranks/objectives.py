@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from singularbayes.assess import Evaluation, catalogue, evaluate
-from singularbayes.assess.measure import BETTER, Measure
-from singularbayes.inference import ClassPredictive, Predictive, ValuePredictive
+from singularbayes.evaluation import Evaluation, evaluate
+from singularbayes.metrics import catalogue
+from singularbayes.metrics.measure import BETTER, Measure
+from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
 # Names that say less than an evaluation does, by task.
 _SHORT = {

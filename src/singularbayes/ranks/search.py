@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 import keras
 
-from singularbayes.assess.measure import Measure
-from singularbayes.ranks import live, waves
-from singularbayes.ranks.first import digest_of, first, says_noise, task_of
-from singularbayes.ranks.given import Budget, Data
+from singularbayes.metrics.measure import Measure
+from singularbayes.ranks import progress as live, waves
+from singularbayes.ranks.fingerprint import digest_of, first, says_noise, task_of
+from singularbayes.ranks.sweep_config import Budget, Data
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, read_space
 from singularbayes.ranks.storage import alone, digest, open_study, plain, quiet_optuna, require_optuna

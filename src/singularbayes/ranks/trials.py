@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from singularbayes.assess import catalogue
-from singularbayes.assess.measure import Measure
+from singularbayes.metrics import catalogue
+from singularbayes.metrics.measure import Measure
 from singularbayes.metrics.pareto import pareto_front
 from singularbayes.ranks import reasons
 from singularbayes.ranks.table import table

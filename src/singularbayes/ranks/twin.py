@@ -7,7 +7,7 @@ from pathlib import Path
 
 import keras
 
-from singularbayes.assess.command import load_model
+from singularbayes.cli.certify import load_model
 from singularbayes.convert import bayesianize, spectrum
 from singularbayes.posteriors import LowRank
 

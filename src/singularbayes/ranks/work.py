@@ -9,11 +9,11 @@ import keras
 import numpy as np
 from scipy.stats import sem
 
-from singularbayes.assess import evaluate
-from singularbayes.assess.measure import Measure
-from singularbayes.inference import KLSchedule, fit_many
-from singularbayes.inference.progress import quiet
-from singularbayes.ranks.given import Budget, Data
+from singularbayes.evaluation import evaluate
+from singularbayes.metrics.measure import Measure
+from singularbayes.training import KLSchedule, fit_many
+from singularbayes.models.progress import quiet
+from singularbayes.ranks.sweep_config import Budget, Data
 from singularbayes.ranks.storage import quiet_optuna, require_optuna
 
 _RUNGS = 4  # how often a trial with one objective is looked at before it ends

@@ -1,0 +1,1 @@
+"""The command line of the experiments, one file per command."""

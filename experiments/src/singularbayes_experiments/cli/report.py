@@ -1,0 +1,56 @@
+"""The command `report`. Keras and matplotlib are imported when it is called."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from singularbayes.plots import require_extra
+
+
+def report(
+    runs: Path = Path("runs"),
+    /,
+    *,
+    out: Path | None = None,
+    markdown: Path | None = None,
+    latex: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Make a page of results from records: every experiment's tables beside the paper's, figures and settings.
+
+    Leaves report.html, which needs nothing beside it, and the tables as report.md and report.tex.
+
+    Parameters
+    ----------
+    runs
+        A folder of runs, or a file of records.
+    out
+        Folder for the page; `report` in the folder of runs if not said.
+    markdown
+        Write only a Markdown page under this name, with its figures in the folder of that name beside it.
+    latex
+        Print only the tables, as LaTeX (booktabs), and write nothing.
+    """
+    require_extra()
+    from singularbayes_experiments.report import chapters, markdown_page, page, reading
+
+    target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
+    command = shlex.join(["singularbayes", "report", *([] if runs == Path("runs") else [str(runs)]), *target])
+    try:
+        made = chapters.of(reading.read(runs))
+    except ValueError as error:
+        sys.exit(f"singularbayes: {error}")
+    if latex:
+        print(page.tex(made))
+        return 0
+    if markdown is not None:
+        path = markdown_page.write(markdown, made, "Results", command)
+    else:
+        folder = out or (runs if runs.is_dir() else runs.parent) / "report"
+        path = page.write(made, folder, page.results(command))
+    beside = f"; its tables: {page.MARKDOWN} and {page.LATEX} beside it" if markdown is None else ""
+    Console().print(f"The page: {path}{beside}", soft_wrap=True, highlight=False)
+    return 0

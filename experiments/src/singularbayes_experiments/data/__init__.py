@@ -1,0 +1,41 @@
+"""Files in, arrays out: one loader a data set, each file checked against the sum of what was published.
+
+A file is looked for in `$SINGULARBAYES_DATA/<set>/`, then in the cache; else it is downloaded into the cache. Loaders
+that return DataFrames need pandas, and downloads need pooch: `pip install 'singularbayes[experiments]'`.
+"""
+
+from singularbayes_experiments.data.air import Air, Cities, beijing_pm25, five_cities_pm25
+from singularbayes_experiments.data.images import Images, fashion_mnist, mnist, notmnist
+from singularbayes_experiments.data.intensive_care import CareFiles, CareTables, Challenge, Stays, eicu_demo, mimic3, mimic3_demo, physionet2012
+from singularbayes_experiments.data.source import DataError
+from singularbayes_experiments.data.text import News, Sentences, Vocabulary, ag_news, bert_vocab, sst2
+from singularbayes_experiments.data.uci import UCI_SETS, Regression, uci_regression
+
+__all__ = [
+    "UCI_SETS",
+    "Air",
+    "CareFiles",
+    "CareTables",
+    "Challenge",
+    "Cities",
+    "DataError",
+    "Images",
+    "News",
+    "Regression",
+    "Sentences",
+    "Stays",
+    "Vocabulary",
+    "ag_news",
+    "beijing_pm25",
+    "bert_vocab",
+    "eicu_demo",
+    "fashion_mnist",
+    "five_cities_pm25",
+    "mimic3",
+    "mimic3_demo",
+    "mnist",
+    "notmnist",
+    "physionet2012",
+    "sst2",
+    "uci_regression",
+]

@@ -1,0 +1,127 @@
+"""Stays in intensive care. Tables are as published: nothing is dropped, converted or filled in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from singularbayes_experiments.data.catalogue import EICU_DEMO, MIMIC3_DEMO, PHYSIONET2012
+from singularbayes_experiments.data.read import locate, read
+from singularbayes_experiments.data.source import DataError
+from singularbayes_experiments.data.tables import csv
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RECORD_HEAD = b"Time,Parameter,Value\n"
+MIMIC3_NEEDED = ("ADMISSIONS", "PATIENTS", "ICUSTAYS", "CHARTEVENTS", "LABEVENTS")
+MIMIC3_PAGE = "https://physionet.org/content/mimiciii/1.4/"
+
+
+@dataclass(frozen=True)
+class Stays:
+    """What was measured, a row each (RecordID, Time hh:mm, Parameter, Value), and how each stay ended, by RecordID.
+
+    A record opens with RecordID, Age, Gender, Height, ICUType and Weight at 00:00; −1 means unknown. ICUType is 1
+    coronary care, 2 cardiac surgery recovery, 3 medical, 4 surgical.
+    """
+
+    records: "pd.DataFrame"
+    outcomes: "pd.DataFrame"
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """The stays of each set by its letter."""
+
+    sets: dict[str, Stays]
+    description: str
+
+
+@dataclass(frozen=True)
+class CareTables:
+    """Each table by its name."""
+
+    tables: dict[str, "pd.DataFrame"]
+    description: str
+
+
+@dataclass(frozen=True)
+class CareFiles:
+    """The CSV file of each table by its name, packed by gzip or not; the sums of the demo's are checked."""
+
+    paths: dict[str, Path]
+    description: str
+
+
+def physionet2012(sets: Sequence[str] = ("a", "b", "c")) -> Challenge:
+    """Returns the PhysioNet Challenge 2012: sets a, b and c of 4,000 stays each.
+
+    In set c 2,403 rows have no Parameter; they are left as published.
+
+    >>> physionet2012("a").sets["a"].outcomes["In-hospital_death"].sum()  # doctest: +SKIP
+    np.int64(554)
+    """
+    return Challenge({name: _stays(name) for name in sets}, PHYSIONET2012.description)
+
+
+def mimic3_demo() -> CareFiles:
+    """Returns the 25 tables of the MIMIC-III demo: 100 patients, 129 admissions, 136 stays in intensive care.
+
+    They are files, not arrays, because the full MIMIC-III is files too, and too large for memory.
+
+    >>> mimic3_demo().paths["ICUSTAYS"].name  # doctest: +SKIP
+    'ICUSTAYS.csv.gz'
+    """
+    names = [file.name for file in MIMIC3_DEMO.files]
+    paths = {name.removesuffix(".csv"): locate(MIMIC3_DEMO, name)[0] for name in names}
+    return CareFiles(paths, MIMIC3_DEMO.description)
+
+
+def mimic3(folder: str | Path) -> CareFiles:
+    """Returns the tables of MIMIC-III in a folder of your own: `ADMISSIONS.csv.gz` and the like, unchecked.
+
+    Files may be packed or not, and their names in any case. The full MIMIC-III needs an account at PhysioNet.
+    """
+    place = Path(folder).expanduser()
+    if not place.is_dir():
+        raise DataError(f"mimic3 needs a folder with the tables of MIMIC-III; got {str(place)!r}, which is none.")
+    paths: dict[str, Path] = {}
+    for path in sorted(place.iterdir()):
+        name = path.name.upper().removesuffix(".GZ")
+        if name.endswith(".CSV") and path.is_file():
+            paths.setdefault(name.removesuffix(".CSV"), path)  # unpacked, where both are there
+    missing = [name for name in MIMIC3_NEEDED if name not in paths]
+    if missing:
+        raise DataError(
+            f"mimic3 needs {', '.join(f'{name}.csv' for name in MIMIC3_NEEDED)}, packed by gzip or not; got no "
+            f"{', '.join(missing)} in {str(place)!r}."
+        )
+    return CareFiles(paths, f"MIMIC-III in {place}. Licence: that of your access. From {MIMIC3_PAGE}")
+
+
+def eicu_demo() -> CareTables:
+    """Returns five tables of the eICU demo, 2,520 stays.
+
+    They are patient, hospital, apacheApsVar, apachePredVar and apachePatientResult; they join on patientunitstayid, and
+    on hospitalid. Age is text: `> 89` stands for all ages above. In the APACHE tables −1 means missing.
+
+    >>> eicu_demo().tables["patient"].shape  # doctest: +SKIP
+    (2520, 29)
+    """
+    names = [file.name for file in EICU_DEMO.files]
+    tables = {name.removesuffix(".csv"): csv(read(EICU_DEMO, name)) for name in names}
+    return CareTables(tables, EICU_DEMO.description)
+
+
+def _stays(name: str) -> Stays:
+    if name not in ("a", "b", "c"):
+        raise ValueError(f"physionet2012 needs sets among 'a', 'b', 'c'; got {name!r}.")
+    data = read(PHYSIONET2012, f"set-{name}.tar.gz").replace(RECORD_HEAD, b"")
+    kinds = {"Time": "category", "Parameter": "category", "Value": "float64"}
+    records = csv(data, names=list(kinds), dtype=kinds)
+    # Every record opens with its number.
+    number = records["Value"].where(records["Parameter"] == "RecordID").ffill().astype("int64")
+    records.insert(0, "RecordID", number)
+    outcomes = csv(read(PHYSIONET2012, f"Outcomes-{name}.txt")).set_index("RecordID")
+    return Stays(records, outcomes)

@@ -1,0 +1,97 @@
+"""Sentences with labels, and the vocabulary to split them by. Text is as published, blanks at its ends included."""
+
+import csv
+import io
+from dataclasses import dataclass
+
+import numpy as np
+
+from singularbayes_experiments.data.catalogue import AG_NEWS, BERT_VOCAB, SST2
+from singularbayes_experiments.data.read import read
+
+Labelled = tuple[list[str], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """`train` and `dev` are (sentences, labels): labels int64, 1 positive, 0 negative. `test` has no labels."""
+
+    train: Labelled
+    dev: Labelled
+    test: list[str]
+    description: str
+
+
+@dataclass(frozen=True)
+class News:
+    """Articles: their titles, the descriptions below them, and labels int64, the place of the topic in `classes`."""
+
+    titles: list[str]
+    descriptions: list[str]
+    labels: np.ndarray
+    classes: tuple[str, ...]
+    description: str
+
+    @property
+    def texts(self) -> list[str]:
+        """Title, one blank, description: what is usually classified."""
+        return [f"{title} {below}" for title, below in zip(self.titles, self.descriptions, strict=True)]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The place of a word in `words` is its token id."""
+
+    words: list[str]
+    description: str
+
+
+def sst2() -> Sentences:
+    """Returns SST-2: 67,349 phrases to train, 872 sentences with labels and 1,821 without.
+
+    Most training rows are parts of others: a random slice of them is no validation set.
+
+    >>> sentences, labels = sst2().dev  # doctest: +SKIP
+    >>> sentences[0], labels[0]  # doctest: +SKIP
+    ("it 's a charming and often affecting journey . ", np.int64(1))
+    """
+    train, dev, test = (_rows(part) for part in ("train", "dev", "test"))
+    return Sentences(_labelled(train), _labelled(dev), [sentence for _, sentence in test], SST2.description)
+
+
+def ag_news() -> News:
+    """Returns the 7,600 test articles of AG's News, 1,900 for each of four topics.
+
+    >>> news = ag_news()  # doctest: +SKIP
+    >>> news.classes[news.labels[0]], news.titles[0]  # doctest: +SKIP
+    ('Business', 'Fears for T N pension after talks')
+    """
+    classes = tuple(read(AG_NEWS, "classes.txt").decode().split())
+    text = io.StringIO(read(AG_NEWS, "test.csv").decode(), newline="")
+    kinds, titles, descriptions = zip(*csv.reader(text), strict=True)
+    labels = np.array(kinds, "int64") - 1
+    return News(list(titles), list(descriptions), labels, classes, AG_NEWS.description)
+
+
+def bert_vocab() -> Vocabulary:
+    """Returns the 30,522 words of bert-base-uncased.
+
+    >>> bert_vocab().words.index("[CLS]")  # doctest: +SKIP
+    101
+    """
+    return Vocabulary(_lines(read(BERT_VOCAB, "vocab.txt")), BERT_VOCAB.description)
+
+
+def _rows(part: str) -> list[list[str]]:
+    # Nothing is quoted: a quotation mark is a character.
+    return [line.split("\t") for line in _lines(read(SST2, f"{part}.tsv"))[1:]]
+
+
+def _labelled(rows: list[list[str]]) -> Labelled:
+    sentences, labels = zip(*rows, strict=True)
+    return list(sentences), np.array(labels, "int64")
+
+
+def _lines(data: bytes) -> list[str]:
+    # Unlike str.splitlines, which also breaks at characters that the vocabulary has as words.
+    return data.decode().removesuffix("\n").split("\n")

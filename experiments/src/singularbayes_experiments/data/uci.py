@@ -1,0 +1,37 @@
+"""Small regression tables, each with fixed splits into train and test."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from singularbayes_experiments.data.catalogue import UCI_REGRESSION
+from singularbayes_experiments.data.read import locate
+
+UCI_SETS = tuple(file.name.removesuffix(".npz") for file in UCI_REGRESSION.files)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """x float64 (n, features) and y float64 (n,), unscaled; a split is the row numbers of (train, test)."""
+
+    x: np.ndarray
+    y: np.ndarray
+    splits: tuple[tuple[np.ndarray, np.ndarray], ...]
+    description: str
+
+
+def uci_regression(name: str) -> Regression:
+    """Returns one of the nine sets of `UCI_SETS`, with 20 splits (protein_tertiary_structure: 5).
+
+    >>> yacht = uci_regression("yacht")  # doctest: +SKIP
+    >>> train, test = yacht.splits[0]  # doctest: +SKIP
+    >>> yacht.x[train].shape, yacht.x[test].shape  # doctest: +SKIP
+    ((277, 6), (31, 6))
+    """
+    if name not in UCI_SETS:
+        raise ValueError(f"uci_regression needs one of {', '.join(UCI_SETS)}; got {name!r}.")
+    path, _ = locate(UCI_REGRESSION, f"{name}.npz")
+    with np.load(path) as arrays:
+        count = sum(key.startswith("train_") for key in arrays)
+        splits = tuple((arrays[f"train_{i}"], arrays[f"test_{i}"]) for i in range(count))
+        return Regression(arrays["X"], arrays["y"], splits, f"{name}, of {UCI_REGRESSION.description}")

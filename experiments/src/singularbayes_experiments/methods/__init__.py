@@ -1,0 +1,1 @@
+"""How a problem is trained and scored by every method."""

@@ -1,0 +1,58 @@
+"""SWAG inside a run, kept, and how the parts of a run count their epochs through."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from singularbayes.baselines import SWAG
+from singularbayes.baselines.snapshots import Snapshots
+from singularbayes.baselines.swag import flat
+from singularbayes_experiments.records.checkpoints import Keep
+from singularbayes_experiments.methods.stopping import Resumable, State
+from singularbayes_experiments.methods.training import Watch, train
+
+MOMENTUM = 0.9  # of the SGD whose weights are collected
+
+
+def fit_swag(
+    model: keras.Model,
+    loss: Any,
+    x: np.ndarray,
+    y: np.ndarray,
+    rank: int,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    watch: Watch | None = None,
+    keep: Keep | None = None,
+    weight: np.ndarray | None = None,
+    padding: int | None = None,
+) -> tuple[SWAG, float]:
+    """Returns the SWAG of a trained network, collected along so many epochs of SGD, and their seconds."""
+    collect = Collect(rank)
+    model.compile(keras.optimizers.SGD(learning_rate, momentum=MOMENTUM), loss)
+    seconds = train(model, x, y, epochs, batch_size, watch, keep, None, [collect], weight, padding)
+    return SWAG.of(model, collect.snapshots, inputs=x), seconds
+
+
+def later(watch: Watch | None, epochs: int) -> Watch | None:
+    """Returns a watch that counts on from the epochs of earlier parts."""
+    return None if watch is None else lambda epoch, logs: watch(epochs + epoch, logs)
+
+
+class Collect(Resumable):
+    """Takes a snapshot after every epoch."""
+
+    def __init__(self, rank: int):
+        super().__init__()
+        self.snapshots = Snapshots(rank)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.snapshots.add(flat(self.model.trainable_variables))
+
+    def state(self) -> State:
+        return {"collected": np.array(self.snapshots.collected), **self.snapshots.arrays()}
+
+    def restore(self, state: State) -> None:
+        self.snapshots = Snapshots.of(self.snapshots.rank, int(state["collected"]), state)

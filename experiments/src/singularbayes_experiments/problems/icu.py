@@ -1,0 +1,152 @@
+"""Deaths in intensive care, PhysioNet 2012, with a kind of stay held out: the open stand-in for MIMIC-III.
+
+12,000 stays. Each of the four kinds of intensive care is held out in turn as the shift; the network is trained on stays
+of the other three. A fifth shift is the eICU demo: other hospitals, years and machines, with the network trained on all
+of PhysioNet by the 23 features that both have (`icu_features.py`). Challenge sets a and b train and validate, four to
+one, split by seed 0 within kind of care and outcome; set c tests. All held-out stays are foreign, whatever their set.
+
+`care.py` has the network and the paper's settings. Candidates are tried with coronary care held out; what is chosen
+there serves all five shifts.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Literal
+
+import numpy as np
+
+from singularbayes_experiments.problems import mortality as care, icu_features
+from singularbayes_experiments.methods import study
+from singularbayes_experiments.methods.configurations import Candidates, Changes
+from singularbayes_experiments.problems.mortality import METHODS, PAPERS, Sets
+from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
+from singularbayes_experiments.methods.methods import count_epochs as epochs
+
+__all__ = [
+    "CANDIDATES",
+    "CHOSEN",
+    "METHODS",
+    "PAPERS",
+    "PRESETS",
+    "QUICK",
+    "SHIFTS",
+    "Settings",
+    "epochs",
+    "run",
+    "run_many",
+    "variants",
+]
+
+Shift = Literal["coronary", "cardiac", "medical", "surgical", "eicu"]
+# PhysioNet's number of the kind of care.
+SHIFTS: dict[Shift, int | None] = {"coronary": 1, "cardiac": 2, "medical": 3, "surgical": 4, "eicu": None}
+_SPLIT = 0  # one split for all seeds and methods
+
+
+@dataclass(frozen=True)
+class Settings(care.Settings):
+    """The paper's values, and which stays are held out."""
+
+    shift: Shift = "coronary"
+
+
+def variants(settings: Settings) -> list[Settings]:
+    """Returns the settings of every shift; a preset is run with each."""
+    return [replace(settings, shift=shift) for shift in SHIFTS]
+
+
+class Problem(care.Problem):
+    """PhysioNet 2012 with one kind of stay held out."""
+
+    name = "icu"
+    paper = care.published(Settings())
+
+    def sets(self, settings: Settings) -> Sets:
+        return split(settings.shift, settings.scaling)
+
+
+@cache
+def split(shift: Shift, units: Units = "range") -> Sets:
+    """Returns the stays of a shift."""
+    stays = icu_features.physionet()
+    kind = SHIFTS[shift]
+    x = stays.apache if kind is None else stays.features
+    known = np.ones(len(x), bool) if kind is None else stays.unit != kind
+    used = known & (stays.sets != "c")
+    held = _a_fifth(used, stays.unit * 2 + stays.died)
+    scaling = Scaling.of(x[used & ~held], units)
+
+    def part(rows: np.ndarray) -> care.Part:
+        return scaling(x[rows]), stays.died[rows]
+
+    if kind is None:
+        elsewhere = icu_features.eicu()
+        foreign = scaling(elsewhere.features), np.nan_to_num(elsewhere.died, nan=-1).astype(int)
+    else:
+        foreign = part(~known)
+    return Sets(part(used & ~held), part(held), part(known & (stays.sets == "c")), foreign)
+
+
+def _a_fifth(used: np.ndarray, stratum: np.ndarray) -> np.ndarray:
+    """Returns every fifth row of each stratum among the used ones, in a random order."""
+    held, rng = np.zeros(len(used), bool), np.random.default_rng(_SPLIT)
+    for one in np.unique(stratum):
+        held[rng.permutation(np.flatnonzero(used & (stratum == one)))[::5]] = True
+    return held
+
+
+# Four a method, features scaled to [0, 1] as the paper has it or to deviation 1: variational networks by the weight of
+# the KL, point networks by how long they train, SWAG by its rate. All without class weights and with a cosine; what is
+# variational starts variance-matched, with ρ four times as fast. First tries on validation drew the ranges; scores of
+# foreign stays from a short run of the quick preset had been seen by then, and were not decided by.
+_OURS: Changes = {"class_weights": False, "cosine": True}
+_STARTS: Changes = {"rho_start": None, "damping": 1.0, "rho_lr": 4.0, "epochs": 100, "warmup": 25, "svd_epochs": 8}
+
+
+def _tried(what: str, name: str, values: dict[Units, tuple], more: Changes) -> dict[str, Changes]:
+    return {
+        what.format(value) + f", {units}": _OURS | more | {"scaling": units, name: value}
+        for units, each in values.items()
+        for value in each
+    }
+
+
+VARIATIONAL = _tried("beta {:g}", "beta", {"range": (0.1, 0.03), "deviation": (1.0, 0.3)}, _STARTS)
+# Rank-one networks are point networks but for two vectors a layer, and with the candidates above (100 epochs) all four
+# overfitted on validation (not kept). They got four others, by how long they train. Their prior is centred at the
+# point weight, as their authors have it.
+_FEWER: Changes = _STARTS | {"beta": 1.0, "warmup": 4, "rank_one_form": "product"}
+RANK_ONE = _tried("{} epochs", "epochs", {"range": (8, 16, 32), "deviation": (8,)}, _FEWER)
+POINT = _tried("{} epochs", "epochs", {"range": (8, 16, 32), "deviation": (4,)}, {})
+SWAG = _tried("SGD {:g}", "swag_rate", {"range": (0.03, 0.01), "deviation": (0.01, 0.003)}, {"epochs": 28})
+TRIED = {
+    "low_rank": VARIATIONAL,
+    "low_rank_svd": VARIATIONAL,
+    "full_rank": VARIATIONAL,
+    "rank_one": RANK_ONE,
+    "deterministic": POINT,
+    "deep_ensemble": POINT,
+    "low_rank_ensemble": VARIATIONAL,
+    "swag": SWAG,
+}
+ALIKE = {name: "low_rank" for name in METHODS if name not in TRIED}  # the rank sweep
+CANDIDATES = Candidates(Settings(), TRIED, ALIKE)
+# The candidate of every method with the least validation NLL: docs/results/icu_trials.jsonl.
+CHOICE = {
+    "low_rank": "beta 0.1, range",
+    "low_rank_svd": "beta 0.1, range",
+    "full_rank": "beta 0.1, range",
+    "rank_one": "32 epochs, range",
+    "deterministic": "32 epochs, range",
+    "deep_ensemble": "32 epochs, range",
+    "low_rank_ensemble": "beta 0.1, range",
+    "swag": "SGD 0.03, range",
+}
+CHOSEN = CANDIDATES.chosen(CHOICE)
+QUICK = replace(
+    Settings(), **VARIATIONAL["beta 0.3, deviation"] | {"epochs": 12, "warmup": 3, "draws": 64, "swag_epochs": 4}
+)
+
+PRESETS = {"paper": care.published(Settings()), "chosen": CHOSEN, "quick": QUICK}
+PROBLEM = Problem()
+run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)

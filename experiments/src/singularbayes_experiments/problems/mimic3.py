@@ -1,0 +1,115 @@
+"""Deaths in intensive care, MIMIC-III: adults against newborns, from a folder of tables that you have access to.
+
+    SINGULARBAYES_MIMIC3=/path/to/mimiciii singularbayes run mimic3 --seeds 0-4
+
+Without that variable it is the open demo, 100 patients: a test of the pipeline, not a result. The demo has no newborns,
+so it has no scores of foreign stays.
+
+The paper: 40,406 stays to train (8.4 % deaths), 4,490 to test, 5,357 newborns as foreign stays. It does not say how
+stays were picked. Here every stay of a patient of 16 years or more counts, a death is one in intensive care, newborns
+are the admissions of that type, and patients are split, not stays: a tenth tests, a tenth of the rest validates. Length
+of stay is among the paper's features and leaks the outcome, so it is used in the preset "paper" alone.
+"""
+
+import os
+import warnings
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+
+import numpy as np
+
+from singularbayes_experiments import data
+from singularbayes_experiments.problems import mortality as care, mimic3_features, mimic3_tables
+from singularbayes_experiments.methods import study
+from singularbayes_experiments.methods.configurations import Candidates
+from singularbayes_experiments.problems.mortality import METHODS, PAPERS, Sets
+from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
+from singularbayes_experiments.problems.icu import ALIKE, CHOICE, TRIED, VARIATIONAL
+from singularbayes_experiments.methods.methods import count_epochs as epochs
+
+__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PAPERS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
+
+DEMO, OWN = "demo", "own"
+FOLDER = (
+    "SINGULARBAYES_MIMIC3"  # names the folder of one's own tables, which is no setting: it differs between machines
+)
+_SPLIT = 0  # one split for all seeds and methods
+
+
+@dataclass(frozen=True)
+class Settings(care.Settings):
+    """The paper's values, whose tables ("own" or "demo"), and whether length of stay is a feature."""
+
+    tables: str = field(default_factory=lambda: OWN if os.environ.get(FOLDER) else DEMO)
+    length_of_stay: bool = True
+
+
+class Problem(care.Problem):
+    """MIMIC-III, adults against newborns."""
+
+    name = "mimic3"
+    paper = care.published(Settings())
+
+    def sets(self, settings: Settings) -> Sets:
+        return split(folder_of(settings.tables), settings.length_of_stay, settings.scaling)
+
+
+def folder_of(tables: str) -> str:
+    """Returns the folder of one's own tables, or "demo"."""
+    if tables not in (DEMO, OWN):
+        raise ValueError(f"mimic3 needs tables to be {OWN!r} or {DEMO!r}; got {tables!r}.")
+    folder = os.environ.get(FOLDER, "")
+    if tables == OWN and not folder:
+        raise data.DataError(f"mimic3 needs ${FOLDER}, the folder with the tables of MIMIC-III; it is not set.")
+    return folder if tables == OWN else DEMO
+
+
+@cache  # the full tables take minutes to read
+def stays(folder: str) -> mimic3_tables.CareStays:
+    """Returns the stays of a folder, or of the demo."""
+    files = data.mimic3_demo() if folder == DEMO else data.mimic3(folder)
+    return mimic3_tables.read(files.paths)
+
+
+@cache
+def split(folder: str, length_of_stay: bool, units: Units = "range") -> Sets:
+    """Returns the adults in three parts, no patient in two of them, and the newborns if there are any."""
+    found = stays(folder)
+    x, y = found.columns(mimic3_features.names(length_of_stay)), found.died.astype(int)
+    adult = ~found.newborn
+    patients = np.unique(found.patients[adult])
+    if len(patients) < 10:
+        raise data.DataError(f"mimic3 needs at least 10 adult patients to split; got {len(patients)} in {folder!r}.")
+    order = np.random.default_rng(_SPLIT).permutation(patients)
+    tenth = len(order) // 10
+    tested, held, _ = np.split(order, [tenth, tenth + (len(order) - tenth) // 10])
+    test, validation = (adult & np.isin(found.patients, some) for some in (tested, held))
+    train = adult & ~test & ~validation
+    _warn_of_empty(x[train], mimic3_features.names(length_of_stay))
+    scaling = Scaling.of(x[train], units)
+
+    def part(rows: np.ndarray) -> care.Part:
+        return scaling(x[rows]), y[rows]
+
+    foreign = part(found.newborn) if found.newborn.any() else None
+    return Sets(part(train), part(validation), part(test), foreign)
+
+
+def _warn_of_empty(features: np.ndarray, names: tuple[str, ...]) -> None:
+    """Warns of features that no stay has: they are 0 for all stays, as if nothing was asked."""
+    empty = [name for name, column in zip(names, features.T, strict=True) if not np.isfinite(column).any()]
+    if empty:
+        said = f"mimic3 trains without {', '.join(empty)}: no stay to train on has a value there."
+        warnings.warn(said, stacklevel=3)
+
+
+# There is nothing to choose on without the full tables: what serves the stand-in serves here.
+CANDIDATES = Candidates(Settings(length_of_stay=False), TRIED, ALIKE)
+CHOSEN = CANDIDATES.chosen(CHOICE)
+QUICK = replace(
+    CANDIDATES.paper, **VARIATIONAL["beta 0.1, range"] | {"epochs": 20, "warmup": 5, "draws": 64, "swag_epochs": 4}
+)
+
+PRESETS = {"chosen": CHOSEN, "paper": care.published(Settings()), "quick": QUICK}
+PROBLEM = Problem()
+run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)

@@ -1,0 +1,1 @@
+"""What a run leaves: records, arrays and checkpoints."""

@@ -1,0 +1,122 @@
+"""Records in, chapters out: all that a page says of every experiment, before it is laid out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from singularbayes.metrics.catalogue import MEASURES
+from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report import against, general, looks, published, settings, tables
+from singularbayes.plots import style
+from singularbayes_experiments.report.picture import Picture, apart
+from singularbayes_experiments.report.published import Number
+from singularbayes_experiments.report.rows import Group, grouped
+from singularbayes_experiments.report.section import TRAINING, Columns, Section
+from singularbayes_experiments.report.sections import SECTIONS, section_of
+from singularbayes_experiments.report.settings import Settings
+from singularbayes_experiments.report.tables import Table
+
+_DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
+_VALIDATION = Columns(
+    "Validation",
+    tuple(
+        replace(MEASURES[name], name=f"validation_{name}", decimals=4)
+        for name in ("accuracy", "nll", "brier", "ece", "rmse", "mae")
+    ),
+    sort="validation_nll",
+    note="Scores on validation data, by which settings are chosen.",
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The runs of one preset: tables, settings, how to do them again, and what they were done with.
+
+    Args:
+        against: which numbers are better than the paper's and which are worse, a line a method.
+    """
+
+    group: Group
+    label: str
+    tables: tuple[Table, ...]
+    against: tuple[against.Line, ...]
+    settings: Settings
+    commands: tuple[str, ...]
+    made_with: str
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """All that is said of an experiment. Finding and pictures are of one preset, which `drawn` names."""
+
+    section: Section
+    parts: tuple[Part, ...]
+    drawn: str
+    finding: str
+    pictures: tuple[Picture, ...]
+    left_out: tuple[str, ...]
+
+
+def of(records: Sequence[Record]) -> list[Chapter]:
+    """Returns a chapter an experiment: those with a section in its order, then the others by name."""
+    experiments = {made.experiment for made in records}
+    order = [*(name for name in SECTIONS if name in experiments), *sorted(experiments - SECTIONS.keys())]
+    return [_chapter(name, [made for made in records if made.experiment == name]) for name in order]
+
+
+def compared(section: Section) -> dict[tuple[str, str], Number]:
+    """Returns the paper's numbers that stand below ours, by method and measure."""
+    numbers = published.numbers(section.beside or section.experiment)
+    if not section.beside:
+        return numbers
+    # The paper's are of other data. What it took to train on them says nothing at all.
+    return {key: replace(number, apart=True) for key, number in numbers.items() if key[1] != TRAINING.name}
+
+
+def _chapter(experiment: str, records: list[Record]) -> Chapter:
+    section = section_of(experiment, records)
+    groups = grouped(section.gather(records) if section.gather else records, section.methods)
+    drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
+    with style.same_looks(looks.of(drawn.rows)):
+        pictures, left_out = _draw(section, drawn)
+    return Chapter(
+        section,
+        tuple(_part(section, group, [made for made in records if made.preset == group.preset]) for group in groups),
+        drawn.label(section.in_paper),
+        section.finding(drawn.rows) if section.finding else "",
+        tuple(apart(picture, experiment) for picture in pictures),
+        tuple(left_out),
+    )
+
+
+def _part(section: Section, group: Group, runs: Sequence[Record]) -> Part:
+    numbers = compared(section)
+    columns = (_VALIDATION,) if group.preset == "trial" else section.tables
+    made = [tables.make(group.rows, each, numbers, section.comparable) for each in columns]
+    return Part(
+        group,
+        group.label(section.in_paper),
+        tuple(table for table in made if table is not None),
+        () if group.preset in against.APART else against.lines(section, group.rows, numbers),
+        settings.of(group.rows),
+        tuple(settings.commands(section.experiment, group)),
+        settings.made_with(runs),
+    )
+
+
+def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:
+    """Returns the figures, and a sentence on those that are left out for each reason."""
+    pictures: list[Picture] = []
+    left_out: dict[str, list[str]] = {}
+    for drawing in [*section.drawings, *general.drawings(section, group.rows)]:
+        rows = drawing.usable(group.rows)
+        if rows:
+            try:
+                pictures.append(drawing.draw(rows))
+            except ValueError as error:
+                left_out.setdefault(str(error), []).append(drawing.title)
+        elif drawing.arrays and not any(row.has_arrays(drawing.arrays) for row in group.rows):
+            left_out.setdefault("their arrays do not lie beside the records.", []).append(drawing.title)
+        else:
+            left_out.setdefault("too few of these runs have what they show.", []).append(drawing.title)
+    # Titles have commas of their own.
+    return pictures, [f"{'; '.join(titles)}: {reason}" for reason, titles in left_out.items()]

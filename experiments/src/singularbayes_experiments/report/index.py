@@ -1,0 +1,135 @@
+"""Every table of the paper, and where ours stands beside it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from singularbayes_experiments.report import against
+from singularbayes_experiments.report.chapters import Chapter, compared
+from singularbayes_experiments.report.published import TABLES, PaperTable
+from singularbayes_experiments.report.rows import listed
+from singularbayes_experiments.report.section import Section
+from singularbayes_experiments.report.tables import COSTS
+
+TITLE = "Tables of the paper"
+SAYS = (
+    "Every table of the paper, and where ours is; its list of theorems is left out. A count says how many of a table's "
+    "numbers have one of ours, with the paper's settings or with others: a single network, for which the paper prints "
+    "the chance level, has no mutual information here. Where two tables print the same number, the first of this list "
+    "stands below ours."
+)
+OVERVIEW = "Our numbers against the paper's"
+OVERVIEW_SAYS = (
+    "How many of our numbers are better than the paper's, over the methods and the headline measures of an experiment; "
+    f"its chapter says which. {against.RULE} {against.HOW}"
+)
+HEADS = ("table of the paper", "what", "ours", "remarks")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A chapter that has ours: the titles of its tables, and how many of the paper's numbers have one of ours."""
+
+    section: Section
+    titles: tuple[str, ...]
+    count: int
+
+    def says(self, printed: int) -> str:
+        """Returns which tables of the chapter they are."""
+        if not self.titles:
+            return "its settings"
+        where = f"{', '.join(self.titles)}, {self.count} of {printed} numbers"
+        return f"{where}, of other data" if self.section.beside else where
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A table of the paper.
+
+    Args:
+        places: where ours is among the chapters; elsewhere: what is said where there is none.
+        remark: what is wrong in it, and what else has to be known.
+    """
+
+    label: str
+    what: str
+    printed: int
+    places: tuple[Place, ...]
+    elsewhere: str
+    remark: str
+
+
+@dataclass(frozen=True)
+class Overview:
+    """How many numbers of an experiment are better than the paper's, without a clear difference, and worse.
+
+    Args:
+        label: where the settings come from.
+    """
+
+    section: Section
+    label: str
+    counts: tuple[int, ...]
+
+
+def overview(chapters: Sequence[Chapter]) -> list[Overview]:
+    """Returns the counts of every experiment and preset that has numbers of the paper."""
+    return [
+        Overview(chapter.section, part.label, against.counts(part.against))
+        for chapter in chapters
+        for part in chapter.parts
+        if part.against
+    ]
+
+
+def of(chapters: Sequence[Chapter]) -> list[Entry]:
+    """Returns an entry for every table of the paper."""
+    return [_entry(table, chapters) for table in TABLES]
+
+
+def _entry(table: PaperTable, chapters: Sequence[Chapter]) -> Entry:
+    places = tuple(
+        _place(table, chapter)
+        for chapter in chapters
+        if table.experiment and table.experiment in (chapter.section.experiment, chapter.section.beside)
+    )
+    numbers = table.numbers()
+    return Entry(
+        table.label,
+        table.what,
+        len(numbers),
+        tuple(place for place in places if place.count or not numbers),
+        table.page or _missing(table),
+        " ".join(filter(None, [*_wrong(table), table.remark])),
+    )
+
+
+def _missing(table: PaperTable) -> str:
+    methods = dict.fromkeys(method for method, _ in table.numbers())
+    chosen = f" --methods {','.join(methods)}" if methods else ""
+    return f"no records here: singularbayes run {table.experiment} --scale paper{chosen}"
+
+
+def _wrong(table: PaperTable) -> list[str]:
+    """Returns which numbers cannot be right, as printed, and why."""
+    found: dict[str, list[str]] = {}
+    for number in table.numbers().values():
+        if number.wrong:
+            found.setdefault(number.wrong, []).append(number.printed)
+    return [f"Cannot be right: {listed(printed)}. {reason}" for reason, printed in found.items()]
+
+
+def _place(table: PaperTable, chapter: Chapter) -> Place:
+    keys = [key for key in table.numbers() if key in compared(chapter.section)]
+    found = {key: titles for key in keys if (titles := list(_titles(key, chapter)))}
+    order = [made.title for part in chapter.parts for made in part.tables]
+    named = {title for titles in found.values() for title in titles}
+    return Place(chapter.section, tuple(title for title in dict.fromkeys(order) if title in named), len(found))
+
+
+def _titles(key: tuple[str, str], chapter: Chapter) -> Iterable[str]:
+    """Yields the titles of the tables that have a number of ours for this method and measure."""
+    method, measure = key
+    for part in chapter.parts:
+        rows = [row for row in part.group.rows if row.method == method and chapter.section.comparable(row)]
+        if any(measure in COSTS or row.has_metrics([measure]) for row in rows):
+            yield from (made.title for made in part.tables if measure in (m.name for m in made.measures))

@@ -1,0 +1,31 @@
+"""One file an experiment: what its tables and figures are. An experiment without one gets a plain table."""
+
+from collections.abc import Sequence
+
+from singularbayes.metrics.catalogue import MEASURES, find
+from singularbayes.metrics.measure import Measure
+from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report.names import NAMES
+from singularbayes_experiments.report.rows import words
+from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Section
+from singularbayes_experiments.report.sections import adaptive_rank, adaptive_rank_sst2, beijing, cnn, digits, fashion_mnist, icu, kl_study, mimic3, mnist, sst2, toy, uci
+
+# In the order of the page.
+_PAPERS = (toy, mnist, fashion_mnist, beijing, sst2, icu, mimic3)
+_MODULES = (*_PAPERS, cnn, kl_study, adaptive_rank, adaptive_rank_sst2, uci, digits)
+SECTIONS = {module.SECTION.experiment: module.SECTION for module in _MODULES}
+
+
+def section_of(experiment: str, records: Sequence[Record]) -> Section:
+    """Returns the description of an experiment; of one that has none, a table of all its metrics."""
+    if experiment in SECTIONS:
+        return SECTIONS[experiment]
+    names = dict.fromkeys(name for record in records for name in record.metrics)
+    measures = (PARAMETERS, *map(_measure, names), TRAINING)
+    says = "There is no description of this experiment here, so all its metrics are shown as they are in the records."
+    columns = Columns("All metrics", measures, note="Which way is better is said where the library knows the measure.")
+    return Section(experiment, words(experiment).capitalize(), says, (columns,), NAMES, spectra=False)
+
+
+def _measure(name: str) -> Measure:
+    return find(name) if name.rpartition("/")[2] in MEASURES else Measure(name, label=words(name))

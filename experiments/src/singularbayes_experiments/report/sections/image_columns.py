@@ -1,0 +1,114 @@
+"""What the sections of the image classifiers share: columns, figures and a sentence."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from singularbayes.metrics.catalogue import MEASURES, find
+from singularbayes.metrics.measure import Measure
+from singularbayes_experiments.report import class_pictures, sentences
+from singularbayes_experiments.report.measure_pictures import pareto_front, radars
+from singularbayes_experiments.report.names import NAMES
+from singularbayes_experiments.report.rows import Row
+from singularbayes_experiments.report.section import PARAMETERS, STORED, TRAINING, Columns, Drawing, Section
+
+SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "notmnist": "notMNIST"}
+ACCURACY = Measure("accuracy", "higher", label="accuracy %", scale=0.01, decimals=2)
+NLL = Measure("nll", "lower", label="NLL", decimals=4)
+ECE = Measure("ece", "lower", label="ECE", decimals=4)
+QUALITY = Columns(
+    "Test images",
+    (
+        PARAMETERS,
+        ACCURACY,
+        NLL,
+        Measure("brier", "lower", label="Brier", decimals=4),
+        ECE,
+        Measure("mean_mi", label="MI", decimals=4),
+    ),
+    sort="nll",
+    note=(
+        "Negative log-likelihood (NLL) and mutual information (MI) in nats; Brier is the sum over classes; ECE has 15 "
+        "bins of equal mass."
+    ),
+)
+TEMPERED = Columns(
+    "With a temperature, and what it costs",
+    (
+        Measure("recalibrated_temperature", label="temperature", decimals=3),
+        Measure("recalibrated_nll", "lower", label="NLL", decimals=4),
+        Measure("recalibrated_ece", "lower", label="ECE", decimals=4),
+        STORED,
+        TRAINING,
+        replace(MEASURES["peak_bytes"], decimals=0),
+    ),
+    sort="recalibrated_nll",
+    note=(
+        "NLL and ECE on the test images with the temperature that is best on the validation images. Stored: the "
+        "numbers that predictions are made from, of SWAG more than it trains. Training time is "
+        "on the machine named below; of seeds that were trained together, it is a seed's share. Memory is the "
+        "peak since its process began, which runs of one process share."
+    ),
+    headline=False,
+)
+BINNINGS = Columns(
+    "Calibration error under all binnings",
+    tuple(
+        Measure(f"ece_{scheme}_{bins}", "lower", label=f"{short} {bins}", decimals=4)
+        for scheme, short in (("equal_mass", "EM"), ("equal_width", "EW"))
+        for bins in (10, 15, 20, 30)
+    ),
+    sort="ece_equal_mass_15",
+    note="EM: bins of equal mass; EW: bins of equal width; and their number.",
+    headline=False,
+)
+# Ensembles and sweeps come near others in lines: as many lines as can be told apart.
+_LINES = ("low_rank", "low_rank_laplace", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
+
+
+def detection(foreign: Sequence[str]) -> Columns:
+    """Returns how well uncertainty finds images of other sets."""
+    measures = [_found(name, by) for name in foreign for by in ("mi", "entropy")]
+    note = (
+        "AUROC of foreign images against test images, by mutual information (MI) and by entropy (H): the chance that a "
+        "foreign image is the more uncertain one. One function has no mutual information. AUPR-Err: how well entropy "
+        "finds errors among the test images."
+    )
+    wrong = Measure("aupr_err_entropy", "higher", label="AUPR-Err", decimals=3)
+    return Columns("Foreign images and errors", (*measures, wrong), f"{foreign[-1]}/auroc_ood_entropy", note)
+
+
+def _found(name: str, by: str) -> Measure:
+    label = f"{SETS[name]} ({'MI' if by == 'mi' else 'H'})"
+    return Measure(f"{name}/auroc_ood_{by}", "higher", label=label, decimals=4)
+
+
+def drawings(foreign: Sequence[str]) -> tuple[Drawing, ...]:
+    """Returns the figures of a classifier of images."""
+    found = replace(_found(foreign[-1], "entropy"), label=f"{SETS[foreign[-1]]} (H)")
+    axes = (ACCURACY, NLL, ECE, found, find("aupr_err_entropy"))
+    curves = ("test_mean", "test_labels")
+    return (
+        Drawing("Calibration", class_pictures.calibration, curves, methods=_LINES),
+        Drawing("Selective prediction", class_pictures.selective, (*curves, "test_entropy"), methods=_LINES),
+        Drawing("Pareto front", pareto_front(NLL, found), metrics=(NLL.name, found.name), rows=2),
+        Drawing("Radars", radars(axes), metrics=tuple(m.name for m in axes), methods=_LINES, rows=2),
+        *(_histograms(name, "mi") for name in foreign),
+        _histograms(foreign[-1], "entropy"),
+    )
+
+
+def _histograms(foreign: str, by: str) -> Drawing:
+    draw = class_pictures.histograms(foreign, SETS[foreign], by)
+    title = f"Histograms of {class_pictures.NAMES[by]} ({SETS[foreign]})"
+    return Drawing(title, draw, (f"test_{by}", f"{foreign}_{by}"), methods=_LINES)
+
+
+def section(experiment: str, title: str, says: str, foreign: Sequence[str], **options) -> Section:
+    """Returns the section of a classifier of images with these foreign sets."""
+    tables = (QUALITY, detection(foreign), TEMPERED, BINNINGS)
+
+    def finding(rows: Sequence[Row]) -> str:
+        return sentences.classifiers(rows, f"{foreign[-1]}/auroc_ood_entropy", SETS[foreign[-1]])
+
+    ranked = (ACCURACY, NLL, ECE, _found(foreign[-1], "mi"))
+    return Section(experiment, title, says, tables, NAMES, drawings(foreign), finding, ranked=ranked, **options)

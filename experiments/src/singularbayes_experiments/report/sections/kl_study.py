@@ -1,0 +1,77 @@
+"""What the weight of the KL does, over six decades."""
+
+from collections.abc import Sequence
+
+from singularbayes.metrics.measure import Measure
+from singularbayes_experiments.report.measure_pictures import sweep
+from singularbayes_experiments.report.rows import Row
+from singularbayes_experiments.report.section import Columns, Drawing, Section
+from singularbayes_experiments.report.sections.image_columns import ACCURACY, BINNINGS, ECE, NLL, detection
+
+_CHANCE = 0.2  # an accuracy below this is a network that says the same of every image
+_SD = Measure("posterior_sd_median", label="median sd", decimals=4)
+_PRUNED = Measure("posterior_pruned", label="pruned %", scale=0.01, decimals=1)
+_SIGNAL = Measure("posterior_signal", label="|mean| / sd", decimals=3)
+_FOREIGN = detection(("fashion_mnist", "notmnist"))
+_WIDTHS = Columns(
+    "Accuracy and widths of the posterior",
+    (
+        ACCURACY,
+        NLL,
+        ECE,
+        Measure("mean_mi", label="MI", decimals=4),
+        Measure("posterior_kl", label="KL", decimals=0),
+        _SD,
+        _SIGNAL,
+        _PRUNED,
+    ),
+    note=(
+        "KL in nats, of all factors. Widths are of the random factors: the median standard deviation, the median of "
+        "|mean| / sd, and the share of factors whose mean is within one sd of 0."
+    ),
+)
+
+
+def _finding(rows: Sequence[Row]) -> str:
+    scored = [row for row in rows if row.has_metrics(["beta", "nll", "accuracy"])]
+    if not scored:
+        return ""
+    best = min(scored, key=lambda row: row.mean("nll"))
+    said = f"The NLL is lowest at β = {best.mean('beta'):g} ({best.mean('nll'):.4f})"
+    above = [row for row in scored if row.mean("beta") > best.mean("beta")]
+    gone = [row.mean("beta") for row in above if row.mean("accuracy") < _CHANCE]
+    if not gone:
+        return f"{said}; nowhere in the range does the posterior collapse."
+    since = f"from β = {min(gone):g} on" if len(gone) > 1 else f"at β = {gone[0]:g}"
+    return f"{said}; {since} the network hardly tells digits apart: the posterior has collapsed."
+
+
+_BETAS = sorted(digit * 10.0**power for power in range(-6, 4) for digit in (1, 2, 3, 5))
+_PANELS = (ACCURACY, NLL, _FOREIGN.measures[-2], _SD, _PRUNED)
+
+SECTION = Section(
+    "kl_study",
+    "The weight of the KL",
+    "The low-rank network of MNIST with the KL weighed by β/N, over six decades of β; β = 1 is the evidence bound. "
+    "Small β leaves the posterior narrow, large β lets the prior win. Not an experiment of the paper.",
+    (_WIDTHS, _FOREIGN, BINNINGS),
+    {f"beta_{beta:g}": f"β = {beta:g}" for beta in _BETAS},
+    (
+        Drawing(
+            "Measures against β",
+            sweep(
+                "beta",
+                "Against β",
+                _PANELS,
+                "weight β of the KL",
+                lambda row: row.mean("beta"),
+                lambda rows: f"{_finding(rows)} Bars are standard errors over seeds; the dashed line is β = 1.",
+                marks=(1.0,),
+            ),
+            metrics=("beta", "accuracy", "nll"),
+            rows=2,
+        ),
+    ),
+    _finding,
+    in_paper=False,
+)

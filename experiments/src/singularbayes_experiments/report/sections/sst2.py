@@ -1,0 +1,135 @@
+"""SST-2 with the paper's Transformer, and news as foreign text."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from singularbayes.metrics.catalogue import MEASURES
+from singularbayes.metrics.measure import Measure
+from singularbayes_experiments.report import class_pictures, sentences
+from singularbayes_experiments.report.measure_pictures import pareto_front, radars
+from singularbayes_experiments.report.names import LINES, NAMES
+from singularbayes_experiments.report.rows import Row
+from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Drawing, Section
+from singularbayes_experiments.report.sections.image_columns import BINNINGS
+
+
+def _measure(name: str, decimals: int = 3) -> Measure:
+    return replace(MEASURES[name], decimals=decimals)
+
+
+ACCURACY, NLL, ECE, FOUND = (_measure(name) for name in ("accuracy", "nll", "ece", "auroc_ood_mi"))
+OVERVIEW = Columns(
+    "Reviews, and news against them",
+    (
+        ACCURACY,
+        NLL,
+        _measure("brier"),
+        ECE,
+        FOUND,
+        _measure("mi_ratio", 2),
+        _measure("aupr_in_mi"),
+        _measure("aupr_succ_mi"),
+        PARAMETERS,
+        replace(MEASURES["num_stored"], label="stored"),
+    ),
+    sort="nll",
+    note=(
+        "On the 872 sentences of the dev set: one standard error of an accuracy is 0.013, and seeds share the "
+        "sentences. NLL in nats, Brier the sum over classes, ECE 15 bins of equal mass. AUROC-OOD and AUPR-In: news "
+        "against reviews by mutual information (MI), the chance level of AUPR-In is 0.103. MI ratio: mean MI of news "
+        "over that of reviews. AUPR-Succ: how well low MI finds right answers. One function has no MI."
+    ),
+)
+DETECTION = Columns(
+    "News by each uncertainty",
+    tuple(_measure(f"{name}_{by}") for name in ("auroc_ood", "aupr_ood", "aupr_in") for by in ("mi", "std", "entropy")),
+    sort="auroc_ood_entropy",
+    note="7,600 articles of AG News against 872 reviews; std is that of the predicted class over draws.",
+    headline=False,
+)
+TEMPERED = Columns(
+    "Errors, a temperature, and what it costs",
+    (
+        _measure("aupr_err_entropy"),
+        _measure("risk_at_80_entropy"),
+        Measure("recalibrated_temperature", label="temperature", decimals=2),
+        Measure("recalibrated_nll", "lower", label="NLL, tempered", decimals=3),
+        Measure("recalibrated_ece", "lower", label="ECE, tempered", decimals=3),
+        Measure("posterior_kl", label="KL (nats)", whole=True),
+        TRAINING,
+    ),
+    sort="recalibrated_nll",
+    note=(
+        "AUPR-Err: how well entropy finds errors; risk at 80 %: the error rate when the fifth of highest entropy is "
+        "left out. The temperature is the best one on validation. Training time is on the machine named below; of "
+        "seeds that were trained together, it is a seed's share."
+    ),
+)
+
+
+def _histograms(by: str) -> Drawing:
+    draw = class_pictures.histograms("ag_news", "news", by)
+    return Drawing(f"Histograms of {class_pictures.NAMES[by]}", draw, (f"test_{by}", f"ag_news_{by}"), methods=LINES)
+
+
+_AXES = (ACCURACY, NLL, ECE, FOUND, _measure("aupr_in_mi"), _measure("aupr_succ_mi"))
+_CURVES = ("test_mean", "test_labels")
+DRAWINGS = (
+    Drawing("Calibration", class_pictures.calibration, _CURVES, methods=LINES),
+    Drawing("Selective prediction", class_pictures.selective, (*_CURVES, "test_entropy"), methods=LINES),
+    Drawing("Pareto front", pareto_front(NLL, FOUND), metrics=(NLL.name, FOUND.name), rows=2),
+    Drawing("Radars", radars(_AXES), metrics=tuple(m.name for m in _AXES), methods=LINES, rows=2),
+    _histograms("mi"),
+    _histograms("entropy"),
+)
+NOTES = (
+    "The paper watches the dev set, on which it also reports, for early stopping. Here 435 whole training sentences "
+    "validate; they and every phrase of theirs are left out of training, and phrases that other sentences have too are "
+    "left out altogether; of 67,349 rows 61,824 remain, whole batches of them. A random slice of the rows would leak: "
+    "most of its phrases stand inside other rows. Once settings are chosen, every network is trained anew on all rows, "
+    "as the paper's are; 67,328 of them make whole batches. That was thought of when dev scores of the chosen settings "
+    "were known, and nothing in it is chosen. It has no validation scores and no temperature. "
+    "That 435 sentences are held out is ours in all settings; the paper holds out none.",
+    "Earlier throw-away runs, whose dev and news scores were seen, drew the first three candidates of every method; "
+    "the other two were written down when dev scores of low-rank and deterministic networks with the first were known. "
+    "Each was tried with one seed. Low-rank networks from an SVD were first run with the settings of low_rank, and got "
+    "trials of the same five candidates when dev scores of that were known; the trials chose it again. Ensembles of "
+    "low-rank networks have the settings of their members; the one from SVDs was thought of after the dev scores of "
+    "its members and of the other. One candidate of SWAG, SGD at 0.03, diverged.",
+    "SWAG's chosen settings diverged with the seeds 42 and 2026, trained on all rows with 456 too: the tables have the "
+    "seeds that did not. The two candidates that validated next best diverged with some of the four seeds as well; the "
+    "one that never did, SGD at 0.003, stands under the settings by hand. Figures of predictions are of seed "
+    "42, so SWAG is not in them.",
+    "The paper's early stopping is taken to watch the loss, KL included, from the epoch in which the KL has its full "
+    "weight. Its KL weight, 0.001 over the number of batches, is β = 0.064 on the scale of the ELBO. It does not say "
+    "which prior it has; here it is that of the other experiments. Its rank-one factors, printed as "
+    "U(−0.2, 0.2) and read as 1 more, start at 1 here.",
+    "Where ours is behind the paper. With its settings single networks and the low-rank ensemble have a worse NLL, "
+    "low-rank and point networks less accuracy, the low-rank one a lower AUPR-In, its ensemble a lower AUROC-OOD "
+    "(with our settings too), the deep ensemble a lower AUPR-Succ. The paper stops early by the dev set that it "
+    "reports on, and trains on all phrases, of which ours leave out those above; how much each makes was not tried. A "
+    "point network comes nowhere near the paper's accuracy, not when trained on all rows either. Rank-one networks "
+    "are too sure; a temperature takes most of their NLL's excess away. The rest is not explained.",
+    "The network of the published parameter count has no positions: attention sees a bag of words.",
+    "Other ranks, and one that is learned, have a chapter of their own: Ranks on SST-2, and a learned one.",
+    "The paper chose the bins of its ECE on the dev set and does not say which they are. Its training times, in "
+    "seconds here, are of one H100.",
+)
+
+
+def _finding(rows: Sequence[Row]) -> str:
+    return sentences.classifiers(rows, FOUND.name, "news")
+
+
+SECTION = Section(
+    "sst2",
+    "SST-2: reviews, and news",
+    "A Transformer of four blocks of width 256 on word pieces of film reviews, positive or negative; rank 16 for all "
+    "weights. Foreign text is AG News.",
+    (OVERVIEW, DETECTION, TEMPERED, BINNINGS),
+    NAMES,
+    DRAWINGS,
+    _finding,
+    NOTES,
+    ranked=(ACCURACY, NLL, ECE, FOUND),
+)

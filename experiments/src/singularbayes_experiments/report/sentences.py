@@ -1,0 +1,91 @@
+"""What rows show, in one sentence made from the numbers, whatever they are."""
+
+import math
+from collections.abc import Sequence
+
+from singularbayes_experiments.report.rows import Row, listed
+
+EVEN = 0.05  # a ratio this close to 1 is called no change
+FEW = 3  # methods, of which one may be called the best
+
+
+def bands(banded: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Returns how the band changes outside the training range, method by method, and what the rank saves."""
+    if len(banded) > FEW:
+        ratios = listed([f"{row.mean('iqr_ratio'):.2f} for {row.name}" for row in banded])
+        return f"Away from the data the band is, in widths inside, {ratios}{_saving(rows)}."
+    changes = [f"the {row.name} band {_change(row.mean('iqr_ratio'))}" for row in banded]
+    return f"Away from the data {listed(changes)}{_saving(rows)}." if changes else ""
+
+
+def _change(ratio: float) -> str:
+    if abs(ratio - 1) < EVEN:
+        return f"is as wide as inside ({ratio:.2f} times)"
+    return f"{'widens' if ratio > 1 else 'narrows'} to {ratio:.2f} times its width inside"
+
+
+def _saving(rows: Sequence[Row]) -> str:
+    counts = {row.method: row.parameters for row in rows}
+    if not {"low_rank", "full_rank"} <= counts.keys():
+        return ""
+    low, full = counts["low_rank"], counts["full_rank"]
+    return f"; the low-rank network has {low:,} parameters against {full:,} of the full-rank one, {_fewer(low, full)}"
+
+
+def _fewer(count: int, reference: int) -> str:
+    share = 100 * (1 - count / reference)
+    return f"{share:.0f} % fewer" if share >= 0 else f"{-share:.0f} % more"
+
+
+def held_out(rows: Sequence[Row]) -> str:
+    """Returns how often each method finds a held-out digit more uncertain than a known one, and who does best."""
+    rows = [row for row in rows if not math.isnan(score(row)[1])]
+    if not rows:
+        return ""
+    digits = " or ".join(str(digit) for digit in rows[0].first.settings["held_out"])
+    rates = [f"{_rate(score(row)[1])} for the {row.name} network (by {score(row)[0]})" for row in rows]
+    best = max(rows, key=lambda row: score(row)[1])
+    return (
+        f"Shown a held-out {digits} and a known digit, uncertainty ranks the pair right in {listed(rates)}: "
+        f"{_verdict(best)}."
+    )
+
+
+def score(row: Row) -> tuple[str, float]:
+    """Returns the uncertainty that a method is judged by and its AUROC: one function has no mutual information."""
+    if not math.isnan(row.mean("auroc_mi")):
+        return "mutual information", row.mean("auroc_mi")
+    return "entropy", row.mean("auroc_entropy")
+
+
+def _rate(auroc: float) -> str:
+    return f"{100 * auroc:.1f} % of cases"
+
+
+def _verdict(best: Row) -> str:
+    if score(best)[1] <= 0.5 + EVEN:
+        return "no better than a coin for any of them"
+    return f"the {best.name} network does best"
+
+
+def classifiers(rows: Sequence[Row], detection: str, foreign: str) -> str:
+    """Returns what the low-rank network reaches and saves, and which method is best in each of three ways.
+
+    Args:
+        detection: the name of an AUROC by entropy or by mutual information; foreign: what readers call those examples.
+    """
+    by = "mutual information" if detection.endswith("_mi") else "entropy"
+    said = []
+    low = next((row for row in rows if row.method == "low_rank" and row.has_metrics(["accuracy", "nll"])), None)
+    if low is not None:
+        said.append(f"Low-rank: {100 * low.mean('accuracy'):.2f} % and an NLL of {low.mean('nll'):.4f}{_saving(rows)}.")
+    for metric, sign, words, shown in (
+        ("accuracy", 1, "Highest accuracy", "{:.2%}"),
+        ("nll", -1, "Lowest NLL", "{:.4f}"),
+        (detection, 1, f"Best at telling {foreign} apart by {by}", "AUROC {:.4f}"),
+    ):
+        scored = [row for row in rows if row.has_metrics([metric])]
+        if len({row.method for row in scored}) >= FEW:
+            best = max(scored, key=lambda row: sign * row.mean(metric))
+            said.append(f"{words}: {best.name} ({shown.format(best.mean(metric)).replace('%', ' %')}).")
+    return " ".join(said)

@@ -1,0 +1,129 @@
+"""Records with numbers made up, so that pages and commands are tested without training."""
+
+import numpy as np
+
+from singularbayes_experiments.problems import digits, toy
+from singularbayes_experiments.records.record import Record, departures, plain
+from singularbayes_experiments.report.rows import Row, grouped
+
+RATIOS = {"low_rank": 1.8, "full_rank": 0.7}
+AUROCS = {"low_rank": 0.93, "full_rank": 0.95, "deterministic": 0.91}
+PARAMETERS = {"low_rank": 7202, "full_rank": 20802, "deterministic": 10401}
+
+
+def toy_record(method="low_rank", ratio=None, seed=0, settings=toy.Settings(), parameters=None):
+    ratio = RATIOS[method] if ratio is None else ratio
+    metrics = {"rmse_near": 0.07, "coverage_near": 0.8, "iqr_inside": 0.04, "iqr_outside": 0.04 * ratio}
+    x = np.linspace(-0.5, 1.5, 41)
+    band = np.stack([x - 0.1, x + 0.1])
+    arrays = {"x": x[8:23], "y": x[8:23], "grid": x, "mean": x, "epistemic": band, "total": 1.1 * band}
+    count = PARAMETERS[method] if parameters is None else parameters
+    metrics["iqr_ratio"] = ratio
+    preset = "paper" if settings == toy.Settings() else "quick"
+    options = {"paper": departures(settings), "arrays": arrays, "preset": preset}
+    return Record("toy", method, seed, plain(settings), metrics, count, 3.0, **options)
+
+
+def digits_record(method="low_rank", auroc=None, seed=0, settings=digits.Settings()):
+    auroc = AUROCS[method] if auroc is None else auroc
+    metrics = {"accuracy": 0.98, "nll": 0.05, "ece": 0.01, "auroc_entropy": auroc}
+    if method != "deterministic":
+        metrics["auroc_mi"] = auroc
+    rng = np.random.default_rng(0)
+    arrays = {
+        **{f"{kind}_test": rng.uniform(0, 0.3, 20) for kind in ("mi", "entropy")},
+        **{f"{kind}_foreign": rng.uniform(0, 0.9, 30) for kind in ("mi", "entropy")},
+        "images_foreign": rng.uniform(0, 1, (30, 8, 8)),
+        "digits_foreign": rng.choice([8, 9], 30),
+        "guesses_foreign": rng.integers(0, 8, 30),
+    }
+    options = {"arrays": arrays, "preset": "chosen" if settings == digits.Settings() else "quick"}
+    return Record("digits", method, seed, plain(settings), metrics, PARAMETERS[method], 5.0, **options)
+
+
+def all_records():
+    return [toy_record(method) for method in RATIOS] + [digits_record(method) for method in digits.METHODS]
+
+
+IMAGE_METHODS = {
+    "low_rank": 245_810,
+    "low_rank_laplace": 245_810,
+    "low_rank_10": 103_810,
+    "low_rank_50": 482_810,
+    "full_rank": 4_788_010,
+    "rank_one": 2_406_398,
+    "deterministic": 2_395_210,
+    "swag": 2_395_210,
+}
+SETTINGS = {
+    "units": [1200, 1200],
+    "ranks": [25, 25, 10],
+    "beta": 1.0,
+    "epochs": 50,
+    "learning_rate": 0.001,
+    "cosine": False,
+}
+FOREIGN = {"mnist": ("fashion_mnist", "notmnist"), "fashion_mnist": ("mnist", "notmnist"), "cnn": ("mnist", "notmnist")}
+
+
+def image_record(method="low_rank", seed=0, preset="paper", experiment="mnist", changes=None, **metrics):
+    """A record of a classifier of images: 60 test images and 40 of each foreign set, of which most are found."""
+    rng = np.random.default_rng([seed, len(method)])
+    foreign, settings = FOREIGN[experiment], SETTINGS | (changes or {})
+    found = {"accuracy": 0.97 + 0.001 * seed, "nll": 0.09 + 0.01 * seed, "brier": 0.04, "ece": 0.01}
+    found |= {f"ece_{scheme}_{bins}": 0.01 for scheme in ("equal_mass", "equal_width") for bins in (10, 15, 20, 30)}
+    found |= {"recalibrated_temperature": 1.2, "recalibrated_nll": 0.08, "recalibrated_ece": 0.008}
+    found |= {f"{name}/auroc_ood_entropy": 0.9 + 0.001 * len(method) for name in foreign} | {"aupr_err_entropy": 0.4}
+    arrays = _predictions(rng, "test", 60, 6.0) | {"test_labels": np.arange(60, dtype="uint8") % 10}
+    for name in foreign:
+        arrays |= _predictions(rng, name, 40, 2.0)
+    if method != "swag":
+        arrays |= {f"singular_values/{name}/kernel": np.exp(-0.3 * np.arange(30.0)) for name in ("hidden_1", "logits")}
+    if method == "deterministic":
+        arrays = {name: array for name, array in arrays.items() if not name.endswith("_mi")}
+    else:
+        found |= {f"{name}/auroc_ood_mi": 0.95 for name in foreign} | {"mean_mi": 0.05}
+    paper = {name: SETTINGS[name] for name in SETTINGS if settings[name] != SETTINGS[name]}
+    options = {"paper": paper, "preset": preset, "arrays": arrays, "peak_memory": 10**9}
+    return Record(experiment, method, seed, settings, found | metrics, IMAGE_METHODS[method], 100.0, **options)
+
+
+def _predictions(rng, name, number, confidence):
+    logits = rng.normal(size=(number, 10))
+    logits[np.arange(number), np.arange(number) % 10] += confidence
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    entropy = -(p * np.log(p)).sum(axis=1)
+    return {f"{name}_mean": p.astype("float32"), f"{name}_entropy": entropy, f"{name}_mi": 0.4 * entropy}
+
+
+def kl_record(beta, seed=0):
+    """A record of the study of the KL weight, whose posterior collapses from β = 10 on."""
+    accuracy = 0.98 if beta < 10 else 0.11
+    metrics = {"beta": beta, "accuracy": accuracy, "nll": 0.05 + abs(np.log10(beta) + 1) + 0.001 * seed}
+    metrics |= {"posterior_sd_median": 0.01 * beta**0.3, "posterior_pruned": min(1.0, 0.1 * beta), "posterior_kl": 1e4}
+    return Record("kl_study", f"beta_{beta:g}", seed, SETTINGS, metrics, 245_810, 60.0, preset="paper")
+
+
+def image_records(experiment="mnist", seeds=(42, 43, 44), presets=("paper", "chosen"), methods=IMAGE_METHODS):
+    changes = {"paper": {}, "chosen": {"beta": 0.1, "cosine": True}, "quick": {"epochs": 6}}
+    return [
+        image_record(method, seed, preset, experiment, changes[preset])
+        for preset in presets
+        for method in methods
+        for seed in seeds
+    ]
+
+
+def bare(records):
+    """The records as they come from a file that has no arrays beside it."""
+    for made in records:
+        made.arrays.clear()
+    return records
+
+
+def rows_of(records, methods=None) -> list[Row]:
+    """The rows of records that have one preset."""
+    from singularbayes_experiments.report.names import NAMES
+
+    (group,) = grouped(records, NAMES if methods is None else methods)
+    return list(group.rows)

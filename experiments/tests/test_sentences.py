@@ -1,0 +1,105 @@
+"""What a page says of an experiment in a sentence is true whatever the numbers."""
+
+from dataclasses import replace
+
+import pytest
+from made_up import (
+    Record,
+    digits_record,
+    image_record,
+    kl_record,
+    rows_of,
+    toy_record,
+)
+
+from singularbayes_experiments.report import chapters, sentences
+from singularbayes_experiments.report.sections import SECTIONS
+
+
+def bands_sentence(records):
+    rows = rows_of(records)
+    return sentences.bands(rows, rows)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [
+        (1.8, "the low-rank band widens to 1.80 times its width inside"),
+        (0.6, "the low-rank band narrows to 0.60 times its width inside"),
+        (1.02, "the low-rank band is as wide as inside (1.02 times)"),
+    ],
+)
+def test_the_toy_sentence_says_what_the_band_does(ratio, expected):
+    assert expected in bands_sentence([toy_record("low_rank", ratio), toy_record("full_rank")])
+
+
+def test_the_toy_sentence_is_of_the_mean_over_seeds():
+    records = [toy_record("low_rank", ratio, seed) for seed, ratio in enumerate((1.0, 2.0, 3.0))]
+    assert "widens to 2.00 times" in bands_sentence(records)
+
+
+def test_the_toy_sentence_of_many_methods_is_a_list():
+    ratios = {"low_rank": 1.5, "full_rank": 1.25, "swag": 4.0, "deep_ensemble": 3.0}
+    records = [replace(toy_record(ratio=ratio), method=method) for method, ratio in ratios.items()]
+    said = (
+        "the band is, in widths inside, 1.50 for low-rank, 1.25 for full-rank, 3.00 for deep ensemble and 4.00 for SWAG"
+    )
+    assert said in bands_sentence(records)
+
+
+def test_the_toy_sentence_counts_parameters_both_ways():
+    records = [toy_record("low_rank", parameters=25), toy_record("full_rank", parameters=100)]
+    assert "25 parameters against 100 of the full-rank one, 75 % fewer" in bands_sentence(records)
+    records = [toy_record("low_rank", parameters=150), toy_record("full_rank", parameters=100)]
+    assert "150 parameters against 100 of the full-rank one, 50 % more" in bands_sentence(records)
+    assert "against" not in bands_sentence(records[:1])
+
+
+def test_the_digit_sentence_names_the_best_whoever_it_is():
+    records = [digits_record(method) for method in ("low_rank", "full_rank", "deterministic")]
+    said = sentences.held_out(rows_of(records))
+    assert "held-out 8 or 9" in said and "93.0 % of cases for the low-rank network (by mutual information)" in said
+    assert "91.0 % of cases for the deterministic network (by entropy)" in said
+    assert said.endswith("the full-rank network does best.")
+    records[2] = digits_record("deterministic", 0.99)
+    assert sentences.held_out(rows_of(records)).endswith("the deterministic network does best.")
+
+
+def test_the_digit_sentence_admits_that_nothing_was_found():
+    records = [digits_record(method, 0.4) for method in ("low_rank", "deterministic")]
+    assert sentences.held_out(rows_of(records)).endswith("no better than a coin for any of them.")
+
+
+def test_the_classifiers_sentence_names_who_is_best_in_what():
+    records = [image_record("low_rank", nll=0.05, accuracy=0.97), image_record("full_rank", nll=0.06, accuracy=0.98)]
+    of_two = sentences.classifiers(rows_of(records), "notmnist/auroc_ood_entropy", "notMNIST")
+    assert "Highest" not in of_two and "Lowest" not in of_two  # of two methods none is the best of all
+    records.append(image_record("rank_one", nll=0.07, accuracy=0.96))
+    said = sentences.classifiers(rows_of(records), "notmnist/auroc_ood_entropy", "notMNIST")
+    assert said.startswith("Low-rank: 97.00 % and an NLL of 0.0500; the low-rank network has 245,810 parameters")
+    assert "Highest accuracy: full-rank (98.00 %). Lowest NLL: low-rank (0.0500)." in said
+
+
+def test_the_headline_of_reviews_goes_by_mutual_information_as_the_paper_does():
+    """By mutual information the deep ensemble tells news best, by entropy SWAG would."""
+    by = {"low_rank": (0.7, 0.6), "deep_ensemble": (0.8, 0.5), "swag": (0.6, 0.9)}
+    scores = {"accuracy": 0.8, "nll": 0.4}
+    records = [
+        Record("sst2", m, 0, {}, scores | {"auroc_ood_mi": mi, "auroc_ood_entropy": h}, 9, 1.0, preset="paper")
+        for m, (mi, h) in by.items()
+    ]
+    (chapter,) = chapters.of(records)
+    assert chapter.finding.endswith("Best at telling news apart by mutual information: deep ensemble (AUROC 0.8000).")
+    assert any(SECTIONS["adaptive_rank_sst2"].title in note for note in chapter.section.notes)
+
+
+def test_the_study_of_the_kl_weight_says_where_the_posterior_collapses():
+    section = SECTIONS["kl_study"]
+    rows = rows_of([kl_record(beta) for beta in (0.01, 0.1, 1.0, 10.0, 100.0)], section.methods)
+    assert [row.name for row in rows] == ["β = 0.01", "β = 0.1", "β = 1", "β = 10", "β = 100"]
+    assert section.finding(rows) == (
+        "The NLL is lowest at β = 0.1 (0.0500); from β = 10 on the network hardly tells digits apart: the posterior "
+        "has collapsed."
+    )
+    assert "; at β = 10 the network" in section.finding(rows[:4])
+    assert section.finding(rows[:3]).endswith("nowhere in the range does the posterior collapse.")

@@ -1,0 +1,121 @@
+"""The command `certify`. Keras is imported when it is called."""
+
+import importlib
+import sys
+import warnings
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+_WORDS = {
+    "frozen=True": "--frozen",
+    "allow_seen=True": "--allow-seen",
+    "prior_data='disjoint'": "--prior-data disjoint",
+    "Import the package that defines its layers, or pass custom_objects": "Name the package of its layers by --import",
+}
+
+
+def certify(
+    model: Path,
+    /,
+    *,
+    data: Path,
+    delta: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.05,
+    draws: Annotated[int, Parameter(validator=Number(gte=1))] = 10_000,
+    tried: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    frozen: Annotated[bool, Parameter(negative="")] = False,
+    prior_data: str | None = None,
+    allow_seen: Annotated[bool, Parameter(negative="")] = False,
+    likelihood: str | None = None,
+    seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    packages: Annotated[list[str] | None, Parameter(name="--import", negative="", consume_multiple=False)] = None,
+) -> int:
+    """Certify a trained classifier: an upper bound of its share of wrong answers on new data.
+
+    The predictor draws a network for every answer. All trained weights must have posteriors.
+
+    Parameters
+    ----------
+    model
+        The .keras file of a model with posteriors.
+    data
+        An .npz file with arrays x and y: examples that the prior has not seen, and their labels from 0.
+    delta
+        The probability with which the bound may be wrong.
+    draws
+        Networks to draw; more make the bound tighter. Choose before you see a result.
+    tried
+        How many models were compared on these examples, this one included.
+    frozen
+        Weights outside posteriors were fixed before these examples were seen.
+    prior_data
+        An .npz file with an array x, the examples that the prior was learned on, where the model does not remember
+        them; or the word disjoint, if examples that look the same were drawn apart.
+    allow_seen
+        Print a number even if the prior saw the examples; it is no certificate.
+    likelihood
+        What the outputs mean, such as categorical_logits, where the file does not say.
+    seed
+        Seed of the draws.
+    packages
+        A package that defines layers of the model, such as keras_hub; may be said more than once.
+    """
+    from singularbayes.evaluation import certify as assess_certify
+
+    try:
+        x, y = read_arrays("certify", "--data", data, ("x", "y"))
+        bound = assess_certify(
+            load_model(model, packages or ()),
+            x,
+            y,
+            delta,
+            draws,
+            tried=tried,
+            frozen=frozen,
+            prior_data=_prior_data(prior_data),
+            allow_seen=allow_seen,
+            likelihood=likelihood,
+            seed=seed,
+        )
+    except (ValueError, TypeError) as error:
+        text = " ".join(str(error).split())
+        for python, shell in _WORDS.items():
+            text = text.replace(python, shell)
+        sys.exit(f"singularbayes: {text}")
+    print(bound)
+    return 0
+
+
+def _prior_data(named: str | None) -> np.ndarray | str | None:
+    """Returns the inputs of the file that is named; "disjoint" and nothing stay."""
+    return named if named in (None, "disjoint") else read_arrays("certify", "--prior-data", Path(named), ("x",))[0]
+
+
+def read_arrays(command: str, option: str, path: Path, names: Sequence[str]) -> list[np.ndarray]:
+    """Returns the arrays of an .npz file that have these names; `command` and `option` are who asks for them."""
+    wanted = f"{command} needs {option}, an .npz file with {' and '.join(names)}; got {str(path)!r}"
+    if not path.is_file():
+        raise ValueError(f"{wanted}, which is not there.")
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{wanted}, which is no archive.")
+    with np.load(path, allow_pickle=False) as arrays:
+        missing = sorted(set(names) - set(arrays.files))
+        if missing:
+            raise ValueError(f"{wanted}, which has none called {missing}.")
+        return [arrays[name] for name in names]
+
+
+def load_model(path: Path, packages: Sequence[str]) -> Any:
+    """Returns the model of a file, after the packages that define its layers."""
+    from singularbayes.models import load
+
+    for package in packages:
+        importlib.import_module(package)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Skipping variable loading for optimizer")
+        return load(path)

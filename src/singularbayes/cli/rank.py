@@ -1,0 +1,167 @@
+"""The command `rank`. Keras and matplotlib are imported when it is called."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from singularbayes.cli.certify import load_model, read_arrays
+from singularbayes.ranks.engines import Where
+from singularbayes.plots import require_extra
+
+if TYPE_CHECKING:
+    from singularbayes.ranks import Sweep
+
+_FORMATS = (".png", ".svg", ".pdf")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a sweep trains, and for how long.
+
+    Args:
+        train: An .npz file with arrays x and y to train on: then every rank is trained.
+        ood: An .npz file with an array x, foreign examples that the model should be unsure of.
+        epochs: Epochs of every training.
+        beta: The weight of the KL; 1 is the ELBO.
+        seeds: Trainings of every rank; from 2 on the smallest rank within one standard error of the best is taken.
+        storage: A file that keeps the trainings. After a kill the same command goes on.
+    """
+
+    train: Path | None = None
+    ood: Path | None = None
+    epochs: Annotated[int, Parameter(validator=Number(gte=1))] = 10
+    beta: Annotated[float, Parameter(validator=Number(gt=0))] = 1.0
+    seeds: Annotated[int, Parameter(validator=Number(gte=1))] = 1
+    storage: Path | None = None
+
+
+def rank(
+    model: Path,
+    /,
+    *,
+    data: Path | None = None,
+    energy: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None,
+    figure: Path = Path("rank.png"),
+    likelihood: str | None = None,
+    packages: Annotated[list[str] | None, Parameter(name="--import", negative="", consume_multiple=False)] = None,
+    training: Annotated[Training, Parameter(name="*")] = Training(),
+    where: Annotated[Where, Parameter(name="*")] = Where(),
+) -> int:
+    """Recommend a rank for the weight matrices of a trained model, say why, and draw what it was chosen from.
+
+    With held-out examples: the smallest ranks whose truncation is as good on them. Without: the ranks that keep 90 % of
+    the energy. With examples to train on: Bayesian twins of the model at ranks 1, 2, 4, … are trained from its weights
+    and judged by the held-out examples; with --engine ray by the machines of a Ray cluster, with the same result.
+
+    Parameters
+    ----------
+    model
+        The .keras file of a trained model, plain or Bayesian; with --train a plain one, compiled.
+    data
+        An .npz file with arrays x and y: held-out examples and their answers.
+    energy
+        Take the ranks that keep this share of the energy, whatever the examples say.
+    figure
+        The file for the figure: .png, .svg or .pdf.
+    likelihood
+        What the outputs mean, such as categorical_logits, where the file does not say.
+    packages
+        A package that defines layers of the model, such as keras_hub; may be said more than once.
+    """
+    require_extra()
+    if figure.suffix not in _FORMATS:
+        sys.exit(f"singularbayes: --figure needs a file that ends in .png, .svg or .pdf; got {str(figure)!r}.")
+    if not figure.parent.is_dir():
+        sys.exit(f"singularbayes: {str(figure)!r} needs a folder that exists; {str(figure.parent)!r} is none.")
+    try:
+        if training.train is None:
+            _require_no_training(training, where)
+            _without_training(model, data, energy, figure, likelihood, packages or ())
+        else:
+            _require_held_out(data, energy, likelihood)
+            _draw(_swept(model, _examples("--data", data), packages or (), training, where), figure)
+    except (ValueError, TypeError) as error:
+        sys.exit(f"singularbayes: {' '.join(str(error).split())}")
+    return 0
+
+
+def _require_no_training(training: Training, where: Where) -> None:
+    if (training, where) != (Training(), Where()):
+        raise ValueError(
+            "--ood, --epochs, --beta, --seeds, --storage and --engine need --train, an .npz file with x and y; got "
+            "none, and without it nothing is trained."
+        )
+
+
+def _require_held_out(data: Path | None, energy: float | None, likelihood: str | None) -> None:
+    if data is None:
+        raise ValueError("--train needs --data, an .npz file with x and y that trained ranks are judged by; got none.")
+    if energy is not None or likelihood is not None:
+        raise ValueError("--train needs neither --energy nor --likelihood: ranks are trained by the compiled loss.")
+
+
+def _without_training(
+    model: Path, data: Path | None, energy: float | None, figure: Path, likelihood: str | None, packages: Sequence[str]
+) -> None:
+    """Prints ranks by the spectra of a model, or by what truncations of it cost, and draws the spectra."""
+    from singularbayes import ranks, spectrum
+    from singularbayes.plots import spectra
+
+    trained = load_model(model, packages)
+    if data is None:
+        share = 0.9 if energy is None else energy
+        found: object = ranks.by_energy(trained, share)
+    else:
+        energies = ranks.ENERGIES if energy is None else (energy,)
+        x, y = _examples("--data", data)
+        tried = ranks.by_loss(trained, x, y, energies, likelihood=likelihood)
+        found, share = tried, tried.energy if energy is None else energy
+    print(found)
+    print(f"\nThe figure: {spectra.write(spectrum(trained), figure, share)}")
+
+
+def _examples(option: str, path: Path | None) -> tuple[Any, Any]:
+    assert path is not None
+    x, y = read_arrays("rank", option, path, ("x", "y"))
+    return x, y
+
+
+def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Training, where: Where) -> "Sweep":
+    """Returns the trainings of all ranks, wherever they are to be done."""
+    train = _examples("--train", training.train)
+    ood = None if training.ood is None else read_arrays("rank", "--ood", training.ood, ("x",))[0]
+    engine = where.start()  # before JAX has threads: a cluster of this machine is forked from this process
+    from singularbayes import ranks
+    from singularbayes.ranks.fingerprint import says_noise
+
+    twin = ranks.Twin.read(model, tuple(packages))
+    tried = twin.ranks()
+    # What cannot be made Bayesian is said here, and not by every worker.
+    smallest = twin(rank=1)
+    if not smallest.compiled:
+        raise ValueError(f"--train needs a model that was compiled, with its loss; got {str(model)!r}, which was not.")
+    quality = "nll" if says_noise(smallest) else "rmse"
+    return ranks.sweep(
+        twin,
+        ranks.Data(train, held_out, ood),
+        {"rank": tried, "beta": [training.beta]},
+        (quality,) if ood is None else (quality, "auroc_ood"),
+        ranks.Budget(len(tried), training.epochs, seeds=training.seeds, at_once=len(tried)),
+        storage=training.storage,
+        engine=engine,
+    )
+
+
+def _draw(found: "Sweep", figure: Path) -> None:
+    """Prints the trainings and which rank to take, and draws their trade-offs: the first as `figure`."""
+    from singularbayes import plots
+
+    print(found, end="\n\n")
+    for i, (name, drawn) in enumerate(plots.trade_offs(found).items()):
+        path = figure if i == 0 else figure.with_stem(f"{figure.stem}_{name}")
+        print(f"The figure: {plots.write(drawn, path)}")

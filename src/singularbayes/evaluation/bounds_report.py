@@ -1,0 +1,153 @@
+"""Every bound that speaks about a model, in one table, and for those that do not the reason."""
+
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+
+from singularbayes import bounds
+from singularbayes.evaluation import rank_curves
+from singularbayes.evaluation.bounds_table import BoundsReport, Row
+from singularbayes.evaluation.certificate import certify
+from singularbayes.evaluation.feed_forward import DenseWeight, read, reasons_without_norms
+from singularbayes.evaluation.norm_rows import Question, complexity_rows, explicit_curve, published_index, small_variance_rows
+from singularbayes.evaluation.rank_curves import RankCurves, Weight
+from singularbayes.evaluation.certificate_conditions import Refused, seen_by_prior
+from singularbayes.bounds import Bound
+from singularbayes.bounds.require import require_count, require_positive, require_share
+from singularbayes.models.inputs import as_arrays
+
+_ONE_MAP = "about one linear map; per layer see bounds.truncation_bound with the singular values of `spectrum`"
+_NO_TARGET = "needs the full-rank W* that is approximated; see bounds.learned_bound"
+_INDEX = "the paper's Ĝ with C₀ = 1 for all weight matrices as if they were layers one after another; it bounds nothing"
+
+
+def bounds_report(
+    model: keras.Model,
+    x,
+    y,
+    delta: float = 0.05,
+    *,
+    draws: int = 1000,
+    margin: float = 1.0,
+    radius: float | None = None,
+    seed: int = 0,
+    prior_data=None,
+    frozen: bool = False,
+    tried: int = 1,
+    allow_seen: bool = False,
+    likelihood=None,
+    output=None,
+) -> BoundsReport:
+    """Returns every bound of a classifier that (x, y) give, each alone with probability 1 − δ.
+
+    PAC-Bayes bounds of the randomised predictor; bounds by Gaussian complexity of the mean predictor, for half the
+    Brier score; and the small-variance certificate with the bound it gives for the mean network. The last two are about
+    feed-forward networks without biases: for others the table has the reason. Published forms stand beside the sound
+    ones with their defects, and so do figures that plan a rank. `plots.panels_of` has them against the rank.
+
+    Args:
+        draws: of networks, for each bound that needs some.
+        margin: γ of the small-variance certificate; to be chosen without (x, y).
+        radius: R with ‖x‖ ≤ R for all inputs, new ones too; None is the largest norm in `x`, and then the margin bound
+            is no certificate.
+        prior_data, frozen, tried, allow_seen, likelihood, output: as `certify` takes them.
+    """
+    require_share("bounds_report", delta=delta)
+    require_count("bounds_report", draws=draws, tried=tried)
+    require_positive("bounds_report", margin=margin)
+    x, y = as_arrays(x), np.asarray(y)
+    seen, _ = seen_by_prior(model, x, prior_data)
+    question = Question(model, x, y, delta, draws, seed, tried, likelihood)
+    options = {"prior_data": prior_data, "frozen": frozen, "tried": tried, "allow_seen": allow_seen, "output": output}
+    rows = list(_pac_bayes(question, options))
+    weights, reasons = read(model)
+    reasons = reasons or (() if isinstance(x, np.ndarray) else ("several inputs",))
+    ranked = rank_curves.ranked_weights(model)
+    rows += _planning(question, ranked, rows[0].bound)
+    if reasons:
+        names = ("Gaussian complexity", "Small variance", "Margin")
+        rows += [
+            Row(name, reason=f"about feed-forward networks without biases: {'; '.join(reasons)}") for name in names
+        ]
+        rows += _index(question, ranked)
+    else:
+        rows += complexity_rows(question, weights)
+        rows += small_variance_rows(question, margin, radius, seen)
+    rows.append(Row("Truncation and learned rank", reason=_ONE_MAP if len(weights) != 1 else _NO_TARGET))
+    return BoundsReport(model.name, len(y), tuple(rows), _curves(question, ranked, weights, rows))
+
+
+def _pac_bayes(question: Question, options: dict) -> Iterator[Row]:
+    model, x, y, delta = question.model, question.x, question.y, question.delta
+    try:
+        found = certify(
+            model, x, y, delta, question.draws, seed=question.seed, likelihood=question.likelihood, **options
+        )
+    except Refused as error:
+        yield Row("PAC-Bayes, kl inverse", reason=str(error))
+        return
+    kl = found.terms["KL"]
+    yield Row("PAC-Bayes, kl inverse", found)
+    mistakes = {"Monte Carlo": found.deltas["Monte Carlo"]}
+    empirical = Bound("Monte Carlo", "", found.terms["with their error"], deltas=mistakes)
+    for form in ("sqrt", "quadratic"):
+        other = bounds.pac_bayes(empirical, kl, len(y), found.deltas["data"], form, 1 / question.tried)
+        yield Row(other.name, other.with_defect(found.defect) if found.defect else other)
+    plain = found.terms["KL before the gauge"]
+    published = bounds.pac_bayes(found.terms["mistakes of the draws"], plain, len(y), delta, variant="published")
+    yield Row("PAC-Bayes, published", published)
+
+
+def _planning(question: Question, ranked: list[Weight], certificate: Bound | None) -> Iterator[Row]:
+    low = [weight for weight in ranked if weight.rank is not None]
+    if not low:
+        yield Row("Complexity ratio", reason="about low-rank weights; the model has none")
+    else:
+        ratio, words = rank_curves.overall_ratio(low), rank_curves.ratio_words(low)
+        yield Row("Complexity ratio", figure=ratio, words=words)
+    if certificate is None or not ranked or not rank_curves.weight_kl(ranked):
+        yield Row("Critical rank", reason="needs weight matrices with a KL above 0 and a risk that PAC-Bayes bounds")
+        return
+    each, risk = rank_curves.weight_kl(ranked), certificate.terms["with their error"]
+    shapes = [weight.shape for weight in ranked]
+    part = certificate.deltas["data"] / question.tried
+    words = f"the largest rank whose square-root bound is below 1, if every weight costs {each:.3g} nats as it does now"
+    rank = bounds.critical_rank(risk, each, shapes, question.num_data, part)
+    yield Row("Critical rank", figure=float(rank), words=words)
+
+
+def _index(question: Question, ranked: list[Weight]) -> Iterator[Row]:
+    name = "Gaussian complexity, published index"
+    why = _why_no_index(question, ranked)
+    yield Row(name, reason=why) if why else Row(name, figure=published_index(question, ranked, None), words=_INDEX)
+
+
+def _why_no_index(question: Question, ranked: list[Weight]) -> str | None:
+    if not isinstance(question.x, np.ndarray) or not np.issubdtype(question.x.dtype, np.floating):
+        return "needs one input of numbers with a norm"
+    if not ranked:
+        return "needs weight matrices with posteriors"
+    return "; ".join(reason for weight in ranked for reason in reasons_without_norms(weight.posterior)) or None
+
+
+def _curves(question: Question, ranked: list[Weight], weights: list[DenseWeight], rows: list[Row]) -> RankCurves | None:
+    """Returns the bounds at other ranks, which at the model's own are those of the rows."""
+    if not ranked:
+        return None
+    ranks, own = rank_curves.ranks_to_show(ranked), rank_curves.own_rank(ranked)
+    found = {row.name: row.bound for row in rows if row.bound is not None}
+    curves: dict = {}
+    certificate = found.get("PAC-Bayes, kl inverse")
+    if certificate is not None:
+        risk, part = certificate.terms["with their error"], certificate.deltas["data"] / question.tried
+        curves["risk"] = risk
+        curves["pac_bayes"] = rank_curves.pac_bayes_curve(
+            ranked, ranks, risk, certificate.terms["KL"], question.num_data, part
+        )
+    if "Gaussian complexity, explicit" in found:
+        explicit = explicit_curve(question, weights, ranks, found["Gaussian complexity, explicit"])
+        curves |= {"complexity": tuple(explicit), "covered": True}
+    elif not _why_no_index(question, ranked):
+        curves["complexity"] = tuple(published_index(question, ranked, rank) for rank in ranks)
+    return RankCurves(ranks, own, **curves)

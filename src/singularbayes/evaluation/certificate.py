@@ -1,0 +1,110 @@
+"""The certified 0-1 risk of a trained model's randomised predictor."""
+
+from dataclasses import replace
+
+import keras
+import numpy as np
+
+from singularbayes.evaluation.certified_kl import certified_kl
+from singularbayes.evaluation.certificate_conditions import Refused, require_bounded_kl, require_drawn, seen_by_prior
+from singularbayes.bounds import Bound, empirical_risk, pac_bayes
+from singularbayes.bounds.require import require_count, require_share
+from singularbayes.models.inputs import as_arrays
+from singularbayes.prediction.randomized import drawn_risks
+
+DRAWS = 10_000
+EXAMPLES = 256  # that a draw answers
+
+
+def certify(
+    model: keras.Model,
+    x,
+    y,
+    delta: float = 0.05,
+    draws: int = DRAWS,
+    *,
+    prior_data=None,
+    frozen: bool = False,
+    tried: int = 1,
+    allow_seen: bool = False,
+    seed: int = 0,
+    likelihood=None,
+    output=None,
+) -> Bound:
+    """Returns an upper bound of the 0-1 risk, on new data, of the predictor that draws a network for every answer.
+
+    PAC-Bayes in its kl⁻¹ form. The KL is a sum of closed forms or their upper bounds in float64; the risk on (x, y) is
+    bounded from `draws` networks, each on random examples of its own, by betting; four fifths of δ are for the examples
+    and one fifth for the draws. It holds however the model was trained, also on (x, y), if
+
+    - the prior, the ranks and the architecture were chosen without (x, y); where `tried` candidates were compared on
+      them, each pays for all,
+    - all weights are drawn: a trained bias without posterior, a normalisation or a point weight is refused.
+
+    Args:
+        y: labels, whole numbers from 0.
+        draws: more draws make the bound tighter, by about ln(10/(δ/5))/draws; to be chosen before the result is seen.
+        prior_data: inputs that the prior was learned on, where `learn_prior` and `centre_prior` have not remembered
+            them; "disjoint" if examples that look the same were drawn apart. That is taken on your word, unless more
+            of them came back than chance explains.
+        frozen: weights outside posteriors, which are not trainable, were fixed before (x, y) were seen.
+        tried: number of models (ranks, priors, settings, seeds) that might have been chosen by what (x, y) say, this
+            one included.
+        seed: of the draws; fixed before the result is seen.
+        allow_seen: compute the number even if the prior saw (x, y); then it is no certificate.
+        likelihood, output: what the outputs mean, and which of several; see `predict`.
+
+    >>> import singularbayes as sb
+    >>> keras.utils.set_random_seed(0)
+    >>> posterior = sb.FullRank(prior=sb.Centred(sb.Normal(0.1)), eta=0.1)
+    >>> model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(2, use_bias=False, posterior=posterior)])
+    >>> x = np.random.default_rng(0).normal(size=(500, 2)).astype("float32")
+    >>> bound = certify(model, x, np.zeros(500, int), draws=200, likelihood="categorical_logits")
+    >>> bound.is_certificate, bound.deltas
+    (True, {'data': 0.04, 'Monte Carlo': 0.01})
+    """
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"certify needs a Keras model; got {type(model).__name__}.")
+    require_share("certify", delta=delta)
+    require_count("certify", draws=draws, tried=tried)
+    x = as_arrays(x)
+    if not model.built:
+        model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
+    words = require_drawn(model, frozen)
+    require_bounded_kl(model)
+    seen, more = seen_by_prior(model, x, prior_data)
+    if seen and not allow_seen:
+        raise Refused(
+            f"certify needs examples that the prior has not seen; {seen}. Certify on others, or pass allow_seen=True "
+            "for a number that is no certificate."
+        )
+    nats = certified_kl(model)
+    risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, asked="certify")
+    bound = certificate(risks, *nats, len(np.asarray(y)), delta, tried)
+    bound = replace(bound, assumptions=(*bound.assumptions, *words, *more))
+    return bound.with_defect(seen) if seen else bound
+
+
+def certificate(
+    risks: np.ndarray, kl: float, kl_in_gauge: float, num_data: int, delta: float = 0.05, tried: int = 1
+) -> Bound:
+    """Returns the bound from the shares of mistakes of independent draws and the KL before and after the gauge."""
+    part = delta / 5
+    empirical = empirical_risk(risks, part, 1 / tried, "betting")
+    bound = pac_bayes(empirical, kl_in_gauge, num_data, delta - part, share=1 / tried)
+    terms = {
+        "mistakes of the draws": empirical.terms["estimate"],
+        "with their error": empirical.value,
+        "draws": len(risks),
+        "KL": kl_in_gauge,
+        "KL before the gauge": kl,
+        "N": num_data,
+        "(KL + ln(2√N/δ))/N": bound.terms["budget"],
+        "tried": tried,
+    }
+    sentence = (
+        f"With probability {100 * bound.confidence:.4g} % over the draw of these {num_data:,} examples and of "
+        f"networks, a classifier that draws a network for every answer errs on at most {bound.percent} of new examples."
+    )
+    quantity = "0-1 risk of the randomised predictor"
+    return replace(bound, name="Risk certificate", quantity=quantity, terms=terms, sentence=sentence)

@@ -1,0 +1,211 @@
+"""Evaluations of several methods and seeds side by side: means, spreads, who is best, and differences in pairs."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from singularbayes.metrics.catalogue import FOREIGN, TABLES, find
+from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
+from singularbayes.evaluation.evaluate import Evaluation
+from singularbayes.metrics.measure import Measure
+
+Runs = dict[str, dict[int, Evaluation]]  # by method and seed
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A table: a row a method, a column a measure. It shows as plain text; `report.comparison` renders it."""
+
+    task: str
+    methods: tuple[str, ...]
+    columns: tuple[Column, ...]
+    seeds: dict[str, tuple[int, ...]]
+    reference: str
+    level: float
+    caption: str
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Those of the columns."""
+        return tuple(column.measure for column in self.columns)
+
+    def values(self) -> dict[str, list[float]]:
+        """Returns every method's means in the order of `measures`, as the table shows them but with all digits."""
+        return {
+            name: [column.cells[i].mean / column.measure.scale for column in self.columns]
+            for i, name in enumerate(self.methods)
+        }
+
+    def __repr__(self) -> str:
+        head = ["", *(f"{c.measure.label} {c.measure.arrow}".strip() for c in self.columns)]
+        rows = [[name, *(_marked(c, c.cells[i]) for c in self.columns)] for i, name in enumerate(self.methods)]
+        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
+        return "\n".join(
+            line.rstrip() for line in [lines[0], "─" * len(lines[0]), *lines[1:], f"* best. {self.caption}"]
+        )
+
+
+def compare(
+    evaluations: Iterable[Evaluation] | Evaluation,
+    metrics: Sequence[str | Measure] | None = None,
+    *,
+    reference: str | None = None,
+    level: float = 0.95,
+    digits: int = 3,
+    caption: str | None = None,
+) -> Comparison:
+    """Returns the table of several evaluations: a row a method, mean and standard deviation over its seeds.
+
+    Time and memory are shown but not ranked: they hold compilation and the rest of the process.
+
+    Differences are method less reference, paired over the seeds that both have: what seeds share, such as the split of
+    the data, cancels. Their interval is mean ∓ t · sd/√pairs. With one pair there is no interval, with none no
+    difference. Nothing corrects for many comparisons.
+
+    Args:
+        metrics: names of metrics and of `num_trained`, `num_stored`, `seconds`, `train_seconds`, `peak_bytes`, in the
+            order of the columns, or a `Measure` for a metric of your own; None takes the usual ones of the task.
+        reference: the method that differences are taken from; None takes the first.
+        level: of the intervals of differences.
+        digits: significant ones of the largest mean of a column; all of the column get as many decimals.
+
+    >>> runs = [
+    ...     Evaluation(m, "regression", s, {"rmse": v + s / 10}) for m, v in (("a", 1.0), ("b", 1.5)) for s in (0, 1)
+    ... ]
+    >>> print(compare(runs, ["rmse"], caption="Two seeds."))
+       RMSE ↓
+    ───────────────
+    a  1.05 ± 0.07*
+    b  1.55 ± 0.07
+    * best. Two seeds.
+    """
+    runs = _by_method([evaluations] if isinstance(evaluations, Evaluation) else list(evaluations))
+    every = [run for seeds in runs.values() for run in seeds.values()]
+    if not 0 < level < 1:
+        raise ValueError(f"compare needs 0 < level < 1; got level={level!r}.")
+    if isinstance(digits, bool) or not isinstance(digits, int) or digits < 1:
+        raise ValueError(f"compare needs digits to be a whole number >= 1; got digits={digits!r}.")
+    reference = next(iter(runs)) if reference is None else reference
+    if reference not in runs:
+        raise ValueError(f"compare needs reference to be one of {list(runs)}; got reference={reference!r}.")
+    measures = [find(m) if isinstance(m, str) else m for m in (_usual(every[0]) if metrics is None else metrics)]
+    if not measures or len({measure.name for measure in measures}) < len(measures):
+        raise ValueError(f"compare needs one or more different metrics; got {[m.name for m in measures]}.")
+    return Comparison(
+        task=every[0].task,
+        methods=tuple(runs),
+        columns=tuple(_column(measure, runs, reference, level, digits) for measure in measures),
+        seeds={name: tuple(seeds) for name, seeds in runs.items()},
+        reference=reference,
+        level=level,
+        caption=_caption(every, runs) if caption is None else caption,
+    )
+
+
+def _by_method(evaluations: list[Evaluation]) -> Runs:
+    if not evaluations:
+        raise ValueError("compare needs one or more evaluations; got none.")
+    first, runs = evaluations[0], Runs()
+    for run in evaluations:
+        if not isinstance(run, Evaluation):
+            raise TypeError(f"compare needs evaluations, as evaluate returns them; got {type(run).__name__}.")
+        if run.task != first.task:
+            raise ValueError(
+                f"compare needs evaluations of one task; got {first.task} ({first.method!r}) and {run.task} "
+                f"({run.method!r})."
+            )
+        if run.metrics.keys() != first.metrics.keys():
+            differing = sorted(run.metrics.keys() ^ first.metrics.keys())
+            raise ValueError(
+                f"compare needs the same metrics in every evaluation; {first.method!r} and {run.method!r} differ in "
+                f"{differing[:5]}. Evaluate them with the same sets in ood."
+            )
+        seeds = runs.setdefault(run.method, {})
+        if run.seed in seeds:
+            raise ValueError(f"compare needs one evaluation a method and seed; got two of {run.method!r}, {run.seed}.")
+        seeds[run.seed] = run
+    return runs
+
+
+def _usual(run: Evaluation) -> list[str]:
+    """Returns the columns of a task: the usual ones, and how well each set of foreign examples is found."""
+    places = dict.fromkeys(name.rpartition("/")[0] for name in run.metrics if "auroc_ood" in name)
+    detection = [f"{place}/{name}".lstrip("/") for place in places for name in FOREIGN[run.task]]
+    return [name for name in (*TABLES[run.task], *detection) if name in run.metrics or not math.isnan(run.value(name))]
+
+
+def _column(measure: Measure, runs: Runs, reference: str, level: float, digits: int) -> Column:
+    values = {m: {seed: run.value(measure.name) for seed, run in seeds.items()} for m, seeds in runs.items()}
+    cells = [_cell(np.array(list(own.values()))) for own in values.values()]
+    decimals = measure.decimals
+    if decimals is None:
+        decimals = 0 if measure.whole else _decimals([cell.mean / measure.scale for cell in cells], digits)
+    places = _places(measure, [cell.mean for cell in cells], decimals)
+    return Column(
+        measure,
+        decimals,
+        tuple(
+            Cell(cell.mean, cell.std, cell.defined, cell.seeds, place)
+            for cell, place in zip(cells, places, strict=True)
+        ),
+        tuple(None if m == reference else _difference(own, values[reference], level) for m, own in values.items()),
+    )
+
+
+def _cell(values: np.ndarray) -> Cell:
+    known = values[~np.isnan(values)]
+    finite = bool(np.isfinite(known).all())
+    mean = float(known.mean()) if len(known) else math.nan
+    std = float(known.std(ddof=1)) if len(known) > 1 and finite else math.nan
+    return Cell(mean, std, len(known), len(values))
+
+
+def _decimals(means: list[float], digits: int) -> int:
+    """Returns how many decimals show `digits` digits of the largest: 3 of 0.98, 2 of 5.63, 0 of 12345."""
+    largest = max((abs(mean) for mean in means if math.isfinite(mean)), default=0.0)
+    return digits if largest == 0 else max(0, digits - math.ceil(math.log10(largest)))
+
+
+def _places(measure: Measure, means: list[float], decimals: int) -> list[int | None]:
+    if not measure.ranked:
+        return [None] * len(means)
+    losses = [measure.loss(mean / measure.scale) for mean in means]
+    ranked = [None if loss is None or math.isnan(loss) else _shown(loss, decimals) for loss in losses]
+    order = sorted({loss for loss in ranked if loss is not None})
+    if sum(loss is not None for loss in ranked) < 2:
+        return [None] * len(means)  # nobody to be better than
+    place = {loss: i + 1 for i, loss in enumerate(order[:2])}
+    return [None if loss is None else place.get(loss) for loss in ranked]
+
+
+def _shown(value: float, decimals: int) -> float:
+    return round(value, decimals) if math.isfinite(value) else value
+
+
+def _difference(own: dict[int, float], other: dict[int, float], level: float) -> Difference:
+    pairs = [(own[seed], other[seed]) for seed in own if seed in other]
+    gaps = np.array([a - b for a, b in pairs if math.isfinite(a) and math.isfinite(b)])
+    seeds = max(len(own), len(other))
+    if not len(gaps):
+        return Difference(math.nan, math.nan, math.nan, 0, seeds)
+    mean = float(gaps.mean())
+    if len(gaps) == 1:
+        return Difference(mean, math.nan, math.nan, 1, seeds)
+    half = float(stats.t.ppf((1 + level) / 2, len(gaps) - 1) * gaps.std(ddof=1) / math.sqrt(len(gaps)))
+    return Difference(mean, mean - half, mean + half, len(gaps), seeds)
+
+
+def _caption(every: list[Evaluation], runs: Runs) -> str:
+    counts = sorted({len(seeds) for seeds in runs.values()})
+    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    said = "one seed" if counts == [1] else f"mean ± standard deviation over {number} seeds"
+    return f"{every[0].task.capitalize()}: {said}."
+
+
+def _marked(column: Column, cell: Cell) -> str:
+    mark = {1: "*"}.get(cell.place or 0, "")
+    return f"{' '.join(column.text(cell)).strip()}{mark}"

@@ -1,0 +1,90 @@
+r"""The table of a comparison for a paper. It needs \usepackage{amsmath,booktabs}."""
+
+from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
+from singularbayes.evaluation.comparison import Comparison
+from singularbayes.evaluation.comparison_table import caption, difference_rows, difference_text, method_rows
+
+_ARROWS = {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "→": r"$\rightarrow$"}
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "−": "$-$",
+    "–": "--",
+    "²": "$^2$",
+    "β": r"$\beta$",
+    "λ": r"$\lambda$",
+    "η": r"$\eta$",
+    "ρ": r"$\rho$",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
+    "×": r"$\times$",
+    "≠": r"$\ne$",
+    "‖": r"$\|$",
+    "†": r"\textdagger{}",
+    "‡": r"\textdaggerdbl{}",
+    "§": r"\S{}",
+    "¶": r"\P{}",
+    **_ARROWS,
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+_MATHS = {
+    "±": r"\pm",
+    "−": "-",
+    "∞": r"\infty",
+    "–": r"\text{--}",
+    " of ": r"\text{ of }",
+    " pairs": r"\text{ pairs}",
+    " pair)": r"\text{ pair})",
+    " [": r"\ [",
+    " (": r"\ (",
+}
+
+
+def latex(comparison: Comparison, label: str = "tab:comparison") -> str:
+    """Returns a LaTeX table with the rules of booktabs; differences stand below a rule of their own."""
+    heads = [escaped(f"{column.measure.label} {column.measure.arrow}".strip()) for column in comparison.columns]
+    lines = [
+        r"\begin{table}[t]",
+        r"  \centering",
+        f"  \\caption{{{escaped(caption(comparison))}}}",
+        f"  \\label{{{label}}}",
+        f"  \\begin{{tabular}}{{l{'r' * len(heads)}}}",
+        r"    \toprule",
+        _row("", heads),
+    ]
+    for rows in (method_rows(comparison, _cell), difference_rows(comparison, _difference)):
+        if rows:
+            lines += [r"    \midrule", *(_row(escaped(name), cells) for name, cells in rows)]
+    return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""])
+
+
+def escaped(text: str) -> str:
+    r"""Returns text that LaTeX prints as it is.
+
+    >>> print(escaped("R² of a_b & 5 %"))
+    R$^2$ of a\_b \& 5 \%
+    """
+    return "".join(_SPECIAL.get(character, character) for character in text)
+
+
+def _row(name: str, cells: list[str]) -> str:
+    return f"    {' & '.join([name, *cells])} \\\\"
+
+
+def _cell(column: Column, cell: Cell) -> str:
+    mean, deviation = (maths(text) for text in column.text(cell))
+    mean = {1: f"\\mathbf{{{mean}}}", 2: f"\\underline{{{mean}}}"}.get(cell.place or 0, mean)
+    return f"${' '.join([mean, deviation]).strip()}$"
+
+
+def _difference(column: Column, difference: Difference) -> str:
+    return f"${maths(difference_text(column, difference))}$"
+
+
+def maths(text: str) -> str:
+    """Returns numbers as they stand in math mode: no space behind the comma of thousands, one behind that of a list."""
+    for sign, command in _MATHS.items():
+        text = text.replace(sign, command)
+    return text.replace(", ", r",\ ").replace(",", "{,}").replace("{,}\\ ", r",\ ")

@@ -1,0 +1,102 @@
+"""What is off with a model, in plain sentences, and what to try."""
+
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+
+from singularbayes.evaluation import symptoms
+from singularbayes.evaluation.symptoms import Case, Finding
+from singularbayes.prediction import ClassPredictive, ValuePredictive, predict
+from singularbayes.likelihoods import MeanScale, likelihood
+from singularbayes.models import find_posteriors
+from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.metrics.checks import aligned, labelled
+
+_FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)
+_THEN = (
+    symptoms.no_posterior,
+    symptoms.collapsed,
+    symptoms.dead_columns,
+    symptoms.kl_dominates,
+    symptoms.no_noise,
+)
+_WITH_ANSWERS = (symptoms.no_better_than_a_constant, symptoms.overconfident)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Findings, the worst first; none is said too. `len` counts them, `in` asks for one by name."""
+
+    model: str
+    findings: tuple[Finding, ...]
+    checked: tuple[str, ...]
+    not_checked: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __contains__(self, name: str) -> bool:
+        return any(finding.name == name for finding in self.findings)
+
+    def __repr__(self) -> str:
+        said = f"{len(self)} finding{'s' if len(self) > 1 else ''}" if self.findings else "nothing found"
+        lines = [f"Diagnosis of {self.model!r}: {said}. Checked: {', '.join(map(_words, self.checked))}."]
+        if self.not_checked:
+            lines.append(f"Not checked: {', '.join(map(_words, self.not_checked))}.")
+        for finding in self.findings:
+            lines += [f"  {finding.severity}: {finding.sentence}", f"    Try: {finding.suggestion}"]
+        return "\n".join(lines)
+
+
+def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, **options) -> Diagnosis:
+    """Returns what is off with a trained model on examples `x`, best ones that it was not trained on.
+
+    Thresholds are rules of thumb; each sentence has the number that it stands on.
+
+    Args:
+        y: answers; without them it is not checked whether predictions are overconfident or no better than a constant.
+        **options: those of `predict`.
+
+    >>> import singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(2, posterior=sb.LowRank(2))], name="net")
+    >>> diagnose(model, np.ones((5, 4)), likelihood="categorical_logits").findings[0].name
+    'kl_weight'
+    """
+    if not isinstance(model, keras.Model):
+        raise TypeError(
+            f"diagnose needs a Keras model; got {type(model).__name__}. Of an ensemble, diagnose each of its models."
+        )
+    if not model.built:
+        model(keras.tree.map_structure(lambda array: np.asarray(array)[:1], x), training=False)  # makes its weights
+    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    bare = Case(model, posteriors)
+    findings = [finding for check in _FIRST for finding in check(bare)]
+    if any(finding.name == "weights_not_finite" for finding in findings):
+        return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_ANSWERS))
+    p = predict(model, x, draws, seed, **options)
+    assert isinstance(p, (ClassPredictive, ValuePredictive))
+    meaning = likelihood.get(options.get("likelihood"), loss_of(model, position_of(model, options.get("output"))))
+    answers = None if y is None else _answers(p, y)
+    case = Case(model, posteriors, p, answers, learned_noise=isinstance(meaning, MeanScale))
+    checks = (*_THEN, *(() if y is None else _WITH_ANSWERS))
+    findings += [finding for check in checks for finding in check(case)]
+    return _diagnosis(model, findings, (*_FIRST, *checks), _WITH_ANSWERS if y is None else ())
+
+
+def _answers(p: ClassPredictive | ValuePredictive, y) -> np.ndarray:
+    """Returns answers in the form that checks use: labels (examples,), or targets in the shape of the means."""
+    if isinstance(p, ClassPredictive):
+        return labelled("diagnose", p.mean, y)[1]
+    _, targets = aligned("diagnose", mean=p.mean, targets=y)
+    return targets.reshape(p.mean.shape)
+
+
+def _diagnosis(model, findings, checked, left_out) -> Diagnosis:
+    ordered = sorted(findings, key=lambda finding: symptoms.SEVERITIES.index(finding.severity))
+    names = [tuple(check.__name__ for check in checks) for checks in (checked, left_out)]
+    return Diagnosis(model.name, tuple(ordered), *names)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("kl", "KL")

@@ -1,0 +1,216 @@
+"""One model in, one flat result out: every metric that makes sense, what it holds and what it cost."""
+
+import dataclasses
+import inspect
+import json
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import keras
+import numpy as np
+
+from singularbayes.evaluation import inputs, scores
+from singularbayes.evaluation.memory import Peak
+from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
+from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.likelihoods.likelihood import of_loss
+from singularbayes.models.outputs import loss_of, position_of
+
+TASKS: dict[str, type[Predictive]] = {"classification": ClassPredictive, "regression": ValuePredictive}
+
+
+@runtime_checkable
+class Method(Protocol):
+    """What can be evaluated beside Keras models: the baselines, or an object of your own.
+
+    `num_trained` and `num_stored`, where it has them, say how many numbers it trains and how many it predicts from.
+    """
+
+    def predict(self, x: Any, draws: int, seed: int) -> Predictive:
+        """Returns predictions of the examples `x`."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one method with one seed gave on one test set.
+
+    Attributes:
+        metrics: every score by name; NaN where there is none, and then `undefined` says why.
+        num_trained: how many numbers are trained; num_stored: how many predictions are made from.
+        draws: how many posterior draws; examples: how many test examples.
+        seconds: wall time of predicting the test examples, compilation included; train_seconds: as it was told.
+        peak_bytes: the most memory while predicting them, see `assess.memory.Peak`.
+    """
+
+    method: str
+    task: str
+    seed: int
+    metrics: dict[str, float]
+    undefined: dict[str, str] = field(default_factory=dict)
+    num_trained: int | None = None
+    num_stored: int | None = None
+    draws: int = 1
+    examples: int = 0
+    seconds: float | None = None
+    train_seconds: float | None = None
+    peak_bytes: int | None = None
+
+    def value(self, name: str) -> float:
+        """Returns a metric, or a size, time or memory by the name of its attribute; NaN where it is not known."""
+        if name in self.metrics:
+            return self.metrics[name]
+        if name not in _COSTS:
+            raise ValueError(
+                f"There is no {name!r} in the evaluation of {self.method!r}; there are {[*_COSTS, *self.metrics]}."
+            )
+        cost = getattr(self, name)
+        return math.nan if cost is None else float(cost)
+
+    def to_json(self) -> str:
+        """Returns the evaluation as one line of JSON; what is not a finite number is null or text there."""
+        plain = vars(self) | {"metrics": {name: _to_plain(value) for name, value in self.metrics.items()}}
+        return json.dumps(plain, ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, line: str) -> "Evaluation":
+        """Returns the evaluation of a line that `to_json` made."""
+        plain = json.loads(line)
+        known = {f.name for f in dataclasses.fields(cls)}
+        if not isinstance(plain, dict) or not {"method", "task", "seed", "metrics"} <= plain.keys() <= known:
+            raise ValueError(f"from_json needs a line that to_json made; got {line[:80]!r}.")
+        metrics = {name: math.nan if value is None else float(value) for name, value in plain["metrics"].items()}
+        return cls(**{**plain, "metrics": metrics})
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in list(self.metrics.items())[:4])
+        return f"Evaluation({self.method!r}, {self.task}, seed {self.seed}: {shown}, … {len(self.metrics)} metrics)"
+
+
+_COSTS = ("num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes")
+
+
+def evaluate(
+    method: "keras.Model | Method | Predictive",
+    test,
+    ood=None,
+    task: str | None = None,
+    *,
+    name: str | None = None,
+    seed: int = 0,
+    draws: int = 100,
+    train_seconds: float | None = None,
+    **options,
+) -> Evaluation:
+    """Returns every metric of a method on test examples, with its size, time and memory.
+
+    All evaluations of one task with the same sets of foreign examples have the same metrics. One that has no value for
+    a method, as the mutual information of one function, is NaN. Regression says every score of a spread twice, for the
+    epistemic and for the total variance.
+
+    Args:
+        method: a Keras model, Bayesian or plain; an object with `predict(x, draws, seed)`; or a `Predictive`.
+        test: (x, y); for a `Predictive` y alone.
+        ood: foreign examples: x, or a dict of several by name; for a `Predictive` their predictions. Metrics of named
+            ones are called "name/metric".
+        task: "classification" or "regression"; None reads it from the predictions, whose kind the compiled loss says.
+            Said, it also tells a loss that does not say: regression then takes outputs for means.
+        name: what tables call it; else the model's name or the class of the method.
+        seed: of the draws, and the number of the run: `compare` pairs runs of the same seed.
+        **options: those of `predict`; `keep_draws=True` adds the scores that need every draw: interquartile ranges and
+            the CRPS of samples.
+
+    >>> p = ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]]), np.zeros((3, 2)), 1)
+    >>> result = evaluate(p, np.array([0, 1, 1]), name="mine")
+    >>> result
+    Evaluation('mine', classification, seed 0: accuracy 0.6667, auroc 1, nll 0.7419, brier 0.54, … 26 metrics)
+    >>> result.undefined["mean_mi"]
+    'it is one function, so draws do not differ'
+    """
+    if task is not None and task not in TASKS:
+        raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
+    ask = _asker(method, task, draws, seed, options)
+    x, y = (method, inputs.answers(method, test)) if isinstance(method, Predictive) else inputs.pair(test)
+    foreign = inputs.named(ood)
+    for where, examples in foreign.items():
+        inputs.require_alike(x, examples, where)
+    with Peak() as peak:
+        start = time.perf_counter()
+        p = ask(x)
+        seconds = time.perf_counter() - start
+    found_task = _task_of(p, task)
+    found = scores.of_classes(p, y) if found_task == "classification" else scores.of_values(p, y, _rng(seed))
+    for where, examples in foreign.items():
+        strange = ask(examples)
+        _task_of(strange, found_task)
+        found |= {f"{where}/{key}" if where else key: score for key, score in scores.of_foreign(p, strange).items()}
+    made = isinstance(method, Predictive)
+    return Evaluation(
+        method=name or (method.name if isinstance(method, keras.Model) else type(method).__name__),
+        task=found_task,
+        seed=seed,
+        metrics={key: math.nan if isinstance(score, str) else score for key, score in found.items()},
+        undefined={key: score for key, score in found.items() if isinstance(score, str)},
+        num_trained=_count_trained(method),
+        num_stored=_count_stored(method),
+        draws=p.num_draws,
+        examples=len(p),
+        seconds=None if made else seconds,
+        train_seconds=train_seconds,
+        peak_bytes=None if made else peak.bytes,
+    )
+
+
+def _asker(method, task, draws, seed, options):
+    """Returns what turns examples into predictions."""
+    if isinstance(method, Predictive):
+        if options:
+            raise ValueError(f"evaluate needs no options of predict for a Predictive; got {sorted(options)}.")
+        return lambda p: p
+    if isinstance(method, keras.Model):
+        if task == "regression" and "likelihood" not in options:
+            position = position_of(method, options.get("output"))
+            if of_loss(loss_of(method, position)) is None:
+                options = {**options, "likelihood": "gaussian"}
+        return lambda x: predict(method, x, draws, seed, **options)
+    if not isinstance(method, Method):
+        raise TypeError(
+            "evaluate needs a Keras model, an object with predict(x, draws, seed), or a Predictive; got "
+            f"{type(method).__name__}."
+        )
+    try:
+        inspect.signature(method.predict).bind_partial("x", draws, seed)
+    except TypeError as error:
+        raise TypeError(
+            f"evaluate needs predict(x, draws, seed) that returns a Predictive; got {type(method).__name__}.predict"
+            f"{inspect.signature(method.predict)}. Give its predictions as a ClassPredictive or a ValuePredictive."
+        ) from error
+    return lambda x: method.predict(x, draws, seed, **options)
+
+
+def _task_of(p: Predictive, task: str | None) -> str:
+    if not isinstance(p, Predictive):
+        raise TypeError(f"evaluate needs predict to return a Predictive; got {type(p).__name__}.")
+    found = next(name for name, kind in TASKS.items() if isinstance(p, kind))
+    if task not in (None, found):
+        raise ValueError(f"evaluate needs predictions of task={task!r}; got those of {found}.")
+    return found
+
+
+def _rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def _count_trained(method) -> int | None:
+    return count_trained(method) if isinstance(method, keras.Model) else getattr(method, "num_trained", None)
+
+
+def _count_stored(method) -> int | None:
+    return count_stored(method) if isinstance(method, keras.Model) else getattr(method, "num_stored", None)
+
+
+def _to_plain(value: float) -> float | str | None:
+    if math.isnan(value):
+        return None
+    return value if math.isfinite(value) else str(value)

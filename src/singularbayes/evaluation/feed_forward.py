@@ -1,0 +1,122 @@
+"""A model as the bounds by norms see it: dense layers one after another, each with its factors of W."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.bounds import LayerFacts, reasons_outside
+from singularbayes.bounds.perturbation import product_norm
+from singularbayes.models.engine import draw_keys
+from singularbayes.models.traversal import find_sources
+from singularbayes.layers import Dense
+from singularbayes.posteriors import LowRank, Posterior, noise
+from singularbayes.posteriors.entrywise import Entrywise
+
+_IDLE = (keras.layers.Dropout, keras.layers.GaussianNoise, keras.layers.GaussianDropout)  # nothing in prediction
+_TINY = 1e-300  # the scale of a factor that does not vary
+
+Factor = tuple[np.ndarray, np.ndarray]  # means and scales
+
+
+@dataclass(frozen=True)
+class DenseWeight:
+    """The random weight W = A Bᵀ of a dense layer; where all of W is drawn, A is W and B the identity."""
+
+    posterior: Any  # LowRank or Entrywise
+
+    @property
+    def low_rank(self) -> bool:
+        return isinstance(self.posterior, LowRank)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.a[0].shape[0], self.b[0].shape[0]
+        return rows, columns
+
+    @property
+    def rank(self) -> int:
+        return min(self.a[0].shape[1], *self.shape)
+
+    @property
+    def a(self) -> Factor:
+        loc, scale, _ = self.posterior.factors[0].numbers()
+        return (loc[: self.posterior.rows], scale[: self.posterior.rows]) if self.low_rank else (loc, scale)
+
+    @property
+    def b(self) -> Factor:
+        loc, scale, _ = self.posterior.factors[0].numbers()
+        if self.low_rank:
+            return loc[self.posterior.rows :], scale[self.posterior.rows :]
+        return np.eye(loc.shape[1]), np.full((loc.shape[1],) * 2, _TINY)
+
+    @property
+    def norm(self) -> float:
+        """‖W̄‖₂."""
+        return float(product_norm(self.a[0], self.b[0]))
+
+    def draws(self, draw: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """Returns A and B of a draw of the posterior."""
+        arrays = [ops.convert_to_numpy(array).astype("float64") for array in draw]
+        return (arrays[0], arrays[1]) if self.low_rank else (arrays[0], np.eye(arrays[0].shape[1]))
+
+
+def read(model: keras.Model) -> tuple[list[DenseWeight], tuple[str, ...]]:
+    """Returns the weights of a feed-forward network in order, or none and the reasons why it is not one."""
+    if not isinstance(model, keras.Sequential):
+        return [], (f"{type(model).__name__} is not a keras.Sequential, whose layers follow one another",)
+    layers = [layer for layer in flat(model) if not isinstance(layer, _IDLE)]
+    reasons = list(reasons_outside([_facts(layer) for layer in layers]))
+    weights = []
+    for place, layer in enumerate(layers, start=1):
+        if isinstance(layer, Dense):
+            weights.append(DenseWeight(layer.posterior))
+            reasons += [f"layer {place} (Dense) {reason}" for reason in reasons_without_norms(layer.posterior)]
+        elif isinstance(layer, keras.layers.Dense):
+            reasons.append(f"layer {place} (Dense) has no posterior")
+    if not weights and not reasons:
+        reasons.append("no dense layer")
+    return ([] if reasons else weights), tuple(reasons)
+
+
+def factor_draws(
+    model: keras.Model, weights: list[DenseWeight], draws: int, seed: int
+) -> Iterator[list[tuple[np.ndarray, np.ndarray]]]:
+    """Yields A and B of every layer, draw by draw: the draws that `predict` makes from the same seed."""
+    sources = find_sources(model)
+    places = [next(i for i, source in enumerate(sources) if source is weight.posterior) for weight in weights]
+    for key in draw_keys(seed, draws):
+        keys = noise.split(noise.as_keys(key), len(sources))
+        yield [weight.draws(weight.posterior.draw(keys[i])) for weight, i in zip(weights, places, strict=True)]
+
+
+def flat(model: keras.Sequential) -> Iterator[keras.layers.Layer]:
+    """Yields the layers of a Sequential model, those of models in it one by one."""
+    for layer in model.layers:
+        if isinstance(layer, keras.Sequential):
+            yield from flat(layer)
+        else:
+            yield layer
+
+
+def _facts(layer: keras.layers.Layer) -> LayerFacts:
+    kind = type(layer).__name__
+    if type(layer) is keras.layers.ReLU and not layer.negative_slope and not layer.threshold:
+        return LayerFacts("Activation", False, "relu")
+    activation = getattr(layer, "activation", keras.activations.linear)
+    return LayerFacts(kind, bool(getattr(layer, "use_bias", False)), getattr(activation, "__name__", "unknown"))
+
+
+def reasons_without_norms(posterior: Posterior) -> Iterator[str]:
+    """Yields why the norms of a posterior's factors are not bounded here, to be read after what it belongs to."""
+    if not isinstance(posterior, (LowRank, Entrywise)):
+        yield f"has a {type(posterior).__name__}, whose norms are not computed here"
+    elif posterior.family != "gaussian":
+        yield f"has weights of the {posterior.family} family, whose norms are not bounded here"
+    elif getattr(posterior, "adaptive", False):
+        yield "has a rank that its training chose, so that it was not fixed before the data; train anew at that rank"
+    elif getattr(posterior, "clip", None) is not None:
+        yield "has clipped draws, whose norms and means are not those of the Gaussian"

@@ -1,0 +1,60 @@
+"""Risks on given examples of the predictors that average: over draws within norms, and over weights."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+from keras import ops
+from scipy import special
+
+from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
+from singularbayes.evaluation.small_variance import within
+from singularbayes.likelihoods import likelihood as likelihoods
+from singularbayes.models import mean_weights
+from singularbayes.models.engine import draw_keys
+from singularbayes.models.outputs import loss_of
+from singularbayes.prediction.reducers import Classes
+from singularbayes.prediction.stream import stream
+from singularbayes.metrics import brier
+from singularbayes.metrics.checks import labelled
+
+_BATCH = 1024
+
+
+def accepted_brier(
+    model: keras.Model,
+    weights: Sequence[DenseWeight],
+    x: np.ndarray,
+    y: np.ndarray,
+    limits: Sequence[tuple[float, float]],
+    draws: int,
+    seed: int,
+    likelihood=None,
+) -> tuple[float, np.ndarray]:
+    """Returns half the Brier score, from 0 to 1, of the average of the draws within the limits, and of each of them."""
+    accepted = [within(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
+    if not any(accepted):
+        raise ValueError(f"A mean over accepted draws needs one; none of {draws} was within its norms.")
+    meaning = likelihoods.get(likelihood, loss_of(model, None), model.name, "bounds_report")
+    reduce = Classes(meaning, len(x))
+    keys = draw_keys(seed, draws)[np.array(accepted)]
+    each = np.zeros(len(keys))
+    for first, where, answers in stream(model, x, len(x), keys, 256, None, alone=False):
+        probabilities = reduce.values(answers[0])
+        reduce.update(where, probabilities)
+        scores = [brier(*labelled("bounds_report", draw, y[where])) for draw in probabilities]
+        each[first : first + len(scores)] += 0.5 * np.array(scores) * len(where) / len(x)
+    return 0.5 * brier(*labelled("bounds_report", reduce.moments.mean, y)), each
+
+
+def margin_risk_of(model: keras.Model, x: np.ndarray, y: np.ndarray, margin: float) -> float:
+    """Returns the share of examples on which the mean network's answer leads by at most the margin."""
+    with mean_weights(model):
+        parts = [ops.convert_to_numpy(model(x[i : i + _BATCH])) for i in range(0, len(x), _BATCH)]
+    outputs = np.concatenate(parts).astype("float64")
+    if outputs.shape[-1] == 1:
+        outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=-1)
+    _, labels = labelled("bounds_report", special.softmax(outputs, axis=-1), y)
+    own = np.take_along_axis(outputs, labels[:, None], axis=1)[:, 0]
+    np.put_along_axis(outputs, labels[:, None], -np.inf, axis=1)
+    return float((own - outputs.max(axis=1) <= margin).mean())

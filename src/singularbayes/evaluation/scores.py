@@ -1,0 +1,174 @@
+"""Every metric that makes sense for a set of predictions. A score is a number, or the reason why there is none."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from singularbayes import metrics
+from singularbayes.metrics.catalogue import LEVEL, OF_VARIANCE, RETAINED
+from singularbayes.prediction.predictive import ClassPredictive, ValuePredictive
+from singularbayes.prediction.recalibration import TemperedPredictive
+from singularbayes.metrics.checks import aligned, labelled
+
+Scores = dict[str, float | str]
+
+_ONE_FUNCTION = "it is one function, so draws do not differ"
+_TEMPERED = "a temperature recalibrates the average alone, not the draws"
+_NO_NOISE = "the likelihood says no noise"
+_NO_SPREAD = "a prediction has no spread"
+_NO_SPREADS = "no prediction has a spread"
+_NO_DRAWS = "the draws were not kept; pass keep_draws=True"
+
+
+def of_classes(p: ClassPredictive, y) -> Scores:
+    """Returns the scores of predicted classes."""
+    probabilities, labels = labelled("evaluate", p.mean, y)
+    wrong = probabilities.argmax(axis=1) != labels
+    every_class = len(np.unique(labels)) == probabilities.shape[1]
+    found: Scores = {
+        "accuracy": metrics.accuracy(probabilities, labels),
+        "auroc": metrics.auroc(probabilities, labels) if every_class else "a class has no test example",
+        "nll": metrics.negative_log_likelihood(probabilities, labels),
+        "brier": metrics.brier(probabilities, labels),
+        "ece": metrics.expected_calibration_error(probabilities, labels),
+    }
+    found |= {f"ece_{name}": value for name, value in metrics.calibration_errors(probabilities, labels).items()}
+    both = 0 < wrong.sum() < len(wrong)
+    for by, uncertainty in uncertainties(p).items():
+        if isinstance(uncertainty, str):
+            found |= dict.fromkeys((f"mean_{by}", *_names(_ERRORS, by), *_names(_SELECTIVE, by)), uncertainty)
+            continue
+        found[f"mean_{by}"] = float(uncertainty.mean())
+        found |= {
+            f"{name}_{by}": score(uncertainty, wrong) if both else "answers are all right, or all wrong"
+            for name, score in _ERRORS.items()
+        }
+        found |= _selective(uncertainty, wrong, by)
+    return found
+
+
+def of_values(p: ValuePredictive, y, rng: np.random.Generator) -> Scores:
+    """Returns the scores of predicted numbers; what needs a spread, once by the epistemic and once by the total one.
+
+    Args:
+        rng: where the noise comes from that `crps_sample_total` adds to the draws.
+    """
+    mean, targets = aligned("evaluate", mean=p.mean, targets=y)
+    flat = targets.reshape(len(targets), -1)
+    found: Scores = {
+        "mae": metrics.mean_absolute_error(mean, targets),
+        "rmse": metrics.root_mean_square_error(mean, targets),
+        "r2": "the targets are all one" if (flat == flat[0]).all(axis=0).any() else metrics.r_squared(mean, targets),
+    }
+    for kind in ("epistemic", "aleatoric", "total"):
+        found[f"variance_{kind}"] = _lacking(p, kind) or float(p.variance(kind).mean())
+    for kind in ("epistemic", "total"):
+        found |= {f"{name}_{kind}": score for name, score in _of_variance(p, targets, kind, rng).items()}
+    errors = np.abs(mean - targets).reshape(len(targets), -1).mean(axis=1)
+    for by, uncertainty in uncertainties(p).items():
+        if isinstance(uncertainty, str):
+            found |= dict.fromkeys(_names(_SELECTIVE, by), uncertainty)
+        else:
+            found |= _selective(uncertainty, errors, by)
+    return found
+
+
+def of_foreign(p: ClassPredictive | ValuePredictive, foreign: ClassPredictive | ValuePredictive) -> Scores:
+    """Returns how well each uncertainty tells foreign examples from the test's."""
+    inside, outside = uncertainties(p), uncertainties(foreign)
+    found: Scores = {}
+    for by, known in inside.items():
+        strange = outside[by]
+        if isinstance(known, str):
+            found |= dict.fromkeys(_names(_DETECTION, by), known)
+        elif isinstance(strange, str):
+            found |= dict.fromkeys(_names(_DETECTION, by), strange)
+        else:
+            found |= {f"{name}_{by}": value for name, value in metrics.ood_scores(known, strange).items()}
+    return found | (_mi_ratio(inside["mi"], outside["mi"]) if "mi" in inside else _iqr(p, foreign))
+
+
+def uncertainties(p: ClassPredictive | ValuePredictive) -> dict[str, np.ndarray | str]:
+    """Returns one number an example by every uncertainty that predictions have, or the reason why there is none."""
+    if isinstance(p, ValuePredictive):
+        return {kind: _lacking(p, kind) or _spread(p, kind) for kind in ("epistemic", "total")}
+    if isinstance(p, TemperedPredictive) or p.num_draws == 1:
+        reason = _ONE_FUNCTION if p.num_draws == 1 else _TEMPERED
+        return {"entropy": p.entropy, "mi": reason, "std": reason}
+    std = np.take_along_axis(p.std, p.labels[..., None], axis=-1)[..., 0]
+    return {"entropy": p.entropy, "mi": p.mutual_information, "std": std}
+
+
+def _lacking(p: ValuePredictive, kind: str) -> str | None:
+    """Returns why predictions do not have this variance, or None where they have."""
+    if kind == "epistemic":
+        return _ONE_FUNCTION if p.num_draws == 1 else None
+    return _NO_NOISE if p.noise is None else None
+
+
+def _spread(p: ValuePredictive, kind: str) -> np.ndarray:
+    """Returns the root of the mean variance over outputs."""
+    return np.sqrt(p.variance(kind).reshape(len(p), -1).mean(axis=1))
+
+
+def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.random.Generator) -> Scores:
+    lacking = _lacking(p, kind)
+    if lacking is None and not p.variance(kind).any():
+        lacking = _NO_SPREADS  # an interval without width would be the narrowest
+    if lacking is not None:
+        return dict.fromkeys(_SPREAD_SCORES, lacking)
+    std = np.sqrt(p.variance(kind))
+    lower, upper = p.interval(LEVEL, variance=kind)
+    spread = std.min() > 0
+
+    def if_spread(score: Callable[..., float]) -> float | str:
+        return score(p.mean, std, targets) if spread else _NO_SPREAD
+
+    draws = p.draws
+    if draws is not None and kind == "total":
+        draws = draws + np.sqrt(p.variance("aleatoric")) * rng.standard_normal(draws.shape)
+    return {
+        "nll": if_spread(metrics.gaussian_nll),
+        "crps": metrics.crps_gaussian(p.mean, std, targets),
+        "crps_sample": _NO_DRAWS if draws is None else metrics.crps_sample(draws, targets),
+        "picp_95": metrics.interval_coverage(lower, upper, targets),
+        "mpiw_95": metrics.interval_width(lower, upper),
+        "interval_score_95": metrics.interval_score(lower, upper, targets, LEVEL),
+        "calibration_error": if_spread(metrics.interval_calibration_error),
+        "calibration_area": if_spread(metrics.interval_calibration_area),
+    }
+
+
+_SPREAD_SCORES = tuple(name for name, *_ in OF_VARIANCE)
+_ERRORS = {"aupr_err": metrics.aupr_err, "aupr_succ": metrics.aupr_succ}
+_SELECTIVE = ("aurc", "risk_at_80")
+_DETECTION = ("auroc_ood", "aupr_ood", "aupr_in", "fpr_at_95_tpr", "tpr_at_5_fpr")
+
+
+def _names(names, by: str) -> list[str]:
+    return [f"{name}_{by}" for name in names]
+
+
+def _selective(uncertainty: np.ndarray, losses: np.ndarray, by: str) -> Scores:
+    curve = metrics.selective_curve(uncertainty, losses)
+    return {f"aurc_{by}": curve.area, f"risk_at_80_{by}": float(curve.at(RETAINED))}
+
+
+def _mi_ratio(inside: np.ndarray | str, outside: np.ndarray | str) -> Scores:
+    if isinstance(inside, str):
+        return {"mi_ratio": inside}
+    if isinstance(outside, str):
+        return {"mi_ratio": outside}
+    ratio = metrics.mi_ratio(inside, outside)
+    return {"mi_ratio": "there is no mutual information" if np.isnan(ratio) else ratio}
+
+
+def _iqr(p, foreign) -> Scores:
+    names = ("iqr_inside", "iqr_outside", "iqr_ratio")
+    if p.num_draws == 1 or foreign.num_draws == 1:
+        return dict.fromkeys(names, _ONE_FUNCTION)
+    if p.draws is None or foreign.draws is None:
+        return dict.fromkeys(names, _NO_DRAWS)
+    widths = (metrics.epistemic_iqr(part.draws).reshape(len(part), -1).mean(axis=1) for part in (p, foreign))
+    found = metrics.iqr_scores(*widths)
+    return {name: "the band has no width" if np.isnan(value) else value for name, value in found.items()}

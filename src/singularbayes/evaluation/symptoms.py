@@ -1,0 +1,245 @@
+"""The checks of a diagnosis. Each takes a case and yields what it finds: a sentence with numbers, and what to try."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.prediction import ClassPredictive, ValuePredictive
+from singularbayes.metrics import accuracy, negative_log_likelihood
+from singularbayes.posteriors import Laplace, Normal, Posterior, ScaleMixture
+
+SEVERITIES = ("error", "warning", "notice")
+
+_NARROW = 0.05  # posterior sd as a share of the prior's
+_AGREED = 0.01  # disagreement of draws as a share of all uncertainty
+_DEAD = 1e-4  # energy of a column as a share of the largest's
+_SURE = 3.0  # standard errors
+_GAP = 0.02  # of confidence over accuracy, or of coverage under its level
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is off. An "error" makes results invalid; a "warning" makes them doubtful; a "notice" informs."""
+
+    name: str
+    severity: str
+    sentence: str
+    suggestion: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, its random posteriors, what it predicts and the answers, where they are known.
+
+    Attributes:
+        learned_noise: the model says the noise of its predictions, so that training changes it.
+    """
+
+    model: keras.Model
+    posteriors: list[Posterior] = field(default_factory=list)
+    p: ClassPredictive | ValuePredictive | None = None
+    y: np.ndarray | None = None
+    learned_noise: bool = False
+
+
+def weights_not_finite(case: Case) -> Iterator[Finding]:
+    """NaN or infinity in a weight."""
+    wrong = [w.path for w in case.model.weights if not np.isfinite(ops.convert_to_numpy(w).astype("float32")).all()]
+    if wrong:
+        yield Finding(
+            "weights_not_finite",
+            "error",
+            f"{len(wrong)} of {len(case.model.weights)} weights hold NaN or infinity, first {wrong[0]}.",
+            "a lower learning rate, clipnorm=1.0 in the optimizer, and a look at the inputs; then train anew.",
+        )
+
+
+def kl_weight(case: Case) -> Iterator[Finding]:
+    """A posterior that no prior holds, because the weight of its KL was never said or is 0."""
+    weights = [float(ops.convert_to_numpy(q.kl_scale)) for q in case.posteriors if q.trainable]
+    silent = sum(weight < 0 for weight in weights)
+    if silent:
+        yield Finding(
+            "kl_weight",
+            "error",
+            f"The KL weight was never said for {silent} of {len(weights)} posteriors: they are not trained as a bound.",
+            "callbacks=[sb.KLSchedule(num_data=len(x))] in fit, or sb.set_kl(model, num_data=len(x)).",
+        )
+    elif weights and max(weights) == 0:
+        yield Finding(
+            "kl_weight",
+            "warning",
+            "The KL weight is 0: the prior is ignored, and nothing keeps the posterior wide.",
+            "a beta above 0, or training past zero_epochs and warmup.",
+        )
+
+
+def no_posterior(case: Case) -> Iterator[Finding]:
+    """A model that is one function."""
+    if not case.posteriors:
+        yield Finding(
+            "no_posterior",
+            "notice",
+            "The model has no random posterior: all draws are one function, and mutual information is 0.",
+            "layers from sb.layers with posterior=LowRank(...), or sb.bayesianize(model, LowRank(16)).",
+        )
+
+
+def collapsed(case: Case) -> Iterator[Finding]:
+    """Scales that training shrank until draws are nearly one function."""
+    shares = [_shares_of_prior(factor) for q in case.posteriors for factor in q.factors]
+    known = np.concatenate([np.zeros(0), *shares])
+    if not known.size:
+        return
+    width, (amount, share) = float(np.median(known)), _disagreement(case.p)
+    if width < _NARROW and share < _AGREED:
+        yield Finding(
+            "collapsed",
+            "warning",
+            f"Posterior scales have collapsed: the median is at {100 * width:.2g} % of the prior's, and {amount}, "
+            f"{100 * share:.2g} % of all uncertainty.",
+            "raise beta (more weight on the KL) or eta (wider start), train for fewer epochs, or a wider prior.",
+        )
+
+
+def dead_columns(case: Case) -> Iterator[Finding]:
+    """Columns of A and B that carry nothing."""
+    for q in case.posteriors:
+        product = getattr(q, "product", None)  # those of a low rank have one
+        if product is None:
+            continue
+        squares = sum(ops.convert_to_numpy(part) for part in (product.ab.loc**2, product.ab.variance))
+        energy = squares[: product.rows].sum(axis=0) * squares[product.rows :].sum(axis=0)
+        alive = int((energy > _DEAD * energy.max()).sum())
+        if alive < len(energy):
+            yield Finding(
+                "dead_columns",
+                "notice",
+                f"{len(energy) - alive} of {len(energy)} columns of {q.path} carry less than {100 * _DEAD:g} % of the "
+                "energy of the largest.",
+                f"rank {max(1, alive)} there, which does the same with fewer parameters; or a lower beta, if they died "
+                "early.",
+            )
+
+
+def kl_dominates(case: Case) -> Iterator[Finding]:
+    """A KL term that even a perfect fit could not pay for; it does harm where predictions are poor as well."""
+    if not case.posteriors:
+        return
+    weights = [max(0.0, float(ops.convert_to_numpy(q.kl_scale))) for q in case.posteriors]
+    term = sum(w * float(ops.convert_to_numpy(q.kl_bound())) for w, q in zip(weights, case.posteriors, strict=True))
+    most = _most_to_gain(case)
+    if most is not None and term > most:
+        poor = case.y is not None and list(no_better_than_a_constant(case))
+        yield Finding(
+            "kl_dominates",
+            "warning" if poor else "notice",
+            f"The KL dominates the loss: it adds {term:.3g} nats an example, and the best fit there could be saves "
+            f"{most:.3g} over a constant answer. Training stopped far from the optimum of this loss.",
+            "a lower beta, a smaller rank or more data; longer training, if predictions stay good meanwhile.",
+        )
+
+
+def no_noise(case: Case) -> Iterator[Finding]:
+    """Regression whose loss does not say the noise."""
+    if isinstance(case.p, ValuePredictive) and case.p.noise is None and case.posteriors:
+        yield Finding(
+            "no_noise",
+            "notice",
+            "The loss says no noise, so there is no total variance; and a squared error weighs the KL as if the noise "
+            "had a standard deviation of 0.71.",
+            "sb.GaussianNLL(scale) for known noise, or sb.MeanScaleNLL() with layers.LearnedNoise() or a head of two.",
+        )
+
+
+def no_better_than_a_constant(case: Case) -> Iterator[Finding]:
+    """Predictions that know nothing of the inputs."""
+    assert case.y is not None
+    if isinstance(case.p, ClassPredictive):
+        own, constant, what = negative_log_likelihood(case.p.mean, case.y), _label_entropy(case.y), "NLL"
+        chance = float((case.p.labels == case.y).mean()) <= np.bincount(case.y).max() / len(case.y)
+    else:
+        assert case.p is not None
+        own, constant = float(((case.p.mean - case.y) ** 2).mean()), float(case.y.var(axis=0).mean())
+        what, chance = "mean squared error", True
+    if constant > 0 and own >= 0.98 * constant and chance:
+        yield Finding(
+            "no_better_than_a_constant",
+            "warning",
+            f"Predictions are no better than one constant answer: {what} {own:.3g} against {constant:.3g}.",
+            "a lower beta or warmup in KLSchedule, longer training, another learning rate; then more units or rank.",
+        )
+
+
+def overconfident(case: Case) -> Iterator[Finding]:
+    """Confidence above accuracy, or intervals that miss too often, beyond chance."""
+    p, y = case.p, case.y
+    assert y is not None
+    if isinstance(p, ClassPredictive):
+        confidence = p.mean.max(axis=-1)
+        stated, found = float(confidence.mean()), accuracy(p.mean, y)
+        # Were confidence right, each answer would be right with that probability.
+        error = math.sqrt(max(float((confidence * (1 - confidence)).sum()), 0.25)) / len(y)
+        said = f"mean confidence is {stated:.3f}, accuracy {found:.3f}"
+    elif isinstance(p, ValuePredictive) and p.noise is not None:
+        lower, upper = p.interval(0.95)
+        stated, found = 0.95, float(((lower <= y) & (y <= upper)).mean())
+        error = math.sqrt(0.95 * 0.05 / len(y))
+        said = f"95 % intervals of the total variance hold {100 * found:.1f} % of the targets"
+    else:
+        return
+    if stated - found > max(_GAP, _SURE * error):
+        yield Finding(
+            "overconfident",
+            "warning",
+            f"Predictions are overconfident on these {len(y)} examples: {said}.",
+            "sb.recalibrate(p, y) on held-out data; or raise beta, train for fewer epochs, use more data.",
+        )
+
+
+def _shares_of_prior(factor) -> np.ndarray:
+    """Returns the posterior's standard deviations as shares of the prior's; none where that is not known."""
+    match factor.prior:
+        case Normal(scale=scale):
+            prior = scale
+        case Laplace(scale=scale):
+            prior = math.sqrt(2) * scale
+        case ScaleMixture() as mixture:
+            narrow = mixture.sigma2 if mixture.sigma2_is_variance else mixture.sigma2**2
+            prior = math.sqrt(mixture.pi * mixture.sigma1**2 + (1 - mixture.pi) * narrow)
+        case _:  # a prior of the user's, whose width is not known
+            return np.zeros(0)
+    return np.sqrt(ops.convert_to_numpy(factor.variance)).ravel() / prior
+
+
+def _disagreement(p) -> tuple[str, float]:
+    """Returns how far draws disagree, in words, and as a share of all uncertainty."""
+    if isinstance(p, ClassPredictive):
+        information, entropy = float(p.mutual_information.mean()), float(p.entropy.mean())
+        return f"mutual information is near zero, {information:.2g} nats", information / max(entropy, 1e-12)
+    epistemic = math.sqrt(float(p.variance("epistemic").mean()))
+    # Without noise, the spread of the predictions over examples is all there is to compare with.
+    whole = math.sqrt(float(p.variance("total").mean())) if p.noise is not None else float(p.mean.std())
+    return f"the epistemic standard deviation is near zero, {epistemic:.2g}", epistemic / max(whole, 1e-12)
+
+
+def _most_to_gain(case: Case) -> float | None:
+    """Returns by how many nats an example a perfect fit beats a constant answer; None where it cannot be known."""
+    if isinstance(case.p, ClassPredictive):
+        return math.log(case.p.mean.shape[-1]) if case.y is None else _label_entropy(case.y)
+    # A perfect fit lets learned noise go to 0, and gains without end.
+    if case.y is None or case.p is None or case.p.noise is None or case.learned_noise:
+        return None
+    # log sd(y)/noise for every output: that of N(y; mean, noise²) with a perfect mean less that of N(y; ȳ, sd²).
+    spread, noise = case.y.var(axis=0), case.p.variance("aleatoric").mean(axis=0)
+    return float(np.maximum(0.5 * np.log(np.maximum(spread, 1e-300) / noise), 0.0).sum())
+
+
+def _label_entropy(labels: np.ndarray) -> float:
+    shares = np.bincount(labels) / len(labels)
+    shares = shares[shares > 0]
+    return float(-(shares * np.log(shares)).sum())

@@ -1,0 +1,13 @@
+"""Questions about a Keras model: its posteriors, its parameters, its file, its devices."""
+
+from singularbayes.models.distribution import ModelParallel
+from singularbayes.models.mean_weights import mean_weights
+from singularbayes.models.saving import load
+from singularbayes.models.traversal import find_posteriors
+
+__all__ = [
+    "ModelParallel",
+    "find_posteriors",
+    "load",
+    "mean_weights",
+]

@@ -1,0 +1,70 @@
+"""Histograms of an uncertainty: known examples against foreign ones."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from singularbayes.metrics import auroc_ood
+from singularbayes.plots import checks, style
+
+
+def percentages(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Returns how many percent of the values each bin holds."""
+    return 100 * np.histogram(values, edges)[0] / len(values)
+
+
+def draw_shares(axes: Axes, known: np.ndarray, foreign: np.ndarray, edges: np.ndarray, lw: float = 1.0) -> list:
+    """Draws both histograms, known ones plain and foreign ones hatched, and returns their handles."""
+    handles = []
+    for values, label, colour, hatch in (
+        (known, "known", style.BLUE, None),
+        (foreign, "foreign", style.VERMILION, "////"),
+    ):
+        shares = percentages(values, edges)
+        axes.stairs(shares, edges, fill=True, color=colour, alpha=0.25, lw=0)
+        axes.stairs(shares, edges, color=colour, lw=lw, hatch=hatch)
+        handles.append(Patch(fc=(colour, 0.25), ec=colour, lw=lw, hatch=hatch, label=label))
+    return handles
+
+
+@style.for_print
+def uncertainty_histograms(
+    uncertainties: Mapping[str, tuple[np.ndarray, np.ndarray]], quantity: str, bins: int = 25
+) -> Figure:
+    """Returns a panel a method, all with the same bins: the uncertainties of known and of foreign examples.
+
+    A panel's title gives the chance that a foreign example is the more uncertain one.
+
+    Args:
+        uncertainties: (known, foreign) of every method, one number an example, not negative.
+        quantity: what the numbers are with their unit, "mutual information (nats)".
+        bins: how many bars, from 0 to the largest number of all.
+    """
+    name = "uncertainty_histograms"
+    checks.some(name, uncertainties)
+    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 1:
+        raise ValueError(f"{name} needs bins to be a whole number >= 1; got bins={bins!r}.")
+    pairs = {}
+    for method, (known, foreign) in uncertainties.items():
+        (k,), (f,) = (
+            checks.vectors(f"{name} of {method!r}", **{w: v}) for w, v in (("known", known), ("foreign", foreign))
+        )
+        if min(k.min(), f.min()) < 0:
+            raise ValueError(
+                f"{name} needs uncertainties that are not negative; got {min(k.min(), f.min()):.3g} of {method!r}."
+            )
+        pairs[method] = k, f
+    edges = np.linspace(0, max(max(k.max(), f.max()) for k, f in pairs.values()) or 1.0, bins + 1)
+    figure = Figure(figsize=(style.COLUMN, 0.6 + 1.0 * len(pairs)))
+    panels = figure.subplots(len(pairs), sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, (method, (k, f)) in zip(panels, pairs.items(), strict=True):
+        handles = draw_shares(axes, k, f, edges)
+        axes.set_title(f"{method}, AUROC {auroc_ood(k, f):.3f}")
+    panels[0].set(xlim=(0, edges[-1]))
+    panels[-1].set_xlabel(quantity)
+    figure.supylabel("examples of each kind (%)", fontsize=8)
+    style.legend_below(figure, handles)
+    return figure

@@ -1,0 +1,135 @@
+"""Pareto fronts: which settings are not beaten in both of two measures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Annotation
+from matplotlib.transforms import Bbox
+
+from singularbayes.evaluation.comparison import Comparison
+from singularbayes.metrics.measure import Measure
+from singularbayes.metrics.pareto import pareto_front
+from singularbayes.plots import checks, style
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting: a short label such as "15, 15" for its ranks, its two numbers, and the group it belongs to.
+
+    Args:
+        errors: the standard errors of the two numbers, drawn as bars where they are not 0.
+    """
+
+    label: str
+    x: float
+    y: float
+    group: str
+    errors: tuple[float, float] = (0.0, 0.0)
+
+
+def points_of(comparison: Comparison) -> list[Point]:
+    """Returns a point a method from a comparison of two measures: `pareto(points_of(table), *table.measures)`."""
+    if len(comparison.columns) != 2:
+        names = [measure.name for measure in comparison.measures]
+        raise ValueError(f"points_of needs a comparison of 2 measures; got {len(names)}: {names}.")
+    return [Point(method, x, y, method) for method, (x, y) in comparison.values().items()]
+
+
+@style.for_print
+def pareto(points: Sequence[Point], x: Measure, y: Measure, recommended: Point | None = None) -> Figure:
+    """Returns all settings, those on the front filled and labelled, the others open; a line joins the front.
+
+    Groups, such as KL weights or methods, have their own marks. The line is a staircase: what lies on its worse side is
+    beaten in both measures by a corner of it. A ring is around the point that is recommended, if one is.
+    """
+    checks.some("pareto", points, "points")
+    table = np.array([[point.x, point.y] for point in points], "float64")
+    front = pareto_front(table, (x.sign, y.sign))
+    looks = style.looks(dict.fromkeys(point.group for point in points))
+    others = [Line2D([], [], **_LINE, label="Pareto front")]
+    if recommended is not None:
+        others.append(Line2D([], [], **_RING, label="recommended"))
+    said = [*looks, *(str(line.get_label()) for line in others)]
+    figure = Figure(figsize=(style.COLUMN, 2.5 + style.legend_height(said)))
+    axes = figure.subplots()
+    _stairs(axes, table[front], x, y)
+    for point, best in zip(points, front, strict=True):
+        look = looks[point.group]
+        fill = look.colour if best else "white"
+        axes.plot([point.x], [point.y], ls="", marker=look.marker, ms=4.5, mfc=fill, mec=look.colour, mew=0.9, zorder=3)
+        if any(point.errors):
+            xerr, yerr = point.errors
+            axes.errorbar(point.x, point.y, yerr, xerr, fmt="none", ecolor=look.colour, elinewidth=0.7, zorder=2)
+    if recommended is not None:
+        axes.plot([recommended.x], [recommended.y], zorder=3, **_RING)
+    axes.margins(0.18)
+    axes.set(xlabel=x.axis, ylabel=y.axis.replace(", ", ",\n"))
+    style.legend_below(figure, [*_marks(looks), *others])
+    _label_front(figure, axes, [point for point, best in zip(points, front, strict=True) if best], x, y)
+    return figure
+
+
+_LINE: Any = {"color": style.GREY, "lw": 0.8, "ls": "-"}
+_RING: Any = {"ls": "", "marker": "o", "ms": 9, "mfc": "none", "mec": style.INK, "mew": 0.8}
+
+
+def _marks(looks: dict[str, style.Look]) -> list[Line2D]:
+    return [
+        Line2D([], [], ls="", marker=look.marker, ms=4.5, mfc=look.colour, mec=look.colour, label=group)
+        for group, look in looks.items()
+    ]
+
+
+def _stairs(axes: Axes, front: np.ndarray, x: Measure, y: Measure) -> None:
+    # Along the front from its best x to its best y; every step first gives up x, then gains y.
+    corners = front[np.argsort(-x.sign * front[:, 0], kind="stable")]
+    axes.step(corners[:, 0], corners[:, 1], where="post", zorder=2, **_LINE)
+
+
+def _label_front(figure: Figure, axes: Axes, front: list[Point], x: Measure, y: Measure) -> None:
+    """Writes labels on the better side of the front, where no point can be, further off where another label is."""
+    figure.draw_without_rendering()
+    frame, pixels = axes.get_window_extent(), figure.dpi / 72
+    taken: list[Bbox] = []
+    for point in sorted(front, key=lambda point: x.sign * point.x):
+        near = _label(axes, point, x.sign * _NEAR, y.sign * _NEAR)
+        box = near.get_window_extent().padded(_GAP)
+        near.remove()
+        for right, up in _PLACES:
+            moved = box.translated(x.sign * (right - _NEAR) * pixels, y.sign * (up - _NEAR) * pixels)
+            if _inside(moved, frame) and not any(moved.overlaps(other) for other in taken):
+                break
+        else:  # no place is free: better covered than missing
+            right, up, moved = _NEAR, _NEAR, box
+        _label(axes, point, x.sign * right, y.sign * up)
+        taken.append(moved)
+
+
+_NEAR, _GAP = 3, 1.5  # points between a mark and its label, pixels around a label
+# Further and further off, on the better side.
+_PLACES = sorted(((right, up) for right in range(_NEAR, 100, 4) for up in range(_NEAR, 100, 4)), key=sum)
+
+
+def _inside(box: Bbox, frame: Bbox) -> bool:
+    return bool(frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1)
+
+
+def _label(axes: Axes, point: Point, right: float, up: float) -> Annotation:
+    line = {"arrowstyle": "-", "lw": 0.4, "color": style.GREY, "shrinkA": 0, "shrinkB": 2}
+    text = axes.annotate(
+        point.label,
+        (point.x, point.y),
+        (right, up),
+        textcoords="offset points",
+        ha="left" if right > 0 else "right",
+        va="bottom" if up > 0 else "top",
+        fontsize=7,
+        arrowprops=line if max(abs(right), abs(up)) > _NEAR else None,
+    )
+    text.set_in_layout(False)  # it is inside the frame, which must not move after the labels are placed
+    return text

@@ -1,0 +1,156 @@
+"""Monte Carlo prediction with coherent draws: draw s is one function for all the data."""
+
+import itertools
+from collections.abc import Iterable
+
+import keras
+import numpy as np
+
+from singularbayes.likelihoods import likelihood as likelihoods
+from singularbayes.models.engine import draw_keys
+from singularbayes.models.traversal import find_sources
+from singularbayes.models.inputs import arranged, count_examples, require_model
+from singularbayes.models.sequence_lengths import lengths_of, require_any_length
+from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.prediction.predictive import Predictive
+from singularbayes.models.progress import track
+from singularbayes.prediction.reducers import REDUCERS
+from singularbayes.prediction.stream import stream
+
+
+def predict(
+    model: keras.Model,
+    x,
+    draws: int = 100,
+    seed: int = 0,
+    *,
+    likelihood=None,
+    batch_size: int = 256,
+    keep_draws: bool = False,
+    output=None,
+    padding: int | None = None,
+) -> Predictive:
+    """Returns what `draws` functions from the posterior predict for `x`.
+
+    Draw s depends on the seed alone: it is the same weights for every batch, whatever the batch size and whichever
+    estimator trained the model. Class probabilities, not logits, are averaged.
+
+    Args:
+        x: array, or a list or dict of arrays for several inputs.
+        likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
+            "gaussian", "mean_scale", or an object such as `Gaussian(scale=0.1)`. None reads it from the compiled loss
+            (`from_logits=True` there declares logits).
+        keep_draws: keep every draw in `Predictive.draws`, which quantiles need; memory then grows with `draws`.
+        output: which output of a model with several, by name or position.
+        padding: the id that fills up sequences of token ids (examples, length). Examples of like length are then taken
+            together and cut to the longest, which saves the work on padding. The model must take any length and ignore
+            padding (`mask_zero=True`), else its answers change.
+
+    >>> import keras, numpy as np, singularbayes as sb
+    >>> keras.utils.set_random_seed(0)
+    >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
+    >>> p = predict(model, np.ones((5, 4)), draws=20, likelihood="categorical_logits")
+    >>> p.mean.shape, p.mutual_information.shape
+    ((5, 3), (5,))
+    """
+    require_model("predict", model)
+    options = {"likelihood": likelihood, "batch_size": batch_size, "keep_draws": keep_draws}
+    return pool([model], 1, x, draws, seed, **options, output=output, padding=padding)
+
+
+def pool(
+    models: Iterable[keras.Model],
+    count: int,
+    x,
+    draws: int = 100,
+    seed: int = 0,
+    *,
+    likelihood=None,
+    batch_size: int = 256,
+    keep_draws: bool = False,
+    output=None,
+    padding: int | None = None,
+) -> Predictive:
+    """Returns what `count` models predict together: every draw of every model counts the same.
+
+    Each answers its share draws / count, rounded up, of the keys of the seed, so one model answers as `predict` says. A
+    model is asked before the next is taken, so `models` may also yield one object with other weights each time.
+    """
+    _require_whole("draws", draws)
+    _require_whole("batch_size", batch_size)
+    _require_whole("seed", seed, least=0)
+    models = iter(models)
+    model = next(models)
+    x = arranged(model, x)
+    examples = count_examples(model, x)
+    position = position_of(model, output)
+    meaning = likelihoods.get(likelihood, loss_of(model, position), model.name)
+    lengths = None
+    if padding is not None:
+        lengths = lengths_of(x, padding)
+        require_any_length(model)
+    share = _draws_each(model, x, draws, count)
+    keys = draw_keys(seed, count * share)
+    reduce = _reducer(meaning, examples)
+    kept: list[tuple[int, np.ndarray, np.ndarray]] = []
+    members = enumerate(itertools.chain([model], models))
+    for place, model in track(members, count, "members") if count > 1 else members:
+        if _draws_each(model, x, draws, count) != share:
+            raise ValueError(f"predict needs members that are all random or all not; got {model.name!r} among others.")
+        if likelihoods.get(likelihood, loss_of(model, position), model.name) != meaning:
+            raise ValueError(
+                f"predict needs members whose outputs mean the same; got {model.name!r} with another loss than the "
+                "first. Pass likelihood= to say what all of them mean."
+            )
+        own = keys[place * share : (place + 1) * share]
+        for first, where, answers in stream(model, x, examples, own, batch_size, lengths, alone=count == 1):
+            if not (position < len(answers) if position is not None else len(answers) == 1):
+                raise ValueError(
+                    f"predict needs output= for a model with {len(answers)} outputs; got output={output!r}."
+                )
+            chosen = answers[position or 0]
+            _require_numbers(model, x, where, chosen)
+            values = reduce.values(chosen)
+            reduce.update(where, values)
+            if keep_draws:
+                kept.append((place * share + first, where, values))
+    return reduce.result(len(keys), _join(kept, len(keys), examples) if keep_draws else None)
+
+
+def _draws_each(model, x, draws: int, count: int) -> int:
+    """Returns how many draws each of `count` models makes; 1 where nothing is random: all would be one function."""
+    if not model.built:
+        model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
+    if not any(source.random for source in find_sources(model)):
+        return 1
+    return -(-draws // count)
+
+
+def _reducer(meaning, examples):
+    return REDUCERS[type(meaning)](meaning, examples)
+
+
+def _join(kept, draws, examples) -> np.ndarray:
+    result = np.empty((draws, examples, *kept[0][2].shape[2:]))
+    for first, where, values in kept:
+        result[first : first + len(values), where] = values
+    return result
+
+
+def _require_whole(name: str, value, least: int = 1) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"predict needs {name} to be a whole number >= {least}; got {name}={value!r}.")
+
+
+def _require_numbers(model, x, where: np.ndarray, values: np.ndarray) -> None:
+    missing = np.isnan(np.asarray(values, "float32"))
+    if not missing.any():
+        return
+    example = int(where[np.argwhere(missing)[0][1]])
+    own = keras.tree.map_structure(lambda array: array[example : example + 1], x)
+    # An eager pass over that example says more when a layer knows the cause (a token id out of range).
+    model(own, training=False)
+    cause = "The weights may have become NaN in training: lower the learning rate, or look at the loss."
+    if any(array.dtype.kind == "f" and np.isinf(array).any() for array in keras.tree.flatten(own)):
+        cause = "Its input holds an infinite number."
+    raise ValueError(f"predict got NaN from the model for example {example}. {cause}")

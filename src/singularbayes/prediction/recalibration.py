@@ -1,0 +1,149 @@
+"""Recalibration: one number is fitted on held-out data, then applied to any prediction of the same model."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import optimize, special
+
+from singularbayes.prediction.predictive import ClassPredictive, Predictive, ValuePredictive, require_kind
+from singularbayes.metrics.checks import aligned, labelled
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """Raises the averaged probabilities to the power 1/`value` and normalises them: above 1 they become less sure.
+
+    The average over draws is tempered, not each draw: it is what was scored, the most probable class stays, and nothing
+    but the average is needed. The draws are not recalibrated, so of several draws `std` and `mutual_information` are
+    errors afterwards; take them before. `entropy` is that of the tempered average.
+    """
+
+    value: float
+
+    def __post_init__(self):
+        _require_positive("Temperature", self.value)
+
+    def __call__(self, p: ClassPredictive) -> ClassPredictive:
+        require_kind("Temperature", p, ClassPredictive)
+        mean = _tempered(p.mean, 1 / self.value)
+        if p.num_draws > 1:
+            return TemperedPredictive(mean, p.num_draws)
+        draws = None if p.draws is None else mean[None]
+        return ClassPredictive(mean, np.zeros_like(mean), 1, draws, special.entr(mean).sum(axis=-1))
+
+
+class TemperedPredictive(ClassPredictive):
+    """Tempered averages over several draws. What is said of single draws is an error: they were not recalibrated."""
+
+    def __init__(self, mean: np.ndarray, num_draws: int):
+        object.__setattr__(self, "mean", mean)
+        object.__setattr__(self, "num_draws", num_draws)
+
+    @property
+    def std(self) -> np.ndarray:
+        raise _untempered("std")
+
+    @property
+    def mutual_information(self) -> np.ndarray:
+        raise _untempered("mutual_information")
+
+    def quantile(self, q) -> np.ndarray:
+        raise _untempered("quantile")
+
+
+@dataclass(frozen=True)
+class VarianceScale:
+    """Multiplies the total variance by `value`: epistemic part and noise alike, so their shares stay."""
+
+    value: float
+
+    def __post_init__(self):
+        _require_positive("VarianceScale", self.value)
+
+    def __call__(self, p: ValuePredictive) -> ValuePredictive:
+        require_kind("VarianceScale", p, ValuePredictive)
+        _require_noise("VarianceScale", p)
+        scale = np.sqrt(self.value)
+        draws = None if p.draws is None else p.mean + scale * (p.draws - p.mean)
+        return replace(p, std=scale * p.std, noise=scale * p.noise, draws=draws)
+
+
+def recalibrate(p: Predictive, y) -> Temperature | VarianceScale:
+    """Returns what makes predictions like `p` as likely as one number can make the held-out answers `y`.
+
+    Call the result on other predictions of the model: `recalibrate(held_out, y)(p_test)`. Classes get the `Temperature`
+    with the least negative log-likelihood; values the `VarianceScale` mean (y − mean)²/variance, which has the least
+    Gaussian one.
+
+    >>> p = ClassPredictive(np.array([[0.9, 0.1]] * 4), np.zeros((4, 2)), 1)
+    >>> temperature = recalibrate(p, [0, 0, 0, 1])  # sure of 90 %, right in 75 %
+    >>> temperature, temperature(p).mean[0]
+    (Temperature(value=2.0), array([0.75, 0.25]))
+    """
+    require_kind("recalibrate", p, Predictive)
+    if isinstance(p, ClassPredictive):
+        return Temperature(_temperature(p.mean, np.asarray(y)))
+    assert isinstance(p, ValuePredictive)
+    _require_noise("recalibrate", p)
+    mean, variance, targets = aligned("recalibrate", mean=p.mean, variance=p.variance("total"), targets=y)
+    value = float(((targets - mean) ** 2 / variance).mean())
+    if value == 0:
+        raise ValueError("recalibrate needs held-out targets that differ from the predictions; got no difference.")
+    return VarianceScale(value)
+
+
+def _temperature(mean: np.ndarray, y: np.ndarray) -> float:
+    if mean.ndim > 2 and y.size == mean[..., 0].size:
+        y = y.reshape(-1)  # one label a position
+    p, labels = labelled("recalibrate", mean.reshape(-1, mean.shape[-1]), y)
+    chosen = p[np.arange(len(labels)), labels]
+    if not chosen.all():
+        raise ValueError(
+            f"recalibrate needs held-out labels that are possible; got probability 0 for {int((chosen == 0).sum())} of "
+            f"{len(labels)}, and no temperature changes that."
+        )
+    logs = np.log(np.where(p > 0, p, 1))
+
+    def slope(power: float) -> float:
+        """The derivative of the negative log-likelihood by 1/temperature, in which it is convex."""
+        return float(((_tempered(p, power) * logs).sum(axis=1) - np.log(chosen)).mean())
+
+    if slope(0.0) >= 0:
+        raise ValueError(
+            "recalibrate needs probabilities that know something of the held-out labels; got ones for which equal "
+            "probabilities (an infinite temperature) are best."
+        )
+    sharper = (2.0**k for k in range(40) if slope(2.0**k) > 0)
+    sharp = None if (chosen == p.max(axis=1)).all() else next(sharper, None)
+    if sharp is None:
+        raise ValueError(
+            f"recalibrate needs some wrong answers; got {len(labels)} held-out examples that are all right, for which "
+            "the best temperature is 0. Hold out more."
+        )
+    return 1 / optimize.brentq(slope, 0.0, sharp, xtol=1e-15)
+
+
+def _tempered(p: np.ndarray, power: float) -> np.ndarray:
+    weights = np.where(p > 0, (p / p.max(axis=-1, keepdims=True)) ** power, 0)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} needs a finite value > 0; got value={value!r}.")
+
+
+def _untempered(what: str) -> ValueError:
+    return ValueError(
+        f"{what} is about single draws, and a temperature recalibrates their average alone; take {what} before."
+    )
+
+
+def _require_noise(name: str, p: ValuePredictive) -> None:
+    if p.noise is None:
+        raise ValueError(
+            f"{name} needs the total variance, and the likelihood does not say the noise; compile with "
+            "singularbayes.GaussianNLL(scale) or MeanScaleNLL(), or pass likelihood=singularbayes.Gaussian(scale) to "
+            "predict."
+        )

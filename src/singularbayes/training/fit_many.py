@@ -1,0 +1,301 @@
+"""Training one setting with many seeds: as one program on JAX, else one after another.
+
+A member is its seed. The seed is set, the network is built, and the order of the examples in epoch e is a hash of
+(seed, e): so a member does not depend on the others, nor on how many of them train together, nor on the backend's way
+of shuffling. Sequences of like length may share a batch (`buckets.py`).
+"""
+
+import contextlib
+import weakref
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+import numpy as np
+
+from singularbayes.training.length_buckets import Buckets
+from singularbayes.models.inputs import as_arrays
+from singularbayes.models.sequence_lengths import lengths_of, require_any_length
+from singularbayes.models.progress import track
+
+Callbacks = Callable[[], list[keras.callbacks.Callback]]
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Arrays with the examples on the first axis: inputs (one array or several), targets, and weights if there are.
+
+    With `buckets` the inputs are one array of token ids, and a batch has as many columns of it as its bucket. With
+    `rows` each member, by its seed, sees some of the examples, as many as any other.
+    """
+
+    x: Any
+    y: Any
+    weight: np.ndarray | None
+    batch_size: int
+    buckets: Buckets | None = None
+    rows: dict[int, np.ndarray] | None = None
+
+    @property
+    def arrays(self) -> tuple:
+        return (self.x, self.y) if self.weight is None else (self.x, self.y, self.weight)
+
+    def __len__(self) -> int:
+        """How many examples a member sees in an epoch."""
+        return len(keras.tree.flatten(self.x)[0] if self.rows is None else next(iter(self.rows.values())))
+
+    @property
+    def steps(self) -> int:
+        return -(-len(self) // self.batch_size)
+
+    def order(self, seed: int, epoch: int) -> np.ndarray:
+        """Returns the order in which a member sees the examples in an epoch."""
+        if self.buckets is not None:
+            return self.buckets.order(seed, epoch, self.batch_size)
+        order = np.random.default_rng([seed, epoch]).permutation(len(self)).astype("int32")
+        return order if self.rows is None else self.rows[seed][order]
+
+    @property
+    def columns(self) -> tuple[int | None, ...]:
+        """The numbers of columns that batches may have; None is all."""
+        return (None,) if self.buckets is None else self.buckets.columns
+
+    def kinds(self, epoch: int) -> np.ndarray:
+        """Returns which of `columns` each batch of an epoch has; the same for all members."""
+        if self.buckets is None:
+            return np.zeros(self.steps, "int32")
+        return self.buckets.of_batches(epoch, self.batch_size)
+
+    def take(self, ids, columns: int | None = None, arrays: tuple | None = None) -> tuple:
+        """Returns the batch of these examples as Keras takes it, of the arrays here or of copies on a device."""
+        x, *others = keras.tree.map_structure(lambda array: array[ids], self.arrays if arrays is None else arrays)
+        return (x if columns is None else x[:, :columns], *others)
+
+
+class _Shuffled(keras.utils.PyDataset):
+    """The examples in the order of one member's epoch, batch by batch."""
+
+    def __init__(self, examples: Examples, seed: int, epoch: int):
+        super().__init__()
+        self.examples, self.seed = examples, seed
+        self.turn(epoch)  # Keras fetches batches before the first epoch begins
+
+    def turn(self, epoch: int) -> None:
+        self.ids, self.kinds = self.examples.order(self.seed, epoch), self.examples.kinds(epoch)
+
+    @property
+    def num_batches(self):
+        return self.examples.steps
+
+    def __getitem__(self, index):
+        size, columns = self.examples.batch_size, self.examples.columns[self.kinds[index]]
+        if keras.backend.backend() == "tensorflow":
+            columns = None  # its pipelines take the lengths of the first two batches for those of all
+        return self.examples.take(self.ids[index * size : (index + 1) * size], columns)
+
+
+def fit_many(
+    build: Callable[[], keras.Model],
+    x,
+    y,
+    seeds: Sequence[int],
+    epochs: int,
+    batch_size: int = 32,
+    *,
+    callbacks: Callbacks | None = None,
+    validation_data: tuple | None = None,
+    sample_weight=None,
+    rows=None,
+    padding: int | None = None,
+    together: int | None = None,
+    initial_epoch: int = 0,
+) -> list[keras.callbacks.History]:
+    """Returns one Keras history a seed, in order: `.model` is the trained model, `.history` what was logged.
+
+    On JAX all members train as one vectorised program that runs an epoch at a time with the data on the device, or in
+    groups where they do not fit its memory; elsewhere one after another. Either way a member is what it would be alone:
+    its seed is set with `keras.utils.set_random_seed`, then `build()` is called, and Keras trains it. Data in memory
+    only; a class weight is a `sample_weight`, such as `np.where(y == 1, 12.0, 1.0)`.
+
+    Args:
+        build: makes a new compiled model. All random choices must come from the seed; whatever else it does has to be
+            the same for every member, because one program serves them all.
+        callbacks: makes the callbacks of one member, for example
+            `lambda: [sb.KLSchedule(len(x)), keras.callbacks.EarlyStopping("val_nll", mode="min", patience=5)]`. Each
+            member has its own and can stop early. A program calls those of epochs, and refuses those of batches.
+        validation_data: (x, y) or (x, y, sample_weight), evaluated after every epoch.
+        rows: which examples each member sees, row numbers (members, examples), for folds or a bootstrap; None is all.
+        padding: the id that fills up sequences of token ids (examples, length). Batches then have sequences of like
+            length, at most three lengths in all, and the columns that are padding alone are cut off, which saves the
+            work on them. The model must take any length and ignore padding (`mask_zero=True`); targets are one a
+            sequence. On TensorFlow the batches are the same, but nothing is cut.
+        together: how many members are one program, at most; 1 trains them one after another by plain `fit`.
+        initial_epoch: the epoch to begin with, for training that goes on.
+
+    >>> import keras, numpy as np
+    >>> x = np.linspace(-1, 1, 20)[:, None]
+    >>> def build():
+    ...     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    ...     model.compile(keras.optimizers.SGD(0.1), "mse")
+    ...     return model
+    >>> runs = fit_many(build, x, 3 * x, seeds=range(4), epochs=50)
+    >>> len(runs), all(run.history["loss"][-1] < 0.01 for run in runs)
+    (4, True)
+    """
+    if isinstance(build, keras.Model) or not callable(build):
+        raise TypeError(f"fit_many needs build, a function that makes a compiled model; got {type(build).__name__}.")
+    if not isinstance(seeds, Iterable):
+        raise TypeError(f"fit_many needs seeds, such as range(3); got seeds={seeds!r}.")
+    seeds = [_whole("a seed", seed, 0) for seed in seeds]
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"fit_many needs one or more different seeds; got seeds={seeds}.")
+    _whole("epochs", epochs)
+    _whole("initial_epoch", initial_epoch, 0)
+    train = examples("x and y", (x, y, sample_weight), _whole("batch_size", batch_size))
+    held_out = None if validation_data is None else examples("validation_data", validation_data, batch_size)
+    if rows is not None:
+        train = replace(train, rows=_rows_of(rows, seeds, len(train), padding))
+    if padding is not None:
+        train, held_out = _by_length(train, padding), None if held_out is None else _shortened(held_out, padding)
+    if together is not None:
+        _whole("together", together)
+    job = Job(_Builds(build, padding is not None), factory(callbacks), train, held_out, range(initial_epoch, epochs))
+    if keras.backend.backend() != "jax" or together == 1:
+        return job.one_after_another(seeds)
+    from singularbayes.training.vectorized_fit import train_together
+
+    return train_together(job, seeds, together or len(seeds))
+
+
+class _Builds:
+    """Calls `build`, and refuses what is not a new compiled model, or where it must, one that takes one length."""
+
+    def __init__(self, build, any_length: bool = False):
+        self.build, self.any_length = build, any_length
+        self.models: weakref.WeakSet = weakref.WeakSet()
+
+    def __call__(self, seed: int) -> keras.Model:
+        keras.utils.set_random_seed(seed)
+        model = self.build()
+        if not isinstance(model, keras.Model) or not model.compiled or model.optimizer is None:
+            raise ValueError(f"fit_many needs build() to return a compiled keras.Model; got {model!r}.")
+        if model in self.models:
+            raise ValueError(
+                f"fit_many needs build() to make a new model each time; got {model.name!r} twice. Build the network "
+                "inside the function."
+            )
+        if self.any_length:
+            require_any_length(model)
+        self.models.add(model)
+        return model
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every member is given."""
+
+    build: _Builds
+    callbacks: Callbacks
+    train: Examples
+    held_out: Examples | None
+    epochs: range
+
+    def one_after_another(self, seeds: Sequence[int]) -> list[keras.callbacks.History]:
+        """Returns the history of every seed, each trained by plain Keras."""
+        total = len(seeds) * len(self.epochs)
+        bar = track(range(total), total, f"epochs of {len(seeds)} members")
+        with contextlib.closing(bar):
+            return [self._alone(seed, bar) for seed in seeds]
+
+    def _alone(self, seed: int, bar: Generator) -> keras.callbacks.History:
+        model = self.build(seed)
+        data = _Shuffled(self.train, seed, self.epochs.start)
+
+        def begin(epoch, logs):
+            next(bar)
+            data.turn(epoch)
+
+        turn = keras.callbacks.LambdaCallback(on_epoch_begin=begin)
+        validation = None if self.held_out is None else self.held_out.arrays
+        return model.fit(
+            data,
+            epochs=self.epochs.stop,
+            initial_epoch=self.epochs.start,
+            callbacks=[turn, *self.callbacks()],
+            validation_data=validation,
+            validation_batch_size=self.train.batch_size,
+            shuffle=False,
+            verbose=0,
+        )
+
+
+def factory(callbacks) -> Callbacks:
+    """Returns what makes the callbacks of one member; raises for a list, whose callbacks members would share."""
+    if callbacks is None:
+        return list
+    if not callable(callbacks):
+        raise ValueError(
+            "callbacks needs to be a function, because each member has its own; got a "
+            f"{type(callbacks).__name__}. Write callbacks=lambda: [...]."
+        )
+    return callbacks
+
+
+def examples(name: str, arrays: tuple, batch_size: int) -> Examples:
+    """Returns arrays that are fit to train on; raises where they are not."""
+    if not isinstance(arrays, tuple) or len(arrays) not in (2, 3):
+        raise ValueError(f"{name} needs to be (x, y) or (x, y, sample_weight); got {type(arrays).__name__}.")
+    x, y, weight = (*arrays, None)[:3]
+    x, y = (keras.tree.map_structure(_numbers, _without_lists(as_arrays(part))) for part in (x, y))
+    weight = None if weight is None else _numbers(weight)
+    flat = keras.tree.flatten((x, y) if weight is None else (x, y, weight))
+    lengths = {len(array) if array.ndim else 0 for array in flat}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(
+            f"{name} needs one and the same number of examples >= 1; got shapes {[array.shape for array in flat]}."
+        )
+    if any(array.dtype.kind == "f" and np.isnan(array).any() for array in flat):
+        raise ValueError(f"{name} needs numbers without NaN; got some that are missing.")
+    return Examples(x, y, weight, batch_size)
+
+
+def _rows_of(rows, seeds: list[int], examples: int, padding: int | None) -> dict[int, np.ndarray]:
+    """Returns the rows of every member by its seed."""
+    table = np.asarray(rows)
+    if table.ndim != 2 or len(table) != len(seeds) or table.dtype.kind not in "iu" or not table.size:
+        raise ValueError(
+            f"fit_many needs rows to be whole numbers (members, examples), here ({len(seeds)}, …); got "
+            f"{table.dtype} {table.shape}."
+        )
+    if table.min() < 0 or table.max() >= examples:
+        raise ValueError(f"fit_many needs rows from 0 to {examples - 1}; got {table.min()} to {table.max()}.")
+    if padding is not None:
+        raise ValueError("fit_many needs rows or padding, not both: members of one batch are of like length.")
+    return dict(zip(seeds, table.astype("int32"), strict=True))
+
+
+def _by_length(train: Examples, padding: int) -> Examples:
+    """Returns the examples with batches of like length."""
+    return replace(train, buckets=Buckets.of_lengths(lengths_of(train.x, padding)))
+
+
+def _shortened(held_out: Examples, padding: int) -> Examples:
+    """Returns the examples without the columns that are padding in all of them."""
+    return replace(held_out, x=held_out.x[:, : lengths_of(held_out.x, padding).max()])
+
+
+def _without_lists(structure):
+    # A pipeline of TensorFlow takes a list for an array.
+    return tuple(map(_without_lists, structure)) if isinstance(structure, list) else structure
+
+
+def _numbers(values) -> np.ndarray:
+    array = np.asarray(values)
+    return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array
+
+
+def _whole(name: str, value, least: int = 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"fit_many needs {name} to be a whole number >= {least}; got {value!r}.")
+    return int(value)

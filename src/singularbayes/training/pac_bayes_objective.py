@@ -1,0 +1,126 @@
+"""Training on a PAC-Bayes bound: a loss in [0, 1], and the KL weight with which plain `fit` descends the bound.
+
+A bound F(L̂, KL) of the risk grows with both. Its gradient is ∂F/∂L̂ (∇L̂ + w ∇KL) with w = (∂F/∂KL)/(∂F/∂L̂), so a step
+on L̂ + w KL, which is what the posteriors' regularizers give, is a step on F. F is concave in KL: with w from the last
+epoch the straight line lies above F and touches it there, so descending the one descends the other.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from singularbayes.bounds import kl_inverse, pac_bayes
+from singularbayes.bounds.require import require_choice, require_count, require_share
+from singularbayes.training.elbo import kl, log_nll, share_state, spare_from_decay
+from singularbayes.models.engine import compiled
+from singularbayes.models.traversal import find_posteriors
+
+FORMS = ("quadratic", "sqrt", "kl")
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class BoundedCrossentropy(keras.losses.Loss):
+    """−log max(p, p_min) / log(1/p_min) of the label's probability p: cross-entropy cut and scaled into [0, 1].
+
+    Args:
+        p_min: a smaller probability costs no more than this one.
+        from_logits: the outputs are logits, else probabilities.
+
+    >>> import numpy as np
+    >>> loss = BoundedCrossentropy(p_min=1e-4, from_logits=False)
+    >>> [round(float(loss(np.array([0]), np.array([[p, 1 - p]]))), 3) for p in (1.0, 0.1, 0.0)]
+    [0.0, 0.25, 1.0]
+    """
+
+    def __init__(
+        self, p_min: float = 1e-5, from_logits: bool = True, reduction="sum_over_batch_size", name=None, **kwargs
+    ):
+        super().__init__(reduction=reduction, name=name or "bounded_crossentropy", **kwargs)
+        require_share("BoundedCrossentropy", p_min=p_min)
+        self.p_min, self.from_logits = p_min, from_logits
+
+    def call(self, y_true, y_pred):
+        log_p = ops.log_softmax(y_pred, axis=-1) if self.from_logits else ops.log(ops.maximum(y_pred, self.p_min))
+        if len(y_true.shape) == len(y_pred.shape) and y_true.shape[-1] == 1:
+            y_true = ops.squeeze(y_true, -1)
+        chosen = ops.sum(log_p * ops.one_hot(ops.cast(y_true, "int32"), y_pred.shape[-1], dtype=log_p.dtype), axis=-1)
+        return ops.maximum(chosen, math.log(self.p_min)) / math.log(self.p_min)
+
+    def get_config(self):
+        return {**super().get_config(), "p_min": self.p_min, "from_logits": self.from_logits}
+
+
+def bound_slope(form: str, risk: float, kl: float, num_data: int, delta: float = 0.05) -> float:
+    """Returns w = (∂F/∂KL)/(∂F/∂L̂) of a PAC-Bayes bound F: how much empirical risk a nat of KL is worth.
+
+    With B = (KL + ln(2√N/δ))/N: "quadratic" (1 + √(1 + 2 L̂/B))/(2N), "sqrt" 1/(4N √(B/2)), and "kl"
+    1/(N ln(p (1 − L̂)/(L̂ (1 − p)))) at p = kl⁻¹(L̂ | B). Of the three only "sqrt" does not look at L̂.
+
+    >>> [bound_slope(form, 0.05, 2000.0, 60_000) * 60_000 for form in FORMS]
+    [1.498, 1.932, 0.986]
+    """
+    require_choice("bound_slope", FORMS, form=form)
+    budget = (kl + math.log(2 * math.sqrt(num_data) / delta)) / num_data
+    if form == "quadratic":
+        return (1 + math.sqrt(1 + 2 * risk / budget)) / (2 * num_data)
+    if form == "sqrt":
+        return 1 / (4 * num_data * math.sqrt(budget / 2))
+    risk = min(max(risk, 1e-9), 1 - 1e-9)
+    p = min(kl_inverse(risk, budget), 1 - 1e-12)
+    return 1 / (num_data * math.log(p * (1 - risk) / (risk * (1 - p))))
+
+
+class PACBayesObjective(keras.callbacks.Callback):
+    """Makes `fit` descend a PAC-Bayes bound, by the KL weight of each epoch; logs `nll`, `kl`, `kl_weight`, `bound`.
+
+    The model is compiled with a loss in [0, 1], `BoundedCrossentropy`. `nll` is its mean over the epoch, `bound` the
+    bound of that loss with the epoch's last KL. It is what is descended, not a certificate: `certify` computes one
+    afterwards, which holds whatever the objective was.
+
+    Args:
+        num_data: number of examples that will certify, which the prior has not seen.
+        delta: of the bound.
+        form: "quadratic" (the default of Pérez-Ortiz et al. 2021), "sqrt" (McAllester's) or "kl", the tightest.
+        penalty: multiplies the KL weight; 1 is the bound itself.
+    """
+
+    def __init__(self, num_data: int, delta: float = 0.05, form: str = "quadratic", penalty: float = 1.0):
+        super().__init__()
+        require_count("PACBayesObjective", num_data=num_data)
+        require_share("PACBayesObjective", delta=delta)
+        require_choice("PACBayesObjective", FORMS, form=form)
+        if not 0 < penalty < math.inf:
+            raise ValueError(f"PACBayesObjective needs penalty > 0 and finite; got penalty={penalty!r}.")
+        self.num_data, self.delta, self.form, self.penalty = num_data, delta, form, penalty
+        self._kl_weight = penalty / num_data  # of the first epoch, when L̂ is not known: that of the ELBO
+
+    def set_model(self, model):
+        super().set_model(model)
+        share_state(model)
+        log_nll(model)
+
+    def on_train_begin(self, logs=None):
+        if not any(posterior.random for posterior in find_posteriors(self.model)):
+            raise ValueError(f"PACBayesObjective needs a model with a posterior; got {self.model.name!r} with none.")
+        spare_from_decay(self.model)
+        self._say()
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._say()
+
+    def on_epoch_end(self, epoch, logs=None):
+        logs = {} if logs is None else logs
+        risk = float(logs["nll"])
+        if not 0 <= risk <= 1:
+            raise ValueError(
+                f"PACBayesObjective needs a loss in [0, 1], such as BoundedCrossentropy(); got a mean of {risk:.4g}."
+            )
+        nats = float(ops.convert_to_numpy(compiled(self.model, kl)))
+        logs["kl"], logs["kl_weight"] = nats, self._kl_weight
+        logs["bound"] = pac_bayes(risk, max(nats, 0.0), self.num_data, self.delta, self.form).value
+        self._kl_weight = self.penalty * bound_slope(self.form, risk, max(nats, 0.0), self.num_data, self.delta)
+
+    def _say(self):
+        for posterior in find_posteriors(self.model):
+            posterior.set_kl_weight(self._kl_weight)

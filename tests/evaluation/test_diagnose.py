@@ -1,0 +1,204 @@
+"""Every pathology is found in a model made to have it, and none in a model that is well."""
+
+import keras
+import numpy as np
+import pytest
+from test_predictive import _classes, _values
+
+import singularbayes as sb
+from singularbayes import FullRank, GaussianNLL, LowRank, MeanScaleNLL, layers
+from singularbayes.evaluation import symptoms
+
+RNG = np.random.default_rng(8)
+X = RNG.normal(size=(600, 4)).astype("float32")
+LABELS = (X[:, 0] + 0.5 * X[:, 1] + 0.5 * RNG.normal(size=600) > 0).astype(int)
+TARGETS = (X[:, :1] + 0.3 * RNG.normal(size=(600, 1))).astype("float32")
+LOGITS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def _model(outputs=2, loss=LOGITS, num_data=600, beta=1.0, **options):
+    options = {"prior": "normal", "eta": 0.3, **options}
+    hidden = layers.Dense(8, "tanh", posterior=LowRank(3, **options))
+    model = keras.Sequential(
+        [keras.Input((4,)), hidden, layers.Dense(outputs, posterior=FullRank(**options))], name="net"
+    )
+    model.compile(keras.optimizers.Adam(0.02), loss)
+    if num_data:
+        sb.set_kl(model, num_data, beta)
+    return model
+
+
+def _fitted(model, y, epochs=40):
+    together = 1 if keras.backend.backend() == "torch" else 5
+    model.compile(keras.optimizers.Adam(0.02), model.loss, steps_per_execution=together)
+    sb.set_kl(model, 300)
+    model.fit(X[:300], y[:300], batch_size=60, epochs=epochs, verbose=0)
+    return model
+
+
+def _set(posterior, loc=None, rho=None):
+    """Sets all means or all raw scales of a posterior."""
+    for factor in posterior.factors:
+        values = np.array(factor.values)
+        for row, value in ((0, loc), (1, rho)):
+            if value is not None:
+                values[row] = value
+        factor.values.assign(values)
+
+
+def _case(model=None, p=None, y=None):
+    """Returns what the checks are given, for those that need no trained model."""
+    return symptoms.Case(model, [q for q in sb.find_posteriors(model) if q.random] if model else [], p, y)
+
+
+def _names(diagnosis):
+    return [finding.name for finding in diagnosis.findings]
+
+
+@pytest.mark.parametrize(("outputs", "loss", "y"), [(2, LOGITS, LABELS), (2, MeanScaleNLL(), TARGETS)])
+def test_a_model_that_is_well_has_nothing(outputs, loss, y):
+    found = sb.diagnose(_fitted(_model(outputs, loss), y), X[300:], y[300:])
+    assert found.findings == (), found
+    assert "nothing found" in repr(found) and "overconfident" in repr(found)
+
+
+@pytest.mark.backend
+def test_collapsed_scales_are_found_and_findings_are_ordered_by_severity():
+    model = _model(1, "mse", num_data=None)
+    for posterior in sb.find_posteriors(model):
+        _set(posterior, rho=-9.0)
+    found = sb.diagnose(model, X, draws=10)
+    assert _names(found) == ["kl_weight", "collapsed", "no_noise"]
+    assert [finding.severity for finding in found.findings] == ["error", "warning", "notice"]
+    lines = repr(found).splitlines()
+    assert lines[0].startswith("Diagnosis of 'net': 3 findings. Checked: weights not finite, KL weight")
+    assert lines[1] == "Not checked: no better than a constant, overconfident."
+    assert lines[2].startswith("  error: The KL weight was never said for 2 of 2 posteriors")
+    assert lines[3].startswith("    Try: callbacks=[sb.KLSchedule(num_data=len(x))]")
+    assert "the median is at 0.012 % of the prior's, and the epistemic standard deviation is near zero" in lines[4]
+    assert "raise beta" in lines[5] and "eta" in lines[5]
+    assert "standard deviation of 0.71" in lines[6]
+
+
+@pytest.mark.parametrize("prior", ["normal", "laplace", "scale_mixture"])
+def test_scales_have_collapsed_when_they_are_narrow_and_draws_agree(prior):
+    narrow, wide = _model(prior=prior), _model(prior=prior, eta=3.0)
+    for posterior in sb.find_posteriors(narrow):
+        _set(posterior, rho=-9.0)
+    agreed = _classes(np.array([[[0.9, 0.1]], [[0.901, 0.099]]]))
+    apart = _classes(np.array([[[0.9, 0.1]], [[0.3, 0.7]]]))
+    (finding,) = symptoms.collapsed(_case(narrow, agreed))
+    width = {"normal": 1.0, "laplace": 2**0.5, "scale_mixture": (0.5 * (1 + np.exp(-12))) ** 0.5}[prior]
+    assert f"at {100 * np.log1p(np.exp(-9)) / width:.2g} % of the prior's" in finding.sentence
+    assert "mutual information is near zero" in finding.sentence
+    assert not [*symptoms.collapsed(_case(narrow, apart)), *symptoms.collapsed(_case(wide, agreed))]
+
+
+def test_a_kl_that_no_fit_can_pay_for_is_found():
+    model = _model(num_data=10)
+    for posterior in sb.find_posteriors(model):
+        _set(posterior, loc=3.0)
+    p = _classes(np.full((2, 600, 2), 0.5))
+    shares = np.bincount(LABELS) / 600
+    for y, most in ((None, np.log(2)), (LABELS, -(shares * np.log(shares)).sum())):
+        (finding,) = symptoms.kl_dominates(_case(model, p, y))
+        assert f"adds {sb.kl(model, 'exact') / 10:.3g} nats" in finding.sentence
+        assert f"saves {most:.3g} over" in finding.sentence and "lower beta" in finding.suggestion
+        assert finding.severity == ("notice" if y is None else "warning")  # these predictions are blind
+    sb.set_kl(model, 10**6)
+    assert not list(symptoms.kl_dominates(_case(model, p, LABELS)))
+
+
+def test_of_values_a_fit_can_save_the_log_of_spread_over_noise():
+    model, p = _model(1, GaussianNLL(0.3), num_data=10), _values(np.zeros((2, 600, 1)), 0.3)
+    (finding,) = symptoms.kl_dominates(_case(model, p, TARGETS))
+    assert f"saves {np.log(TARGETS.std() / 0.3):.3g} over" in finding.sentence
+    assert not list(symptoms.kl_dominates(_case(model, p)))  # without targets nobody knows
+    assert not list(symptoms.kl_dominates(_case(model, _values(np.zeros((2, 600, 1))), TARGETS)))
+
+
+@pytest.mark.parametrize("loss", [MeanScaleNLL(), keras.losses.Huber()])
+def test_of_learned_noise_nobody_knows_what_a_fit_can_save(loss):
+    # A new model's noise is wider than the targets spread: taken for known, it would leave nothing to gain.
+    model = _model(2, loss, num_data=10)
+    p = sb.predict(model, X, 5, likelihood="mean_scale")
+    (finding,) = symptoms.kl_dominates(_case(model, p, 0.1 * TARGETS))
+    assert "saves 0 over" in finding.sentence
+    assert "kl_dominates" not in sb.diagnose(model, X, 0.1 * TARGETS, draws=5, likelihood="mean_scale")
+    known = _model(1, GaussianNLL(2.0), num_data=10)
+    assert "kl_dominates" in sb.diagnose(known, X, TARGETS, draws=5)
+
+
+def test_what_is_no_model_is_refused():
+    ensemble = sb.baselines.LowRankEnsemble.of([_model(), _model()])
+    with pytest.raises(TypeError, match="diagnose needs a Keras model; got LowRankEnsemble"):
+        sb.diagnose(ensemble, X)
+
+
+@pytest.mark.backend
+def test_dead_columns_are_counted():
+    model = _model()
+    posterior = sb.find_posteriors(model)[0]
+    assert not list(symptoms.dead_columns(_case(model)))
+    values = np.array(posterior.ab.values)
+    values[0, :, 1], values[1, :, 1] = 1e-3, -9.0
+    posterior.ab.values.assign(values)
+    (finding,) = symptoms.dead_columns(_case(model))
+    assert f"1 of 3 columns of {posterior.path}" in finding.sentence and finding.suggestion.startswith("rank 2 there")
+
+
+@pytest.mark.backend
+def test_weights_that_are_nan_are_the_only_thing_that_is_said():
+    model = _model()
+    _set(sb.find_posteriors(model)[1], loc=np.nan)
+    found = sb.diagnose(model, X, LABELS)
+    assert _names(found) == ["weights_not_finite"] and found.findings[0].severity == "error"
+    assert found.findings[0].sentence.startswith("1 of ") and "/posterior/w" in found.findings[0].sentence
+    assert "collapsed" in found.not_checked and "Not checked: no posterior, collapsed" in repr(found)
+
+
+def test_a_kl_weight_of_0_is_a_warning_and_of_a_frozen_model_no_matter():
+    (finding,) = symptoms.kl_weight(_case(_model(beta=0.0)))
+    assert finding.severity == "warning" and "is 0" in finding.sentence
+    frozen = _model(num_data=None)
+    frozen.trainable = False
+    assert not list(symptoms.kl_weight(_case(frozen))) and not list(symptoms.kl_weight(_case(_model())))
+
+
+def test_confidence_beyond_accuracy_by_more_than_chance_is_found():
+    sure = _classes(np.tile([0.9, 0.1], (1, 200, 1)))
+    right = np.zeros(200, int)
+    (finding,) = symptoms.overconfident(_case(p=sure, y=np.where(np.arange(200) < 50, 1, 0)))
+    assert "mean confidence is 0.900, accuracy 0.750" in finding.sentence and "recalibrate" in finding.suggestion
+    # Three standard errors of 200 answers at 90 % are 6.4 %.
+    assert not list(symptoms.overconfident(_case(p=sure, y=np.where(np.arange(200) < 30, 1, 0))))
+    assert not list(symptoms.overconfident(_case(p=sure, y=right)))
+
+
+def test_intervals_that_miss_too_often_are_found():
+    rng = np.random.default_rng(0)
+    p, y = _values(np.zeros((2, 400, 1)), 1.0), rng.normal(size=(400, 1))
+    assert not list(symptoms.overconfident(_case(p=p, y=y)))
+    (finding,) = symptoms.overconfident(_case(p=p, y=2 * y))
+    assert f"hold {100 * (np.abs(2 * y) <= 1.959964).mean():.1f} % of the targets" in finding.sentence
+    assert not list(symptoms.overconfident(_case(p=_values(np.zeros((2, 400, 1))), y=2 * y)))  # no noise, no interval
+
+
+def test_predictions_that_know_nothing_are_found():
+    blind, seeing = _classes(np.full((1, 600, 2), 0.5)), _classes(0.8 * np.eye(2)[LABELS][None] + 0.1)
+    (finding,) = symptoms.no_better_than_a_constant(_case(p=blind, y=LABELS))
+    assert "NLL 0.693 against 0.69" in finding.sentence
+    assert not list(symptoms.no_better_than_a_constant(_case(p=seeing, y=LABELS)))
+    (finding,) = symptoms.no_better_than_a_constant(_case(p=_values(np.zeros((1, 600, 1))), y=TARGETS))
+    assert "mean squared error" in finding.sentence
+    assert not list(symptoms.no_better_than_a_constant(_case(p=_values(0.5 * TARGETS[None]), y=TARGETS)))
+
+
+def test_a_plain_model_is_noticed_and_answers_of_another_shape_are_refused():
+    plain = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    found = sb.diagnose(plain, X, likelihood="categorical_logits")
+    assert _names(found) == ["no_posterior"] and found.findings[0].severity == "notice"
+    with pytest.raises(ValueError, match="diagnose needs one label an example"):
+        sb.diagnose(plain, X, LABELS[:3], likelihood="categorical_logits")
+    with pytest.raises(ValueError, match="diagnose needs arrays of one shape"):
+        sb.diagnose(plain, X, TARGETS, likelihood="gaussian")

@@ -1,0 +1,157 @@
+"""Trains and asks one network under distributions of devices; called as a program by test_layout.py.
+
+sharded.py FILE            one device and three distributions over four: the numbers of each, in FILE
+sharded.py FILE PORT ID    process ID of two, each with two devices, that train the network together: its numbers
+"""
+
+import sys
+
+import jax
+import keras
+import numpy as np
+from jax.experimental import multihost_utils
+
+import singularbayes as sb
+from singularbayes import Adapter, FullRank, KTied, LowRank, RankOne, layers
+from singularbayes.models.engine import _spread, draw_keys, engine
+
+NUM_DATA, BATCH, RATE = 16, 8, 1 / 16
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def mixed():
+    """A network with every kind of layer and posterior."""
+    ids, normal = keras.Input((6,), dtype="int32"), {"prior": "normal"}
+    h = layers.Embedding(10, 8, posterior=LowRank(2))(ids)
+    h = layers.MultiHeadAttention(2, 4, posterior=LowRank(2, **normal))(h, h)
+    h = layers.LSTM(4, posterior=LowRank(2, **normal), return_sequences=True)(h)
+    h = keras.layers.Flatten()(layers.Conv1D(4, 3, posterior=FullRank(**normal))(h))
+    for posterior in (KTied(2, **normal), RankOne(**normal), Adapter(2, **normal)):
+        h = layers.Dense(6, "tanh", posterior=posterior)(h)
+    return keras.Model(ids, keras.layers.Dense(4)(h))
+
+
+def shared(estimator="shared"):
+    """A network with one draw for all examples of a step."""
+    posterior = LowRank(2, prior="normal")
+    body = [layers.Dense(units, posterior=posterior, estimator=estimator) for units in (8, 4)]
+    return keras.Sequential([keras.Input((6,)), *body])
+
+
+def local():
+    """The same, but every example has noise of its own."""
+    return shared("local")
+
+
+def data():
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 10, (NUM_DATA, 6)).astype("int32"), rng.integers(0, 4, NUM_DATA)
+
+
+def built(build):
+    keras.utils.set_random_seed(0)
+    model = build()
+    model.compile(keras.optimizers.SGD(RATE), LOSS)
+    sb.set_kl(model, NUM_DATA)
+    return model
+
+
+def whole(array):
+    """An array of which parts may lie on another process, as NumPy."""
+    if array.is_fully_addressable or array.is_fully_replicated:
+        return np.asarray(array)
+    return np.asarray(multihost_utils.process_allgather(array, tiled=True))
+
+
+def weights(model):
+    return np.concatenate([whole(v.value).astype("float64").ravel() for v in model.trainable_variables])
+
+
+def trained(build, share=slice(None)):
+    """A network after two steps, the weights before and after, and the gradient, which is a step of descent."""
+    model, (x, y) = built(build), data()
+    steps, losses = [weights(model)], []
+    for batch in (slice(BATCH), slice(BATCH, None)):
+        losses.append(model.train_on_batch(x[batch][share], y[batch][share]))
+        steps.append(weights(model))
+    gradient = (steps[0] - steps[1]) / RATE
+    return model, {"before": steps[0], "gradient": gradient, "after": steps[2], "loss": np.array(losses)}
+
+
+def alike(build):
+    """The outputs of one pass in training, for eight examples that are the same one."""
+    model = built(build)
+    x = np.repeat(data()[0][:1], BATCH, axis=0)
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        x = jax.device_put(x, distribution.get_data_layout(x.shape).backend_layout)
+    state = [[v.value for v in group] for group in (model.trainable_variables, model.non_trainable_variables)]
+    outputs, _ = jax.jit(lambda *a: model.stateless_call(*a, training=True))(*state, x)
+    return whole(outputs), len(outputs.sharding.device_set)
+
+
+def counted_once(model):
+    """What the KL adds to the mean negative log-likelihood of `evaluate`, and the KL over the number of data."""
+    sb.inference.elbo.log_nll(model)
+    found = model.evaluate(*data(), batch_size=BATCH, verbose=0, return_dict=True)
+    return [found["loss"] - found["nll"], sb.kl(model, "exact") / NUM_DATA]
+
+
+def parts(model):
+    """The draws and examples that one device answers, for many examples and for one."""
+    run, (x, _) = engine(model), data()
+    outputs = [run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), part), 8)[0] for part in (x, x[:1])]
+    return [output.sharding.shard_shape(output.shape)[:2] for output in outputs]
+
+
+def results(name):
+    """All laws for one device, data parallel and model parallel; for both on one axis, only the training."""
+    model, numbers = trained(shared)
+    found = {f"shared/{key}": value for key, value in numbers.items()}
+    if name == "both":
+        return found
+    x, _ = data()
+    found["predicted"] = np.concatenate([sb.predict(model, part, 8, seed=1).mean for part in (x, x[:1])])
+    found["parts"] = parts(model)
+    found |= {f"local/{key}": value for key, value in trained(local)[1].items()}
+    for build in (shared, local):
+        found[f"{build.__name__}/alike"], found["devices"] = alike(build)
+    if name != "data":  # one distribution is enough for all the layers
+        found |= {f"mixed/{key}": value for key, value in trained(mixed)[1].items()}
+        found["kl_once"] = counted_once(model)
+    return found
+
+
+def distributions():
+    from keras.distribution import DataParallel, DeviceMesh
+
+    grid, line = DeviceMesh((2, 2), ("batch", "model")), DeviceMesh((4,), ("batch",))
+    made = {"one": None, "data": DataParallel(), "model": sb.ModelParallel(grid, smallest=1)}
+    return {**made, "both": sb.ModelParallel(line, "batch", smallest=1)}
+
+
+def on_four_devices(path):
+    found = {}
+    for name, distribution in distributions().items():
+        keras.distribution.set_distribution(distribution)
+        found |= {f"{name}/{key}": value for key, value in results(name).items()}
+        if name == "model":
+            model = built(mixed)
+            found["table"] = distribution.describe(model)
+            found["specs"] = [f"{v.path} {v.value.sharding.spec}" for v in model.trainable_variables]
+    np.savez(path, **found)
+
+
+def as_one_of_two(path, port, process):
+    keras.distribution.initialize(f"localhost:{port}", 2, int(process))
+    mesh = keras.distribution.DeviceMesh((2, 2), ("batch", "model"))
+    keras.distribution.set_distribution(sb.ModelParallel(mesh, smallest=1, auto_shard_dataset=False))
+    half = slice(int(process) * BATCH // 2, (int(process) + 1) * BATCH // 2)
+    model, numbers = trained(shared, half)
+    numbers["predicted"] = sb.predict(model, data()[0], 8, seed=1).mean
+    numbers["alike"], numbers["devices"] = alike(local)
+    np.savez(path, **numbers)
+
+
+if __name__ == "__main__":
+    (on_four_devices if len(sys.argv) == 2 else as_one_of_two)(*sys.argv[1:])

@@ -1,0 +1,173 @@
+"""A `.keras` file is the whole model: the same predictions here and on every other backend, and training goes on."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from keras.src.saving.serialization_lib import ObjectSharingScope  # what reading a file enters
+from options import ROWS
+from table import LAYERS, POSTERIORS, RANDOM, stir, stirred_layer
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, Normal, RankOne, layers, posteriors
+from singularbayes.training.elbo import share_state
+
+pytestmark = pytest.mark.backend
+X = np.random.default_rng(2).normal(size=(8, 5)).astype("float32")
+Y = np.random.default_rng(3).normal(size=(8, 1)).astype("float32")
+IDS = (np.abs(X[:, :3]) * 2).astype("int32") % 5
+BACKENDS = {"jax": "jax", "torch": "torch", "tensorflow": "tensorflow"}
+
+
+def _means(model, x):
+    with sb.mean_weights(model):
+        return ops.convert_to_numpy(model(x))
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_loaded_model_predicts_the_same_for_every_layer_and_posterior(layer, name, tmp_path):
+    case = LAYERS[layer]
+    x = case.inputs(np.random.default_rng(0))
+    posterior = RANDOM[name](kl_weight=0.25) if name in RANDOM else POSTERIORS[name]()
+    inputs = keras.Input(x.shape[1:], dtype=str(x.dtype))
+    model = stirred_layer(keras.Model(inputs, case.make(posterior)(inputs)), x)
+    model.save(tmp_path / "model.keras")
+    again = sb.load(tmp_path / "model.keras")
+    np.testing.assert_allclose(_means(again, x), _means(model, x), rtol=1e-6)
+    for ours, theirs in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
+
+
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one"])
+@pytest.mark.parametrize("row", ROWS)
+def test_so_it_does_for_recurrent_convolution_einsum_and_attention_layers(row, name, tmp_path):
+    option = ROWS[row]
+    layer = option.make(posterior=RANDOM[name](kl_weight=0.25), bias_posterior=RANDOM[name.replace("low", "full")]())
+    inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in option.inputs]
+    model = stir(keras.Model(inputs, layer(*inputs, **option.call)))
+    model.save(tmp_path / "model.keras")
+    again = sb.load(tmp_path / "model.keras")
+    np.testing.assert_allclose(_means(again, option.inputs), _means(model, option.inputs), rtol=1e-6)
+    for ours, theirs in zip(model.weights, again.weights, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
+
+
+def _network():
+    x = keras.Input((5,))
+    hidden = layers.Dense(4, "tanh", posterior=LowRank(2, rho_lr=3.0), bias_posterior=FullRank(prior="normal"))(x)
+    hidden = keras.Sequential([keras.Input((4,)), layers.Dense(4, posterior=RankOne(), estimator="local")])(hidden)
+    return keras.Model(x, layers.Dense(1, posterior=FullRank(family="laplace", prior=Normal(2.0)))(hidden))
+
+
+def test_a_trained_model_predicts_the_same_and_trains_on_as_if_it_had_not_been_saved(tmp_path):
+    model = _network()
+    model.compile(keras.optimizers.Adam(0.01), sb.GaussianNLL(0.5), jit_compile=keras.backend.backend() == "jax")
+    schedule = sb.KLSchedule(num_data=8, beta=0.5)
+    model.fit(X, Y, verbose=0, callbacks=[schedule])
+    model.save(tmp_path / "model.keras")
+    again = sb.load(tmp_path / "model.keras")
+    ours, theirs = (sb.predict(m, X, draws=5, seed=1, keep_draws=True) for m in (model, again))
+    np.testing.assert_allclose(theirs.draws, ours.draws, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(theirs.variance("total"), ours.variance("total"), rtol=1e-4, atol=1e-6)
+    # The file also holds the weight of the KL and the optimizer's state; Keras does not save states of noise.
+    share_state(again)
+    for ours, theirs in zip(model.non_trainable_variables, again.non_trainable_variables, strict=True):
+        theirs.assign(ops.convert_to_numpy(ours).copy())  # on JAX a variable would share its buffer
+    for m in (model, again):
+        m.train_on_batch(X, Y)
+    for ours, theirs in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_posteriors_made_while_a_file_is_read_are_not_taken_for_each_other():
+    # Keras then knows objects by their address, and the temporary posterior of a recipe leaves its own to the next.
+    with ObjectSharingScope():
+        recipes = [posteriors.recipe(LowRank(2), FullRank(prior=Normal())) for _ in range(20)]
+        made = [posteriors.get(recipe[key]) for recipe in recipes for key in ("posterior", "bias_posterior")]
+    assert [type(posterior) for posterior in made] == 20 * [LowRank, FullRank]
+    assert len({id(posterior) for posterior in made}) == 40
+
+
+def test_a_kl_weight_that_was_never_said_is_still_not_said_after_loading(tmp_path):
+    model = _network()
+    model.compile("sgd", "mse")
+    model.save(tmp_path / "model.keras")
+    with pytest.raises(ValueError, match="never said"):
+        sb.load(tmp_path / "model.keras").fit(X, Y, verbose=0)
+
+
+def test_weights_alone_can_be_saved_and_loaded(tmp_path):
+    model, other = _network(), _network()
+    model.save_weights(tmp_path / "model.weights.h5")
+    assert not np.allclose(_means(other, X), _means(model, X))
+    other.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_allclose(_means(other, X), _means(model, X), rtol=1e-6)
+
+
+def test_a_clone_has_its_own_weights():
+    model = _network()
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    np.testing.assert_allclose(_means(clone, X), _means(model, X), rtol=1e-6)
+    assert not {id(v) for v in clone.variables} & {id(v) for v in model.variables}
+
+
+# Reads a model, without TensorFlow unless it is the reader, and says what its means predict and what its KL is.
+_READ = """
+import json, os, sys
+if os.environ["KERAS_BACKEND"] != "tensorflow":
+    sys.modules["tensorflow"] = None
+import numpy as np
+import singularbayes as sb
+import keras
+path, inputs = sys.argv[1:]
+model = sb.load(path)
+with sb.mean_weights(model):
+    out = keras.ops.convert_to_numpy(model(np.load(inputs)))
+print(json.dumps({"backend": keras.backend.backend(), "out": out.tolist(), "kl": sb.kl(model, "exact")}))
+"""
+
+
+def _every_layer():
+    p = {"posterior": LowRank(2, prior=Normal()), "bias_posterior": FullRank(prior=Normal())}
+    ids = keras.Input((3,), dtype="int32")
+    table = layers.ReversibleEmbedding(5, 4, posterior=LowRank(2, prior=Normal()))
+    x = keras.layers.Add()([table(ids), layers.Embedding(5, 4, posterior=RankOne(prior=Normal()))(ids)])
+    x = layers.TransformerEncoder(6, 2, per_head=True, **p)(x)
+    x = layers.MultiHeadAttention(2, 2, **p)(x, x, use_causal_mask=True)
+    x = layers.GRU(4, return_sequences=True, **p)(x)
+    x = layers.LSTM(4, return_sequences=True, **p)(x)
+    x = layers.Conv1D(4, 2, padding="causal", **p)(x)
+    x = layers.EinsumDense("abc,cd->abd", (None, 4), bias_axes="d", **p)(x)
+    x = keras.layers.Reshape((3, 5, 1))(table(x, reverse=True))
+    x = keras.layers.Flatten()(layers.Conv2D(2, 2, **p)(x))
+    x = layers.Dense(4, "tanh", posterior=RankOne(prior=Normal()))(x)
+    return keras.Model(ids, layers.Dense(1, posterior=FullRank(family="laplace"))(x))
+
+
+@pytest.mark.parametrize("reader", [name for name in BACKENDS if name != keras.backend.backend()])
+def test_a_file_of_this_backend_predicts_the_same_on_another(reader, tmp_path):
+    if importlib.util.find_spec(BACKENDS[reader]) is None:
+        pytest.skip(f"{reader} is not installed")
+    model = stir(_every_layer())
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)  # the file also holds its state
+    sb.set_kl(model, num_data=8)
+    model.save(tmp_path / "model.keras")
+    np.save(tmp_path / "ids.npy", IDS)
+    environment = {**os.environ, "KERAS_BACKEND": reader}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    command = [sys.executable, "-W", "ignore", "-c", _READ, tmp_path / "model.keras", tmp_path / "ids.npy"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout.splitlines()[-1])
+    assert read["backend"] == reader
+    np.testing.assert_allclose(read["out"], _means(model, IDS), rtol=1e-4, atol=1e-5)
+    assert read["kl"] == pytest.approx(sb.kl(model, "exact"), rel=1e-6)

@@ -1,0 +1,272 @@
+"""What a figure shows is what it was given: curves, bars, bands and maps hold the data, or what is said of them."""
+
+import made_up_plots as made_up
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from made_up_plots import FIGURES, METHODS
+from matplotlib.text import Text
+from scipy import stats
+
+from singularbayes.evaluation import Evaluation, compare
+from singularbayes.metrics import find
+from singularbayes.metrics import auroc_ood, efficiency_factors
+from singularbayes.metrics.pareto import pareto_front
+from singularbayes import plots
+from singularbayes.plots.bounds import last_useful_rank
+from singularbayes.plots import BoundPanel, Measure, Point
+from singularbayes.plots.radar import adjusted_scores, radar_scores, scale_ends
+
+VALUES, MEASURES = made_up.VALUES, made_up.MEASURES
+
+
+def _drawn(line):
+    return np.array(line.get_data())
+
+
+# -- comparisons -----------------------------------------------------------------------------------------------------
+
+
+def _compared(*names):
+    scores = {"a": (0.9, 0.3, 4e6), "b": (0.8, 0.2, 2e6), "c": (0.7, 0.4, 3e6)}
+    return compare(
+        [
+            Evaluation(m, "classification", seed, {"accuracy": a + seed / 100, "nll": n}, peak_bytes=p)
+            for m, (a, n, p) in scores.items()
+            for seed in (0, 2)
+        ],
+        names,
+    )
+
+
+def test_a_comparison_goes_into_a_radar_as_it_is():
+    table = _compared("accuracy", "nll", "peak_bytes")
+    assert table.values() == {
+        m: pytest.approx(v) for m, v in (("a", [0.91, 0.3, 4]), ("b", [0.81, 0.2, 2]), ("c", [0.71, 0.4, 3]))
+    }
+    (axes,) = plots.radar(table.values(), table.measures).axes
+    assert [line.get_label() for line in axes.lines] == ["a", "b", "c"]
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [1, 0.5, 0, 1])
+    assert [text.get_text() for text in axes.texts] == [
+        "accuracy ↑\n0.71 → 0.91",
+        "NLL ↓\n0.4 → 0.2",
+        "peak MB ↓\n4 → 2",
+    ]
+    (axes,) = plots.radar({"a": [1, 2, 3]}, [find(name) for name in ("rmse", "mae", "r2")]).axes
+    assert [text.get_text()[:5] for text in axes.texts] == ["RMSE ", "MAE ↓", "R² ↑\n"]
+
+
+def test_a_comparison_of_two_measures_goes_into_a_pareto_figure():
+    table = _compared("peak_bytes", "accuracy")
+    assert plots.points_of(table)[1] == Point("b", 2.0, pytest.approx(0.81), "b")
+    (axes,) = plots.pareto(plots.points_of(table), *table.measures).axes
+    assert sorted(text.get_text() for text in axes.texts) == ["a", "b"]  # b beats c in both
+    assert axes.get_xlabel() == "peak MB, lower is better"
+
+
+# -- radars ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_best_method_is_on_the_rim_and_the_worst_in_the_centre_whichever_end_is_better():
+    table, scores = np.array(list(VALUES.values())), np.array(list(radar_scores(VALUES, MEASURES).values()))
+    for column, score, measure in list(zip(table.T, scores.T, MEASURES, strict=True))[1:]:
+        best, worst = (
+            (column.argmax(), column.argmin()) if measure.better == "higher" else (column.argmin(), column.argmax())
+        )
+        assert score[best] == 1 and score[worst] == 0
+
+
+def test_given_limits_are_the_scale_whatever_the_other_methods_are():
+    assert MEASURES[0].limits == (50, 100)
+    for method, scores in radar_scores(VALUES, MEASURES).items():
+        assert scores[0] == pytest.approx((VALUES[method][0] - 50) / 50)
+    lower = [Measure(name, "lower", limits=(0, 4)) for name in "abc"]
+    np.testing.assert_allclose(radar_scores({"alone": [1, 0, 4]}, lower)["alone"], [0.75, 1, 0])
+
+
+def test_a_tie_puts_all_methods_on_the_rim():
+    scores = radar_scores({"a": [1, 2, 3], "b": [1, 1, 4]}, [Measure(name, "lower") for name in "abc"])
+    np.testing.assert_array_equal(list(scores.values()), [[1, 0, 1], [1, 1, 0]])
+
+
+@given(
+    arrays.arrays("float64", (3, 4), elements=st.integers(-50, 50).map(float)),
+    st.floats(0.1, 10),
+    st.floats(-5, 5),
+)
+def test_scores_do_not_depend_on_units_and_a_negated_measure_is_better_at_the_other_end(table, factor, shift):
+    def scores(values, better):
+        return np.array(
+            list(radar_scores(dict(zip("abc", values, strict=True)), [Measure(n, better) for n in "wxyz"]).values())
+        )
+
+    expected = scores(table, "higher")
+    np.testing.assert_allclose(scores(factor * table + shift, "higher"), expected, atol=1e-9)
+    np.testing.assert_allclose(scores(-table, "lower"), expected, atol=1e-12)
+    assert expected.min() >= 0 and expected.max() == 1
+
+
+def test_efficiency_multiplies_each_method_s_scores_by_one_factor():
+    factors, scores = efficiency_factors(made_up.PARAMETERS), radar_scores(VALUES, MEASURES)
+    for method, adjusted in adjusted_scores(VALUES, MEASURES, made_up.PARAMETERS).items():
+        np.testing.assert_allclose(adjusted, factors[method] * scores[method])
+        assert factors[method] == pytest.approx((METHODS.index(method) + 1) ** -0.5)
+
+
+def test_a_radar_draws_the_scores_closed_and_says_both_ends_of_each_axis():
+    for name, scores, said in (
+        ("radar", radar_scores(VALUES, MEASURES), "full-rank"),
+        ("efficiency_radar", adjusted_scores(VALUES, MEASURES, made_up.PARAMETERS), "full-rank (× 0.58)"),
+    ):
+        figure = FIGURES[name]()
+        (axes,) = figure.axes
+        for line, score in zip(axes.lines, scores.values(), strict=True):
+            np.testing.assert_allclose(line.get_ydata(), [*score, score[0]])
+            np.testing.assert_allclose(line.get_xdata()[:-1], 2 * np.pi * np.arange(8) / 8)
+        assert axes.get_ylim() == (0, 1) and axes.lines[2].get_label() == said
+        for text, measure, (worse, better) in zip(axes.texts, MEASURES, scale_ends(VALUES, MEASURES), strict=True):
+            unit = f" {measure.unit}" if measure.unit else ""
+            assert text.get_text() == f"{measure.name} {measure.arrow}\n{worse:.3g} → {better:.3g}{unit}"
+    assert axes.texts[0].get_text() == "accuracy ↑\n50 → 100 %"
+    assert figure.legends[0].get_title().get_text().endswith("scores × √(fewest parameters / parameters)")
+
+
+# -- curves and histograms -------------------------------------------------------------------------------------------
+
+
+def test_reliability_draws_every_bin_its_share_and_the_diagonal():
+    above, below = FIGURES["reliability"]().axes
+    for curve, upper, lower in zip(made_up.RELIABILITY.values(), above.lines[:-1], below.lines, strict=True):
+        np.testing.assert_array_equal(_drawn(upper), [curve.confidence, curve.accuracy])
+        np.testing.assert_array_equal(_drawn(lower), [curve.confidence, curve.share])
+        assert upper.get_label().endswith(f"ECE {curve.error:.3f}")
+        assert above.get_xlim()[0] <= curve.confidence.min() and above.get_ylim()[0] <= curve.accuracy.min()
+    x, y = _drawn(above.lines[-1])
+    np.testing.assert_array_equal(x, y)
+
+
+def test_interval_calibration_draws_every_level_and_the_diagonal():
+    (axes,) = FIGURES["interval_calibration"]().axes
+    for curve, line in zip(made_up.INTERVALS.values(), axes.lines[:-1], strict=True):
+        np.testing.assert_array_equal(_drawn(line), [curve.levels, curve.observed])
+    np.testing.assert_array_equal(_drawn(axes.lines[-1]), [[0, 1], [0, 1]])
+
+
+def test_selective_prediction_draws_the_risk_at_every_share_kept():
+    (axes,) = FIGURES["selective_prediction"]().axes
+    for curve, line in zip(made_up.SELECTIVE.values(), axes.lines, strict=True):
+        kept, risk = _drawn(line)
+        assert kept[0] == 0.5 and kept[-1] == 1 and risk[-1] == pytest.approx(curve.risk[-1])
+        np.testing.assert_allclose(risk, curve.at(kept))
+    assert axes.get_ylabel() == "mean absolute error (µg/m³),\nlower is better" and axes.get_ylim()[0] == 0
+
+
+def test_histograms_share_their_bins_and_each_kind_sums_to_100_percent():
+    figure = FIGURES["uncertainty_histograms"]()
+    most = max(max(k.max(), f.max()) for k, f in made_up.UNCERTAINTIES.values())
+    for axes, (method, pair) in zip(figure.axes, made_up.UNCERTAINTIES.items(), strict=True):
+        for steps, values in zip(axes.patches[1::2], pair, strict=True):
+            bars, edges, _ = steps.get_data()
+            np.testing.assert_allclose(edges, np.linspace(0, most, 26))
+            np.testing.assert_allclose(bars, 100 * np.histogram(values, edges)[0] / len(values))
+            assert bars.sum() == pytest.approx(100)
+        assert axes.patches[1].get_hatch() is None and axes.patches[3].get_hatch()
+        assert axes.get_title(loc="left") == f"{method}, AUROC {auroc_ood(*pair):.3f}"
+
+
+# -- bands, maps, bounds, fronts -------------------------------------------------------------------------------------
+
+
+def test_the_quartiles_of_new_targets_are_those_of_functions_with_noise():
+    rng = np.random.default_rng(1)
+    noise = np.linspace(0.05, 0.5, 40)
+    bands = plots.quartile_bands(made_up.GRID, made_up.DRAWS, noise)
+    np.testing.assert_allclose(bands.epistemic, np.quantile(made_up.DRAWS, [0.25, 0.75], axis=0))
+    sampled = (made_up.DRAWS[:, None] + noise * rng.normal(size=(50, 2000, 40))).reshape(-1, 40)
+    below = (sampled[:, None] < bands.predictive).mean(axis=0)  # each is a share of 100,000
+    assert np.abs(below - [[0.25], [0.75]]).max() < 5 * np.sqrt(0.25 * 0.75 / 100_000)
+
+
+def test_the_quartiles_of_one_function_are_those_of_the_noise():
+    bands = plots.quartile_bands([0.0, 1.0], np.array([[2.0, 3.0]]), 0.5)
+    np.testing.assert_allclose(bands.predictive, stats.norm([2, 3], 0.5).ppf([[0.25], [0.75]]), rtol=1e-12)
+    np.testing.assert_array_equal(bands.epistemic, [[2, 3], [2, 3]])
+
+
+def test_bands_hold_the_quartiles_the_median_and_the_training_points():
+    panels = FIGURES["function_bands"]().axes
+    for axes, widths, bands in zip(panels[::2], panels[1::2], made_up.BANDS.values(), strict=True):
+        points, median = axes.lines
+        np.testing.assert_array_equal(_drawn(points), [made_up.POINTS_X, made_up.POINTS_Y])
+        np.testing.assert_array_equal(_drawn(median), [bands.grid, bands.median])
+        for band, width, (lower, upper) in zip(
+            axes.collections, widths.collections, (bands.predictive, bands.epistemic), strict=True
+        ):
+            corners, below = ({tuple(c) for c in drawn.get_paths()[0].vertices.tolist()} for drawn in (band, width))
+            assert {*zip(bands.grid, lower, strict=True), *zip(bands.grid, upper, strict=True)} <= corners
+            assert {*zip(bands.grid, upper - lower, strict=True)} <= below
+        low, high = axes.get_ylim()
+        assert low < min(bands.predictive.min(), made_up.POINTS_Y.min())
+        assert high > max(bands.predictive.max(), made_up.POINTS_Y.max())
+        assert axes.get_ylim() == panels[0].get_ylim() and widths.get_ylim() == panels[1].get_ylim()
+
+
+def test_a_heat_map_holds_the_matrix_on_a_scale_from_minus_1_to_1_and_parts_the_rows():
+    figure = FIGURES["weight_correlations"]()
+    for axes, matrix in zip(figure.axes[:2], made_up.CORRELATIONS.values(), strict=True):
+        (image,) = axes.images
+        np.testing.assert_array_equal(image.get_array(), matrix)
+        assert image.get_clim() == (-1, 1) and [t.get_text() for t in axes.get_xticklabels()] == list("1234")
+        assert [segment[0, 1] for segment in axes.collections[0].get_segments()] == [2.5, 5.5, 8.5]
+    assert figure.axes[2].get_xlabel() == "correlation of two entries, 3 columns in each row"
+
+
+def test_bounds_are_drawn_at_their_ranks_with_the_last_rank_that_says_something():
+    above, below = FIGURES["bounds_against_rank"]().axes
+    first = made_up.PANELS[0]
+    for line, values in zip(above.lines, [*first.values.values(), *first.observed.values()], strict=False):
+        np.testing.assert_array_equal(_drawn(line), [first.ranks, values])
+    full = [line for line in above.lines if line.get_markerfacecolor() == "white"]
+    assert [line.get_ydata()[0] for line in full] == list(first.full_rank.values())
+    assert all(line.get_xdata()[0] > first.ranks[-1] for line in full)
+    assert [text.get_text() for text in above.get_legend().get_texts()] == [
+        "McAllester (below 1 to rank 8)",
+        "Seeger, with the exact KL (below 1 to rank 11)",
+        "error on test data",
+    ]
+    assert above.get_xticklabels()[-1].get_text() == "full" and below.get_xticklabels()[-1].get_text() != "full"
+    assert len(below.lines) == 1 and not below.patches and below.get_ylim()[0] == 0
+    assert last_useful_rank([1, 2], [1.0, 0.5], 1.0) is None
+    (axes,) = plots.bounds_against_rank([BoundPanel("error rate", [1, 2], {"a": [1.5, 1.9]}, vacuous=1.0)]).axes
+    assert axes.get_legend().get_texts()[0].get_text() == "a (below 1 at no rank)"
+
+
+@pytest.mark.parametrize("better", [("lower", "higher"), ("higher", "higher"), ("lower", "lower"), ("higher", "lower")])
+def test_a_pareto_figure_fills_labels_and_joins_exactly_the_front(better):
+    x, y = Measure("x", better[0]), Measure("y", better[1])
+    (axes,) = plots.pareto(made_up.POINTS, x, y).axes
+    stairs, *marks = axes.lines
+    front = pareto_front(np.array([[p.x, p.y] for p in made_up.POINTS]), (x.sign, y.sign))
+    for point, mark, best in zip(made_up.POINTS, marks, front, strict=True):
+        np.testing.assert_array_equal(_drawn(mark), [[point.x], [point.y]])
+        assert (mark.get_markerfacecolor() != "white") == best
+    ordered = sorted((p for p, best in zip(made_up.POINTS, front, strict=True) if best), key=lambda p: -x.sign * p.x)
+    np.testing.assert_array_equal(_drawn(stairs), np.transpose([[p.x, p.y] for p in ordered]))
+    assert stairs.get_drawstyle() == "steps-post"  # first x is given up, then y gained: no corner beats another
+    assert sorted(text.get_text() for text in axes.texts) == sorted(p.label for p in ordered)
+    assert axes.get_xlabel() == f"x, {better[0]} is better" and axes.get_ylabel() == f"y,\n{better[1]} is better"
+    for text in axes.texts:
+        offset = np.array(text.get_position())
+        assert (np.sign(offset) == (x.sign, y.sign)).all()  # towards where no point can be
+
+
+def test_labels_of_points_that_nearly_coincide_are_moved_apart():
+    points = [Point(f"{i}, {i}", 0.5 + 1e-4 * i, 0.5 + 1e-4 * i, "low-rank") for i in range(4)]
+    points += [Point("far", 0.9, 0.1, "low-rank"), Point("low", 0.1, 0.1, "low-rank")]
+    figure = plots.pareto(points, MEASURES[1], MEASURES[3])
+    made_up.written(figure)  # draws it
+    (axes,) = figure.axes
+    boxes = [Text.get_window_extent(text) for text in axes.texts]
+    assert len(boxes) == 5 and not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])

@@ -1,0 +1,173 @@
+"""A prior around given values: its KL is that of shifted and scaled numbers, and files and training keep it."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import RANDOM, set_factor
+
+import singularbayes as sb
+from singularbayes import Centred, FullRank, LowRank, Normal, layers
+from singularbayes.bounds import normal_kl
+from singularbayes.training.data_sketch import seen_among, sketch
+
+X = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+
+
+def _network(posterior=None, **compiled):
+    posterior = posterior or LowRank(2, prior=Centred(Normal(0.5)))
+    bias = FullRank(prior=Centred(Normal(0.5)))
+    model = keras.Sequential(
+        [
+            keras.Input((5,)),
+            layers.Dense(4, "tanh", posterior=posterior, bias_posterior=bias),
+            layers.Dense(2, posterior=posterior, bias_posterior=bias),
+        ]
+    )
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), **compiled)
+    return model
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("name", RANDOM)
+def test_the_kl_is_that_of_numbers_less_their_centres_over_their_widths(name):
+    rng = np.random.default_rng(1)
+    for base in (Normal(0.7), sb.Laplace(0.7), sb.ScaleMixture(0.4, 1.0, 0.1, estimate="bound")):
+        posterior = RANDOM[name](prior=Centred(base))
+        posterior.build((5, 4))
+        (factor,) = posterior.factors
+        loc, scale, reference = factor.numbers()
+        np.testing.assert_array_equal(reference[0], loc)  # centres start at the initial means, widths at 1
+        assert (reference[1] == 1).all()
+        centre, width = rng.normal(size=loc.shape), rng.uniform(0.5, 2.0, loc.shape)
+        factor.set_prior(factor.prior, centre, width)
+        seen = factor.family, (loc - centre) / width, scale / width
+        tensors = (ops.convert_to_tensor(array, "float32") for array in seen[1:])
+        bound = float(ops.convert_to_numpy(base.kl_bound(factor.family, *tensors)))
+        exact = base.kl_exact(*seen).sum()
+        assert posterior.kl_exact() == pytest.approx(exact, rel=1e-6)
+        assert float(ops.convert_to_numpy(posterior.kl_bound())) == pytest.approx(bound, rel=1e-4)
+        trained = float(ops.convert_to_numpy(posterior.kl()))
+        assert trained == pytest.approx(bound, rel=1e-4)  # all three train on a closed form
+
+
+@pytest.mark.backend
+def test_rows_of_the_kl_have_their_own_centres():
+    posterior = FullRank(prior=Centred("normal"), kl_rows=2)
+    posterior.build((5, 4))
+    (factor,) = posterior.factors
+    loc, scale, _ = factor.numbers()
+    factor.set_prior(factor.prior, loc - 0.3 * np.arange(5)[:, None], np.array(1.0))
+    estimates = np.array([float(ops.convert_to_numpy(posterior.kl())) for _ in range(400)])
+    exact = normal_kl(0.3 * np.arange(5)[:, None], scale).sum()
+    assert abs(estimates.mean() - exact) < 4 * estimates.std() / 20
+
+
+@pytest.mark.backend
+def test_centring_makes_the_kl_zero_and_training_starts_from_there():
+    model = _network(LowRank(2, prior=Centred("normal")))
+    for factor in (f for q in sb.find_posteriors(model) for f in q.factors):
+        set_factor(factor, np.full(factor.shape, 0.3), np.full(factor.shape, 0.2))
+    sb.centre_prior(model, learned_on=X)
+    for posterior in sb.find_posteriors(model):
+        assert posterior.kl_exact() == pytest.approx(0, abs=1e-4)  # whatever scale its prior had
+    sb.centre_prior(model, learned_on=None, scale=0.1)
+    for posterior in sb.find_posteriors(model):
+        assert posterior.kl_exact() == pytest.approx(posterior.factors[0].size * float(normal_kl(0.0, 2.0)), rel=1e-4)
+
+
+@pytest.mark.backend
+def test_a_file_keeps_centres_widths_and_what_they_were_learned_on(tmp_path):
+    model = _network()
+    sb.learn_prior(model, X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.save(tmp_path / "model.keras")
+    again = sb.load(tmp_path / "model.keras")
+    assert sb.kl(again, "exact") == pytest.approx(sb.kl(model, "exact"), rel=1e-6) and sb.kl(model, "exact") > 0
+    for ours, theirs in zip(sb.find_posteriors(model), sb.find_posteriors(again), strict=True):
+        assert theirs.prior == ours.prior and theirs.prior.learned_on["examples"] == 60
+        np.testing.assert_array_equal(ours.factors[0].numbers()[2], theirs.factors[0].numbers()[2])
+
+
+@pytest.mark.backend
+def test_training_leaves_centres_and_widths():
+    model = _network()
+    before = [q.factors[0].numbers()[2] for q in sb.find_posteriors(model)]
+    model.fit(X, Y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    for posterior, reference in zip(sb.find_posteriors(model), before, strict=True):
+        np.testing.assert_array_equal(posterior.factors[0].numbers()[2], reference)
+        assert (posterior.factors[0].numbers()[0] != reference[0]).any()
+
+
+def test_centres_are_not_counted_among_the_numbers_that_predict():
+    assert sb.inference.counts.count_stored(_network()) == sb.inference.counts.count_trained(_network())
+
+
+def test_a_printed_prior_says_how_many_examples_it_saw():
+    assert repr(Centred(Normal(0.1))) == "Centred(Normal(scale=0.1))"
+    assert repr(Centred("normal", sketch(X))) == "Centred(Normal(scale=1.0), learned on 60 examples)"
+
+
+def test_a_sketch_notices_examples_that_come_back_whatever_their_type_and_order():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1000, 3)).astype("float32")
+    seen = sketch({"a": x, "b": x[:, :1]})
+    assert seen["examples"] == 1000
+    shuffled = rng.permutation(1000)
+    assert seen_among(seen, {"a": x[shuffled].astype("float64"), "b": x[shuffled, :1]}).share == 1
+    assert seen_among(seen, {"a": x + 1, "b": x[:, :1]}).share == 0
+    half = seen_among(sketch(x), x[:500]).share
+    assert abs(half - 0.5) < 4 * 0.5 / 8  # 64 of them are looked for
+
+
+@pytest.mark.parametrize(
+    "act, said",
+    [
+        (lambda: Centred(Centred()), "Centred needs a prior without centres"),
+        (
+            lambda: sb.centre_prior(_network(LowRank(2)), learned_on=None),
+            r"a Centred prior of one scale, built; got.*Make it LowRank",
+        ),
+        (lambda: sb.learn_prior(_network(FullRank()), X, Y), "needs posteriors with a Centred prior"),
+        (lambda: sb.learn_prior(_network(FullRank(prior=Centred("scale_mixture"))), X, Y), "prior of one scale"),
+        (lambda: sb.centre_prior(_network(), learned_on=None, scale=0.0), "centre_prior needs scale > 0"),
+        (
+            lambda: sb.centre_prior(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]), learned_on=None),
+            "centre_prior needs a model with posteriors",
+        ),
+    ],
+)
+def test_bad_input_is_refused(act, said):
+    with pytest.raises(ValueError, match=said):
+        act()
+
+
+def test_a_trained_model_has_to_say_what_it_has_seen():
+    model = _network()
+    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    with pytest.raises(ValueError, match=r"needs learned_on.*was trained, its means are not where its prior is"):
+        sb.centre_prior(model, learned_on=None)
+    with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
+        sb.learn_prior(model, X, Y)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))  # forgets the steps
+    with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
+        sb.learn_prior(model, X, Y)
+
+
+def test_a_prior_remembers_all_that_it_has_seen_validation_and_earlier_lessons_too():
+    model = _network()
+    options = {"epochs": 1, "verbose": 0, "callbacks": [sb.KLSchedule(20)]}
+    sb.learn_prior(model, X[:20], Y[:20], validation_data=(X[20:30], Y[20:30]), **options)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    sb.learn_prior(model, X[30:40], Y[30:40], **options)
+    sb.centre_prior(model, learned_on=None)  # nothing was learned since
+    for posterior in sb.find_posteriors(model):
+        seen = posterior.prior.learned_on
+        assert seen["examples"] == 40
+        assert [seen_among(seen, part).count > 0 for part in (X[:20], X[20:30], X[30:40], X[40:])] == [
+            True,
+            True,
+            True,
+            False,
+        ]

@@ -1,0 +1,202 @@
+"""Laws at the corners where parts meet: configs, compiled functions, precision, optimizers, states, unbuilt models."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, find_posteriors, layers
+from singularbayes.prediction import stream
+
+pytestmark = pytest.mark.backend
+RNG = np.random.default_rng(4)
+X = RNG.normal(size=(12, 4)).astype("float32")
+Y = RNG.normal(size=(12, 1)).astype("float32")
+
+
+def _numpy(x):
+    return ops.convert_to_numpy(x)
+
+
+def _regression(**posterior):
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(1, posterior=LowRank(1, **posterior))])
+    model.compile("adam", "mse")
+    return model
+
+
+def test_a_weight_that_was_said_is_no_argument_of_the_posterior():
+    # Else a copy made from the config would train with it, or with the 0 that annealing starts at.
+    layer = layers.Dense(1, posterior=LowRank(1))
+    sb.set_kl(layer, num_data=10)
+    assert layer.get_config()["posterior"]["config"]["kl_weight"] is None
+    layer(X)
+    assert float(_numpy(layer.posterior.kl_scale)) == pytest.approx(0.1)
+    copy = layers.Dense.from_config(layer.get_config())
+    with pytest.raises(ValueError, match="never said"):
+        copy(X, training=True)
+
+
+def test_nll_is_logged_by_a_model_that_was_fitted_and_evaluated_before():
+    model = _regression()
+    sb.set_kl(model, num_data=12)
+    model.fit(X, Y, verbose=0)
+    model.evaluate(X, Y, verbose=0)
+    schedule = sb.KLSchedule(num_data=12)
+    history = model.fit(X, Y, validation_data=(X, Y), verbose=0, callbacks=[schedule]).history
+    assert {"nll", "val_nll", "kl", "kl_weight"} <= set(history)
+
+
+@pytest.mark.parametrize("ask", ["predict", "fit", "evaluate"])
+def test_a_shared_layer_is_one_draw_in_every_way_a_model_is_run(ask):
+    # On JAX these evaluate `model.call` without calling the model.
+    shared = layers.Dense(3, posterior=FullRank(eta=1.0))
+    x = keras.Input((4,))
+    model = keras.Model(x, shared(x) - shared(x))
+    model.compile("sgd", "mae")
+    sb.set_kl(model, num_data=12, beta=0.0)
+    if ask == "predict":
+        assert np.abs(model.predict(X, verbose=0)).max() == 0
+    elif ask == "evaluate":
+        assert model.evaluate(X, np.zeros((12, 3)), verbose=0) == 0
+    else:
+        assert model.fit(X, np.zeros((12, 3)), verbose=0).history["loss"] == [0]
+
+
+def test_the_mean_of_a_part_holds_inside_every_model_around_it_and_no_longer():
+    inner = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=FullRank(eta=1.0))])
+    outer = keras.Sequential([keras.Input((4,)), inner])
+
+    def differs(model):
+        return np.abs(model.predict(X, verbose=0) - model.predict(X, verbose=0)).max() > 1e-3
+
+    assert differs(outer) and differs(inner)
+    with sb.mean_weights(inner):
+        assert not differs(outer) and not differs(inner)
+    assert differs(outer) and differs(inner)
+    with sb.mean_weights(outer):
+        assert not differs(outer) and not differs(inner)
+    assert differs(outer) and differs(inner)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_probabilities_in_half_precision_are_probabilities(policy):
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(20, "softmax", posterior=FullRank(), dtype=policy)],
+    )
+    model.compile(loss="sparse_categorical_crossentropy")
+    p = sb.predict(model, X, draws=5)
+    np.testing.assert_allclose(p.mean.sum(-1), 1, rtol=1e-12)
+
+
+def test_an_id_out_of_range_is_named_whatever_the_head():
+    ids = keras.Input((2,), dtype="int32")
+    h = layers.Embedding(5, 4, posterior=FullRank())(ids)
+    model = keras.Model(ids, keras.layers.Dense(3, "softmax")(h[:, 0]))
+    model.compile(loss="sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="needs ids from 0 to 4; got the id 7"):
+        sb.predict(model, np.array([[1, 2], [7, 1]]), draws=2)
+
+
+@pytest.mark.parametrize("number", [np.int64(12), np.float32(12.0)])
+def test_numbers_from_numpy_are_numbers(number):
+    assert sb.KLSchedule(num_data=number, warmup=np.int64(0)).weight(0) == pytest.approx(1 / 12)
+
+
+@pytest.mark.parametrize("said", ["schedule", "set_kl"])
+def test_weight_decay_spares_the_posterior_and_nothing_else(said):
+    # With no gradient, decay is all that moves a weight.
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=FullRank()), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.AdamW(0.1, weight_decay=0.5), "mse")
+    posterior, dense = model.layers[0].posterior, model.layers[1]
+    before, kernel = _numpy(posterior.w.values), _numpy(dense.kernel)
+    if said == "set_kl":
+        sb.set_kl(model, num_data=12, beta=0.0)
+    callbacks = [sb.KLSchedule(num_data=12, beta=0.0)] if said == "schedule" else []
+    model.fit(np.zeros((8, 4)), np.zeros((8, 1)), epochs=2, verbose=0, callbacks=callbacks)
+    np.testing.assert_array_equal(_numpy(posterior.w.values), before)
+    np.testing.assert_allclose(_numpy(dense.kernel), kernel * 0.95**2, rtol=1e-5)
+
+
+def test_weight_decay_of_a_model_that_is_not_built_is_refused_where_it_could_not_be_spared():
+    model = keras.Sequential([layers.Dense(1, posterior=FullRank())])
+    model.compile(keras.optimizers.AdamW(weight_decay=0.5), "mse")
+    with pytest.raises(ValueError, match=r"weight decay of AdamW .* not built yet. Call the model on a batch"):
+        sb.set_kl(model, num_data=12)
+
+
+@pytest.mark.parametrize("ids", [np.array([[2**32 + 1]]), np.array([[2**32 + 1]], "uint64")], ids=["int64", "uint64"])
+def test_an_id_beyond_32_bits_is_no_neighbour(ids):
+    with pytest.raises(ValueError, match=f"needs ids from 0 to 4; got the id {2**32 + 1}"):
+        layers.Embedding(5, 4, posterior=FullRank())(ids)
+
+
+def test_a_stateful_layer_is_asked_from_its_state_by_every_draw_and_keeps_it():
+    model = keras.Sequential(
+        [keras.Input(batch_shape=(2, 5, 3)), layers.LSTM(3, stateful=True, posterior=LowRank(2))],
+    )
+    x = RNG.normal(size=(2, 5, 3)).astype("float32")
+    model(x)
+    state = [_numpy(s) for s in model.layers[0].states]
+    first, second = (sb.predict(model, x, 4, likelihood="gaussian", keep_draws=True).draws for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    for before, after in zip(state, model.layers[0].states, strict=True):
+        np.testing.assert_array_equal(before, _numpy(after))
+
+
+def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
+    model = keras.Sequential([layers.LSTM(4, posterior=LowRank(2)), layers.Dense(1, posterior=LowRank(1))])
+    model.compile("adam", "mse")
+    model.fit(RNG.normal(size=(4, 5, 3)), Y[:4], verbose=0, callbacks=[sb.KLSchedule(num_data=4)])
+    recurrent = next(p for p in find_posteriors(model) if p.name == "recurrent_posterior")
+    # Orthogonal, cut to rank two: both singular values stay near 1 after one step.
+    values = np.linalg.svd(_numpy(recurrent.mean().dense()), compute_uv=False)
+    np.testing.assert_allclose(values, [1, 1, 0, 0], atol=0.02)
+
+
+def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
+    sizes = stream.sizes
+
+    def network(width):
+        dense = layers.Dense(width, posterior=LowRank(1))
+        return keras.Sequential([keras.Input((4,)), dense, layers.Dense(2, posterior=LowRank(1))])
+
+    x = np.ones((10_000, 4))
+    assert sizes(network(100), x, 10_000, 640, 256) == (640, 80, 256)
+    assert sizes(network(100), x, 10_000, 100, 256) == (100, 50, 256)
+    assert sizes(network(100), x[:1], 1, 640, 256) == (640, 640, 1)
+    weights, draws, batch = sizes(network(100_000), x, 10_000, 640, 256)
+    assert draws * batch * 4 * 100_000 <= 8 << 20
+    assert weights * 4 * 200_006 <= 256 << 20
+
+
+def test_a_rank_that_a_recurrent_kernel_cannot_hold_is_refused_before_any_weight_is_made():
+    layer = layers.LSTM(3, posterior=LowRank(2), recurrent_posterior=LowRank(9), name="memory")
+    with pytest.raises(
+        ValueError, match=r"rank <= 3; got rank=9 for a weight of shape \(3, 12\) in memory/recurrent_p"
+    ):
+        layer.build((None, 5, 4))
+    assert layer.trainable_weights == []
+
+
+def test_the_local_estimator_is_refused_by_an_equation_that_uses_a_weight_more_than_once():
+    with pytest.raises(ValueError, match=r"every position of an example uses the kernel"):
+        layers.EinsumDense("abc,cd->abd", (None, 3), estimator="local", posterior=LowRank(2))
+
+
+def test_sizes_from_numpy_are_sizes():
+    assert layers.Dense(np.int64(3), posterior=LowRank(1)).get_config()["units"] == 3
+    assert layers.LSTM(np.int64(3), posterior=LowRank(1)).get_config()["units"] == 3
+
+
+def test_projections_of_one_block_start_different_also_from_one_initializer():
+    block = layers.TransformerEncoder(4, 1, kernel_initializer=keras.initializers.GlorotNormal(), posterior=FullRank())
+    block.build((None, 5, 4))
+    means = [_numpy(p.mean().dense()) for p in find_posteriors(block)]
+    assert all(np.abs(a - b).max() > 1e-3 for i, a in enumerate(means) for b in means[:i])
+
+
+def test_a_convolution_uses_up_one_name_as_keras_does():
+    keras.utils.clear_session()
+    names = [layer.name for layer in (layers.Conv2D(2, 3, posterior=LowRank(1)) for _ in range(3))]
+    assert names == ["conv2d", "conv2d_1", "conv2d_2"]

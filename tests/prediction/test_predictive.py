@@ -1,0 +1,168 @@
+"""What draws say about each example, against NumPy over all draws at once."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from singularbayes import metrics
+from singularbayes.prediction.predictive import ClassPredictive, RunningMoments, ValuePredictive
+
+
+def _classes(probabilities, keep=True):
+    """Returns the predictive that a stream of these draws leaves, (draws, examples, classes)."""
+    probabilities = np.asarray(probabilities, "float64")
+    moments, entropies = RunningMoments(probabilities.shape[1]), RunningMoments(probabilities.shape[1])
+    everything = slice(0, probabilities.shape[1])
+    logs = np.log(np.where(probabilities > 0, probabilities, 1))
+    moments.update(everything, probabilities)
+    entropies.update(everything, -(probabilities * logs).sum(-1))
+    draws = probabilities if keep else None
+    return ClassPredictive(moments.mean, np.sqrt(moments.variance), len(probabilities), draws, entropies.mean)
+
+
+def _values(draws, noise=None, keep=True):
+    return ValuePredictive(draws.mean(0), draws.std(0), len(draws), draws if keep else None, noise)
+
+
+def test_mutual_information_is_the_paper_s(vectors):
+    case = vectors["mutual_information"]
+    p, expected = _classes(case["inputs"]["probs_TxNxC"]), case["expected"]
+    np.testing.assert_allclose(p.mean, expected["mean_p"])
+    np.testing.assert_allclose(p.entropy, expected["total_entropy"])
+    np.testing.assert_allclose(p.expected_entropy, expected["expected_entropy"])
+    np.testing.assert_allclose(p.mutual_information, expected["mi"], atol=1e-15)
+    np.testing.assert_allclose(p.std[:, 1], expected["std_p1"], atol=1e-15)
+    np.testing.assert_array_equal(p.labels == case["inputs"]["y"], True)
+
+
+def test_draws_that_are_certain_and_disagree_have_log_2_of_it():
+    p = _classes([[[1.0, 0.0]], [[0.0, 1.0]]])
+    np.testing.assert_allclose(p.mutual_information, np.log(2))
+    np.testing.assert_allclose(_classes([[[1.0, 0.0]], [[1.0, 0.0]]]).mutual_information, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_moments_are_numpy_s_however_the_draws_and_examples_arrive(data):
+    draws, examples = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 7))
+    tail = data.draw(st.sampled_from([(), (2,), (2, 3)]))
+    seed = data.draw(st.integers(0, 2**20))
+    # A mean far from 0 shows cancellation.
+    values = np.random.default_rng(seed).normal(1e4, 1.0, (draws, examples, *tail))
+
+    def cuts(total):
+        inner = data.draw(st.sets(st.integers(0, total)))
+        edges = sorted({0, total, *inner})
+        return list(itertools.pairwise(edges))
+
+    moments = RunningMoments(examples)
+    for first, last in cuts(draws):
+        for start, stop in cuts(examples):
+            moments.update(slice(start, stop), values[first:last, start:stop])
+    np.testing.assert_allclose(moments.mean, values.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(moments.variance, values.var(0), rtol=1e-7, atol=1e-10)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 5), st.integers(2, 5), st.integers(0, 2**20), st.floats(-3, 3))
+def test_mutual_information_is_a_number_between_0_and_the_entropy(draws, examples, classes, seed, sharpness):
+    logits = 10**sharpness * np.random.default_rng(seed).normal(size=(draws, examples, classes))
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    p = _classes(weights / weights.sum(-1, keepdims=True))
+    assert (p.mutual_information >= 0).all()
+    assert (p.mutual_information <= p.entropy + 1e-12).all()
+    assert (p.entropy <= np.log(classes) + 1e-12).all()
+
+
+def test_quantiles_and_class_intervals_are_numpy_s_over_the_draws():
+    draws = np.random.default_rng(0).dirichlet([1, 2, 3], (50, 4))
+    p = _classes(draws)
+    np.testing.assert_array_equal(p.quantile(0.3), np.quantile(draws, 0.3, axis=0))
+    np.testing.assert_array_equal(p.quantile([0.1, 0.9]), np.quantile(draws, [0.1, 0.9], axis=0))
+    lower, upper = p.interval(0.8)
+    np.testing.assert_allclose(lower, np.quantile(draws, 0.1, axis=0))
+    np.testing.assert_allclose(upper, np.quantile(draws, 0.9, axis=0))
+    assert len(p) == 4
+
+
+def test_intervals_of_values_are_gaussian_of_the_variance_that_is_named():
+    draws = np.random.default_rng(0).normal(2.0, 0.3, (40, 5, 1))
+    p = _values(draws, noise=0.4)
+    np.testing.assert_allclose(p.variance("epistemic"), draws.var(0))
+    np.testing.assert_allclose(p.variance("total"), draws.var(0) + 0.16)
+    for kind in ("epistemic", "total"):
+        lower, upper = p.interval(0.9, variance=kind)
+        expected = stats.norm(draws.mean(0), np.sqrt(p.variance(kind)))
+        np.testing.assert_allclose([lower, upper], [expected.ppf(0.05), expected.ppf(0.95)])
+
+
+def test_quantiles_need_the_draws():
+    for p in (_classes(np.full((3, 2, 2), 0.5), keep=False), _values(np.zeros((3, 2, 1)), keep=False)):
+        with pytest.raises(ValueError, match=r"they were not kept; call predict\(\.\.\., keep_draws=True\)"):
+            p.quantile(0.5)
+    with pytest.raises(ValueError, match="keep_draws=True"):
+        _classes(np.full((3, 2, 2), 0.5), keep=False).interval()
+
+
+def test_total_variance_needs_the_noise():
+    with pytest.raises(ValueError, match=r"GaussianNLL\(scale\)"):
+        _values(np.zeros((3, 2, 1))).variance("total")
+    with pytest.raises(ValueError, match=r"The aleatoric variance needs the noise, .*or MeanScaleNLL\(\)"):
+        _values(np.zeros((3, 2, 1))).variance("aleatoric")
+    with pytest.raises(ValueError, match=r"one of \['epistemic', 'aleatoric', 'total'\]; got variance='noise'"):
+        _values(np.zeros((3, 2, 1))).variance("noise")
+
+
+@pytest.mark.parametrize("noise", [0.4, np.linspace(0.1, 2, 5)[:, None]])
+def test_total_variance_is_epistemic_plus_aleatoric_for_one_noise_or_one_an_example(noise):
+    p = _values(np.random.default_rng(0).normal(size=(40, 5, 1)), noise)
+    np.testing.assert_allclose(p.variance("total"), p.variance("epistemic") + p.variance("aleatoric"))
+    np.testing.assert_allclose(p.variance("aleatoric"), np.broadcast_to(np.square(noise), (5, 1)))
+
+
+@pytest.mark.parametrize("level", [0, 1, -0.5, 95, float("nan")])
+def test_an_interval_needs_a_level_between_0_and_1(level):
+    for p in (_classes(np.full((3, 2, 2), 0.5)), _values(np.zeros((3, 2, 1)))):
+        with pytest.raises(ValueError, match="interval needs 0 < level < 1; got level="):
+            p.interval(level)
+
+
+def test_predictions_from_draws_are_those_of_predict():
+    rng = np.random.default_rng(3)
+    draws = rng.dirichlet(np.ones(3), size=(7, 5))
+    p = ClassPredictive.of_draws(draws)
+    np.testing.assert_allclose(p.mutual_information, metrics.mutual_information(draws))
+    np.testing.assert_allclose(p.std, draws.std(axis=0))
+    values = ValuePredictive.of_draws(draws[..., 0], noise=0.5)
+    np.testing.assert_allclose(values.variance("total"), draws[..., 0].var(axis=0) + 0.25)
+    assert p.num_draws == values.num_draws == 7 and len(p) == len(values) == 5
+
+
+@pytest.mark.parametrize(
+    "draws", [np.zeros((0, 2, 2)), np.ones((2, 2)), np.full((1, 1, 2), np.nan), np.ones((1, 1, 2))]
+)
+def test_draws_that_are_no_probabilities_are_refused(draws):
+    with pytest.raises(ValueError, match=r"ClassPredictive\.of_draws needs"):
+        ClassPredictive.of_draws(draws)
+
+
+def test_mutual_information_needs_the_entropy_of_draws():
+    with pytest.raises(ValueError, match="mutual_information needs the entropy of single draws"):
+        _ = ClassPredictive(np.full((1, 2), 0.5), np.zeros((1, 2)), 3).mutual_information
+
+
+def test_a_prediction_shows_itself_in_one_line_however_many_examples_it_has():
+    p = ClassPredictive.of_draws(np.full((3, 5000, 2), 0.5))
+    assert repr(p) == (
+        "ClassPredictive(3 draws, mean of shape (5000, 2); on average entropy 0.6931, mutual information 0)"
+    )
+    alone = ClassPredictive(p.mean, p.std, 1)
+    assert repr(alone) == "ClassPredictive(1 draw, mean of shape (5000, 2); on average entropy 0.6931)"
+    values = np.stack([np.zeros((4, 1)), np.ones((4, 1))])
+    shown = "ValuePredictive(2 draws, mean of shape (4, 1); on average std 0.5"
+    assert repr(ValuePredictive.of_draws(values)) == f"{shown})"
+    assert repr(ValuePredictive.of_draws(values, np.array([[0.2], [0.4], [0.2], [0.4]]))) == f"{shown}, noise 0.3)"

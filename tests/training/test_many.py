@@ -1,0 +1,268 @@
+"""`fit_many`: a member is what it would be alone, whoever it trains with; and plain SGD is plain SGD."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, layers
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(21, 4)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+IDS = RNG.integers(0, 9, (21, 5)).astype("int32")
+on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="members are one program on JAX alone")
+
+
+def _weights(model):
+    return [ops.convert_to_numpy(weight) for weight in model.weights]
+
+
+def _compiled(model, optimizer=None):
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer or keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
+    return model
+
+
+def _mlp():
+    # A schedule in the optimizer, dropout, the state of a normalisation, and noise of two posteriors.
+    rate = keras.optimizers.schedules.CosineDecay(0.05, 12)
+    hidden = [layers.Dense(6, "relu", posterior=LowRank(2)), keras.layers.BatchNormalization()]
+    head = [keras.layers.Dropout(0.3), layers.Dense(2, posterior=FullRank())]
+    return _compiled(keras.Sequential([keras.Input((4,)), *hidden, *head]), keras.optimizers.Adam(rate))
+
+
+def _sequences():
+    # Masks, attention, a recurrent layer with dropout, weight decay; not built before `fit`.
+    inner = [keras.layers.Embedding(9, 4, mask_zero=True), Attention(), keras.layers.LSTM(3, dropout=0.2)]
+    return _compiled(keras.Sequential([*inner, keras.layers.Dense(2)]), keras.optimizers.AdamW(0.05, weight_decay=0.1))
+
+
+class Attention(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.supports_masking = True
+        self.inner = layers.MultiHeadAttention(2, 2, posterior=sb.Deterministic())
+
+    def call(self, x):
+        return self.inner(x, x)
+
+
+def _annealed():
+    return [sb.KLSchedule(len(X), beta=0.1, warmup=2)]
+
+
+def _annealed_and_stopped():
+    stop = {"monitor": "val_nll", "mode": "min", "patience": 1, "restore_best_weights": True, "start_from_epoch": 2}
+    return [*_annealed(), keras.callbacks.EarlyStopping(**stop)]
+
+
+@on_jax
+@pytest.mark.parametrize(
+    ("build", "x", "options"),
+    [
+        (_mlp, X, {"callbacks": _annealed_and_stopped, "validation_data": (X[:11], Y[:11]), "epochs": 6}),
+        (_sequences, IDS, {"sample_weight": np.where(Y == 1, 2.0, 1.0), "epochs": 2}),
+    ],
+    ids=["mlp", "sequences"],
+)
+def test_a_member_of_the_program_equals_the_model_trained_alone(build, x, options):
+    program = sb.fit_many(build, x, Y, [4, 11, 7], batch_size=8, **options)  # the last batch has 5
+    (alone,) = sb.fit_many(build, x, Y, [11], batch_size=8, **options, together=1)
+    member = program[1]
+    assert member.epoch == alone.epoch and list(member.history) == list(alone.history)
+    for name, values in member.history.items():
+        np.testing.assert_allclose(values, alone.history[name], rtol=1e-4, atol=1e-5, err_msg=name)
+    for ours, theirs in zip(_weights(member.model), _weights(alone.model), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    for other in (program[0], program[2]):
+        assert np.abs(_weights(member.model)[0] - _weights(other.model)[0]).min() > 0
+    if build is _mlp:
+        assert len({len(run.epoch) for run in program}) > 1  # each stops by itself
+
+
+def _line():
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    return model
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("together", [None, 1])
+def test_members_are_gradient_descent_in_the_order_of_their_seed(together):
+    target, seeds = X @ np.array([[1.0], [-2.0], [0.5], [0.0]], "float32"), [2, 9]
+    runs = sb.fit_many(_line, X, target, seeds, epochs=3, batch_size=8, together=together)
+    for seed, run in zip(seeds, runs, strict=True):
+        keras.utils.set_random_seed(seed)
+        w, b = (array.astype("float64") for array in _weights(_line()))
+        for epoch in range(3):
+            order = np.random.default_rng([seed, epoch]).permutation(21)
+            for ids in (order[:8], order[8:16], order[16:]):
+                error = X[ids] @ w + b - target[ids]
+                w, b = w - 0.2 * X[ids].T @ error / len(ids), b - 0.2 * error.mean(axis=0)
+        for found, expected in zip(_weights(run.model), (w, b), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.backend
+def test_a_member_with_rows_of_its_own_is_the_member_that_was_given_them_alone():
+    rows, target = np.array([[20, 3, 3, 7, 11], [1, 2, 4, 8, 16]]), X[:, :1]
+    runs = sb.fit_many(_line, X, target, [5, 6], epochs=3, batch_size=2, rows=rows)
+    for seed, own, run in zip([5, 6], rows, runs, strict=True):
+        (alone,) = sb.fit_many(_line, X[own], target[own], [seed], epochs=3, batch_size=2, together=1)
+        for found, expected in zip(_weights(run.model), _weights(alone.model), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([[0, 1]], {}, r"whole numbers \(members, examples\), here \(2, …\); got int64 \(1, 2\)"),
+        ([[0.5], [1.0]], {}, "got float64"),
+        ([[0, 21], [1, 2]], {}, "needs rows from 0 to 20; got 0 to 21"),
+        ([[0], [1]], {"padding": 0}, "needs rows or padding, not both"),
+    ],
+)
+def test_rows_that_cannot_be_are_refused(rows, options, message):
+    with pytest.raises(ValueError, match=message):
+        sb.fit_many(_line, X, X[:, :1], [1, 2], epochs=1, rows=rows, **options)
+
+
+@on_jax
+def test_a_member_depends_neither_on_the_others_nor_on_the_groups():
+    runs = [
+        sb.fit_many(_line, X, X[:, :1], seeds, epochs=2, together=together)
+        for seeds, together in (([1, 2, 3], None), ([1, 2, 3], 2), ([3], None))
+    ]
+    for run in runs[1:]:
+        np.testing.assert_allclose(_weights(runs[0][2].model)[0], _weights(run[-1].model)[0], rtol=1e-6)
+
+
+@on_jax
+@pytest.mark.parametrize(("most", "tried"), [(1, [3, 2, 1, 1, 1]), (0, [3, 2, 1])])
+def test_where_members_do_not_fit_groups_are_halved_and_at_last_trained_alone(monkeypatch, most, tried):
+    from singularbayes.training import vectorized_fit as program
+
+    sizes, fits = [], program.Program.fits
+
+    def crowded(self, members):
+        sizes.append(len(members))
+        # One byte holds no program.
+        monkeypatch.setattr(program, "_CPU_BYTES", 1 if len(members) > most else 4 << 30)
+        return fits(self, members)
+
+    whole = sb.fit_many(_line, X, X[:, :1], [1, 2, 3], epochs=2)
+    monkeypatch.setattr(program.Program, "fits", crowded)
+    parts = sb.fit_many(_line, X, X[:, :1], [1, 2, 3], epochs=2)
+    assert sizes == tried
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(_weights(one.model)[0], _weights(other.model)[0], rtol=1e-6)
+
+
+@pytest.mark.backend
+def test_inputs_may_be_several():
+    def build():
+        a, b = keras.Input((4,), name="a"), keras.Input((4,), name="b")
+        model = keras.Model([a, b], keras.layers.Dense(1)(keras.layers.Concatenate()([a, b])))
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        return model
+
+    (run,) = sb.fit_many(build, [X, -X], X[:, :1], [0], epochs=60)
+    assert run.history["loss"][-1] < 1e-2
+
+
+@pytest.mark.backend
+def test_a_kl_that_was_never_said_is_an_error():
+    with pytest.raises(ValueError, match="needs the weight of the KL, and it was never said"):
+        sb.fit_many(_mlp, X, Y, [0], epochs=1)
+
+
+def test_a_model_returned_twice_is_refused():
+    model = _line()
+    with pytest.raises(ValueError, match=r"make a new model each time; got .* twice"):
+        sb.fit_many(lambda: model, X, X[:, :1], [0, 1], epochs=1)
+
+
+@pytest.mark.parametrize("bad", [None, keras.Sequential([keras.layers.Dense(1)])])
+def test_what_is_no_compiled_model_is_refused(bad):
+    with pytest.raises(ValueError, match=r"needs build\(\) to return a compiled keras.Model; got"):
+        sb.fit_many(lambda: bad, X, Y, [0], epochs=1)
+
+
+@on_jax
+def test_networks_that_differ_are_refused_in_one_program_and_train_alone():
+    def widths():
+        units = iter([2, 3, 2, 3])
+
+        def build():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(next(units)), keras.layers.Dense(1)])
+            model.compile("sgd", "mse")
+            return model
+
+        return build
+
+    with pytest.raises(ValueError, match=r"the same network for every seed; got another one for seed 6.*together=1"):
+        sb.fit_many(widths(), X, X[:, :1], [5, 6], epochs=1)
+    runs = sb.fit_many(widths(), X, X[:, :1], [5, 6], epochs=1, together=1)
+    assert [run.model.layers[0].units for run in runs] == [2, 3]
+
+
+@on_jax
+def test_settings_that_differ_are_another_network():
+    rates = iter([0.1, 0.5])
+
+    def build():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(next(rates)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+
+    with pytest.raises(ValueError, match="another one for seed 1"):
+        sb.fit_many(build, X, X[:, :1], [0, 1], epochs=1)
+
+
+@on_jax
+@pytest.mark.parametrize(
+    "callback",
+    [lambda: keras.callbacks.LambdaCallback(on_train_batch_end=lambda *_: None), keras.callbacks.TerminateOnNaN],
+)
+def test_callbacks_of_batches_are_refused_in_a_program(callback):
+    with pytest.raises(ValueError, match=r"nothing is called at a batch; got .* with on_.*batch_.*together=1"):
+        sb.fit_many(_line, X, X[:, :1], [0], epochs=1, callbacks=lambda: [callback()])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seeds": []}, r"one or more different seeds; got seeds=\[\]"),
+        ({"seeds": [1, 1]}, r"different seeds; got seeds=\[1, 1\]"),
+        ({"seeds": [-1]}, "a seed to be a whole number >= 0; got -1"),
+        ({"epochs": 0}, "epochs to be a whole number >= 1; got 0"),
+        ({"batch_size": 2.5}, "batch_size to be a whole number >= 1; got 2.5"),
+        ({"together": 0}, "together to be a whole number >= 1; got 0"),
+        ({"x": X[:0], "y": Y[:0]}, r"one and the same number of examples >= 1; got shapes \[\(0, 4\), \(0,\)\]"),
+        ({"y": Y[:3]}, r"got shapes \[\(21, 4\), \(3,\)\]"),
+        ({"sample_weight": Y[:2]}, r"got shapes \[\(21, 4\), \(21,\), \(2,\)\]"),
+        ({"validation_data": (X[:0], Y[:0])}, "validation_data needs one and the same number"),
+        ({"callbacks": []}, r"callbacks needs to be a function.*got a list. Write callbacks=lambda: \[...\]"),
+        ({"validation_data": X}, r"validation_data needs to be \(x, y\)"),
+        ({"x": np.full_like(X, np.nan)}, "x and y needs numbers without NaN"),
+    ],
+)
+def test_bad_arguments_are_refused(change, message):
+    arguments = {"build": _line, "x": X, "y": Y, "seeds": [0], "epochs": 1, **change}
+    with pytest.raises(ValueError, match=message):
+        sb.fit_many(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"build": _line()}, "needs build, a function that makes a compiled model; got Sequential"),
+        ({"seeds": 3}, r"needs seeds, such as range\(3\); got seeds=3"),
+    ],
+)
+def test_a_model_for_a_function_and_a_number_for_seeds_are_refused(change, message):
+    arguments = {"build": _line, "x": X, "y": Y, "seeds": [0], "epochs": 1, **change}
+    with pytest.raises(TypeError, match=message):
+        sb.fit_many(**arguments)
