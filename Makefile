@@ -16,7 +16,8 @@ QUICK_TO_COMPILE := --xla_backend_optimization_level=0 --xla_llvm_disable_expens
 	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1
 PYTEST := XLA_FLAGS="$(QUICK_TO_COMPILE)" $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 DEV := .[dev]
-REPORT := .[report]
+DEMO := .[cli,plots]
+EXPERIMENTS := ./experiments
 
 .PHONY: help demo test lint test-torch test-tensorflow bench bench-peers clean
 .DEFAULT_GOAL := help
@@ -90,12 +91,12 @@ $(STAMPS)/venv:
 	@touch $@
 
 $(STAMPS)/demo: $(STAMPS)/venv pyproject.toml constraints.txt
-	$(call install,demo,-e "$(REPORT)")
+	$(call install,demo,-e "$(DEMO)")
 	@touch $@
 
 # dev includes what demo needs.
-$(STAMPS)/dev: $(STAMPS)/venv pyproject.toml constraints.txt
-	$(call install,dev,-e "$(DEV)")
+$(STAMPS)/dev: $(STAMPS)/venv pyproject.toml experiments/pyproject.toml constraints.txt
+	$(call install,dev,-e "$(DEV)" -e "$(EXPERIMENTS)")
 	@touch $(STAMPS)/demo $@
 
 # KerasHub asks for TensorFlow Text, which only its preprocessing uses: alone it needs no more than these two.

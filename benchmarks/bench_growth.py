@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from shapes import NUM_DATA, Mlp, Shape, Transformer, targets
+from singularbayes_experiments.problems import sst2
 from step import Step
 
 import singularbayes as sb
-from singularbayes_experiments.problems import sst2
 from singularbayes.models.engine import draw_keys, engine
 from singularbayes.prediction.stream import sizes
 

@@ -128,6 +128,7 @@ def _runs(count: int, most: int, folder: Path) -> None:
     """Does toy runs, `count` at a time: each takes its share of the cluster's cores."""
     from singularbayes_experiments.runs import runner
     from singularbayes_experiments.runs.piece import Piece
+
     from singularbayes.ranks.ray_engine import Ray
 
     jobs = runner.plan("toy", ["low_rank"], range(RUNS), None, TOY)

@@ -5,9 +5,9 @@ from functools import partial
 
 import keras
 from shapes import SHAPES, Convolution, Lstm, Mlp, Transformer
+from singularbayes_experiments.problems import beijing, sst2
 
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
-from singularbayes_experiments.problems import beijing, sst2
 
 Rivals = dict[str, Callable[[], keras.Model]]
 POSTERIORS = ("low_rank", "full_rank", "deterministic")  # of the LSTM

@@ -13,7 +13,6 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-
 from singularbayes_experiments.records.record import machine, versions
 
 LOAD = os.getloadavg()[0]  # processes that others had running when we came

@@ -116,10 +116,10 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
     """Returns what the row can be asked, each compiled, and its parameters and peak memory."""
     import builders
     import keras
+    from singularbayes_experiments.problems import sst2
     from step import Step, prepared
 
     import singularbayes as sb
-    from singularbayes_experiments.problems import sst2
 
     keras.config.set_dtype_policy(row.policy)
     keras.utils.set_random_seed(0)

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from footprint import Footprint, decoder, footprint
 from performance_page import RECORDS, source, table
 
 from singularbayes import Deterministic, FullRank, LowRank
-from singularbayes.inference.footprint import Footprint, decoder, footprint
 
 PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
 DEVICES = 8

@@ -4,9 +4,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from singularbayes import metrics
+from singularbayes import metrics, plots
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
-from singularbayes import plots
 from singularbayes.plots import BoundPanel, Measure, Point
 
 METHODS = (

@@ -18,14 +18,13 @@ from typing import Any
 
 import keras
 from PIL import Image
-
-import singularbayes as sb
-from singularbayes import layers
-from singularbayes.evaluation import Comparison, Evaluation
 from singularbayes_experiments.problems import digits
 from singularbayes_experiments.records.record import machine, versions
+
+import singularbayes as sb
+from singularbayes import layers, plots
+from singularbayes.evaluation import Comparison, Evaluation
 from singularbayes.evaluation import comparison_table as comparison
-from singularbayes import plots
 from singularbayes.plots import Measure
 
 FOLDER = Path(__file__).parent

@@ -16,16 +16,15 @@ from typing import Any
 import keras
 import numpy as np
 from PIL import Image
-
-import singularbayes as sb
-from singularbayes import layers, metrics
-from singularbayes_experiments.problems import digits, toy
 from singularbayes_experiments.methods.training import fit
 from singularbayes_experiments.methods.weights import Weights
+from singularbayes_experiments.problems import digits, toy
+
+import singularbayes as sb
+from singularbayes import layers, metrics, plots
 from singularbayes.models.parameters import count_trained
-from singularbayes.posteriors import entry_correlation
-from singularbayes import plots
 from singularbayes.plots import BoundPanel, Measure, Point
+from singularbayes.posteriors import entry_correlation
 
 FOLDER = Path(__file__).parent
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import cluster_sweep
 from cluster_sweep import until
 from rich.console import Console
-
-from singularbayes import cli
-from singularbayes_experiments.runs import distributed as elsewhere, runner
+from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
+from singularbayes_experiments.runs import distributed as elsewhere
+from singularbayes_experiments.runs import runner
 from singularbayes_experiments.runs.piece import Piece
 
 SIZES = ("num_train=64", "num_test=64", "units=8", "rank=2", "members=2", "draws=10", "iqr_draws=10")
@@ -107,7 +107,7 @@ def main(folder):
         driver.kill()
         driver.wait()
         left, spared_at = [kept(far, piece) for piece in (one, lost_member)], kept(far, spared)
-        again = [sys.executable, "-m", "singularbayes.cli", *ASKED, "--out", far, "--engine", "ray"]
+        again = [sys.executable, "-m", "singularbayes_experiments", *ASKED, "--out", far, "--engine", "ray"]
         shown = subprocess.run([*again, "--address", cluster.address], capture_output=True, text=True, timeout=600)
         assert shown.returncode == 0, shown.stderr
         said = cluster_sweep.lose(folder, cluster)

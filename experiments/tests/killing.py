@@ -18,14 +18,14 @@ from pathlib import Path
 import jax
 import keras
 import numpy as np
-
-from singularbayes import LowRank, layers, predict
-from singularbayes_experiments.records import files
-from singularbayes_experiments.runs import runner
-from singularbayes_experiments.records.checkpoints import part
-from singularbayes_experiments.records.record import Record, plain, read
 from singularbayes_experiments.methods.stopping import EarlyStop, Plateau
 from singularbayes_experiments.methods.training import fit
+from singularbayes_experiments.records import files
+from singularbayes_experiments.records.checkpoints import part
+from singularbayes_experiments.records.record import Record, plain, read
+from singularbayes_experiments.runs import runner
+
+from singularbayes import LowRank, layers, predict
 
 RANDOM_KILLS = 11
 

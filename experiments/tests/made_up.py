@@ -1,7 +1,6 @@
 """Records with numbers made up, so that pages and commands are tested without training."""
 
 import numpy as np
-
 from singularbayes_experiments.problems import digits, toy
 from singularbayes_experiments.records.record import Record, departures, plain
 from singularbayes_experiments.report.rows import Row, grouped

@@ -1,7 +1,6 @@
 """Small sets of images in the shape of MNIST: ten patterns under noise, and patterns of other sets."""
 
 import numpy as np
-
 from singularbayes_experiments import data
 
 NUM_TRAIN, NUM_TEST = 260, 50

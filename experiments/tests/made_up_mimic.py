@@ -4,7 +4,6 @@ import gzip
 from pathlib import Path
 
 import numpy as np
-
 from singularbayes_experiments.problems.mimic3_features import LABS
 
 HEADS = {

@@ -1,7 +1,6 @@
 """Reviews and news made up, in the shape of SST-2 and AG News, of a vocabulary of some words."""
 
 import numpy as np
-
 from singularbayes_experiments.data.text import News, Sentences, Vocabulary
 
 GOOD, BAD = ["fine", "warm", "bright", "clever"], ["dull", "flat", "weak", "stale"]

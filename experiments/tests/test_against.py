@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import Record, bare, image_record
-
-from singularbayes.metrics.measure import Measure
 from singularbayes_experiments.report import against, chapters, index, markdown_page, page
 from singularbayes_experiments.report.against import Found
 from singularbayes_experiments.report.published import Number
+
+from singularbayes.metrics.measure import Measure
 
 LOWER, HIGHER = Measure("nll", "lower"), Measure("nll", "higher")
 SEEDS = [0.40, 0.42, 0.44, 0.46]  # mean 0.43, deviation 0.0258, standard error 0.0129

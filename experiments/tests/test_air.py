@@ -5,7 +5,6 @@ import os
 import made_up_air
 import numpy as np
 import pytest
-
 from singularbayes_experiments import data
 from singularbayes_experiments.problems import air
 

@@ -8,17 +8,17 @@ import made_up_air
 import numpy as np
 import pytest
 from keras import ops
-
-import singularbayes as sb
 from singularbayes_experiments import data
 from singularbayes_experiments.data.air import Air, Cities
-from singularbayes_experiments.problems import air, beijing, forecast
-from singularbayes_experiments.records import record
 from singularbayes_experiments.methods import study, value_scores
 from singularbayes_experiments.methods.weights import Weights
+from singularbayes_experiments.problems import air, beijing, forecast
+from singularbayes_experiments.records import record
+
+import singularbayes as sb
 from singularbayes.prediction import ValuePredictive
 
-TRIALS = Path(__file__).parents[2] / "docs" / "results" / "beijing_trials.jsonl"
+TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "beijing_trials.jsonl"
 TINY = beijing.Settings(
     windows=(200, 60, 50),
     hours=3,

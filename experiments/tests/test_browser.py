@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 from made_up import all_records, image_records, kl_record
-
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import chapters, page
 from singularbayes_experiments.report.sections import SECTIONS
@@ -52,7 +51,7 @@ def report():
     """A page with every section but one, of made-up records."""
     few = image_records(seeds=(0, 1), methods=("low_rank", "low_rank_50", "deterministic"))
     records = [*all_records(), *few, *(kl_record(beta) for beta in (0.1, 1.0, 10.0))]
-    return page.render(chapters.of([*records, *reviews()]), page.results("singularbayes report"))
+    return page.render(chapters.of([*records, *reviews()]), page.results("singularbayes-experiments report"))
 
 
 def reviews():

@@ -6,16 +6,29 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from singularbayes_experiments.problems import adaptive_rank, adaptive_rank_sst2, beijing, cnn, fashion_mnist, icu, image_configurations as image_candidates, images, mimic3, mnist, sst2, toy, uci
 from singularbayes_experiments.methods import configurations as candidates
-from singularbayes_experiments.records import record
-from singularbayes_experiments.runs import runner, together
+from singularbayes_experiments.problems import (
+    adaptive_rank,
+    adaptive_rank_sst2,
+    beijing,
+    cnn,
+    fashion_mnist,
+    icu,
+    images,
+    mimic3,
+    mnist,
+    sst2,
+    toy,
+    uci,
+)
+from singularbayes_experiments.problems import image_configurations as image_candidates
 from singularbayes_experiments.problems.image_configurations import CANDIDATES
+from singularbayes_experiments.records import record
 from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.runs import runner, together
 
 PAPER = images.Settings()
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 
 
 def trial(method, name, seed, nll):
@@ -83,7 +96,7 @@ def test_the_committed_choice_is_that_of_the_committed_trials(experiment):
 
 @pytest.mark.parametrize("name", [name for name in runner.EXPERIMENTS if (RESULTS / f"{name}.jsonl").exists()])
 def test_committed_results_have_the_settings_of_their_preset(name):
-    experiment = importlib.import_module(f"singularbayes_experiments.{name}")
+    experiment = importlib.import_module(f"singularbayes_experiments.problems.{name}")
     for one in record.read(RESULTS / f"{name}.jsonl", arrays=False):
         if one.preset == "hand":
             continue  # settings that no preset has
@@ -94,7 +107,7 @@ def test_committed_results_have_the_settings_of_their_preset(name):
 
 @pytest.mark.parametrize("name", together.EXPERIMENTS)
 def test_every_experiment_takes_what_together_hands_it(name):
-    run_many = importlib.import_module(f"singularbayes_experiments.{name}").run_many
+    run_many = importlib.import_module(f"singularbayes_experiments.problems.{name}").run_many
     assert inspect.signature(run_many).bind("low_rank", [0], None, "chosen").arguments["preset"] == "chosen"
 
 

@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_up import Record
-
 from singularbayes_experiments.problems import icu, mimic3, mimic3_features
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.record import plain
-from singularbayes.metrics import aupr_err
 from singularbayes_experiments.report import chapters, index
 from singularbayes_experiments.report.sections import SECTIONS
 from singularbayes_experiments.report.sections.care_columns import DEPARTURES
 from singularbayes_experiments.report.sections.icu import SHIFTS, gathered
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+from singularbayes.metrics import aupr_err
+
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 RECORDS = [one for path in sorted(RESULTS.glob("icu*.jsonl")) for one in record.read(path, arrays=False)]
 committed = pytest.mark.skipif(not RECORDS, reason="no records are committed")
 NUMBERS = dict(zip(icu.SHIFTS, (0.5, 0.6, 0.7, 0.8, 0.9), strict=True))

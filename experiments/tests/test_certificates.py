@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import singularbayes as sb
 from singularbayes_experiments.problems import certificates
 from singularbayes_experiments.problems.certificates import CHOSEN, INITIAL, LEARNED, METHODS, RULE, Settings
-from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.problems.smooth_filters import SmoothFilters
+from singularbayes_experiments.records.record import Record
+
+import singularbayes as sb
 from singularbayes.models.parameters import count_trained
 
 DOCS = Path(__file__).parents[2] / "docs"

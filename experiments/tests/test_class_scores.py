@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from singularbayes_experiments.methods import class_scores
 
 import singularbayes as sb
-from singularbayes_experiments.methods import class_scores
 
 
 def test_the_area_under_precision_and_recall_is_the_mean_precision_at_the_positives():

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from singularbayes_experiments.records import record
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 ARRAYS = sorted(RESULTS.glob("*.npz"))
 
 

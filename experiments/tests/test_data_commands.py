@@ -1,12 +1,11 @@
-"""`singularbayes data`: what there is, where it lies; wrong sums are said and end with 1."""
+"""`singularbayes-experiments data`: what there is, where it lies; wrong sums are said and end with 1."""
 
 import gzip
 import os
 
 import pytest
 from made_up_data import BYTES, made_up, sends, serving
-
-from singularbayes import cli
+from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.cli import data as commands
 from singularbayes_experiments.data import store
 
@@ -66,7 +65,7 @@ def test_a_damaged_file_without_an_address_is_left_with_the_way_to_mend_it(place
 def test_fetch_leaves_the_folder_of_the_user_alone_and_says_what_is_wrong_there(server, place):
     (place["folder"] / "b.bin").write_bytes(b"c")
     with pytest.raises(
-        SystemExit, match=r"singularbayes: made_up needs b\.bin to hold 1 bytes .* The file is .*b\.bin"
+        SystemExit, match=r"singularbayes-experiments: made_up needs b\.bin to hold 1 bytes .* The file is .*b\.bin"
     ):
         cli.main(["data", "fetch", "made_up"])
     assert (place["folder"] / "b.bin").read_bytes() == b"c"

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 from made_up_data import BYTES, made_up, refuses, sends, sends_slowly, serving
-
 from singularbayes_experiments.data import DataError, fetch, store
 from singularbayes_experiments.data.content import sha256
 from singularbayes_experiments.data.read import read

@@ -5,7 +5,6 @@ import os
 
 import numpy as np
 import pytest
-
 from singularbayes_experiments import data
 from singularbayes_experiments.data.catalogue import SETS
 from singularbayes_experiments.data.read import read

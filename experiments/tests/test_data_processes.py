@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from made_up_data import BYTES, made_up, sends, serving
-
 from singularbayes_experiments.data import store
 from singularbayes_experiments.data.read import read
 

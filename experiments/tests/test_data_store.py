@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up_data import BYTES, made_up
-
 from singularbayes_experiments.data import DataError, store
 from singularbayes_experiments.data.catalogue import SETS
 from singularbayes_experiments.data.content import content, listed, sha256
@@ -75,7 +74,7 @@ def test_wrong_bytes_are_an_error_with_the_file_both_sums_both_sizes_and_the_fix
         read(SOURCE, "a.csv")
     for said in (sha256(BYTES), sha256(b"other"), "262,144 bytes", "got 5 bytes", str(folder / "a.csv")):
         assert said in str(error.value)
-    assert str(error.value).endswith("Delete it; `singularbayes data fetch made_up` gets the right one.")
+    assert str(error.value).endswith("Delete it; `singularbayes-experiments data fetch made_up` gets the right one.")
 
 
 def test_without_an_address_the_fix_is_by_hand(folder):

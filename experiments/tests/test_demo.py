@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 from made_up import all_records
-
+from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import digits, toy
 from singularbayes_experiments.records import record
-from singularbayes_experiments.methods.weights import Weights
+
 from singularbayes.models.parameters import count_trained
 
 TINY_TOY = toy.Settings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)

@@ -7,13 +7,21 @@ import pytest
 from made_up import image_record, image_records, rows_of, toy_record
 
 pytest.importorskip("matplotlib")
-from singularbayes.convert.spectrum import MatrixSpectrum
 from singularbayes_experiments.methods import study
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.runs.runner import EXPERIMENTS, find
-from singularbayes_experiments.report import chapters, class_pictures, general, looks, measure_pictures, spectrum_pictures
+from singularbayes_experiments.report import (
+    chapters,
+    class_pictures,
+    general,
+    looks,
+    measure_pictures,
+    spectrum_pictures,
+)
 from singularbayes_experiments.report.names import LINES, NAMES
 from singularbayes_experiments.report.sections import SECTIONS, image_columns
+from singularbayes_experiments.runs.runner import EXPERIMENTS, find
+
+from singularbayes.convert.spectrum import MatrixSpectrum
 
 
 def elsewhere(method, seed=0, **settings):

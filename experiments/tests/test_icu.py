@@ -6,15 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-import singularbayes as sb
 from singularbayes_experiments import data
-from singularbayes_experiments.problems import mortality as care, icu, icu_features, mimic3, mimic3_features
+from singularbayes_experiments.methods.weights import Weights
+from singularbayes_experiments.problems import icu, icu_features, mimic3, mimic3_features
+from singularbayes_experiments.problems import mortality as care
+from singularbayes_experiments.problems.icu_features import APACHE, FEATURES, SIGNS
+from singularbayes_experiments.problems.mortality_scaling import REACH, Scaling
 from singularbayes_experiments.records import record
 from singularbayes_experiments.runs import runner, together
-from singularbayes_experiments.problems.mortality_scaling import REACH, Scaling
-from singularbayes_experiments.problems.icu_features import APACHE, FEATURES, SIGNS
-from singularbayes_experiments.methods.weights import Weights
+
+import singularbayes as sb
 from singularbayes.models.parameters import count_trained
 
 needs_data = pytest.mark.skipif(
@@ -166,7 +167,7 @@ def test_every_method_has_four_candidates_without_class_weights():
     assert icu.CHOSEN.keys() == icu.METHODS.keys() == mimic3.CHOSEN.keys()
 
 
-TRIALS = Path(__file__).parents[2] / "docs" / "results" / "icu_trials.jsonl"
+TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "icu_trials.jsonl"
 
 
 @pytest.mark.skipif(not TRIALS.is_file(), reason="the trials are not committed")

@@ -4,7 +4,6 @@ import hypothesis.extra.numpy as hnp
 import numpy as np
 import pytest
 from hypothesis import given
-
 from singularbayes_experiments.data import idx
 
 LETTERS = np.arange(24, dtype="uint8").reshape(2, 3, 4)

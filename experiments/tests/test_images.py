@@ -8,15 +8,15 @@ import made_up_images
 import numpy as np
 import pytest
 from keras import ops
-
-import singularbayes as sb
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores, methods, study, trainers
+from singularbayes_experiments.methods.posterior_scores import of_posteriors
+from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import cnn, fashion_mnist, images, kl_study, mnist
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
-from singularbayes_experiments.methods.posterior_scores import of_posteriors
-from singularbayes_experiments.methods.weights import Weights
+
+import singularbayes as sb
 from singularbayes.models.parameters import count_trained
 
 PUBLISHED = {"low_rank": 245_810, "low_rank_laplace": 245_810, "full_rank": 4_788_010, "rank_one": 2_406_398}

@@ -4,7 +4,6 @@ import re
 
 import pytest
 from made_up import Record, bare, image_record, toy_record
-
 from singularbayes_experiments.report import chapters, index, markdown_page, page
 from singularbayes_experiments.report.published import TABLES
 
@@ -26,7 +25,7 @@ def test_every_table_has_a_line_whatever_the_records():
 def test_a_table_without_records_says_what_to_type():
     found = entries([])
     assert found["tab:swag_sst2"].places == ()
-    assert found["tab:swag_sst2"].elsewhere.endswith("singularbayes run sst2 --scale paper --methods swag")
+    assert found["tab:swag_sst2"].elsewhere.endswith("singularbayes-experiments run sst2 --scale paper --methods swag")
     assert found["tab:sst2_rank_sweep"].elsewhere == "docs/performance.md, SST-2 on a GPU"
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-
 from singularbayes_experiments.records.checkpoints import Checkpoint, Keep, part
 
 

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 import pytest
-
-from singularbayes import cli
+from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.methods import methods, study, training
-from singularbayes_experiments.records import record
-from singularbayes_experiments.runs import runner
-from singularbayes_experiments.problems import toy
-from singularbayes.ranks.engines import Engine, Local, Where
-from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.methods.training import Diverged
+from singularbayes_experiments.problems import toy
+from singularbayes_experiments.records import record
+from singularbayes_experiments.records.checkpoints import Keep
+from singularbayes_experiments.runs import runner
+
+from singularbayes.ranks.engines import Engine, Local, Where
 
 SIZES = ("num_train=32", "num_test=32", "units=4", "rank=2", "draws=4", "iqr_draws=4")
 TINY = (*SIZES, "epochs=2", "warmup=1", "members=2")

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import made_up_mimic
 import pytest
+from singularbayes_experiments import data
+from singularbayes_experiments.methods import class_scores
+from singularbayes_experiments.problems import mimic3, mimic3_features
+from singularbayes_experiments.problems import mortality as care
 
 import singularbayes as sb
-from singularbayes_experiments import data
-from singularbayes_experiments.problems import mortality as care, mimic3, mimic3_features
-from singularbayes_experiments.methods import class_scores
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("SINGULARBAYES_DATA"), reason="needs $SINGULARBAYES_DATA, a folder with the data sets"

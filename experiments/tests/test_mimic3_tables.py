@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from made_up_mimic import charted
-
 from singularbayes_experiments import data
 from singularbayes_experiments.problems import mimic3_features, mimic3_tables
 from singularbayes_experiments.problems.mimic3_features import FEATURES, MEASURED

@@ -3,8 +3,8 @@
 import dataclasses
 
 import pytest
-
 from singularbayes_experiments.problems import beijing, sst2
+
 from singularbayes.models.parameters import count_trained
 
 SST2 = {"deterministic": 9_922_562, "full_rank": 19_841_028, "low_rank": 1_470_340, "rank_one": 10_013_306}

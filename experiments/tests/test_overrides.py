@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pytest
-
 from singularbayes_experiments.methods.overrides import overridden
 
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from singularbayes_experiments.problems.phrases import split
 
 SENTENCES = st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=9), min_size=3, max_size=12)

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from singularbayes_experiments.report.published import TABLES, Number, numbers
 from singularbayes_experiments.report.published.profile import profile
 

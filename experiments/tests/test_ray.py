@@ -1,4 +1,4 @@
-"""`singularbayes run --engine ray`: the records of the local engine, whatever is lost on the way."""
+"""`singularbayes-experiments run --engine ray`: the records of the local engine, whatever is lost on the way."""
 
 import importlib.util
 import io
@@ -16,14 +16,15 @@ from types import SimpleNamespace
 import pytest
 from filelock import FileLock
 from made_up import toy_record
-
-from singularbayes import cli
-from singularbayes_experiments.runs import board, progress as live, runner
-from singularbayes.ranks import ray_engine
-from singularbayes_experiments.records import record
-from singularbayes_experiments.problems import toy
-from singularbayes.ranks.engines import Engine, Local, Where
+from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.methods.training import Diverged
+from singularbayes_experiments.problems import toy
+from singularbayes_experiments.records import record
+from singularbayes_experiments.runs import board, runner
+from singularbayes_experiments.runs import progress as live
+
+from singularbayes.ranks import ray_engine
+from singularbayes.ranks.engines import Engine, Local, Where
 
 with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs pip install "singularbayes[ray]"')
 
@@ -149,7 +150,7 @@ def refused(*arguments):
 @pytest.mark.parametrize("argument", [["--address", "a:1"], ["--gpus", "1"], ["--cpus", "2"]])
 def test_what_is_of_ray_needs_ray_to_be_asked_for(argument, tmp_path):
     line = refused("--out", str(tmp_path), *argument)
-    assert line == "singularbayes: --address, --cpus and --gpus need --engine ray; got --engine local."
+    assert line == "singularbayes-experiments: --address, --cpus and --gpus need --engine ray; got --engine local."
 
 
 def test_ray_that_is_not_installed_is_one_line(monkeypatch, tmp_path):

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import toy_record
-
-from singularbayes_experiments.records import files, record
 from singularbayes_experiments.problems import toy
+from singularbayes_experiments.records import files, record
 
 LINE = record.LINES
 

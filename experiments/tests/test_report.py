@@ -17,13 +17,12 @@ from made_up import (
     rows_of,
     toy_record,
 )
-
-from singularbayes_experiments.records import record
 from singularbayes_experiments.problems import toy
-from singularbayes_experiments.runs.runner import EXPERIMENTS
+from singularbayes_experiments.records import record
 from singularbayes_experiments.report import band_pictures, chapters, markdown_page, page, sentences, settings
 from singularbayes_experiments.report.rows import grouped
 from singularbayes_experiments.report.sections import SECTIONS, digits, section_of
+from singularbayes_experiments.runs.runner import EXPERIMENTS
 
 HEAD = page.demo("singularbayes demo --seed 0")
 
@@ -104,15 +103,15 @@ def test_settings_by_hand_are_said_in_the_command():
     by_hand = [image_record("low_rank", 0, "hand", changes={"beta": beta}) for beta in (0.3, 0.1)]
     (chapter,) = chapters.of(bare(by_hand))
     assert chapter.parts[0].commands == (
-        "singularbayes run mnist --methods low_rank --seeds 0 --set beta=0.3",
-        "singularbayes run mnist --methods low_rank --seeds 0 --set beta=0.1",
+        "singularbayes-experiments run mnist --methods low_rank --seeds 0 --set beta=0.3",
+        "singularbayes-experiments run mnist --methods low_rank --seeds 0 --set beta=0.1",
     )
 
 
 def test_the_command_does_the_runs_again():
     (group,) = grouped(image_records(seeds=(42, 123), presets=("chosen",)), {})
     (command,) = settings.commands("mnist", group)
-    assert command.startswith("singularbayes run mnist --methods low_rank,low_rank_laplace,")
+    assert command.startswith("singularbayes-experiments run mnist --methods low_rank,low_rank_laplace,")
     assert command.endswith(" --seeds 42,123 --scale chosen")
 
 
@@ -120,8 +119,8 @@ def test_methods_with_other_seeds_have_a_command_of_their_own():
     records = [image_record("low_rank", seed) for seed in (0, 1)] + [image_record("swag", 0)]
     (group,) = grouped(records, {})
     assert settings.commands("mnist", group) == [
-        "singularbayes run mnist --methods low_rank --seeds 0,1 --scale paper",
-        "singularbayes run mnist --methods swag --seeds 0 --scale paper",
+        "singularbayes-experiments run mnist --methods low_rank --seeds 0,1 --scale paper",
+        "singularbayes-experiments run mnist --methods swag --seeds 0 --scale paper",
     ]
 
 

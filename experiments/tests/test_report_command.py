@@ -1,4 +1,4 @@
-"""`singularbayes report`: folders of all kinds in; a page, or one line on what is wrong, out; docs/results.md."""
+"""`singularbayes-experiments report`: folders of all kinds in; a page, or one line on what is wrong, out."""
 
 import json
 import math
@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_up import all_records, bare, image_record, image_records, kl_record, toy_record
-
-from singularbayes import cli
+from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import chapters, markdown_page, reading
 
@@ -19,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def ends_with(arguments, expected):
     with pytest.raises(SystemExit) as end:
         cli.main(arguments)
-    assert re.search(expected, str(end.value.code)) and str(end.value.code).startswith("singularbayes: ")
+    assert re.search(expected, str(end.value.code)) and str(end.value.code).startswith("singularbayes-experiments: ")
     assert "\n" not in str(end.value.code)
 
 
@@ -39,7 +38,7 @@ def test_a_folder_of_runs_becomes_a_page_and_tables(runs, capsys):
     html = page.read_text(encoding="utf-8")
     for title in ("Toy regression", "The weight of the KL", "Digits"):
         assert title in html and title in (runs / "report" / "report.md").read_text(encoding="utf-8")
-    assert f"singularbayes report {runs}" in html
+    assert f"singularbayes-experiments report {runs}" in html
     assert (runs / "report" / "report.tex").read_text(encoding="utf-8").count(r"\begin{table}") == 3
 
 
@@ -58,7 +57,7 @@ def test_the_folder_of_the_page_can_be_said(runs, tmp_path):
 def test_without_a_folder_it_is_runs(runs, monkeypatch):
     monkeypatch.chdir(runs.parent)
     assert cli.main(["report"]) == 0
-    assert "<pre>singularbayes report</pre>" in Path("runs/report/report.html").read_text(encoding="utf-8")
+    assert "<pre>singularbayes-experiments report</pre>" in Path("runs/report/report.html").read_text(encoding="utf-8")
 
 
 def test_a_markdown_page_has_its_figures_beside_it(runs, tmp_path):
@@ -69,7 +68,7 @@ def test_a_markdown_page_has_its_figures_beside_it(runs, tmp_path):
     assert links and all((tmp_path / link).read_text(encoding="utf-8").startswith("<svg") for link in links)
     assert "Figures left out. Histograms of mutual information; Histograms of entropy; Held-out digits: their" in text
     assert "results/kl_study-beta.svg" in links and not (runs / "report").exists()
-    assert f"`singularbayes report {runs} --markdown {page}`" in text
+    assert f"`singularbayes-experiments report {runs} --markdown {page}`" in text
 
 
 def test_a_file_of_records_needs_no_arrays(runs, tmp_path):
@@ -105,7 +104,7 @@ def test_a_folder_that_is_not_there_or_has_no_records_is_said(tmp_path):
         ["report", str(tmp_path / "gone")],
         r"needs a folder with records \(\*\.jsonl\); got .*gone', which is not there",
     )
-    ends_with(["report", str(tmp_path)], r"which has none\. `singularbayes run toy` makes some\.")
+    ends_with(["report", str(tmp_path)], r"which has none\. `singularbayes-experiments run toy` makes some\.")
 
 
 def test_records_one_folder_below_are_pointed_at(tmp_path):
@@ -180,7 +179,7 @@ RESULTS = ROOT / "docs" / "results"
 
 @pytest.mark.skipif(not list(RESULTS.glob("*.jsonl")), reason="no records of results are committed")
 def test_the_page_of_results_is_that_of_the_committed_records():
-    command = "singularbayes report docs/results --markdown docs/results.md"
+    command = "singularbayes-experiments report docs/results --markdown docs/results.md"
     made = chapters.of(reading.read(RESULTS))
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert text == markdown_page.render(made, "Results", command, "results"), f"Type: {command}"

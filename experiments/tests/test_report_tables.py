@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from made_up import image_record, rows_of
 from rich.console import Console
-
-from singularbayes.metrics.measure import Measure
 from singularbayes_experiments.report import published, tables, terminal
 from singularbayes_experiments.report.section import TRAINING, Columns
 from singularbayes_experiments.report.sections.image_columns import QUALITY
 from singularbayes_experiments.report.table_latex import latex
 from singularbayes_experiments.report.table_markdown import markdown
+
+from singularbayes.metrics.measure import Measure
 
 NLL = Columns("T", (Measure("nll", "lower", label="NLL", decimals=4),), sort="nll")
 PAPER = published.numbers("mnist")

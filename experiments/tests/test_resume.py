@@ -7,14 +7,14 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-
-from singularbayes import FullRank, LowRank, layers, predict
-from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.methods.methods import METHODS
 from singularbayes_experiments.methods.pools import fit_swag
 from singularbayes_experiments.methods.stopping import EarlyStop, Plateau
 from singularbayes_experiments.methods.trainers import Alone, Training
 from singularbayes_experiments.methods.training import Diverged, fit, train
+from singularbayes_experiments.records.checkpoints import Keep
+
+from singularbayes import FullRank, LowRank, layers, predict
 
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("compiled_once")]
 

@@ -1,4 +1,4 @@
-"""`singularbayes run`: none twice, none lost, and one line for what a user can mend."""
+"""`singularbayes-experiments run`: none twice, none lost, and one line for what a user can mend."""
 
 import json
 import os
@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 from made_up import toy_record
-
-from singularbayes import cli
-from singularbayes_experiments.records import files, record
-from singularbayes_experiments.runs import runner
-from singularbayes_experiments.problems import toy
+from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.cli.run import labels_of
 from singularbayes_experiments.methods.training import Diverged
+from singularbayes_experiments.problems import toy
+from singularbayes_experiments.records import files, record
 from singularbayes_experiments.report import published
 from singularbayes_experiments.report.sections import SECTIONS
+from singularbayes_experiments.runs import runner
 
 
 @pytest.fixture
@@ -100,7 +99,7 @@ def test_off_a_terminal_a_run_is_a_line_and_its_scores(asked, tmp_path, capsys):
     assert "rmse_near 0.07" in shown and "\x1b" not in shown
     assert shown.splitlines()[-2:] == [
         f"Records: {tmp_path / 'records.jsonl'}",
-        f"A page of them: singularbayes report {tmp_path}",
+        f"A page of them: singularbayes-experiments report {tmp_path}",
     ]
 
 
@@ -202,7 +201,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_training(asked, tmp_path
 )
 def test_what_is_wrong_is_one_line(asked, arguments, message, capsys, tmp_path):
     line = refused(capsys, "run", *arguments, "--out", str(tmp_path / "new"))
-    assert line.startswith("singularbayes: ") and message in line
+    assert line.startswith("singularbayes-experiments: ") and message in line
     assert asked == [] and not (tmp_path / "new").exists()
 
 

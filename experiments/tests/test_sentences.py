@@ -11,7 +11,6 @@ from made_up import (
     rows_of,
     toy_record,
 )
-
 from singularbayes_experiments.report import chapters, sentences
 from singularbayes_experiments.report.sections import SECTIONS
 

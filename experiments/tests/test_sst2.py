@@ -6,15 +6,15 @@ import keras
 import made_up_reviews
 import numpy as np
 import pytest
-
 from singularbayes_experiments import data
-from singularbayes.convert import collapse
-from singularbayes_experiments.problems import adaptive_rank_sst2, reviews, sst2, text
 from singularbayes_experiments.methods import methods
-from singularbayes_experiments.problems.position_embedding import Positions, sines
 from singularbayes_experiments.methods.posterior_scores import singular_values
 from singularbayes_experiments.methods.training import adam
 from singularbayes_experiments.methods.weights import Weights
+from singularbayes_experiments.problems import adaptive_rank_sst2, reviews, sst2, text
+from singularbayes_experiments.problems.position_embedding import Positions, sines
+
+from singularbayes.convert import collapse
 
 pytest.importorskip("tokenizers")
 TINY = replace(

@@ -4,7 +4,6 @@ import sys
 
 import numpy as np
 import pytest
-
 from singularbayes_experiments.problems.text import PADDING, WordPieces
 
 pytest.importorskip("tokenizers")

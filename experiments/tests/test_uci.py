@@ -6,14 +6,14 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-
 from singularbayes_experiments import data
 from singularbayes_experiments.data.uci import UCI_SETS, Regression
-from singularbayes_experiments.records import record
 from singularbayes_experiments.problems import small_regression, uci
+from singularbayes_experiments.records import record
+
 from singularbayes.models.parameters import count_trained
 
-TRIALS = Path(__file__).parents[2] / "docs" / "results" / "uci_trials.jsonl"
+TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "uci_trials.jsonl"
 SETS = ("yacht", "protein_tertiary_structure")
 TINY = uci.Settings(sets=SETS, units=4, rank=2, epochs=2, warmup=1, draws=3, members=2)
 ROWS, TRAIN = 60, 50

@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_up import Record, rows_of
-
-from singularbayes import metrics as metrics_of
-from singularbayes_experiments.problems import air
-from singularbayes_experiments.records import record
 from singularbayes_experiments.methods import value_scores
+from singularbayes_experiments.problems import air
 from singularbayes_experiments.problems.forecast import Settings
-from singularbayes.prediction import ValuePredictive
+from singularbayes_experiments.records import record
 from singularbayes_experiments.report import chapters, literature, published, tables, value_pictures
 from singularbayes_experiments.report.sections import SECTIONS, beijing, uci
 from singularbayes_experiments.report.table_markdown import markdown
 
-UCI = Path(__file__).parents[2] / "docs" / "results" / "uci.jsonl"
+from singularbayes import metrics as metrics_of
+from singularbayes.prediction import ValuePredictive
+
+UCI = Path(__file__).parents[2] / "experiments" / "results" / "uci.jsonl"
 N = 300
 
 

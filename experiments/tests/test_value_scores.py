@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from scipy import optimize, stats
+from singularbayes_experiments.methods import value_scores
 
 from singularbayes import metrics
-from singularbayes_experiments.methods import value_scores
 from singularbayes.prediction import ValuePredictive
 
 RNG = np.random.default_rng(0)

@@ -18,7 +18,6 @@ import workers
 from builders import rivals
 from peers import worker
 from shapes import SHAPES, targets
-
 from singularbayes_experiments.problems import sst2
 
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,11 @@ import numpy as np
 import performance_page
 import pytest
 import scaling_page
+from footprint import Matrix, Sizes, decoder, footprint
 
 from singularbayes import Deterministic, FullRank, LowRank, ModelParallel, RankOne, layers
-from singularbayes.models.parameters import count_trained
 from singularbayes.models.engine import draw_bytes
-from singularbayes.inference.footprint import Matrix, Sizes, decoder, footprint
+from singularbayes.models.parameters import count_trained
 
 BLOCKS, WIDTH, VOCABULARY, CONTEXT, INNER = 2, 8, 30, 6, 20
 KINDS = {"low_rank": lambda: LowRank(3), "full_rank": FullRank, "deterministic": Deterministic}

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 from made_up import digits_record, toy_record
+from singularbayes_experiments.problems import digits, toy
 
 import singularbayes
 from singularbayes import cli
-from singularbayes_experiments.problems import digits, toy
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from singularbayes_experiments.problems import digits
 
 import singularbayes as sb
 from singularbayes.evaluation import Evaluation
-from singularbayes_experiments.problems import digits
 from singularbayes.evaluation import comparison_table as comparison
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,9 +10,9 @@ from table import set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
+from singularbayes.bounds import empirical_risk, kl_inverse
 from singularbayes.evaluation.certificate import certificate
 from singularbayes.evaluation.certified_kl import certified_kl
-from singularbayes.bounds import empirical_risk, kl_inverse
 from singularbayes.prediction.randomized import drawn_risks
 
 RNG = np.random.default_rng(0)

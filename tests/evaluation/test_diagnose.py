@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from test_predictive import _classes, _values
+from predictions import class_predictive, value_predictive
 
 import singularbayes as sb
 from singularbayes import FullRank, GaussianNLL, LowRank, MeanScaleNLL, layers
@@ -85,8 +85,8 @@ def test_scales_have_collapsed_when_they_are_narrow_and_draws_agree(prior):
     narrow, wide = _model(prior=prior), _model(prior=prior, eta=3.0)
     for posterior in sb.find_posteriors(narrow):
         _set(posterior, rho=-9.0)
-    agreed = _classes(np.array([[[0.9, 0.1]], [[0.901, 0.099]]]))
-    apart = _classes(np.array([[[0.9, 0.1]], [[0.3, 0.7]]]))
+    agreed = class_predictive(np.array([[[0.9, 0.1]], [[0.901, 0.099]]]))
+    apart = class_predictive(np.array([[[0.9, 0.1]], [[0.3, 0.7]]]))
     (finding,) = symptoms.collapsed(_case(narrow, agreed))
     width = {"normal": 1.0, "laplace": 2**0.5, "scale_mixture": (0.5 * (1 + np.exp(-12))) ** 0.5}[prior]
     assert f"at {100 * np.log1p(np.exp(-9)) / width:.2g} % of the prior's" in finding.sentence
@@ -98,7 +98,7 @@ def test_a_kl_that_no_fit_can_pay_for_is_found():
     model = _model(num_data=10)
     for posterior in sb.find_posteriors(model):
         _set(posterior, loc=3.0)
-    p = _classes(np.full((2, 600, 2), 0.5))
+    p = class_predictive(np.full((2, 600, 2), 0.5))
     shares = np.bincount(LABELS) / 600
     for y, most in ((None, np.log(2)), (LABELS, -(shares * np.log(shares)).sum())):
         (finding,) = symptoms.kl_dominates(_case(model, p, y))
@@ -110,11 +110,11 @@ def test_a_kl_that_no_fit_can_pay_for_is_found():
 
 
 def test_of_values_a_fit_can_save_the_log_of_spread_over_noise():
-    model, p = _model(1, GaussianNLL(0.3), num_data=10), _values(np.zeros((2, 600, 1)), 0.3)
+    model, p = _model(1, GaussianNLL(0.3), num_data=10), value_predictive(np.zeros((2, 600, 1)), 0.3)
     (finding,) = symptoms.kl_dominates(_case(model, p, TARGETS))
     assert f"saves {np.log(TARGETS.std() / 0.3):.3g} over" in finding.sentence
     assert not list(symptoms.kl_dominates(_case(model, p)))  # without targets nobody knows
-    assert not list(symptoms.kl_dominates(_case(model, _values(np.zeros((2, 600, 1))), TARGETS)))
+    assert not list(symptoms.kl_dominates(_case(model, value_predictive(np.zeros((2, 600, 1))), TARGETS)))
 
 
 @pytest.mark.parametrize("loss", [MeanScaleNLL(), keras.losses.Huber()])
@@ -166,7 +166,7 @@ def test_a_kl_weight_of_0_is_a_warning_and_of_a_frozen_model_no_matter():
 
 
 def test_confidence_beyond_accuracy_by_more_than_chance_is_found():
-    sure = _classes(np.tile([0.9, 0.1], (1, 200, 1)))
+    sure = class_predictive(np.tile([0.9, 0.1], (1, 200, 1)))
     right = np.zeros(200, int)
     (finding,) = symptoms.overconfident(_case(p=sure, y=np.where(np.arange(200) < 50, 1, 0)))
     assert "mean confidence is 0.900, accuracy 0.750" in finding.sentence and "recalibrate" in finding.suggestion
@@ -177,21 +177,23 @@ def test_confidence_beyond_accuracy_by_more_than_chance_is_found():
 
 def test_intervals_that_miss_too_often_are_found():
     rng = np.random.default_rng(0)
-    p, y = _values(np.zeros((2, 400, 1)), 1.0), rng.normal(size=(400, 1))
+    p, y = value_predictive(np.zeros((2, 400, 1)), 1.0), rng.normal(size=(400, 1))
     assert not list(symptoms.overconfident(_case(p=p, y=y)))
     (finding,) = symptoms.overconfident(_case(p=p, y=2 * y))
     assert f"hold {100 * (np.abs(2 * y) <= 1.959964).mean():.1f} % of the targets" in finding.sentence
-    assert not list(symptoms.overconfident(_case(p=_values(np.zeros((2, 400, 1))), y=2 * y)))  # no noise, no interval
+    assert not list(
+        symptoms.overconfident(_case(p=value_predictive(np.zeros((2, 400, 1))), y=2 * y))
+    )  # no noise, no interval
 
 
 def test_predictions_that_know_nothing_are_found():
-    blind, seeing = _classes(np.full((1, 600, 2), 0.5)), _classes(0.8 * np.eye(2)[LABELS][None] + 0.1)
+    blind, seeing = class_predictive(np.full((1, 600, 2), 0.5)), class_predictive(0.8 * np.eye(2)[LABELS][None] + 0.1)
     (finding,) = symptoms.no_better_than_a_constant(_case(p=blind, y=LABELS))
     assert "NLL 0.693 against 0.69" in finding.sentence
     assert not list(symptoms.no_better_than_a_constant(_case(p=seeing, y=LABELS)))
-    (finding,) = symptoms.no_better_than_a_constant(_case(p=_values(np.zeros((1, 600, 1))), y=TARGETS))
+    (finding,) = symptoms.no_better_than_a_constant(_case(p=value_predictive(np.zeros((1, 600, 1))), y=TARGETS))
     assert "mean squared error" in finding.sentence
-    assert not list(symptoms.no_better_than_a_constant(_case(p=_values(0.5 * TARGETS[None]), y=TARGETS)))
+    assert not list(symptoms.no_better_than_a_constant(_case(p=value_predictive(0.5 * TARGETS[None]), y=TARGETS)))
 
 
 def test_a_plain_model_is_noticed_and_answers_of_another_shape_are_refused():

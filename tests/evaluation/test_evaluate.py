@@ -6,14 +6,14 @@ import math
 import keras
 import numpy as np
 import pytest
+from predictions import class_predictive, value_predictive
 from sklearn.linear_model import LinearRegression
-from test_predictive import _classes, _values
 
 import singularbayes as sb
 from singularbayes import Adapter, GaussianNLL, LowRank, layers, metrics
 from singularbayes.evaluation import Evaluation
-from singularbayes.metrics import catalogue
 from singularbayes.evaluation.memory import Peak
+from singularbayes.metrics import catalogue
 from singularbayes.prediction.recalibration import Temperature
 
 RNG = np.random.default_rng(3)
@@ -53,7 +53,7 @@ def _class_scores(p, foreign):
 
 
 def test_an_evaluation_of_classes_has_every_metric_under_its_name():
-    p, foreign = _classes(DRAWS), _classes(FOREIGN)
+    p, foreign = class_predictive(DRAWS), class_predictive(FOREIGN)
     found = sb.evaluate(p, LABELS, ood=foreign)
     assert found.task == "classification" and found.undefined == {} and (found.draws, found.examples) == (20, 40)
     assert found.metrics == pytest.approx(_class_scores(p, foreign))
@@ -79,7 +79,7 @@ def _value_scores(p, kind):
 
 @pytest.mark.parametrize("noise", [0.4, RNG.uniform(0.2, 2, (40, 1))])
 def test_an_evaluation_of_values_says_each_score_of_a_spread_for_each_variance(noise):
-    p, foreign = _values(VALUES, noise), _values(FOREIGN_VALUES, 0.4)
+    p, foreign = value_predictive(VALUES, noise), value_predictive(FOREIGN_VALUES, 0.4)
     found = sb.evaluate(p, TARGETS[:, 0], ood=foreign)
     expected = {
         "mae": metrics.mean_absolute_error(p.mean, TARGETS),
@@ -103,8 +103,8 @@ def test_an_evaluation_of_values_says_each_score_of_a_spread_for_each_variance(n
 
 
 def test_every_metric_has_a_measure_with_a_label_of_its_own():
-    classes = sb.evaluate(_classes(DRAWS), LABELS, ood={"far": _classes(FOREIGN)})
-    values = sb.evaluate(_values(VALUES, 0.1), TARGETS, ood=_values(FOREIGN_VALUES, 0.1))
+    classes = sb.evaluate(class_predictive(DRAWS), LABELS, ood={"far": class_predictive(FOREIGN)})
+    values = sb.evaluate(value_predictive(VALUES, 0.1), TARGETS, ood=value_predictive(FOREIGN_VALUES, 0.1))
     measures = [catalogue.find(name) for name in {**classes.metrics, **values.metrics}]
     assert len({measure.label for measure in measures}) == len(measures)
     costs = {"num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes"}
@@ -114,27 +114,29 @@ def test_every_metric_has_a_measure_with_a_label_of_its_own():
 
 
 def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():
-    point = _classes(DRAWS[:1])
-    tempered = Temperature(2.0)(_classes(DRAWS))
-    full = sb.evaluate(_classes(DRAWS), LABELS, ood=_classes(FOREIGN))
+    point = class_predictive(DRAWS[:1])
+    tempered = Temperature(2.0)(class_predictive(DRAWS))
+    full = sb.evaluate(class_predictive(DRAWS), LABELS, ood=class_predictive(FOREIGN))
     for p, foreign, reason in (
-        (point, _classes(FOREIGN[:1]), "one function"),
-        (tempered, Temperature(2.0)(_classes(FOREIGN)), "the average alone"),
+        (point, class_predictive(FOREIGN[:1]), "one function"),
+        (tempered, Temperature(2.0)(class_predictive(FOREIGN)), "the average alone"),
     ):
         found = sb.evaluate(p, LABELS, ood=foreign)
         assert found.metrics.keys() == full.metrics.keys()
         missing = {name for name, value in found.metrics.items() if math.isnan(value)}
         assert missing == set(found.undefined) == {n for n in full.metrics if n.endswith(("_mi", "_std", "mi_ratio"))}
         assert all(reason in said for said in found.undefined.values())
-    perfect = sb.evaluate(_classes(np.eye(3)[LABELS][None]), LABELS)
+    perfect = sb.evaluate(class_predictive(np.eye(3)[LABELS][None]), LABELS)
     assert "all right" in perfect.undefined["aupr_err_entropy"] and perfect.metrics["accuracy"] == 1
-    assert "no test example" in sb.evaluate(_classes(DRAWS), LABELS % 2).undefined["auroc"]
-    silent = sb.evaluate(_values(VALUES, None, keep=False), TARGETS, ood=_values(FOREIGN_VALUES, keep=False))
+    assert "no test example" in sb.evaluate(class_predictive(DRAWS), LABELS % 2).undefined["auroc"]
+    silent = sb.evaluate(
+        value_predictive(VALUES, None, keep=False), TARGETS, ood=value_predictive(FOREIGN_VALUES, keep=False)
+    )
     assert "no noise" in silent.undefined["nll_total"] and "keep_draws=True" in silent.undefined["iqr_ratio"]
     assert math.isfinite(silent.metrics["nll_epistemic"])
-    flat = sb.evaluate(_values(VALUES[:1], 0.3), np.ones(40))
+    flat = sb.evaluate(value_predictive(VALUES[:1], 0.3), np.ones(40))
     assert "all one" in flat.undefined["r2"]
-    spread = sb.evaluate(_values(VALUES, 0.3), TARGETS)
+    spread = sb.evaluate(value_predictive(VALUES, 0.3), TARGETS)
     epistemic = {name for name in spread.metrics if name.endswith("_epistemic")}
     assert len(epistemic) == 11  # the variance, eight scores of it, and two of answering only when certain
     assert {name for name, reason in flat.undefined.items() if "one function" in reason} == epistemic
@@ -142,7 +144,7 @@ def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():
 
 def test_draws_that_all_agree_have_no_scores_of_their_spread_and_one_that_does_not_has_some():
     agreed = np.zeros((20, 40, 1))
-    found = sb.evaluate(_values(agreed, 0.3), TARGETS)
+    found = sb.evaluate(value_predictive(agreed, 0.3), TARGETS)
     names = {"nll", "crps", "crps_sample", "picp_95", "mpiw_95", "interval_score_95"}
     names |= {"calibration_error", "calibration_area"}
     assert {name for name, said in found.undefined.items() if "no prediction has a spread" in said} == {
@@ -150,7 +152,7 @@ def test_draws_that_all_agree_have_no_scores_of_their_spread_and_one_that_does_n
     }
     assert found.metrics["variance_epistemic"] == 0 and found.metrics["mpiw_95_total"] > 0
     agreed[:, 0] = VALUES[:, 0]
-    partly = sb.evaluate(_values(agreed, 0.3), TARGETS)
+    partly = sb.evaluate(value_predictive(agreed, 0.3), TARGETS)
     assert set(partly.undefined) == {f"{n}_epistemic" for n in ("nll", "calibration_error", "calibration_area")}
 
 
@@ -208,7 +210,7 @@ def test_a_task_that_is_said_tells_what_a_loss_does_not():
 
 
 def test_a_line_of_json_is_the_evaluation_and_strict():
-    p = _classes(np.eye(3)[(LABELS + 1) % 3][None])  # a label called impossible
+    p = class_predictive(np.eye(3)[(LABELS + 1) % 3][None])  # a label called impossible
     found = sb.evaluate(p, LABELS, seed=3, train_seconds=1.5)
     assert math.isinf(found.metrics["nll"]) and math.isnan(found.metrics["mean_mi"])
 
@@ -251,19 +253,19 @@ def test_wrong_input_is_refused():
     ):
         sb.evaluate(LinearRegression().fit(x, LABELS), (x, LABELS))
     with pytest.raises(ValueError, match=r"y alone for a Predictive; got test=\(x, y\)"):
-        sb.evaluate(_classes(DRAWS), (x, LABELS))
+        sb.evaluate(class_predictive(DRAWS), (x, LABELS))
     with pytest.raises(ValueError, match="y alone for a Predictive"):
-        sb.evaluate(_classes(DRAWS[:, :2]), (x[:2], LABELS[:2]))
-    two = _classes(DRAWS[:, :2])
+        sb.evaluate(class_predictive(DRAWS[:, :2]), (x[:2], LABELS[:2]))
+    two = class_predictive(DRAWS[:, :2])
     assert sb.evaluate(two, (0, 1)).metrics["nll"] == sb.evaluate(two, np.array([0, 1])).metrics["nll"]
     with pytest.raises(TypeError, match="a Predictive in ood if and only if it evaluates one"):
-        sb.evaluate(_classes(DRAWS), LABELS, ood=x)
+        sb.evaluate(class_predictive(DRAWS), LABELS, ood=x)
     with pytest.raises(ValueError, match=r"no options of predict for a Predictive; got \['batch_size'\]"):
-        sb.evaluate(_classes(DRAWS), LABELS, batch_size=3)
+        sb.evaluate(class_predictive(DRAWS), LABELS, batch_size=3)
     with pytest.raises(ValueError, match=r"evaluate needs one label an example; got shapes \(40, 3\) and \(3,\)"):
-        sb.evaluate(_classes(DRAWS), LABELS[:3])
+        sb.evaluate(class_predictive(DRAWS), LABELS[:3])
     with pytest.raises(ValueError, match="those of regression"):
-        sb.evaluate(_classes(DRAWS), LABELS, ood=_values(FOREIGN_VALUES[..., [0, 0, 0]]))
+        sb.evaluate(class_predictive(DRAWS), LABELS, ood=value_predictive(FOREIGN_VALUES[..., [0, 0, 0]]))
 
 
 def test_the_peak_is_that_of_the_block():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_predictive import _classes, _values
+from predictions import class_predictive, value_predictive
 
 import singularbayes as sb
 from singularbayes import metrics
@@ -18,7 +18,7 @@ def _same(curve, other):
 
 
 def test_classes_are_kept_by_entropy_or_what_is_chosen():
-    p = _classes(DRAWS)
+    p = class_predictive(DRAWS)
     wrong = p.labels != LABELS
     _same(sb.selective(p, LABELS), metrics.selective_curve(p.entropy, wrong))
     _same(sb.selective(p, LABELS, by="mi"), metrics.selective_curve(p.mutual_information, wrong))
@@ -29,7 +29,7 @@ def test_classes_are_kept_by_entropy_or_what_is_chosen():
 
 
 def test_values_are_kept_by_total_or_epistemic_deviation_over_outputs():
-    p = _values(VALUES, noise=RNG.uniform(0.1, 3, (50, 2)))
+    p = value_predictive(VALUES, noise=RNG.uniform(0.1, 3, (50, 2)))
     errors = np.abs(p.mean - TARGETS).mean(axis=1)
     for kind, curve in (("total", sb.selective(p, TARGETS)), ("epistemic", sb.selective(p, TARGETS, by="epistemic"))):
         _same(curve, metrics.selective_curve(np.sqrt(p.variance(kind).mean(axis=1)), errors))
@@ -37,12 +37,12 @@ def test_values_are_kept_by_total_or_epistemic_deviation_over_outputs():
 
 def test_an_uncertainty_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(ValueError, match=r"by= to be one of \['entropy', 'mi', 'std'\].*got by='total'"):
-        sb.selective(_classes(DRAWS), LABELS, by="total")
+        sb.selective(class_predictive(DRAWS), LABELS, by="total")
     with pytest.raises(ValueError, match=r"no uncertainty by='mi': it is one function.*Others are \['entropy'\]"):
-        sb.selective(_classes(DRAWS[:1]), LABELS, by="mi")
+        sb.selective(class_predictive(DRAWS[:1]), LABELS, by="mi")
     with pytest.raises(ValueError, match=r"by='total': the likelihood says no noise. Others are \['epistemic'\]"):
-        sb.selective(_values(VALUES), TARGETS)
+        sb.selective(value_predictive(VALUES), TARGETS)
     with pytest.raises(TypeError, match="selective needs a Predictive, as predict returns it; got ndarray"):
         sb.selective(DRAWS, LABELS)
     with pytest.raises(ValueError, match="selective needs one label an example"):
-        sb.selective(_classes(DRAWS), LABELS[:4])
+        sb.selective(class_predictive(DRAWS), LABELS[:4])

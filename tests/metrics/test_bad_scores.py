@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from test_scoring import made_up
 
-from singularbayes.prediction.predictive import ClassPredictive
 from singularbayes.metrics import (
     accuracy,
     auroc,
@@ -15,6 +14,7 @@ from singularbayes.metrics import (
     ood_scores,
     reliability_curve,
 )
+from singularbayes.prediction.predictive import ClassPredictive
 
 HALF = np.full((3, 2), 0.5)
 SCORES = [

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from predictions import class_predictive
 from scipy import stats
-from test_predictive import _classes
 
 from singularbayes.metrics import (
     efficiency_factors,
@@ -32,7 +32,7 @@ def test_uncertainties_are_the_papers(vectors):
 
 def test_they_are_those_of_a_predictive_and_of_scipy():
     draws = made_up()
-    p = _classes(draws)
+    p = class_predictive(draws)
     np.testing.assert_allclose(entropy(p.mean), p.entropy)
     np.testing.assert_allclose(entropy(p.mean), stats.entropy(p.mean, axis=1))
     np.testing.assert_allclose(mutual_information(draws), p.mutual_information, atol=1e-14)

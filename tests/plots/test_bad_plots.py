@@ -7,10 +7,9 @@ import made_up_plots as made_up
 import numpy as np
 import pytest
 
-from singularbayes.evaluation import Evaluation, compare
-from singularbayes.metrics import find
-from singularbayes.metrics import IntervalCalibration, ReliabilityCurve
 from singularbayes import plots
+from singularbayes.evaluation import Evaluation, compare
+from singularbayes.metrics import IntervalCalibration, ReliabilityCurve, find_measure
 from singularbayes.plots import BoundPanel, Measure, Point
 
 THREE = [Measure(name, "higher") for name in "xyz"]
@@ -44,7 +43,7 @@ BAD = {
         r"parameters of each of \['m'\]; got those of \['other'\]",
     ),
     "an axis with no better end": (
-        lambda: plots.radar({"m": [0.9, 1, 1]}, [find("picp_95_total"), *THREE[1:]]),
+        lambda: plots.radar({"m": [0.9, 1, 1]}, [find_measure("picp_95_total"), *THREE[1:]]),
         "measures of which higher or lower is better; got better=0.95 of 'picp_95_total'",
     ),
     "points of one measure": (

@@ -10,13 +10,12 @@ from made_up_plots import FIGURES, METHODS
 from matplotlib.text import Text
 from scipy import stats
 
-from singularbayes.evaluation import Evaluation, compare
-from singularbayes.metrics import find
-from singularbayes.metrics import auroc_ood, efficiency_factors
-from singularbayes.metrics.pareto import pareto_front
 from singularbayes import plots
-from singularbayes.plots.bounds import last_useful_rank
+from singularbayes.evaluation import Evaluation, compare
+from singularbayes.metrics import auroc_ood, efficiency_factors, find_measure
+from singularbayes.metrics.pareto import pareto_front
 from singularbayes.plots import BoundPanel, Measure, Point
+from singularbayes.plots.bounds import last_useful_rank
 from singularbayes.plots.radar import adjusted_scores, radar_scores, scale_ends
 
 VALUES, MEASURES = made_up.VALUES, made_up.MEASURES
@@ -54,7 +53,7 @@ def test_a_comparison_goes_into_a_radar_as_it_is():
         "NLL ↓\n0.4 → 0.2",
         "peak MB ↓\n4 → 2",
     ]
-    (axes,) = plots.radar({"a": [1, 2, 3]}, [find(name) for name in ("rmse", "mae", "r2")]).axes
+    (axes,) = plots.radar({"a": [1, 2, 3]}, [find_measure(name) for name in ("rmse", "mae", "r2")]).axes
     assert [text.get_text()[:5] for text in axes.texts] == ["RMSE ", "MAE ↓", "R² ↑\n"]
 
 

@@ -10,7 +10,8 @@ from scipy import stats
 from table import POSTERIORS, RANDOM, SHAPE, assert_unbiased, assert_uncorrelated, built, gradient, stirred
 
 from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, RankOne, layers
-from singularbayes.posteriors import noise, initializers as starts
+from singularbayes.posteriors import initializers as starts
+from singularbayes.posteriors import noise
 from singularbayes.posteriors.softplus import inverse_softplus
 
 pytestmark = pytest.mark.backend

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_predictive import _classes, _values
+from predictions import class_predictive, value_predictive
 
 import singularbayes as sb
 from singularbayes.metrics import interval_coverage
@@ -15,14 +15,14 @@ from singularbayes.metrics import interval_coverage
 def values(rng, examples, outputs=1):
     """Returns predictions that are wrong in mean and much too sure, and skewed targets."""
     draws = rng.normal(size=(8, examples, outputs)) * rng.uniform(0.1, 1, (examples, 1))
-    return _values(draws, noise=0.1), 1 + rng.exponential(2.0, (examples, outputs))
+    return value_predictive(draws, noise=0.1), 1 + rng.exponential(2.0, (examples, outputs))
 
 
 def classes(rng, examples):
     """Returns predictions that are much too sure, and labels that know little of them."""
     p = rng.dirichlet(np.full(4, 0.3), (3, examples))
     labels = np.where(rng.random(examples) < 0.4, p.mean(axis=0).argmax(axis=1), rng.integers(0, 4, examples))
-    return _classes(p), labels
+    return class_predictive(p), labels
 
 
 @pytest.mark.parametrize(("held_out", "level"), [(9, 0.9), (19, 0.8), (40, 0.5)])
@@ -113,7 +113,7 @@ def test_wrong_input_is_refused():
     with pytest.raises(ValueError, match=r"one of \['total', 'epistemic', 'constant'\]; got variance='both'"):
         sb.conformal_intervals(p, y, variance="both")
     with pytest.raises(ValueError, match=r'a variance above 0 everywhere; got 0. Use variance="constant"'):
-        sb.conformal_intervals(_values(np.zeros((1, 30, 1))), y, variance="epistemic")
+        sb.conformal_intervals(value_predictive(np.zeros((1, 30, 1))), y, variance="epistemic")
     with pytest.raises(ValueError, match="conformal_sets needs one label an example"):
         sb.conformal_sets(q, labels[:3])
     with pytest.raises(TypeError, match=r"conformal_sets needs a ClassPredictive, .* got ValuePredictive"):

@@ -12,8 +12,8 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
-from singularbayes.prediction import stream
 from singularbayes.models.engine import JaxEngine, draw_keys, engine
+from singularbayes.prediction import stream
 
 RNG = np.random.default_rng(3)
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="programs are compiled by XLA on JAX alone")
@@ -89,7 +89,7 @@ class TestPrograms:
 
 SPREAD = """
     import jax, keras, numpy as np, singularbayes as sb
-    from singularbayes.inference.engine import draw_keys, engine, _spread
+    from singularbayes.models.engine import draw_keys, engine, _spread
     assert len(jax.devices()) == {devices}
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(6, "relu", posterior=sb.LowRank(2))])

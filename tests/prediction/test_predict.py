@@ -12,8 +12,8 @@ from table import LAYERS, POSTERIORS, RANDOM, stirred_layer
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
 from singularbayes.models import engine
-from singularbayes.prediction import stream
 from singularbayes.posteriors import scope
+from singularbayes.prediction import stream
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(4)

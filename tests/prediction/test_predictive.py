@@ -6,31 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from predictions import class_predictive, value_predictive
 from scipy import stats
 
 from singularbayes import metrics
 from singularbayes.prediction.predictive import ClassPredictive, RunningMoments, ValuePredictive
 
 
-def _classes(probabilities, keep=True):
-    """Returns the predictive that a stream of these draws leaves, (draws, examples, classes)."""
-    probabilities = np.asarray(probabilities, "float64")
-    moments, entropies = RunningMoments(probabilities.shape[1]), RunningMoments(probabilities.shape[1])
-    everything = slice(0, probabilities.shape[1])
-    logs = np.log(np.where(probabilities > 0, probabilities, 1))
-    moments.update(everything, probabilities)
-    entropies.update(everything, -(probabilities * logs).sum(-1))
-    draws = probabilities if keep else None
-    return ClassPredictive(moments.mean, np.sqrt(moments.variance), len(probabilities), draws, entropies.mean)
-
-
-def _values(draws, noise=None, keep=True):
-    return ValuePredictive(draws.mean(0), draws.std(0), len(draws), draws if keep else None, noise)
-
-
 def test_mutual_information_is_the_paper_s(vectors):
     case = vectors["mutual_information"]
-    p, expected = _classes(case["inputs"]["probs_TxNxC"]), case["expected"]
+    p, expected = class_predictive(case["inputs"]["probs_TxNxC"]), case["expected"]
     np.testing.assert_allclose(p.mean, expected["mean_p"])
     np.testing.assert_allclose(p.entropy, expected["total_entropy"])
     np.testing.assert_allclose(p.expected_entropy, expected["expected_entropy"])
@@ -40,9 +25,9 @@ def test_mutual_information_is_the_paper_s(vectors):
 
 
 def test_draws_that_are_certain_and_disagree_have_log_2_of_it():
-    p = _classes([[[1.0, 0.0]], [[0.0, 1.0]]])
+    p = class_predictive([[[1.0, 0.0]], [[0.0, 1.0]]])
     np.testing.assert_allclose(p.mutual_information, np.log(2))
-    np.testing.assert_allclose(_classes([[[1.0, 0.0]], [[1.0, 0.0]]]).mutual_information, 0)
+    np.testing.assert_allclose(class_predictive([[[1.0, 0.0]], [[1.0, 0.0]]]).mutual_information, 0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -72,7 +57,7 @@ def test_moments_are_numpy_s_however_the_draws_and_examples_arrive(data):
 def test_mutual_information_is_a_number_between_0_and_the_entropy(draws, examples, classes, seed, sharpness):
     logits = 10**sharpness * np.random.default_rng(seed).normal(size=(draws, examples, classes))
     weights = np.exp(logits - logits.max(-1, keepdims=True))
-    p = _classes(weights / weights.sum(-1, keepdims=True))
+    p = class_predictive(weights / weights.sum(-1, keepdims=True))
     assert (p.mutual_information >= 0).all()
     assert (p.mutual_information <= p.entropy + 1e-12).all()
     assert (p.entropy <= np.log(classes) + 1e-12).all()
@@ -80,7 +65,7 @@ def test_mutual_information_is_a_number_between_0_and_the_entropy(draws, example
 
 def test_quantiles_and_class_intervals_are_numpy_s_over_the_draws():
     draws = np.random.default_rng(0).dirichlet([1, 2, 3], (50, 4))
-    p = _classes(draws)
+    p = class_predictive(draws)
     np.testing.assert_array_equal(p.quantile(0.3), np.quantile(draws, 0.3, axis=0))
     np.testing.assert_array_equal(p.quantile([0.1, 0.9]), np.quantile(draws, [0.1, 0.9], axis=0))
     lower, upper = p.interval(0.8)
@@ -91,7 +76,7 @@ def test_quantiles_and_class_intervals_are_numpy_s_over_the_draws():
 
 def test_intervals_of_values_are_gaussian_of_the_variance_that_is_named():
     draws = np.random.default_rng(0).normal(2.0, 0.3, (40, 5, 1))
-    p = _values(draws, noise=0.4)
+    p = value_predictive(draws, noise=0.4)
     np.testing.assert_allclose(p.variance("epistemic"), draws.var(0))
     np.testing.assert_allclose(p.variance("total"), draws.var(0) + 0.16)
     for kind in ("epistemic", "total"):
@@ -101,32 +86,32 @@ def test_intervals_of_values_are_gaussian_of_the_variance_that_is_named():
 
 
 def test_quantiles_need_the_draws():
-    for p in (_classes(np.full((3, 2, 2), 0.5), keep=False), _values(np.zeros((3, 2, 1)), keep=False)):
+    for p in (class_predictive(np.full((3, 2, 2), 0.5), keep=False), value_predictive(np.zeros((3, 2, 1)), keep=False)):
         with pytest.raises(ValueError, match=r"they were not kept; call predict\(\.\.\., keep_draws=True\)"):
             p.quantile(0.5)
     with pytest.raises(ValueError, match="keep_draws=True"):
-        _classes(np.full((3, 2, 2), 0.5), keep=False).interval()
+        class_predictive(np.full((3, 2, 2), 0.5), keep=False).interval()
 
 
 def test_total_variance_needs_the_noise():
     with pytest.raises(ValueError, match=r"GaussianNLL\(scale\)"):
-        _values(np.zeros((3, 2, 1))).variance("total")
+        value_predictive(np.zeros((3, 2, 1))).variance("total")
     with pytest.raises(ValueError, match=r"The aleatoric variance needs the noise, .*or MeanScaleNLL\(\)"):
-        _values(np.zeros((3, 2, 1))).variance("aleatoric")
+        value_predictive(np.zeros((3, 2, 1))).variance("aleatoric")
     with pytest.raises(ValueError, match=r"one of \['epistemic', 'aleatoric', 'total'\]; got variance='noise'"):
-        _values(np.zeros((3, 2, 1))).variance("noise")
+        value_predictive(np.zeros((3, 2, 1))).variance("noise")
 
 
 @pytest.mark.parametrize("noise", [0.4, np.linspace(0.1, 2, 5)[:, None]])
 def test_total_variance_is_epistemic_plus_aleatoric_for_one_noise_or_one_an_example(noise):
-    p = _values(np.random.default_rng(0).normal(size=(40, 5, 1)), noise)
+    p = value_predictive(np.random.default_rng(0).normal(size=(40, 5, 1)), noise)
     np.testing.assert_allclose(p.variance("total"), p.variance("epistemic") + p.variance("aleatoric"))
     np.testing.assert_allclose(p.variance("aleatoric"), np.broadcast_to(np.square(noise), (5, 1)))
 
 
 @pytest.mark.parametrize("level", [0, 1, -0.5, 95, float("nan")])
 def test_an_interval_needs_a_level_between_0_and_1(level):
-    for p in (_classes(np.full((3, 2, 2), 0.5)), _values(np.zeros((3, 2, 1)))):
+    for p in (class_predictive(np.full((3, 2, 2), 0.5)), value_predictive(np.zeros((3, 2, 1)))):
         with pytest.raises(ValueError, match="interval needs 0 < level < 1; got level="):
             p.interval(level)
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from predictions import class_predictive, value_predictive
 from scipy import optimize, special
-from test_predictive import _classes, _values
 
 import singularbayes as sb
+from singularbayes.metrics import accuracy, entropy, expected_calibration_error, gaussian_nll, negative_log_likelihood
 from singularbayes.prediction.predictive import ClassPredictive
 from singularbayes.prediction.recalibration import Temperature, VarianceScale
-from singularbayes.metrics import accuracy, entropy, expected_calibration_error, gaussian_nll, negative_log_likelihood
 
 
 def made_up(seed=0, examples=200, classes=4, sharpness=3.0, draws=5):
@@ -19,7 +19,7 @@ def made_up(seed=0, examples=200, classes=4, sharpness=3.0, draws=5):
     logits = rng.normal(size=(examples, classes))
     labels = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
     noise = 0.3 * rng.normal(size=(draws, examples, classes))
-    return _classes(special.softmax(sharpness * logits + noise, axis=-1)), labels
+    return class_predictive(special.softmax(sharpness * logits + noise, axis=-1)), labels
 
 
 def tempered(p, temperature):
@@ -88,7 +88,7 @@ def test_of_several_draws_entropy_is_that_of_the_average_and_the_rest_is_an_erro
 @pytest.mark.parametrize("keep", [True, False])
 def test_of_one_draw_everything_is_that_of_a_point_network(keep):
     probabilities = made_up()[0].mean
-    p = _classes(probabilities[None], keep=keep)
+    p = class_predictive(probabilities[None], keep=keep)
     after = Temperature(0.5)(p)
     np.testing.assert_allclose(after.mean, probabilities**2 / (probabilities**2).sum(axis=1, keepdims=True))
     np.testing.assert_array_equal(after.std, 0)
@@ -97,11 +97,11 @@ def test_of_one_draw_everything_is_that_of_a_point_network(keep):
 
 
 def test_impossible_classes_stay_impossible_and_sequences_have_a_label_a_position():
-    p = _classes([[[0.9, 0.1, 0.0]] * 4])
+    p = class_predictive([[[0.9, 0.1, 0.0]] * 4])
     labels = [0, 0, 0, 1]
     assert sb.recalibrate(p, labels).value == pytest.approx(2)
     np.testing.assert_allclose(sb.recalibrate(p, labels)(p).mean, [[0.75, 0.25, 0]] * 4)
-    sequence = _classes(p.mean.reshape(1, 2, 2, 3))
+    sequence = class_predictive(p.mean.reshape(1, 2, 2, 3))
     for y in (np.reshape(labels, (2, 2)), np.reshape(labels, (2, 2, 1))):
         assert sb.recalibrate(sequence, y)(sequence).mean.shape == (2, 2, 3)
         assert sb.recalibrate(sequence, y).value == pytest.approx(2)
@@ -109,7 +109,7 @@ def test_impossible_classes_stay_impossible_and_sequences_have_a_label_a_positio
 
 def values(seed=0, noise=0.5):
     draws = np.random.default_rng(seed).normal(size=(30, 50, 1)) * np.linspace(0.1, 2, 50)[:, None]
-    p = _values(draws, noise)
+    p = value_predictive(draws, noise)
     return p, p.mean + 3 * np.random.default_rng(seed + 1).normal(size=(50, 1))
 
 
@@ -135,19 +135,19 @@ def test_it_scales_both_parts_of_the_variance_and_the_draws_around_their_mean(no
     np.testing.assert_allclose(after.draws.mean(axis=0), p.mean, atol=1e-12)
     np.testing.assert_allclose(after.draws.std(axis=0), after.std)
     assert after.num_draws == p.num_draws
-    assert VarianceScale(4.0)(_values(p.draws, 0.5, keep=False)).draws is None
+    assert VarianceScale(4.0)(value_predictive(p.draws, 0.5, keep=False)).draws is None
 
 
 def test_held_out_data_that_fix_no_temperature_are_refused():
-    p = _classes([[[0.8, 0.2], [0.3, 0.7]]])
+    p = class_predictive([[[0.8, 0.2], [0.3, 0.7]]])
     with pytest.raises(ValueError, match="needs some wrong answers; got 2 held-out examples that are all right"):
         sb.recalibrate(p, [0, 1])
     with pytest.raises(ValueError, match=r"equal probabilities .* are best"):
         sb.recalibrate(p, [1, 0])
     with pytest.raises(ValueError, match=r"equal probabilities .* are best"):
-        sb.recalibrate(_classes(np.full((1, 3, 2), 0.5)), [0, 1, 1])
+        sb.recalibrate(class_predictive(np.full((1, 3, 2), 0.5)), [0, 1, 1])
     with pytest.raises(ValueError, match="that are possible; got probability 0 for 1 of 2"):
-        sb.recalibrate(_classes([[[1.0, 0.0], [0.3, 0.7]]]), [1, 1])
+        sb.recalibrate(class_predictive([[[1.0, 0.0], [0.3, 0.7]]]), [1, 1])
 
 
 @pytest.mark.parametrize("value", [0, -1.0, float("inf"), float("nan")])
@@ -168,7 +168,10 @@ def test_wrong_input_is_refused():
         sb.recalibrate(p, y[:3])
     with pytest.raises(ValueError, match="targets that differ from the predictions"):
         sb.recalibrate(p, p.mean)
-    for call in (lambda: sb.recalibrate(_values(p.draws), y), lambda: VarianceScale(2.0)(_values(p.draws))):
+    for call in (
+        lambda: sb.recalibrate(value_predictive(p.draws), y),
+        lambda: VarianceScale(2.0)(value_predictive(p.draws)),
+    ):
         with pytest.raises(ValueError, match=r"needs the total variance, .*GaussianNLL\(scale\) or .*pass likelihood="):
             call()
     with pytest.raises(TypeError, match="recalibrate needs a Predictive, as predict returns it; got ndarray"):

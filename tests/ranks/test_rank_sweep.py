@@ -15,8 +15,8 @@ import pytest
 import singularbayes as sb
 from singularbayes import ranks
 from singularbayes.cli import main
-from singularbayes.ranks.engines import Where
 from singularbayes.ranks import waves, work
+from singularbayes.ranks.engines import Where
 
 pytest.importorskip("optuna")
 with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs pip install "singularbayes[ray]"')

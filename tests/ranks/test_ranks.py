@@ -6,17 +6,16 @@ import math
 import keras
 import numpy as np
 import pytest
-
-import singularbayes as sb
-from singularbayes import LowRank, layers, ranks
-from singularbayes.metrics import catalogue
-from singularbayes.cli import main
 from singularbayes_experiments.problems import adaptive_rank
 from singularbayes_experiments.records.record import Record
+
+import singularbayes as sb
+from singularbayes import LowRank, layers, plots, ranks
+from singularbayes.cli import main
+from singularbayes.metrics import catalogue
 from singularbayes.ranks import change
 from singularbayes.ranks.by_bound import _best, _complexity, _matrices
 from singularbayes.ranks.trials import Sweep, Trial
-from singularbayes import plots
 
 
 def _set(layer, values, rng):

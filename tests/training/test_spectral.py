@@ -10,8 +10,8 @@ from table import over_keys, set_factor
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank, RankOne, SpectralPenalty, SpectralProjection, layers
 from singularbayes.bounds import truncated_kl
-from singularbayes.training import truncation
 from singularbayes.posteriors import noise
+from singularbayes.training import truncation
 
 pytestmark = pytest.mark.backend
 X = np.random.default_rng(0).normal(size=(64, 6)).astype("float32")

@@ -5,8 +5,8 @@ import numpy as np
 from keras import ops
 
 from singularbayes.models.engine import compiled
-from singularbayes.models.traversal import flat_layers
 from singularbayes.models.inputs import arranged
+from singularbayes.models.traversal import flat_layers
 
 _BATCH = 256
 

@@ -11,14 +11,14 @@ import numpy as np
 from singularbayes.baselines import folders
 from singularbayes.baselines.normalisation import has_statistics, renew_statistics
 from singularbayes.baselines.snapshots import Snapshots
-from singularbayes.prediction import Predictive
 from singularbayes.models import find_posteriors, load
-from singularbayes.training import fit_many
-from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.models.engine import draw_keys
-from singularbayes.training.fit_many import factory
 from singularbayes.models.mean_weights import forget_compiled
+from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.prediction import Predictive
 from singularbayes.prediction.predict import pool
+from singularbayes.training import fit_many
+from singularbayes.training.fit_many import factory
 
 _MODEL, _MOMENTS = "model.keras", "moments.npz"
 

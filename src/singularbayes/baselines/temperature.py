@@ -6,9 +6,10 @@ from typing import Self
 import keras
 
 from singularbayes.baselines import folders
-from singularbayes.prediction import ClassPredictive, Temperature, predict, recalibration as recalibrate
 from singularbayes.models import load
 from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.prediction import ClassPredictive, Temperature, predict
+from singularbayes.prediction import recalibration as recalibrate
 
 _FILE = "model.keras"
 

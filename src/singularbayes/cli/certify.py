@@ -1,22 +1,18 @@
 """The command `certify`. Keras is imported when it is called."""
 
-import importlib
-import sys
-import warnings
-import zipfile
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from singularbayes.cli.files import Packages, load_model, one_line, read_arrays
+
 _WORDS = {
     "frozen=True": "--frozen",
     "allow_seen=True": "--allow-seen",
     "prior_data='disjoint'": "--prior-data disjoint",
-    "Import the package that defines its layers, or pass custom_objects": "Name the package of its layers by --import",
 }
 
 
@@ -33,7 +29,7 @@ def certify(
     allow_seen: Annotated[bool, Parameter(negative="")] = False,
     likelihood: str | None = None,
     seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
-    packages: Annotated[list[str] | None, Parameter(name="--import", negative="", consume_multiple=False)] = None,
+    packages: Packages = None,
 ) -> int:
     """Certify a trained classifier: an upper bound of its share of wrong answers on new data.
 
@@ -65,12 +61,12 @@ def certify(
     packages
         A package that defines layers of the model, such as keras_hub; may be said more than once.
     """
-    from singularbayes.evaluation import certify as assess_certify
+    from singularbayes import evaluation
 
-    try:
+    with one_line(_WORDS):
         x, y = read_arrays("certify", "--data", data, ("x", "y"))
-        bound = assess_certify(
-            load_model(model, packages or ()),
+        bound = evaluation.certify(
+            load_model(model, packages),
             x,
             y,
             delta,
@@ -82,11 +78,6 @@ def certify(
             likelihood=likelihood,
             seed=seed,
         )
-    except (ValueError, TypeError) as error:
-        text = " ".join(str(error).split())
-        for python, shell in _WORDS.items():
-            text = text.replace(python, shell)
-        sys.exit(f"singularbayes: {text}")
     print(bound)
     return 0
 
@@ -94,28 +85,3 @@ def certify(
 def _prior_data(named: str | None) -> np.ndarray | str | None:
     """Returns the inputs of the file that is named; "disjoint" and nothing stay."""
     return named if named in (None, "disjoint") else read_arrays("certify", "--prior-data", Path(named), ("x",))[0]
-
-
-def read_arrays(command: str, option: str, path: Path, names: Sequence[str]) -> list[np.ndarray]:
-    """Returns the arrays of an .npz file that have these names; `command` and `option` are who asks for them."""
-    wanted = f"{command} needs {option}, an .npz file with {' and '.join(names)}; got {str(path)!r}"
-    if not path.is_file():
-        raise ValueError(f"{wanted}, which is not there.")
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{wanted}, which is no archive.")
-    with np.load(path, allow_pickle=False) as arrays:
-        missing = sorted(set(names) - set(arrays.files))
-        if missing:
-            raise ValueError(f"{wanted}, which has none called {missing}.")
-        return [arrays[name] for name in names]
-
-
-def load_model(path: Path, packages: Sequence[str]) -> Any:
-    """Returns the model of a file, after the packages that define its layers."""
-    from singularbayes.models import load
-
-    for package in packages:
-        importlib.import_module(package)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Skipping variable loading for optimizer")
-        return load(path)

@@ -1,6 +1,5 @@
 """The command `rank`. Keras and matplotlib are imported when it is called."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from singularbayes.cli.certify import load_model, read_arrays
+from singularbayes.cli.files import Packages, load_model, one_line, read_arrays, require_figure
+from singularbayes.optional import require_package
 from singularbayes.ranks.engines import Where
-from singularbayes.plots import require_extra
 
 if TYPE_CHECKING:
     from singularbayes.ranks import Sweep
-
-_FORMATS = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ def rank(
     energy: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None,
     figure: Path = Path("rank.png"),
     likelihood: str | None = None,
-    packages: Annotated[list[str] | None, Parameter(name="--import", negative="", consume_multiple=False)] = None,
+    packages: Packages = None,
     training: Annotated[Training, Parameter(name="*")] = Training(),
     where: Annotated[Where, Parameter(name="*")] = Where(),
 ) -> int:
@@ -71,22 +68,17 @@ def rank(
     likelihood
         What the outputs mean, such as categorical_logits, where the file does not say.
     packages
-        A package that defines layers of the model, such as keras_hub; may be said more than once.
+        A package that defines layers of the model, such as keras_hub; may be given more than once.
     """
-    require_extra()
-    if figure.suffix not in _FORMATS:
-        sys.exit(f"singularbayes: --figure needs a file that ends in .png, .svg or .pdf; got {str(figure)!r}.")
-    if not figure.parent.is_dir():
-        sys.exit(f"singularbayes: {str(figure)!r} needs a folder that exists; {str(figure.parent)!r} is none.")
-    try:
+    require_package("matplotlib", "plots", "rank")
+    require_figure(figure)
+    with one_line():
         if training.train is None:
             _require_no_training(training, where)
             _without_training(model, data, energy, figure, likelihood, packages or ())
         else:
             _require_held_out(data, energy, likelihood)
             _draw(_swept(model, _examples("--data", data), packages or (), training, where), figure)
-    except (ValueError, TypeError) as error:
-        sys.exit(f"singularbayes: {' '.join(str(error).split())}")
     return 0
 
 
@@ -109,8 +101,8 @@ def _without_training(
     model: Path, data: Path | None, energy: float | None, figure: Path, likelihood: str | None, packages: Sequence[str]
 ) -> None:
     """Prints ranks by the spectra of a model, or by what truncations of it cost, and draws the spectra."""
-    from singularbayes import ranks, spectrum
-    from singularbayes.plots import spectra
+    from singularbayes import plots, ranks
+    from singularbayes.convert import spectrum
 
     trained = load_model(model, packages)
     if data is None:
@@ -122,7 +114,7 @@ def _without_training(
         tried = ranks.by_loss(trained, x, y, energies, likelihood=likelihood)
         found, share = tried, tried.energy if energy is None else energy
     print(found)
-    print(f"\nThe figure: {spectra.write(spectrum(trained), figure, share)}")
+    print(f"\nThe figure: {plots.write(plots.spectra(spectrum(trained), share), figure, dpi=130)}")
 
 
 def _examples(option: str, path: Path | None) -> tuple[Any, Any]:

@@ -7,8 +7,8 @@ from keras import ops
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood as likelihoods
 from singularbayes.models.engine import draw_keys
-from singularbayes.models.traversal import find_posteriors, flat_layers
 from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.models.traversal import find_posteriors, flat_layers
 from singularbayes.posteriors import noise, scope
 
 

@@ -6,15 +6,21 @@ import keras
 import numpy as np
 
 from singularbayes import bounds
+from singularbayes.bounds import Bound
+from singularbayes.bounds.require import require_count, require_positive, require_share
 from singularbayes.evaluation import rank_curves
 from singularbayes.evaluation.bounds_table import BoundsReport, Row
 from singularbayes.evaluation.certificate import certify
-from singularbayes.evaluation.feed_forward import DenseWeight, read, reasons_without_norms
-from singularbayes.evaluation.norm_rows import Question, complexity_rows, explicit_curve, published_index, small_variance_rows
-from singularbayes.evaluation.rank_curves import RankCurves, Weight
 from singularbayes.evaluation.certificate_conditions import Refused, seen_by_prior
-from singularbayes.bounds import Bound
-from singularbayes.bounds.require import require_count, require_positive, require_share
+from singularbayes.evaluation.feed_forward import DenseWeight, read, reasons_without_norms
+from singularbayes.evaluation.norm_rows import (
+    Question,
+    complexity_rows,
+    explicit_curve,
+    published_index,
+    small_variance_rows,
+)
+from singularbayes.evaluation.rank_curves import RankCurves, Weight
 from singularbayes.models.inputs import as_arrays
 
 _ONE_MAP = "about one linear map; per layer see bounds.truncation_bound with the singular values of `spectrum`"

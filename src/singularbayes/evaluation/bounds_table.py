@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from singularbayes.evaluation.rank_curves import RankCurves
 from singularbayes.bounds import Bound
+from singularbayes.evaluation.rank_curves import RankCurves
 
 
 @dataclass(frozen=True)

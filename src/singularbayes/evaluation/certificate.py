@@ -5,10 +5,10 @@ from dataclasses import replace
 import keras
 import numpy as np
 
-from singularbayes.evaluation.certified_kl import certified_kl
-from singularbayes.evaluation.certificate_conditions import Refused, require_bounded_kl, require_drawn, seen_by_prior
 from singularbayes.bounds import Bound, empirical_risk, pac_bayes
 from singularbayes.bounds.require import require_count, require_share
+from singularbayes.evaluation.certificate_conditions import Refused, require_bounded_kl, require_drawn, seen_by_prior
+from singularbayes.evaluation.certified_kl import certified_kl
 from singularbayes.models.inputs import as_arrays
 from singularbayes.prediction.randomized import drawn_risks
 

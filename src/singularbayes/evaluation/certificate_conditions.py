@@ -5,9 +5,9 @@ from scipy.stats import binom
 
 from singularbayes.models import find_posteriors
 from singularbayes.models.traversal import flat_layers
-from singularbayes.training.data_sketch import Seen, seen_among, share_alike, sketch
 from singularbayes.posteriors import Centred
 from singularbayes.posteriors.priors import Prior
+from singularbayes.training.data_sketch import Seen, seen_among, share_alike, sketch
 
 _SHOWN = 4  # paths in an error
 _CHANCE = 1e-3  # less likely coincidences are not believed

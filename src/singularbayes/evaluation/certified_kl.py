@@ -5,8 +5,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.evaluation.certificate_conditions import Refused
 from singularbayes.bounds import best_gauge, norm_probability, truncated_kl
+from singularbayes.evaluation.certificate_conditions import Refused
 from singularbayes.models import find_posteriors
 from singularbayes.posteriors import Posterior
 from singularbayes.posteriors.factor import Scalars, standardised

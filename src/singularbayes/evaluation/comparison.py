@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from singularbayes.metrics.catalogue import FOREIGN, TABLES, find
 from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
 from singularbayes.evaluation.evaluate import Evaluation
+from singularbayes.metrics.catalogue import FOREIGN, TABLES, find
 from singularbayes.metrics.measure import Measure
 
 Runs = dict[str, dict[int, Evaluation]]  # by method and seed

@@ -1,7 +1,7 @@
 r"""The table of a comparison for a paper. It needs \usepackage{amsmath,booktabs}."""
 
-from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
 from singularbayes.evaluation.comparison import Comparison
+from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
 from singularbayes.evaluation.comparison_table import caption, difference_rows, difference_text, method_rows
 
 _ARROWS = {"↑": r"$\uparrow$", "↓": r"$\downarrow$", "→": r"$\rightarrow$"}

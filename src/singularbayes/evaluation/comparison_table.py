@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
 from singularbayes.evaluation.comparison import Comparison
-from singularbayes.plots import require_extra
+from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
+from singularbayes.optional import require_package
 
 Shown = TypeVar("Shown")
 Rows = list[tuple[str, list[Shown]]]  # the name of a row, and its cells
@@ -44,11 +44,14 @@ def markdown(comparison: Comparison) -> str:
 
 def html(comparison: Comparison) -> str:
     """Returns the table as a piece of HTML without styles of its own."""
-    require_extra()
+    require_package("jinja2", "plots", "A comparison as HTML")
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("singularbayes", "report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("singularbayes", "evaluation"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     return environment.get_template("comparison.html.j2").render(
         caption=caption(comparison),

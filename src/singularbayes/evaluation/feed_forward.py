@@ -10,9 +10,9 @@ from keras import ops
 
 from singularbayes.bounds import LayerFacts, reasons_outside
 from singularbayes.bounds.perturbation import product_norm
+from singularbayes.layers import Dense
 from singularbayes.models.engine import draw_keys
 from singularbayes.models.traversal import find_sources
-from singularbayes.layers import Dense
 from singularbayes.posteriors import LowRank, Posterior, noise
 from singularbayes.posteriors.entrywise import Entrywise
 

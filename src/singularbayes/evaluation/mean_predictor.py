@@ -10,13 +10,13 @@ from scipy import special
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.small_variance import within
 from singularbayes.likelihoods import likelihood as likelihoods
+from singularbayes.metrics import brier
+from singularbayes.metrics.checks import labelled
 from singularbayes.models import mean_weights
 from singularbayes.models.engine import draw_keys
 from singularbayes.models.outputs import loss_of
 from singularbayes.prediction.reducers import Classes
 from singularbayes.prediction.stream import stream
-from singularbayes.metrics import brier
-from singularbayes.metrics.checks import labelled
 
 _BATCH = 1024
 

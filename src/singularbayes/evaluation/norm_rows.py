@@ -9,13 +9,13 @@ import keras
 import numpy as np
 
 from singularbayes import bounds
+from singularbayes.bounds import Bound
 from singularbayes.evaluation.bounds_table import Row
 from singularbayes.evaluation.certified_kl import certified_kl
 from singularbayes.evaluation.feed_forward import DenseWeight
 from singularbayes.evaluation.mean_predictor import accepted_brier, margin_risk_of
 from singularbayes.evaluation.rank_curves import Weight
 from singularbayes.evaluation.small_variance import norm_limits, small_variance
-from singularbayes.bounds import Bound
 
 # Half the Brier score of softmax(outputs): √2-Lipschitz in probabilities, which are ½-Lipschitz in the outputs.
 _LIPSCHITZ = bounds.SOFTMAX_LIPSCHITZ * math.sqrt(2)

@@ -11,8 +11,8 @@ from typing import Any
 
 import keras
 
-from singularbayes.evaluation.certified_kl import posterior_kl
 from singularbayes.bounds import break_even_rank, complexity_ratio
+from singularbayes.evaluation.certified_kl import posterior_kl
 from singularbayes.models import find_posteriors
 from singularbayes.posteriors import LowRank
 from singularbayes.posteriors.entrywise import Entrywise

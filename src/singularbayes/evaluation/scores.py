@@ -6,9 +6,9 @@ import numpy as np
 
 from singularbayes import metrics
 from singularbayes.metrics.catalogue import LEVEL, OF_VARIANCE, RETAINED
+from singularbayes.metrics.checks import aligned, labelled
 from singularbayes.prediction.predictive import ClassPredictive, ValuePredictive
 from singularbayes.prediction.recalibration import TemperedPredictive
-from singularbayes.metrics.checks import aligned, labelled
 
 Scores = dict[str, float | str]
 

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 
 from singularbayes import bounds
-from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws, read
 from singularbayes.bounds import GaussianLayer, SmallVariance, gaussian_norm, good_event_failure
 from singularbayes.bounds.perturbation import relative_perturbation, sum_threshold
 from singularbayes.bounds.require import require_count, require_positive, require_share
+from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws, read
 
 
 def small_variance(

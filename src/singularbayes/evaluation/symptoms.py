@@ -8,9 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.prediction import ClassPredictive, ValuePredictive
 from singularbayes.metrics import accuracy, negative_log_likelihood
 from singularbayes.posteriors import Laplace, Normal, Posterior, ScaleMixture
+from singularbayes.prediction import ClassPredictive, ValuePredictive
 
 SEVERITIES = ("error", "warning", "notice")
 

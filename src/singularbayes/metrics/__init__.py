@@ -7,6 +7,7 @@ from singularbayes.metrics.calibration import (
     optimistic_configuration,
     reliability_curve,
 )
+from singularbayes.metrics.catalogue import find as find_measure
 from singularbayes.metrics.detection import (
     aupr_err,
     aupr_in,
@@ -27,6 +28,7 @@ from singularbayes.metrics.intervals import (
     interval_score,
     interval_width,
 )
+from singularbayes.metrics.measure import Measure
 from singularbayes.metrics.regression import (
     crps_gaussian,
     crps_sample,
@@ -48,6 +50,7 @@ from singularbayes.metrics.uncertainty import (
 
 __all__ = [
     "IntervalCalibration",
+    "Measure",
     "OperatingPoint",
     "ReliabilityCurve",
     "SelectiveCurve",
@@ -66,6 +69,7 @@ __all__ = [
     "entropy",
     "epistemic_iqr",
     "expected_calibration_error",
+    "find_measure",
     "fpr_at_tpr",
     "gaussian_nll",
     "interval_calibration_area",

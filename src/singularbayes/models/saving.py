@@ -1,7 +1,10 @@
 """Loading a saved model, with errors that say what is wrong with the file."""
 
+import importlib
 import json
+import warnings
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -40,6 +43,15 @@ def load(path: str | Path, **kwargs) -> keras.Model:
             f"load needs a model whose classes are known here; got {str(path)!r}, a {name!r} that Keras cannot "
             f"rebuild. Import the package that defines its layers, or pass custom_objects. Keras says: {said}"
         ) from error
+
+
+def load_without_optimizer(path: str | Path, packages: Sequence[str] = ()) -> keras.Model:
+    """Returns the model of a file that will not go on training, after the packages that define its layers."""
+    for package in packages:
+        importlib.import_module(package)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Skipping variable loading for optimizer")
+        return load(path)
 
 
 def _config(archive: zipfile.ZipFile, path: Path) -> dict:

@@ -13,7 +13,7 @@ from singularbayes.plots.histograms import uncertainty_histograms
 from singularbayes.plots.pareto import Point, pareto, points_of
 from singularbayes.plots.radar import efficiency_radar, radar
 from singularbayes.plots.selective import selective_prediction
-from singularbayes.plots.spectra import figure as spectra
+from singularbayes.plots.spectra import spectra
 from singularbayes.plots.style import write
 from singularbayes.plots.sweeps import trade_offs
 

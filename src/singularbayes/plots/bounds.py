@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from singularbayes.evaluation import BoundsReport
 from singularbayes.plots import checks, style
+
+if TYPE_CHECKING:
+    from singularbayes.evaluation import BoundsReport
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def bounds_against_rank(panels: Sequence[BoundPanel]) -> Figure:
     return figure
 
 
-def panels_of(report: BoundsReport) -> list[BoundPanel]:
+def panels_of(report: "BoundsReport") -> list[BoundPanel]:
     """Returns panels for `bounds_against_rank`: the PAC-Bayes bound of a model, and Gaussian complexity.
 
     What they would be if every number cost the KL, and every factor had the norm, that it has at the model's own rank.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,10 +11,12 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from singularbayes.evaluation.comparison import Comparison
 from singularbayes.metrics.measure import Measure
 from singularbayes.metrics.pareto import pareto_front
 from singularbayes.plots import checks, style
+
+if TYPE_CHECKING:
+    from singularbayes.evaluation.comparison import Comparison
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Point:
     errors: tuple[float, float] = (0.0, 0.0)
 
 
-def points_of(comparison: Comparison) -> list[Point]:
+def points_of(comparison: "Comparison") -> list[Point]:
     """Returns a point a method from a comparison of two measures: `pareto(points_of(table), *table.measures)`."""
     if len(comparison.columns) != 2:
         names = [measure.name for measure in comparison.measures]

@@ -1,7 +1,6 @@
 """The figure of a model's spectra: how fast singular values fall, and the rank that keeps a share of the energy."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -9,21 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
 from singularbayes.plots.style import COLOURS, INK, PAGE, PALE, drawn_in, looks
-from singularbayes.plots.style import write as save
+
+if TYPE_CHECKING:
+    from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
 
 _LONGEST = 44  # characters of a name
 _FLOOR = 1e-6  # smaller singular values are rounding
 
 
-def write(spectrum: Spectrum, path: Path, energy: float = 0.9) -> Path:
-    """Draws the figure into a file whose ending says the format (.png, .svg, .pdf), and returns its path."""
-    return save(figure(spectrum, energy), path, dpi=130)
-
-
 @drawn_in(PAGE)
-def figure(spectrum: Spectrum, energy: float = 0.9) -> Figure:
+def spectra(spectrum: "Spectrum", energy: float = 0.9) -> Figure:
     """Returns three panels: log decay, kept energy by rank, and for each matrix the chosen rank against its full rank.
 
     The rows of the last panel are the legend of the others.
@@ -41,7 +36,7 @@ def figure(spectrum: Spectrum, energy: float = 0.9) -> Figure:
     return drawn
 
 
-def _lines(rows: tuple[MatrixSpectrum, ...]) -> list[dict[str, Any]]:
+def _lines(rows: "tuple[MatrixSpectrum, ...]") -> list[dict[str, Any]]:
     """Returns the arguments of every matrix's curves; many matrices are coloured by their depth."""
     if len(rows) <= len(COLOURS):
         return [{"color": look.colour, "ls": look.line, "lw": 1.8} for look in looks(row.name for row in rows).values()]
@@ -49,7 +44,7 @@ def _lines(rows: tuple[MatrixSpectrum, ...]) -> list[dict[str, Any]]:
     return [{"color": shade, "lw": 1.0, "alpha": 0.75} for shade in shades]
 
 
-def _ranks(row: MatrixSpectrum) -> np.ndarray:
+def _ranks(row: "MatrixSpectrum") -> np.ndarray:
     return np.arange(1, len(row.values) + 1)
 
 
@@ -58,7 +53,7 @@ def _mark(axes: Axes, x: int, y: float, colour: Any, number: int) -> None:
     axes.plot([x], [y], "o", color=colour, ms=6 if few else 3.5, mec="white", mew=0.8 if few else 0.3, zorder=4)
 
 
-def _draw_decay(axes: Axes, rows: tuple[MatrixSpectrum, ...], lines: list[dict[str, Any]], energy: float) -> None:
+def _draw_decay(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], energy: float) -> None:
     for row, line in zip(rows, lines, strict=True):
         relative = np.maximum(row.values / (row.values[0] or 1.0), _FLOOR)
         axes.plot(_ranks(row), relative, **line)
@@ -70,7 +65,7 @@ def _draw_decay(axes: Axes, rows: tuple[MatrixSpectrum, ...], lines: list[dict[s
     axes.set(xlabel="singular value number", ylabel="singular value / largest")
 
 
-def _draw_kept(axes: Axes, rows: tuple[MatrixSpectrum, ...], lines: list[dict[str, Any]], energy: float) -> None:
+def _draw_kept(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], energy: float) -> None:
     axes.axhline(energy, color=INK, lw=0.8, ls=(0, (4, 3)), zorder=1)
     for row, line in zip(rows, lines, strict=True):
         axes.plot(_ranks(row), row.energy, **line)
@@ -81,7 +76,7 @@ def _draw_kept(axes: Axes, rows: tuple[MatrixSpectrum, ...], lines: list[dict[st
     axes.set(xlabel="rank", ylabel=f"energy kept (line: {100 * energy:.6g} %)")
 
 
-def _draw_chosen(axes: Axes, rows: tuple[MatrixSpectrum, ...], lines: list[dict[str, Any]], energy: float) -> None:
+def _draw_chosen(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], energy: float) -> None:
     for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
         rank, full = row.rank_for(energy), len(row.values)
         axes.barh(place, full, color=PALE, height=0.62)
@@ -97,7 +92,7 @@ def _draw_chosen(axes: Axes, rows: tuple[MatrixSpectrum, ...], lines: list[dict[
     axes.set_xlabel(f"rank for {100 * energy:.6g} % of the energy, of the full rank")
 
 
-def _log_ranks(axes: Axes, rows: tuple[MatrixSpectrum, ...]) -> None:
+def _log_ranks(axes: Axes, rows: "tuple[MatrixSpectrum, ...]") -> None:
     largest = max(len(row.values) for row in rows)
     axes.set_xscale("log")
     axes.set_xlim(0.9, max(2.0, 1.1 * largest))

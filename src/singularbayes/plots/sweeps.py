@@ -1,19 +1,22 @@
 """The trade-offs of a sweep: each way of telling foreign examples against each error, as the paper draws them."""
 
 import math
+from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
 from singularbayes.metrics import catalogue
 from singularbayes.metrics.measure import Measure
-from singularbayes.ranks.trials import Sweep, Trial
 from singularbayes.plots.pareto import Point, pareto
+
+if TYPE_CHECKING:
+    from singularbayes.ranks.trials import Sweep, Trial
 
 _AGAINST = {"classification": ("nll", "ece"), "regression": ("mae", "rmse")}
 _DETECTION = {"classification": "auroc_ood_mi", "regression": "auroc_ood_epistemic"}
 
 
-def trade_offs(sweep: Sweep) -> dict[str, Figure]:
+def trade_offs(sweep: "Sweep") -> dict[str, Figure]:
     """Returns figures by the names of their two measures: OOD detection against NLL and ECE, or against MAE and RMSE.
 
     Labels are ranks, marks are values of β or whatever else was varied. A ring is around the recommended trial; bars
@@ -29,11 +32,11 @@ def trade_offs(sweep: Sweep) -> dict[str, Figure]:
     }
 
 
-def _names(sweep: Sweep) -> list[str]:
+def _names(sweep: "Sweep") -> list[str]:
     return list(dict.fromkeys(name for trial in sweep.finished for name in trial.metrics))
 
 
-def _figure(sweep: Sweep, x: Measure, y: Measure) -> Figure:
+def _figure(sweep: "Sweep", x: Measure, y: Measure) -> Figure:
     trials = [t for t in sweep.finished if all(math.isfinite(t.metrics.get(m.name, math.nan)) for m in (x, y))]
     if not trials:
         raise ValueError(f"trade_offs needs finished trials with {x.name} and {y.name}; got none.")
@@ -41,23 +44,23 @@ def _figure(sweep: Sweep, x: Measure, y: Measure) -> Figure:
     return pareto(list(points.values()), x, y, points.get(sweep.recommended().number))
 
 
-def _point(trial: Trial, x: Measure, y: Measure, varied: set[str]) -> Point:
+def _point(trial: "Trial", x: Measure, y: Measure, varied: set[str]) -> Point:
     errors = trial.errors.get(x.name, 0.0), trial.errors.get(y.name, 0.0)
     return Point(_ranks(trial), trial.metrics[x.name], trial.metrics[y.name], _rest(trial, varied), errors)
 
 
-def _varied(trials: list[Trial]) -> set[str]:
+def _varied(trials: "list[Trial]") -> set[str]:
     """Returns the names of the settings that are not the same in all trials."""
     names = dict.fromkeys(name for trial in trials for name in trial.settings)
     return {name for name in names if len({str(trial.settings.get(name)) for trial in trials}) > 1}
 
 
-def _ranks(trial: Trial) -> str:
+def _ranks(trial: "Trial") -> str:
     found = [str(value) for name, value in trial.settings.items() if "rank" in name]
     return f"rank {found[0]}" if len(found) == 1 else ", ".join(found) or str(trial.number)
 
 
-def _rest(trial: Trial, varied: set[str]) -> str:
+def _rest(trial: "Trial", varied: set[str]) -> str:
     """Returns the settings that are no ranks: numbers that were sampled are rounded, so that groups are few."""
     rest = {name: value for name, value in trial.settings.items() if "rank" not in name and name in varied}
     shown = (f"{name} {value:.1g}" if isinstance(value, float) else f"{name} {value}" for name, value in rest.items())

@@ -9,7 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import families, noise, priors, scope, repr as shown
+from singularbayes.posteriors import families, noise, priors, scope
+from singularbayes.posteriors import repr as shown
 from singularbayes.posteriors.factor import Factor
 from singularbayes.posteriors.guard import KLGuard
 from singularbayes.posteriors.moments import Entry

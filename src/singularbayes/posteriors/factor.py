@@ -8,7 +8,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import families, noise, priors, initializers as starts
+from singularbayes.posteriors import families, noise, priors
+from singularbayes.posteriors import initializers as starts
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.jit import one_program
 from singularbayes.posteriors.softplus import inverse_softplus, softplus

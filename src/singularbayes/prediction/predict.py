@@ -8,12 +8,12 @@ import numpy as np
 
 from singularbayes.likelihoods import likelihood as likelihoods
 from singularbayes.models.engine import draw_keys
-from singularbayes.models.traversal import find_sources
 from singularbayes.models.inputs import arranged, count_examples, require_model
-from singularbayes.models.sequence_lengths import lengths_of, require_any_length
 from singularbayes.models.outputs import loss_of, position_of
-from singularbayes.prediction.predictive import Predictive
 from singularbayes.models.progress import track
+from singularbayes.models.sequence_lengths import lengths_of, require_any_length
+from singularbayes.models.traversal import find_sources
+from singularbayes.prediction.predictive import Predictive
 from singularbayes.prediction.reducers import REDUCERS
 from singularbayes.prediction.stream import stream
 

@@ -7,11 +7,11 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import likelihood as likelihoods
+from singularbayes.metrics.checks import labelled
 from singularbayes.models.engine import answers, compiled, draw_keys
 from singularbayes.models.inputs import arranged, count_examples
 from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.models.progress import track
-from singularbayes.metrics.checks import labelled
 from singularbayes.posteriors import noise
 
 _TOGETHER = 100  # draws in one program

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, special
 
-from singularbayes.prediction.predictive import ClassPredictive, Predictive, ValuePredictive, require_kind
 from singularbayes.metrics.checks import aligned, labelled
+from singularbayes.prediction.predictive import ClassPredictive, Predictive, ValuePredictive, require_kind
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from singularbayes.ranks.by_bound import by_bound
 from singularbayes.ranks.by_energy import by_energy, by_shape, default_rank
 from singularbayes.ranks.by_loss import ENERGIES, Truncations, by_loss
-from singularbayes.ranks.sweep_config import Budget, Data
 from singularbayes.ranks.prune import Pruned, prune
 from singularbayes.ranks.recommendation import Recommendation
 from singularbayes.ranks.search import Engine, sweep
+from singularbayes.ranks.sweep_config import Budget, Data
 from singularbayes.ranks.trials import Sweep, Trial
 from singularbayes.ranks.twin import Twin
 

@@ -10,11 +10,11 @@ import numpy as np
 from singularbayes.convert import surgery, twins
 from singularbayes.convert.collapse import collapse
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
-from singularbayes.prediction import ClassPredictive, predict
-from singularbayes.models import find_posteriors
 from singularbayes.likelihoods.likelihood import of_loss
-from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.metrics.checks import labelled
+from singularbayes.models import find_posteriors
+from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.prediction import ClassPredictive, predict
 from singularbayes.ranks.by_energy import by_energy
 from singularbayes.ranks.recommendation import Recommendation
 from singularbayes.ranks.table import table

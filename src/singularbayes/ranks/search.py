@@ -7,12 +7,13 @@ from typing import Any, Protocol
 import keras
 
 from singularbayes.metrics.measure import Measure
-from singularbayes.ranks import progress as live, waves
+from singularbayes.ranks import progress as live
+from singularbayes.ranks import waves
 from singularbayes.ranks.fingerprint import digest_of, first, says_noise, task_of
-from singularbayes.ranks.sweep_config import Budget, Data
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, read_space
 from singularbayes.ranks.storage import alone, digest, open_study, plain, quiet_optuna, require_optuna
+from singularbayes.ranks.sweep_config import Budget, Data
 from singularbayes.ranks.trials import Sweep
 from singularbayes.ranks.twin import Twin
 from singularbayes.ranks.work import Ended, Work

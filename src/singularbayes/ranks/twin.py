@@ -7,8 +7,8 @@ from pathlib import Path
 
 import keras
 
-from singularbayes.cli.certify import load_model
 from singularbayes.convert import bayesianize, spectrum
+from singularbayes.models import load_without_optimizer
 from singularbayes.posteriors import LowRank
 
 
@@ -29,7 +29,7 @@ class Twin:
     @classmethod
     def read(cls, path: Path, packages: tuple[str, ...] = ()) -> "Twin":
         """Returns the twin of the model in a .keras file; raises where there is none."""
-        load_model(path, packages)
+        load_without_optimizer(path, packages)
         return cls(path.read_bytes(), packages)
 
     @property
@@ -42,7 +42,7 @@ class Twin:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.keras"
             path.write_bytes(self.file)
-            return load_model(path, self.packages)
+            return load_without_optimizer(path, self.packages)
 
     def __call__(self, rank: int) -> keras.Model:
         """Returns the twin, compiled as the model was; a matrix that is smaller has a smaller rank."""

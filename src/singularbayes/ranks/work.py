@@ -11,10 +11,10 @@ from scipy.stats import sem
 
 from singularbayes.evaluation import evaluate
 from singularbayes.metrics.measure import Measure
-from singularbayes.training import KLSchedule, fit_many
 from singularbayes.models.progress import quiet
-from singularbayes.ranks.sweep_config import Budget, Data
 from singularbayes.ranks.storage import quiet_optuna, require_optuna
+from singularbayes.ranks.sweep_config import Budget, Data
+from singularbayes.training import KLSchedule, fit_many
 
 _RUNGS = 4  # how often a trial with one objective is looked at before it ends
 _PATIENCE = 4  # finished trials before one is stopped

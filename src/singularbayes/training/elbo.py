@@ -13,8 +13,8 @@ import keras
 from keras import ops
 
 from singularbayes.models.engine import compiled
-from singularbayes.models.traversal import find_posteriors
 from singularbayes.models.mean_weights import forget_compiled
+from singularbayes.models.traversal import find_posteriors
 from singularbayes.posteriors.base import SharedState
 
 _KL_METHODS = ("training", "bound", "exact")

@@ -14,10 +14,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.training.length_buckets import Buckets
 from singularbayes.models.inputs import as_arrays
-from singularbayes.models.sequence_lengths import lengths_of, require_any_length
 from singularbayes.models.progress import track
+from singularbayes.models.sequence_lengths import lengths_of, require_any_length
+from singularbayes.training.length_buckets import Buckets
 
 Callbacks = Callable[[], list[keras.callbacks.Callback]]
 

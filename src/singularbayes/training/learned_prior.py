@@ -3,11 +3,11 @@
 import keras
 import numpy as np
 
-from singularbayes.models.traversal import find_posteriors
 from singularbayes.models.inputs import as_arrays
-from singularbayes.training.data_sketch import merged, sketch
+from singularbayes.models.traversal import find_posteriors
 from singularbayes.posteriors import Centred, Posterior
 from singularbayes.posteriors.priors import ScalePrior, require_positive
+from singularbayes.training.data_sketch import merged, sketch
 
 
 def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) -> None:

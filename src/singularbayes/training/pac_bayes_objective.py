@@ -12,9 +12,9 @@ from keras import ops
 
 from singularbayes.bounds import kl_inverse, pac_bayes
 from singularbayes.bounds.require import require_choice, require_count, require_share
-from singularbayes.training.elbo import kl, log_nll, share_state, spare_from_decay
 from singularbayes.models.engine import compiled
 from singularbayes.models.traversal import find_posteriors
+from singularbayes.training.elbo import kl, log_nll, share_state, spare_from_decay
 
 FORMS = ("quadratic", "sqrt", "kl")
 

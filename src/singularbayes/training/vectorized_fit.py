@@ -9,10 +9,10 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.models.same_architecture import kind_of, optimizer_kind
 from singularbayes.models.engine import free_bytes, share_programs
-from singularbayes.training.fit_many import Examples, Job
 from singularbayes.models.progress import track
+from singularbayes.models.same_architecture import kind_of, optimizer_kind
+from singularbayes.training.fit_many import Examples, Job
 
 _CPU_BYTES = 4 << 30  # of a program on a CPU; on an accelerator it is a share of what is free
 _ACCELERATOR_SHARE = 0.8

@@ -1,4 +1,4 @@
-"""`singularbayes data`: which data sets there are, where they lie, and whether they are whole."""
+"""`singularbayes-experiments data`: which data sets there are, where they lie, and whether they are whole."""
 
 from pathlib import Path
 from typing import Annotated
@@ -44,7 +44,7 @@ def fetch(name: Name, /, *names: Name) -> int:
     Parameters
     ----------
     name
-        A data set, as `singularbayes data list` shows it.
+        A data set, as `singularbayes-experiments data list` shows it.
     names
         More of them.
     """
@@ -62,7 +62,7 @@ def verify(*names: Name) -> int:
     Parameters
     ----------
     names
-        Data sets, as `singularbayes data list` shows them; all of them if none is named.
+        Data sets, as `singularbayes-experiments data list` shows them; all of them if none is named.
     """
     wrong = 0
     for source in map(SETS.__getitem__, names or SETS):

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from singularbayes.plots import require_extra
+from singularbayes.optional import require_package
 
 
 def report(
@@ -34,15 +34,18 @@ def report(
     latex
         Print only the tables, as LaTeX (booktabs), and write nothing.
     """
-    require_extra()
+    for package in ("matplotlib", "jinja2"):
+        require_package(package, "plots", "The report")
     from singularbayes_experiments.report import chapters, markdown_page, page, reading
 
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
-    command = shlex.join(["singularbayes", "report", *([] if runs == Path("runs") else [str(runs)]), *target])
+    command = shlex.join(
+        ["singularbayes-experiments", "report", *([] if runs == Path("runs") else [str(runs)]), *target]
+    )
     try:
         made = chapters.of(reading.read(runs))
     except ValueError as error:
-        sys.exit(f"singularbayes: {error}")
+        sys.exit(f"singularbayes-experiments: {error}")
     if latex:
         print(page.tex(made))
         return 0

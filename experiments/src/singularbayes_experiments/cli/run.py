@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
+from singularbayes.cli.files import require_writable
 from singularbayes.ranks.engines import Engine, Local, Where
 from singularbayes_experiments.runs.progress import progress
 
@@ -38,7 +38,7 @@ def run(
     Parameters
     ----------
     experiment
-        The name of an experiment; `singularbayes list` shows them.
+        The name of an experiment; `singularbayes-experiments list` shows them.
     methods
         Methods with commas between, such as low_rank,full_rank, or all. If not said, those that the paper compares, and
         all in an experiment that the paper does not have.
@@ -59,25 +59,25 @@ def run(
         chosen = None if methods is None else [name.strip() for name in methods.split(",")]
         jobs = runner.plan(experiment, chosen, runner.parse_seeds(seeds), scale, settings or ())
     except ValueError as error:
-        sys.exit(f"singularbayes: {error}")
+        sys.exit(f"singularbayes-experiments: {error}")
     require_writable(out)
     try:
         return _carry_out(jobs, out, again, where.start(), Console())
     except ValueError as error:
-        sys.exit(f"singularbayes: {' '.join(str(error).split())}")
+        sys.exit(f"singularbayes-experiments: {' '.join(str(error).split())}")
     except OSError as error:
         if error.filename is None:
             raise
         sys.exit(
-            f"singularbayes: {error.filename} could not be written: {error.strerror}. Earlier records are whole; the "
-            "same command goes on from the last checkpoint."
+            f"singularbayes-experiments: {error.filename} could not be written: {error.strerror}. Earlier records "
+            "are whole; the same command resumes from the last checkpoint."
         )
 
 
 def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, console: Console) -> int:
     """Does the runs and returns 1 if one of them diverged."""
-    from singularbayes_experiments.runs import distributed as elsewhere
     from singularbayes_experiments.records import record
+    from singularbayes_experiments.runs import distributed as elsewhere
 
     labels = labels_of(jobs)
     failed = False
@@ -92,7 +92,7 @@ def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, consol
     if not (out / record.LINES).exists():
         return int(failed)
     console.print(f"\nRecords: {out / record.LINES}", soft_wrap=True, highlight=False)
-    page = shlex.join(["singularbayes", "report", *([] if out == Path("runs") else [str(out)])])
+    page = shlex.join(["singularbayes-experiments", "report", *([] if out == Path("runs") else [str(out)])])
     console.print(f"A page of them: {page}", soft_wrap=True, highlight=False)
     return int(failed)
 
@@ -146,12 +146,12 @@ def merge(*sources: Path, into: Path = Path("runs")) -> int:
     from singularbayes_experiments.records import merge
 
     if not sources:
-        sys.exit("singularbayes: merge needs one folder with records.jsonl at least; got none.")
+        sys.exit("singularbayes-experiments: merge needs one folder with records.jsonl at least; got none.")
     require_writable(into, "--into")
     try:
         found = merge.merge(sources, into)
     except ValueError as error:
-        sys.exit(f"singularbayes: {error}")
+        sys.exit(f"singularbayes-experiments: {error}")
     console = Console()
     for one in found:
         counts = f"{len(one.added)} added, {len(one.same)} there already, {len(one.differ)} differ; {one.arrays} arrays"
@@ -173,14 +173,3 @@ def list_experiments() -> int:
         console.print(f"    methods  {', '.join(module.METHODS)}", highlight=False, soft_wrap=True)
         console.print(f"    scales   {', '.join(module.PRESETS)}", highlight=False, soft_wrap=True)
     return 0
-
-
-def require_writable(folder: Path, option: str = "--out") -> None:
-    """Ends with one line unless files can be made in `folder`: better now than after training."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        got = f"{str(folder)!r}: {error.strerror}"
-        sys.exit(f"singularbayes: {option} needs a folder that can be written to; got {got}.")

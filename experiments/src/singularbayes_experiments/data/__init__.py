@@ -6,7 +6,16 @@ that return DataFrames need pandas, and downloads need pooch: `pip install 'sing
 
 from singularbayes_experiments.data.air import Air, Cities, beijing_pm25, five_cities_pm25
 from singularbayes_experiments.data.images import Images, fashion_mnist, mnist, notmnist
-from singularbayes_experiments.data.intensive_care import CareFiles, CareTables, Challenge, Stays, eicu_demo, mimic3, mimic3_demo, physionet2012
+from singularbayes_experiments.data.intensive_care import (
+    CareFiles,
+    CareTables,
+    Challenge,
+    Stays,
+    eicu_demo,
+    mimic3,
+    mimic3_demo,
+    physionet2012,
+)
 from singularbayes_experiments.data.source import DataError
 from singularbayes_experiments.data.text import News, Sentences, Vocabulary, ag_news, bert_vocab, sst2
 from singularbayes_experiments.data.uci import UCI_SETS, Regression, uci_regression

@@ -79,4 +79,4 @@ def _as_listed(source: Source, file: File, path: Path, found: set[str]) -> bool:
 def _fix(source: Source) -> str:
     if source.base is None:
         return f"Delete it and put the right one there. {source.by_hand}"
-    return f"Delete it; `singularbayes data fetch {source.name}` gets the right one."
+    return f"Delete it; `singularbayes-experiments data fetch {source.name}` gets the right one."

@@ -8,8 +8,9 @@ from sklearn.metrics import average_precision_score
 
 from singularbayes import metrics
 from singularbayes.evaluation import evaluate
+from singularbayes.prediction import ClassPredictive, Temperature
+from singularbayes.prediction import recalibration as recalibrate
 from singularbayes_experiments.methods.study import prefixed
-from singularbayes.prediction import ClassPredictive, Temperature, recalibration as recalibrate
 
 _BINS = (10, 15, 20, 30)
 _TINY = float(np.finfo("float32").tiny)

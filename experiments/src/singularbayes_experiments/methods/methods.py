@@ -11,9 +11,9 @@ import keras
 
 from singularbayes.baselines import DeepEnsemble, LowRankEnsemble
 from singularbayes.baselines.ensembles import member_seeds
+from singularbayes.models import find_posteriors
 from singularbayes_experiments.methods.trainers import Trainer
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes.models import find_posteriors
 
 Train = Callable[[Trainer, list[int]], list]  # one thing a seed
 

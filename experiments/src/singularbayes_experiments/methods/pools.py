@@ -8,9 +8,9 @@ import numpy as np
 from singularbayes.baselines import SWAG
 from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.baselines.swag import flat
-from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.methods.stopping import Resumable, State
 from singularbayes_experiments.methods.training import Watch, train
+from singularbayes_experiments.records.checkpoints import Keep
 
 MOMENTUM = 0.9  # of the SGD whose weights are collected
 

@@ -5,10 +5,10 @@ import numpy as np
 
 from singularbayes.convert import spectrum
 from singularbayes.models import find_posteriors
-from singularbayes.training import kl
 from singularbayes.models.engine import compiled
 from singularbayes.models.progress import quiet
 from singularbayes.posteriors import LowRank
+from singularbayes.training import kl
 
 SINGULAR_VALUES = "singular_values/"  # what the names of their arrays begin with
 

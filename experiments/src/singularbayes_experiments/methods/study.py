@@ -14,17 +14,17 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.evaluation.memory import Peak
 from singularbayes.baselines.ensembles import member_seeds
+from singularbayes.evaluation.memory import Peak
+from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.prediction import Predictive, predict
 from singularbayes_experiments.methods import methods
-from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.methods.posterior_scores import of_posteriors, singular_values
-from singularbayes_experiments.records.record import Record, departures, machine, plain
 from singularbayes_experiments.methods.trainers import Alone, Together, Training
 from singularbayes_experiments.methods.training import Watch, require_method
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes.prediction import Predictive, predict
-from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes_experiments.records.checkpoints import Keep
+from singularbayes_experiments.records.record import Record, departures, machine, plain
 
 # Inputs by name → predictions by name, of the same draws; `draws` other than the settings', and `keep_draws`, if said.
 Ask = Callable[..., dict[str, Any]]

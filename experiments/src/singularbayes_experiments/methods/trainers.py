@@ -11,12 +11,12 @@ import keras
 import numpy as np
 
 from singularbayes.baselines import SWAG
-from singularbayes_experiments.records.checkpoints import Keep, part
+from singularbayes.training import fit_many
 from singularbayes_experiments.methods.pools import MOMENTUM, Collect, fit_swag, later
 from singularbayes_experiments.methods.stopping import Resumable
 from singularbayes_experiments.methods.training import Watch, adam, annealed, fit
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes.training import fit_many
+from singularbayes_experiments.records.checkpoints import Keep, part
 
 Network = Callable[[Weights], keras.Model]
 Make = Callable[[int], keras.Model]  # given a seed

@@ -10,11 +10,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes_experiments.records.checkpoints import Checkpoint, Keep
-from singularbayes_experiments.methods.stopping import Resumable
-from singularbayes.training import KLSchedule, fit_many
 from singularbayes.models import find_posteriors
 from singularbayes.models.progress import quiet
+from singularbayes.training import KLSchedule, fit_many
+from singularbayes_experiments.methods.stopping import Resumable
+from singularbayes_experiments.records.checkpoints import Checkpoint, Keep
 
 Watch = Callable[[int, dict[str, float]], None]  # called after every epoch with its number and logs
 

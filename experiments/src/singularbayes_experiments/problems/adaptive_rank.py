@@ -25,11 +25,11 @@ from functools import partial
 
 import numpy as np
 
-from singularbayes_experiments.problems import images, mnist
 from singularbayes_experiments.methods import methods, study
 from singularbayes_experiments.methods.configurations import Candidates, Changes
-from singularbayes_experiments.problems.images import QUICK
 from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.problems import images, mnist
+from singularbayes_experiments.problems.images import QUICK
 from singularbayes_experiments.records.record import Record
 
 RANKS = (4, 8, 16, 32, 64, 100)
@@ -57,7 +57,7 @@ class Settings(images.Settings):
 SWEPT = mnist.CHOSEN["low_rank"]
 BARS = {0.1: (0.05, 0.01, 0.001), 0.03: (0.05, 0.01), 0.3: (0.05, 0.01, 0.001)}  # tolerances by the weight of the KL
 CANDIDATES = Candidates(Settings(**asdict(SWEPT)), {"low_rank_auto": learned(BARS)})
-# The candidate with the least validation NLL: docs/results/adaptive_rank_trials.jsonl.
+# The candidate with the least validation NLL: experiments/results/adaptive_rank_trials.jsonl.
 CHOICE = {"low_rank_auto": "beta 0.1, tolerance 0.01"}
 CHOSEN = dict.fromkeys(METHODS, SWEPT) | CANDIDATES.chosen(CHOICE)
 SMALL = replace(QUICK, num_train=2000, num_validation=1000, units=(100, 100))

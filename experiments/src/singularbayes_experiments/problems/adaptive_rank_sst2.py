@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from singularbayes_experiments.methods import methods, study
-from singularbayes_experiments.problems import reviews, sst2
-from singularbayes_experiments.problems.adaptive_rank import learned
 from singularbayes_experiments.methods.configurations import Candidates
 from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.problems import reviews, sst2
+from singularbayes_experiments.problems.adaptive_rank import learned
 from singularbayes_experiments.problems.reviews import QUICK, Reviews
 
 RANKS = (4, 8, 16, 32, 64)
@@ -35,7 +35,7 @@ class Settings(reviews.Settings):
 SWEPT = replace(sst2.CHOSEN["low_rank"], epochs=8, draws=50)
 BARS = {1.0: (0.05, 0.01), 0.3: (0.05, 0.01), 3.0: (0.05,)}
 CANDIDATES = Candidates(Settings(**asdict(SWEPT)), {"low_rank_auto": learned(BARS)})
-# The candidate with the least validation NLL: docs/results/adaptive_rank_sst2_trials.jsonl.
+# The candidate with the least validation NLL: experiments/results/adaptive_rank_sst2_trials.jsonl.
 CHOICE = {"low_rank_auto": "beta 1, tolerance 0.01"}
 CHOSEN = dict.fromkeys(METHODS, SWEPT) | CANDIDATES.chosen(CHOICE)
 PRESETS = {"chosen": CHOSEN, "quick": dict.fromkeys(METHODS, QUICK) | {"low_rank_auto": Settings(**asdict(QUICK))}}

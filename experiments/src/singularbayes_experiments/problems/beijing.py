@@ -22,9 +22,9 @@ import keras
 
 from singularbayes_experiments.methods import study
 from singularbayes_experiments.methods.configurations import Candidates, Changes
-from singularbayes_experiments.problems.forecast import METHODS, PAPERS, Forecast, Settings
 from singularbayes_experiments.methods.methods import count_epochs as epochs
 from singularbayes_experiments.methods.weights import Weights
+from singularbayes_experiments.problems.forecast import METHODS, PAPERS, Forecast, Settings
 
 SEEDS = (42, 123, 456, 2026)  # the paper has four and does not name them; those of its SWAG are these and 789
 
@@ -57,7 +57,7 @@ CANDIDATES = Candidates(
     },
     {method: "low_rank" for method in METHODS if method.startswith("low_rank_") and method != "low_rank_svd"},
 )
-# The candidate of every method with the least validation NLL: docs/results/beijing_trials.jsonl.
+# The candidate of every method with the least validation NLL: experiments/results/beijing_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.01, change",
     "low_rank_svd": "beta 0.03",

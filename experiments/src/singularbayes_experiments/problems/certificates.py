@@ -1,6 +1,6 @@
 """How small a risk can be certified: MNIST, low-rank and full-rank networks, priors from no data and from a part of it.
 
-    python -m singularbayes_experiments.problems.certificates --methods low_rank full_rank --seeds 0 1 --out runs/certificates
+    python -m singularbayes_experiments.problems.certificates --methods low_rank full_rank --seeds 0 1 --out runs/c
     python -m singularbayes_experiments.problems.certificates --methods low_rank_initial --set penalty=0.4 epochs=200
 
 Prior "initial" is N(initial value, prior_scale²): it has seen no data, and all 60,000 training images certify. Prior
@@ -29,19 +29,19 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from singularbayes_experiments import data
 from singularbayes import layers
 from singularbayes.evaluation import certify
-from singularbayes_experiments.records import record
-from singularbayes_experiments.methods.overrides import overridden
-from singularbayes_experiments.records.record import Record, later, plain
-from singularbayes_experiments.problems.smooth_filters import SmoothFilters
-from singularbayes_experiments.methods.training import Watch, require_method
-from singularbayes.training import BoundedCrossentropy, KLSchedule, PACBayesObjective, learn_prior
 from singularbayes.models.parameters import count_trained
-from singularbayes.prediction.randomized import drawn_risks
 from singularbayes.posteriors import Centred, FullRank, LowRank, Normal
 from singularbayes.posteriors.softplus import inverse_softplus
+from singularbayes.prediction.randomized import drawn_risks
+from singularbayes.training import BoundedCrossentropy, KLSchedule, PACBayesObjective, learn_prior
+from singularbayes_experiments import data
+from singularbayes_experiments.methods.overrides import overridden
+from singularbayes_experiments.methods.training import Watch, require_method
+from singularbayes_experiments.problems.smooth_filters import SmoothFilters
+from singularbayes_experiments.records import record
+from singularbayes_experiments.records.record import Record, later, plain
 
 INITIAL: dict[str, tuple] = {  # what an initial prior was chosen from, in all combinations
     "prior_scale": (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.14),

@@ -14,11 +14,11 @@ from functools import partial
 import keras
 
 from singularbayes import layers
-from singularbayes_experiments.problems import images
 from singularbayes_experiments.methods import study
 from singularbayes_experiments.methods.configurations import Candidates, Changes
 from singularbayes_experiments.methods.methods import count_epochs as epochs
 from singularbayes_experiments.methods.weights import Weights, ranks_of
+from singularbayes_experiments.problems import images
 
 __all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "network", "run", "run_many"]
 
@@ -59,7 +59,7 @@ POINT: dict[str, Changes] = {
 }
 TRIED = {"low_rank": VARIATIONAL, "low_rank_svd": VARIATIONAL, "full_rank": VARIATIONAL, "deterministic": POINT}
 CANDIDATES = Candidates(Settings(), TRIED)
-# The candidate of every method with the least validation NLL: docs/results/cnn_trials.jsonl.
+# The candidate of every method with the least validation NLL: experiments/results/cnn_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.1, fast, 20 epochs",
     "low_rank_svd": "beta 0.1, fast",

@@ -16,11 +16,6 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from singularbayes import layers
-from singularbayes_experiments.records.checkpoints import Keep
-from singularbayes_experiments.records.record import Record, departures, plain
-from singularbayes_experiments.methods.training import Watch, fit, require_method
-from singularbayes.prediction import ClassPredictive, predict
-from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.metrics import (
     accuracy,
     aupr_ood,
@@ -29,7 +24,12 @@ from singularbayes.metrics import (
     expected_calibration_error,
     negative_log_likelihood,
 )
+from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.posteriors import Deterministic, FullRank, LowRank, ScaleMixture
+from singularbayes.prediction import ClassPredictive, predict
+from singularbayes_experiments.methods.training import Watch, fit, require_method
+from singularbayes_experiments.records.checkpoints import Keep
+from singularbayes_experiments.records.record import Record, departures, plain
 
 
 @dataclass(frozen=True)

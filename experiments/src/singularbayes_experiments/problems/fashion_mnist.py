@@ -6,14 +6,14 @@ full-rank 89.21 %, 0.3583, 0.0262, 0.0317; rank-one 89.07 %, 0.6928, 0.0794, 0.0
 
 from functools import partial
 
-from singularbayes_experiments.problems import images
 from singularbayes_experiments.methods import study
+from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.problems import images
 from singularbayes_experiments.problems.image_configurations import CANDIDATES
 from singularbayes_experiments.problems.images import METHODS, PAPERS, QUICK, Settings
-from singularbayes_experiments.methods.methods import count_epochs as epochs
 
 PROBLEM = images.Problem("fashion_mnist", "fashion_mnist", foreign=("mnist", "notmnist"))
-# The candidate of every method with the least validation NLL: docs/results/fashion_mnist_trials.jsonl.
+# The candidate of every method with the least validation NLL: experiments/results/fashion_mnist_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.3, rate 0.001",
     "low_rank_svd": "beta 0.3, rate 0.001, batch size 64",

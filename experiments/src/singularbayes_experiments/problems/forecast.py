@@ -30,16 +30,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes_experiments import data
 from singularbayes import layers, metrics
-from singularbayes_experiments.problems import air
+from singularbayes.likelihoods import GaussianNLL, MeanScaleNLL
+from singularbayes.prediction import ValuePredictive
+from singularbayes_experiments import data
 from singularbayes_experiments.methods import study, value_scores
 from singularbayes_experiments.methods.methods import COMPARED, sentences
 from singularbayes_experiments.methods.stopping import EarlyStop, Plateau, Resumable
 from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights, ranks_of
-from singularbayes.likelihoods import GaussianNLL, MeanScaleNLL
-from singularbayes.prediction import ValuePredictive
+from singularbayes_experiments.problems import air
 
 FOREIGN = ("Guangzhou", "Chengdu", "Shanghai", "Shenyang")
 MAIN = FOREIGN[0]  # the paper's foreign city

@@ -15,12 +15,13 @@ from typing import Literal
 
 import numpy as np
 
-from singularbayes_experiments.problems import mortality as care, icu_features
 from singularbayes_experiments.methods import study
 from singularbayes_experiments.methods.configurations import Candidates, Changes
+from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.problems import icu_features
+from singularbayes_experiments.problems import mortality as care
 from singularbayes_experiments.problems.mortality import METHODS, PAPERS, Sets
 from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
-from singularbayes_experiments.methods.methods import count_epochs as epochs
 
 __all__ = [
     "CANDIDATES",
@@ -131,7 +132,7 @@ TRIED = {
 }
 ALIKE = {name: "low_rank" for name in METHODS if name not in TRIED}  # the rank sweep
 CANDIDATES = Candidates(Settings(), TRIED, ALIKE)
-# The candidate of every method with the least validation NLL: docs/results/icu_trials.jsonl.
+# The candidate of every method with the least validation NLL: experiments/results/icu_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.1, range",
     "low_rank_svd": "beta 0.1, range",

@@ -18,8 +18,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes_experiments import data
 from singularbayes import layers
+from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores, methods, study
 from singularbayes_experiments.methods.study import Arrays, Ask, Scores
 from singularbayes_experiments.methods.trainers import Training

@@ -9,11 +9,11 @@ arrive.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from singularbayes_experiments.problems import images
 from singularbayes_experiments.methods import study
+from singularbayes_experiments.methods.training import Watch, require_method
+from singularbayes_experiments.problems import images
 from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.records.record import Record, departures, plain
-from singularbayes_experiments.methods.training import Watch, require_method
 
 BETAS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 METHODS = {f"beta_{beta:g}": f"low_rank at β = {beta:g}" for beta in BETAS}

@@ -1,6 +1,6 @@
 """Deaths in intensive care, MIMIC-III: adults against newborns, from a folder of tables that you have access to.
 
-    SINGULARBAYES_MIMIC3=/path/to/mimiciii singularbayes run mimic3 --seeds 0-4
+    SINGULARBAYES_MIMIC3=/path/to/mimiciii singularbayes-experiments run mimic3 --seeds 0-4
 
 Without that variable it is the open demo, 100 patients: a test of the pipeline, not a result. The demo has no newborns,
 so it has no scores of foreign stays.
@@ -19,13 +19,14 @@ from functools import cache, partial
 import numpy as np
 
 from singularbayes_experiments import data
-from singularbayes_experiments.problems import mortality as care, mimic3_features, mimic3_tables
 from singularbayes_experiments.methods import study
 from singularbayes_experiments.methods.configurations import Candidates
+from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.problems import mimic3_features, mimic3_tables
+from singularbayes_experiments.problems import mortality as care
+from singularbayes_experiments.problems.icu import ALIKE, CHOICE, TRIED, VARIATIONAL
 from singularbayes_experiments.problems.mortality import METHODS, PAPERS, Sets
 from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
-from singularbayes_experiments.problems.icu import ALIKE, CHOICE, TRIED, VARIATIONAL
-from singularbayes_experiments.methods.methods import count_epochs as epochs
 
 __all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PAPERS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
 

@@ -9,14 +9,14 @@ low-rank Gaussian 97.32 %, NLL 0.0924, ECE 0.0104, MI 0.0956; Laplace 97.21 %, 0
 
 from functools import partial
 
-from singularbayes_experiments.problems import images
 from singularbayes_experiments.methods import study
+from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.problems import images
 from singularbayes_experiments.problems.image_configurations import CANDIDATES
 from singularbayes_experiments.problems.images import METHODS, PAPERS, QUICK, Settings
-from singularbayes_experiments.methods.methods import count_epochs as epochs
 
 PROBLEM = images.Problem("mnist", "mnist", foreign=("fashion_mnist", "notmnist"))
-# The candidate of every method with the least validation NLL: docs/results/mnist_trials.jsonl.
+# The candidate of every method with the least validation NLL: experiments/results/mnist_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.1, rate 0.003",
     "low_rank_svd": "beta 0.3, rate 0.001, batch size 64",

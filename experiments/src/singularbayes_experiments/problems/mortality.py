@@ -24,14 +24,14 @@ import keras
 import numpy as np
 
 from singularbayes import layers, metrics
+from singularbayes.posteriors import Deterministic, Posterior
+from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.methods import class_scores, methods, study
-from singularbayes_experiments.problems.mortality_scaling import Units
-from singularbayes_experiments.records.record import later
 from singularbayes_experiments.methods.study import Arrays, Ask, Scores
 from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes.prediction import ClassPredictive
-from singularbayes.posteriors import Deterministic, Posterior
+from singularbayes_experiments.problems.mortality_scaling import Units
+from singularbayes_experiments.records.record import later
 
 METHODS = methods.sentences(
     "low_rank",

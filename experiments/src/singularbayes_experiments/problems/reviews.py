@@ -23,15 +23,15 @@ from typing import Literal
 import keras
 import numpy as np
 
-from singularbayes_experiments import data
 from singularbayes import layers
+from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores, methods, study
-from singularbayes_experiments.problems import phrases, text
-from singularbayes_experiments.problems.position_embedding import Positions
 from singularbayes_experiments.methods.stopping import EarlyStop, Resumable
 from singularbayes_experiments.methods.study import Arrays, Ask, Scores
 from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights
+from singularbayes_experiments.problems import phrases, text
+from singularbayes_experiments.problems.position_embedding import Positions
 
 Part = tuple[np.ndarray, np.ndarray]  # token ids and labels
 _ONE = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic")

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from singularbayes_experiments import data
 from singularbayes import layers
 from singularbayes.baselines import DeepEnsemble
 from singularbayes.baselines.ensembles import member_seeds
+from singularbayes.likelihoods import MeanScaleNLL
+from singularbayes.models.parameters import count_trained
+from singularbayes.prediction import ValuePredictive, predict
+from singularbayes.training import KLSchedule, fit_many
+from singularbayes_experiments import data
 from singularbayes_experiments.data.uci import UCI_SETS
 from singularbayes_experiments.methods import value_scores
 from singularbayes_experiments.methods.training import Watch, adam
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes.training import KLSchedule, fit_many
-from singularbayes.likelihoods import MeanScaleNLL
-from singularbayes.prediction import ValuePredictive, predict
-from singularbayes.models.parameters import count_trained
 
 WIDE = {"protein_tertiary_structure": 100}  # hidden units of the sets that have not 50
 

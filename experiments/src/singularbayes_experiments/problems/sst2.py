@@ -72,7 +72,7 @@ POOLED: dict[str, Changes] = {name: {"draws": 100} for name in MEMBERS}  # twent
 DIVERGED = {"swag": ("SGD 0.03",)}
 CANDIDATES = Candidates(Settings(), TRIED, MEMBERS, POOLED, DIVERGED)
 
-# The candidate with the least validation NLL: docs/results/sst2_trials.jsonl.
+# The candidate with the least validation NLL: experiments/results/sst2_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 1, fast",
     "low_rank_svd": "beta 1, fast",

@@ -17,13 +17,13 @@ import keras
 import numpy as np
 
 from singularbayes import layers, metrics
+from singularbayes.likelihoods import GaussianNLL
+from singularbayes.prediction import ValuePredictive
 from singularbayes_experiments.methods import methods, study
 from singularbayes_experiments.methods.configurations import Candidates, Changes
 from singularbayes_experiments.methods.study import Arrays, Ask, Scores
 from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes.likelihoods import GaussianNLL
-from singularbayes.prediction import ValuePredictive
 
 METHODS = methods.sentences()
 PAPERS = ("low_rank", "full_rank")  # what runs when no method is said
@@ -215,7 +215,7 @@ SWAG: dict[str, Changes] = {
 }
 TRIED = dict.fromkeys(METHODS, VARIATIONAL) | {"deterministic": POINT, "deep_ensemble": POINT, "swag": SWAG}
 CANDIDATES = Candidates(Settings(), TRIED)
-# The candidate of every method with the least validation NLL: docs/results/toy_trials.jsonl.
+# The candidate of every method with the least validation NLL: experiments/results/toy_trials.jsonl.
 CHOICE = dict.fromkeys(METHODS, "beta 0.1, rate 0.005") | {
     "rank_one": "beta 0.1, sigma2 0.05",
     "deterministic": "rate 0.005",

@@ -28,12 +28,12 @@ import numpy as np
 
 from singularbayes_experiments import data
 from singularbayes_experiments.methods.configurations import Candidates, Changes
-from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.methods.methods import sentences
 from singularbayes_experiments.methods.pools import later
-from singularbayes_experiments.records.record import Record, departures, machine, plain
-from singularbayes_experiments.problems.small_regression import Outcome, Settings, outcomes
 from singularbayes_experiments.methods.training import Watch, require_method
+from singularbayes_experiments.problems.small_regression import Outcome, Settings, outcomes
+from singularbayes_experiments.records.checkpoints import Keep
+from singularbayes_experiments.records.record import Record, departures, machine, plain
 
 METHODS = sentences("low_rank", "full_rank", "deep_ensemble")
 SEEDS = tuple(range(20))
@@ -132,7 +132,7 @@ POINT: dict[str, Changes] = {
     for said in ("", ", own noise")
 }
 CANDIDATES = Candidates(Settings(), {"low_rank": VARIATIONAL, "full_rank": VARIATIONAL, "deep_ensemble": POINT})
-# The candidate with the least validation NLL: docs/results/uci_trials.jsonl.
+# The candidate with the least validation NLL: experiments/results/uci_trials.jsonl.
 CHOICE = {"low_rank": "beta 0.3, own noise", "full_rank": "beta 1", "deep_ensemble": "10,000 steps, own noise"}
 CHOSEN = CANDIDATES.chosen(CHOICE)
 QUICK = Settings(sets=("yacht", "energy"), epochs=10, warmup=2, draws=20, members=2)

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from singularbayes.metrics import IntervalCalibration, interval_calibration_curve
 from singularbayes.plots.calibration import interval_calibration
+from singularbayes.plots.style import BLUE, INK, PALE, SKY
 from singularbayes_experiments.report.picture import Key, Panel, Picture, panel, svg
 from singularbayes_experiments.report.rows import Row, listed
-from singularbayes.plots.style import BLUE, INK, PALE, SKY
 
 ARRAYS = ("x", "y", "grid", "mean", "epistemic", "total")
 NEAR = ("y_near", "mean_near", "std_near")  # on new points of the training range

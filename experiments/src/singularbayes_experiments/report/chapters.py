@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from singularbayes.metrics.catalogue import MEASURES
+from singularbayes.plots import style
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, general, looks, published, settings, tables
-from singularbayes.plots import style
 from singularbayes_experiments.report.picture import Picture, apart
 from singularbayes_experiments.report.published import Number
 from singularbayes_experiments.report.rows import Group, grouped

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from singularbayes.metrics import auroc_ood, reliability_curve, selective_curve
 from singularbayes.plots.calibration import reliability
 from singularbayes.plots.histograms import draw_shares, percentages
-from singularbayes_experiments.report.picture import Key, Panel, Picture, panel, svg
-from singularbayes_experiments.report.rows import Row, listed
 from singularbayes.plots.selective import selective_prediction
 from singularbayes.plots.style import BLUE, VERMILION
+from singularbayes_experiments.report.picture import Key, Panel, Picture, panel, svg
+from singularbayes_experiments.report.rows import Row, listed
 
 NAMES = {"mi": "mutual information", "entropy": "entropy"}
 Draw = Callable[[Sequence[Row]], Picture]

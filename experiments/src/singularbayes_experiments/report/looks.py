@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from singularbayes.plots.style import COLOURS, Look, look
 from singularbayes_experiments.report.names import LINES
 from singularbayes_experiments.report.rows import Row
-from singularbayes.plots.style import COLOURS, Look, look
 
 _LINES = {method: look(place) for place, method in enumerate(LINES)}
 _METHODS = {

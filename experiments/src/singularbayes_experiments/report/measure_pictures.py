@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from singularbayes.metrics.measure import Measure
 from singularbayes.plots.curves import against_setting
 from singularbayes.plots.pareto import Point, pareto
-from singularbayes_experiments.report.picture import Panel, Picture, svg
 from singularbayes.plots.radar import efficiency_radar, radar
+from singularbayes_experiments.report.picture import Panel, Picture, svg
 from singularbayes_experiments.report.rows import Row, listed
 
 Draw = Callable[[Sequence[Row]], Picture]

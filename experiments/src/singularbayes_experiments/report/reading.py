@@ -30,7 +30,7 @@ def read(path: Path) -> list[Record]:
 def _none(path: Path) -> str:
     below = sorted({str(file.parent) for file in path.glob("*/*.jsonl")})
     what = "has none" if path.is_dir() else "is not there"
-    hint = f"There are some in {listed(below)}." if below else "`singularbayes run toy` makes some."
+    hint = f"There are some in {listed(below)}." if below else "`singularbayes-experiments run toy` makes some."
     return f"report needs a folder with records (*.jsonl); got {str(path)!r}, which {what}. {hint}"
 
 

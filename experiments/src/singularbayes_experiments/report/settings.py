@@ -69,7 +69,7 @@ def commands(experiment: str, group: Group) -> list[str]:
         methods = lines.setdefault(tuple(rest), [])
         if row.method not in methods:
             methods.append(row.method)
-    start = ["singularbayes", "run", experiment]
+    start = ["singularbayes-experiments", "run", experiment]
     if group.preset == "trial":
         start = ["python", "-m", "singularbayes_experiments.runs.together", experiment, "trial"]
     return [shlex.join([*start, "--methods", ",".join(methods), *rest]) for rest, methods in lines.items()]

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from singularbayes_experiments.methods.posterior_scores import SINGULAR_VALUES
 from singularbayes.plots import checks, style
+from singularbayes_experiments.methods.posterior_scores import SINGULAR_VALUES
 from singularbayes_experiments.report.names import rank_in
 from singularbayes_experiments.report.picture import Panel, Picture, svg
 from singularbayes_experiments.report.rows import Row, listed

@@ -102,7 +102,7 @@ def find(experiment: str) -> Any:
         raise ValueError(
             f"run needs an experiment, one of {list(EXPERIMENTS)}; got {experiment!r}.{meant(experiment, EXPERIMENTS)}"
         )
-    return importlib.import_module(f"singularbayes_experiments.{experiment}")
+    return importlib.import_module(f"singularbayes_experiments.problems.{experiment}")
 
 
 def plan(

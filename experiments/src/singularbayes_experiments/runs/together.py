@@ -3,7 +3,7 @@
     python -m singularbayes_experiments.runs.together mnist paper,trial --out runs/gpu
     python -m singularbayes_experiments.runs.together mnist chosen --choose --out runs/gpu
 
-It needs neither the command line's libraries nor a terminal. A record is what `singularbayes run` gives for the seed,
+It needs neither the command line's libraries nor a terminal. A record is what `singularbayes-experiments run` gives for the seed,
 to the accuracy of floats; its machine says how many runs shared a program. Finished runs are not done again. Nothing is
 kept of an unfinished one. Several processes may share a folder.
 """
@@ -45,7 +45,7 @@ def settings_of(name: str, preset: str, method: str, trials: Path | None, candid
         trials: the folder that decides which are "chosen"; None is the committed choice.
         candidate: the only one to be tried.
     """
-    experiment = importlib.import_module(f"singularbayes_experiments.{name}")
+    experiment = importlib.import_module(f"singularbayes_experiments.problems.{name}")
     if preset == "trial":
         found = experiment.CANDIDATES.settings(method)
         if candidate is not None and candidate not in found:
@@ -64,7 +64,7 @@ def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Seque
     if not missing:
         return
     start = time.perf_counter()
-    found = importlib.import_module(f"singularbayes_experiments.{name}").run_many(method, missing, settings, preset)
+    found = importlib.import_module(f"singularbayes_experiments.problems.{name}").run_many(method, missing, settings, preset)
     for one in found:
         record.append(one, folder)
     seconds = time.perf_counter() - start
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--choose", action="store_true", help="chosen: by the trials in --out, not the committed ones")
     parser.add_argument("--candidate", help="trial: this one alone, so that processes can share the candidates")
     given = parser.parse_args(arguments)
-    experiment = importlib.import_module(f"singularbayes_experiments.{given.experiment}")
+    experiment = importlib.import_module(f"singularbayes_experiments.problems.{given.experiment}")
     presets = [*experiment.PRESETS, *(["trial"] if hasattr(experiment, "CANDIDATES") else [])]
     for what, known, asked in (("presets", presets, given.presets), ("--methods", experiment.METHODS, given.methods)):
         if strange := [name for name in asked or () if name not in known]:

@@ -8,7 +8,21 @@ from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.names import NAMES
 from singularbayes_experiments.report.rows import words
 from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Section
-from singularbayes_experiments.report.sections import adaptive_rank, adaptive_rank_sst2, beijing, cnn, digits, fashion_mnist, icu, kl_study, mimic3, mnist, sst2, toy, uci
+from singularbayes_experiments.report.sections import (
+    adaptive_rank,
+    adaptive_rank_sst2,
+    beijing,
+    cnn,
+    digits,
+    fashion_mnist,
+    icu,
+    kl_study,
+    mimic3,
+    mnist,
+    sst2,
+    toy,
+    uci,
+)
 
 # In the order of the page.
 _PAPERS = (toy, mnist, fashion_mnist, beijing, sst2, icu, mimic3)

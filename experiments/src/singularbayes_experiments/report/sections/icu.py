@@ -10,7 +10,18 @@ from singularbayes_experiments.methods.posterior_scores import SINGULAR_VALUES
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.names import NAMES
 from singularbayes_experiments.report.section import Columns, Section
-from singularbayes_experiments.report.sections.care_columns import DEPARTURES, FOUND, NLL, PROBABILITIES, RANKED, UNDER_SHIFT, UNSURE, drawings, finding, overview
+from singularbayes_experiments.report.sections.care_columns import (
+    DEPARTURES,
+    FOUND,
+    NLL,
+    PROBABILITIES,
+    RANKED,
+    UNDER_SHIFT,
+    UNSURE,
+    drawings,
+    finding,
+    overview,
+)
 from singularbayes_experiments.report.sections.image_columns import BINNINGS
 
 SHIFTS = {

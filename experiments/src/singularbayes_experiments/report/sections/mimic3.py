@@ -6,7 +6,16 @@ from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.names import NAMES
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import Section
-from singularbayes_experiments.report.sections.care_columns import DEPARTURES, PROBABILITIES, RANKED, UNDER_SHIFT, UNSURE, drawings, finding, overview
+from singularbayes_experiments.report.sections.care_columns import (
+    DEPARTURES,
+    PROBABILITIES,
+    RANKED,
+    UNDER_SHIFT,
+    UNSURE,
+    drawings,
+    finding,
+    overview,
+)
 from singularbayes_experiments.report.sections.image_columns import BINNINGS
 
 

@@ -1,0 +1,143 @@
+"""What `singularbayes` exports; `__init__.py` imports each name when it is first used."""
+
+from . import baselines as baselines
+from . import bounds as bounds
+from . import convert as convert
+from . import evaluation as evaluation
+from . import layers as layers
+from . import likelihoods as likelihoods
+from . import metrics as metrics
+from . import models as models
+from . import plots as plots
+from . import posteriors as posteriors
+from . import prediction as prediction
+from . import ranks as ranks
+from . import training as training
+from .baselines import SWAG as SWAG
+from .baselines import DeepEnsemble as DeepEnsemble
+from .baselines import LowRankEnsemble as LowRankEnsemble
+from .baselines import MCDropout as MCDropout
+from .baselines import TemperatureScaled as TemperatureScaled
+from .convert import bayesianize as bayesianize
+from .convert import collapse as collapse
+from .convert import freeze_draws as freeze_draws
+from .convert import plan as plan
+from .convert import spectrum as spectrum
+from .evaluation import bounds_report as bounds_report
+from .evaluation import certify as certify
+from .evaluation import compare as compare
+from .evaluation import diagnose as diagnose
+from .evaluation import evaluate as evaluate
+from .evaluation import selective as selective
+from .likelihoods import Bernoulli as Bernoulli
+from .likelihoods import Categorical as Categorical
+from .likelihoods import Gaussian as Gaussian
+from .likelihoods import GaussianNLL as GaussianNLL
+from .likelihoods import MeanScale as MeanScale
+from .likelihoods import MeanScaleNLL as MeanScaleNLL
+from .metrics import ood_scores as ood_scores
+from .models import ModelParallel as ModelParallel
+from .models import find_posteriors as find_posteriors
+from .models import load as load
+from .models import mean_weights as mean_weights
+from .posteriors import Adapter as Adapter
+from .posteriors import Centred as Centred
+from .posteriors import ColumnShrinkage as ColumnShrinkage
+from .posteriors import Deterministic as Deterministic
+from .posteriors import FullRank as FullRank
+from .posteriors import KTied as KTied
+from .posteriors import Laplace as Laplace
+from .posteriors import LowRank as LowRank
+from .posteriors import Normal as Normal
+from .posteriors import RankOne as RankOne
+from .posteriors import ScaleMixture as ScaleMixture
+from .prediction import ClassPredictive as ClassPredictive
+from .prediction import Predictive as Predictive
+from .prediction import ValuePredictive as ValuePredictive
+from .prediction import conformal_intervals as conformal_intervals
+from .prediction import conformal_sets as conformal_sets
+from .prediction import predict as predict
+from .prediction import recalibrate as recalibrate
+from .training import BoundedCrossentropy as BoundedCrossentropy
+from .training import KLSchedule as KLSchedule
+from .training import PACBayesObjective as PACBayesObjective
+from .training import SpectralPenalty as SpectralPenalty
+from .training import SpectralProjection as SpectralProjection
+from .training import centre_prior as centre_prior
+from .training import fit_many as fit_many
+from .training import kl as kl
+from .training import learn_prior as learn_prior
+from .training import set_kl as set_kl
+
+__version__: str
+
+__all__ = [
+    "SWAG",
+    "Adapter",
+    "Bernoulli",
+    "BoundedCrossentropy",
+    "Categorical",
+    "Centred",
+    "ClassPredictive",
+    "ColumnShrinkage",
+    "DeepEnsemble",
+    "Deterministic",
+    "FullRank",
+    "Gaussian",
+    "GaussianNLL",
+    "KLSchedule",
+    "KTied",
+    "Laplace",
+    "LowRank",
+    "LowRankEnsemble",
+    "MCDropout",
+    "MeanScale",
+    "MeanScaleNLL",
+    "ModelParallel",
+    "Normal",
+    "PACBayesObjective",
+    "Predictive",
+    "RankOne",
+    "ScaleMixture",
+    "SpectralPenalty",
+    "SpectralProjection",
+    "TemperatureScaled",
+    "ValuePredictive",
+    "baselines",
+    "bayesianize",
+    "bounds",
+    "bounds_report",
+    "centre_prior",
+    "certify",
+    "collapse",
+    "compare",
+    "conformal_intervals",
+    "conformal_sets",
+    "convert",
+    "diagnose",
+    "evaluate",
+    "evaluation",
+    "find_posteriors",
+    "fit_many",
+    "freeze_draws",
+    "kl",
+    "layers",
+    "learn_prior",
+    "likelihoods",
+    "load",
+    "mean_weights",
+    "metrics",
+    "models",
+    "ood_scores",
+    "plan",
+    "plots",
+    "posteriors",
+    "predict",
+    "prediction",
+    "ranks",
+    "recalibrate",
+    "selective",
+    "set_kl",
+    "spectrum",
+    "training",
+]
