@@ -181,9 +181,7 @@ def test_intervals_that_miss_too_often_are_found():
     assert not list(symptoms.overconfident(_case(p=p, y=y)))
     (finding,) = symptoms.overconfident(_case(p=p, y=2 * y))
     assert f"hold {100 * (np.abs(2 * y) <= 1.959964).mean():.1f} % of the targets" in finding.sentence
-    assert not list(
-        symptoms.overconfident(_case(p=value_predictive(np.zeros((2, 400, 1))), y=2 * y))
-    )  # no noise, no interval
+    assert not list(symptoms.overconfident(_case(p=value_predictive(np.zeros((2, 400, 1))), y=2 * y)))
 
 
 def test_predictions_that_know_nothing_are_found():
