@@ -23,8 +23,7 @@ from singularbayes_experiments.records.record import machine, versions
 
 import singularbayes as sb
 from singularbayes import layers, plots
-from singularbayes.evaluation import Comparison, Evaluation
-from singularbayes.evaluation import comparison_table as comparison
+from singularbayes.evaluation import Comparison, Evaluation, comparison_table
 from singularbayes.plots import Measure
 
 FOLDER = Path(__file__).parent
@@ -216,12 +215,12 @@ def write(runs: list[Evaluation], settings: Settings, folder: Path, pages: tuple
     table = table_of(runs)
     draw(table, folder / "compare.png")
     for page in pages:
-        fill(page, comparison.markdown(table))
+        fill(page, comparison_table.markdown(table))
     return table
 
 
 if __name__ == "__main__":
     if "--quick" in sys.argv[1:]:
-        comparison.show(table_of(evaluations(QUICK)))
+        comparison_table.show(table_of(evaluations(QUICK)))
     else:
-        comparison.show(write(evaluations(Settings()), Settings(), FOLDER, PAGES))
+        comparison_table.show(write(evaluations(Settings()), Settings(), FOLDER, PAGES))

@@ -21,8 +21,7 @@ from rich.console import Console
 from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
-from singularbayes_experiments.runs import distributed as elsewhere
-from singularbayes_experiments.runs import runner
+from singularbayes_experiments.runs import distributed, runner
 from singularbayes_experiments.runs.piece import Piece
 
 SIZES = ("num_train=64", "num_test=64", "units=8", "rank=2", "members=2", "draws=10", "iqr_draws=10")
@@ -68,7 +67,7 @@ def drive(folder, address):
             yield from super().map(traced, items, tick)
 
     jobs = plan()
-    for _ in elsewhere.carry_out(jobs, METHODS, folder, False, Traced(address), Console()):
+    for _ in distributed.carry_out(jobs, METHODS, folder, False, Traced(address), Console()):
         pass
 
 

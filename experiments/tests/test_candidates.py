@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from singularbayes_experiments.methods import configurations as candidates
+from singularbayes_experiments.methods import configurations
 from singularbayes_experiments.problems import (
     adaptive_rank,
     adaptive_rank_sst2,
@@ -14,6 +14,7 @@ from singularbayes_experiments.problems import (
     cnn,
     fashion_mnist,
     icu,
+    image_configurations,
     images,
     mimic3,
     mnist,
@@ -21,7 +22,6 @@ from singularbayes_experiments.problems import (
     toy,
     uci,
 )
-from singularbayes_experiments.problems import image_configurations as image_candidates
 from singularbayes_experiments.problems.image_configurations import CANDIDATES
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.record import Record
@@ -48,11 +48,11 @@ def test_every_method_has_as_many_different_candidates(experiment, number):
 
 
 def test_seeds_of_trials_are_not_those_of_results():
-    assert not set(candidates.SEEDS) & set(together.SEEDS)
+    assert not set(configurations.SEEDS) & set(together.SEEDS)
 
 
 def test_the_least_mean_over_seeds_is_chosen():
-    names = list(image_candidates.LOW_RANK)
+    names = list(image_configurations.LOW_RANK)
     trials = [trial("low_rank", name, seed, 1.0 + seed) for name in names for seed in (0, 1)]
     better = [trial("low_rank", names[3], seed, nll) for seed, nll in ((0, 0.1), (1, 2.2))]  # 1.15 against 1.5
     assert CANDIDATES.choose([*trials, *better]) == {"low_rank": names[3]}
@@ -60,15 +60,15 @@ def test_the_least_mean_over_seeds_is_chosen():
 
 
 def test_a_choice_needs_every_candidate_with_the_same_seeds():
-    trials = [trial("swag", name, 0, 1.0) for name in image_candidates.SWAG]
+    trials = [trial("swag", name, 0, 1.0) for name in image_configurations.SWAG]
     with pytest.raises(ValueError, match="choose needs every candidate of 'swag' with the same seeds"):
         CANDIDATES.choose(trials[1:])
     with pytest.raises(ValueError, match="choose needs every candidate of 'swag' with the same seeds"):
-        CANDIDATES.choose([*trials, trial("swag", next(iter(image_candidates.SWAG)), 1, 1.0)])
+        CANDIDATES.choose([*trials, trial("swag", next(iter(image_configurations.SWAG)), 1, 1.0)])
 
 
 def test_a_candidate_that_diverged_needs_no_trial():
-    worst, *others = image_candidates.SWAG
+    worst, *others = image_configurations.SWAG
     known = replace(CANDIDATES, diverged={"swag": (worst,)})
     trials = [trial("swag", name, 0, nll) for nll, name in enumerate(others)]
     assert known.choose(trials) == {"swag": others[0]}
@@ -77,7 +77,7 @@ def test_a_candidate_that_diverged_needs_no_trial():
 
 
 def test_other_settings_are_no_trial():
-    strange = replace(trial("swag", next(iter(image_candidates.SWAG)), 0, 1.0), settings=record.plain(PAPER))
+    strange = replace(trial("swag", next(iter(image_configurations.SWAG)), 0, 1.0), settings=record.plain(PAPER))
     with pytest.raises(ValueError, match="choose needs trials of the candidates; got other settings in 'mnist-swag-0"):
         CANDIDATES.choose([strange])
 
@@ -150,7 +150,7 @@ def test_runs_without_a_validation_score_are_told_by_what_their_records_begin_wi
 
 
 def test_settings_are_chosen_by_the_trials_of_a_folder(tmp_path):
-    names = list(image_candidates.LOW_RANK)
+    names = list(image_configurations.LOW_RANK)
     for i, name in enumerate(names):
         record.append(trial("low_rank", name, 0, 1.0 if i == 3 else 2.0), tmp_path)
     record.append(replace(trial("low_rank", names[0], 0, 0.0), experiment="fashion_mnist"), tmp_path)  # another's

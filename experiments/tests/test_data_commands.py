@@ -6,7 +6,7 @@ import os
 import pytest
 from made_up_data import BYTES, made_up, sends, serving
 from singularbayes_experiments.cli import app as cli
-from singularbayes_experiments.cli import data as commands
+from singularbayes_experiments.cli import data
 from singularbayes_experiments.data import store
 
 
@@ -21,7 +21,7 @@ def server():
 def place(tmp_path, server, monkeypatch):
     """One data set of two files; the folder and the cache are empty. Holds the place of its files in each."""
     source = made_up({"a.bin": BYTES, "b.bin": b"b"}, server.base)
-    monkeypatch.setattr(commands, "SETS", {"made_up": source})
+    monkeypatch.setattr(data, "SETS", {"made_up": source})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv(store.FOLDER, str(tmp_path / "data"))
     (tmp_path / "data" / "made_up").mkdir(parents=True)
@@ -46,7 +46,7 @@ def test_fetch_replaces_a_damaged_file_of_the_cache(server, place):
 
 def test_fetch_replaces_it_also_by_a_packed_one(server, place, monkeypatch):
     source = made_up({"b.bin": b"b"}, server.base, path="{name}.gz")
-    monkeypatch.setattr(commands, "SETS", {"made_up": source})
+    monkeypatch.setattr(data, "SETS", {"made_up": source})
     server.answers["b.bin.gz"] = sends(gzip.compress(b"b"))
     place["cache"].mkdir(parents=True)
     (place["cache"] / "b.bin").write_bytes(b"c")
@@ -55,7 +55,7 @@ def test_fetch_replaces_it_also_by_a_packed_one(server, place, monkeypatch):
 
 
 def test_a_damaged_file_without_an_address_is_left_with_the_way_to_mend_it(place, monkeypatch):
-    monkeypatch.setattr(commands, "SETS", {"made_up": made_up({"b.bin": b"b"}, by_hand="Ask at the desk.")})
+    monkeypatch.setattr(data, "SETS", {"made_up": made_up({"b.bin": b"b"}, by_hand="Ask at the desk.")})
     place["cache"].mkdir(parents=True)
     (place["cache"] / "b.bin").write_bytes(b"c")
     with pytest.raises(SystemExit, match=r"put the right one there\. Ask at the desk\."):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from singularbayes_experiments import data
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes_experiments.problems import icu, icu_features, mimic3, mimic3_features
-from singularbayes_experiments.problems import mortality as care
+from singularbayes_experiments.problems import icu, icu_features, mimic3, mimic3_features, mortality
 from singularbayes_experiments.problems.icu_features import APACHE, FEATURES, SIGNS
 from singularbayes_experiments.problems.mortality_scaling import REACH, Scaling
 from singularbayes_experiments.records import record
@@ -181,16 +180,16 @@ def test_the_committed_choice_is_that_of_the_committed_trials():
 # -- networks and scores ---------------------------------------------------------------------------------------------
 
 
-class MadeUp(care.Problem):
+class MadeUp(mortality.Problem):
     """A hundred stays with 44 features."""
 
     name = "made_up"
-    paper = care.published(care.Settings())
+    paper = mortality.published(mortality.Settings())
 
     def sets(self, settings):
         x = np.random.default_rng(0).random((100, 44)).astype("float32")
         part = (x, (x[:, 0] > 0.8).astype(int))
-        return care.Sets(part, part, part, None)
+        return mortality.Sets(part, part, part, None)
 
 
 @pytest.mark.backend
@@ -199,12 +198,12 @@ class MadeUp(care.Problem):
     [("deterministic", 22_401), ("full_rank", 44_802), ("low_rank", 13_612), ("rank_one", 23_257)],
 )
 def test_networks_have_the_published_sizes(kind, parameters):
-    settings = care.Settings()
+    settings = mortality.Settings()
     assert count_trained(MadeUp().network(Weights(kind, settings), settings)) == parameters
 
 
 def test_a_rank_above_the_number_of_features_is_that_number():
-    settings = care.Settings(rank=60)
+    settings = mortality.Settings(rank=60)
     found = [
         q.rank
         for q in sb.find_posteriors(MadeUp().network(Weights("low_rank", settings), settings))
@@ -224,14 +223,14 @@ def test_the_papers_point_networks_train_for_fewer_epochs_and_that_is_no_departu
 def test_a_weighted_network_learns_the_weighted_odds_and_dividing_them_undoes_it():
     """On one feature that says nothing the logit is that of the weighted share of deaths."""
     labels = np.array([1] * 20 + [0] * 80)
-    weight = care.death_weight(labels)
+    weight = mortality.death_weight(labels)
     weighted = (weight * 20) / (weight * 20 + 80)
     p = sb.ClassPredictive(np.tile([1 - weighted, weighted], (100, 1)), np.zeros((100, 2)), 1)
-    np.testing.assert_allclose(care.without_weight(p, weight).mean[:, 1], 0.2)
-    training = MadeUp().training(care.Settings())
+    np.testing.assert_allclose(mortality.without_weight(p, weight).mean[:, 1], 0.2)
+    training = MadeUp().training(mortality.Settings())
     y = training.y[:, 0]
     assert training.weight[y == 1].sum() == pytest.approx(len(y), rel=1e-5) and (training.weight[y == 0] == 1).all()
-    assert MadeUp().training(care.Settings(class_weights=False)).weight is None
+    assert MadeUp().training(mortality.Settings(class_weights=False)).weight is None
 
 
 @pytest.mark.parametrize("problem", [mimic3, icu], ids=["mimic3", "icu"])

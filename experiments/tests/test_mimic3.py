@@ -7,8 +7,7 @@ import made_up_mimic
 import pytest
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores
-from singularbayes_experiments.problems import mimic3, mimic3_features
-from singularbayes_experiments.problems import mortality as care
+from singularbayes_experiments.problems import mimic3, mimic3_features, mortality
 
 import singularbayes as sb
 
@@ -77,7 +76,7 @@ def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic, monkeyp
     p, foreign = (class_scores.read_back(name, found.arrays, 4) for name in ("test", "foreign"))
     for name, value in class_scores.of_test(p, found.arrays["test_labels"], foreign).items():
         assert found.metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
-    corrected = care.without_weight(p, care.death_weight(mimic3.split(synthetic, True).train[1]))
+    corrected = mortality.without_weight(p, mortality.death_weight(mimic3.split(synthetic, True).train[1]))
     nll = sb.metrics.negative_log_likelihood(corrected.mean, found.arrays["test_labels"])
     assert found.metrics["unweighted_nll"] == pytest.approx(nll, rel=1e-4)
     assert found.paper["units"] == [128, 128] and found.settings["length_of_stay"]

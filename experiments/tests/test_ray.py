@@ -20,8 +20,7 @@ from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.methods.training import Diverged
 from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
-from singularbayes_experiments.runs import board, runner
-from singularbayes_experiments.runs import progress as live
+from singularbayes_experiments.runs import board, progress, runner
 
 from singularbayes.ranks import ray_engine
 from singularbayes.ranks.engines import Engine, Local, Where
@@ -116,7 +115,7 @@ def test_bars_follow_the_runs_that_are_under_way(tmp_path):
     from rich.console import Console
 
     jobs = runner.plan("toy", ["low_rank", "full_rank"])
-    with live.Bars(Console(force_terminal=True, file=io.StringIO()), tmp_path, jobs, "ab") as bars:
+    with progress.Bars(Console(force_terminal=True, file=io.StringIO()), tmp_path, jobs, "ab") as bars:
         bars.tick()
         assert bars.bar.tasks == []
         with board.written(tmp_path, jobs[1].name) as watch:

@@ -143,13 +143,13 @@ def test_a_saved_swag_predicts_the_same(tmp_path):
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="elsewhere there is no program")
 def test_where_no_program_fits_it_collects_the_same_by_plain_training(monkeypatch):
-    from singularbayes.training import vectorized_fit as program
+    from singularbayes.training import vectorized_fit
 
     whole = SWAG(_line(), rank=3)
     other = SWAG(_line(), rank=3)
     other.model.set_weights(whole.model.get_weights())
     whole.fit(X, TARGET, epochs=3)
-    monkeypatch.setattr(program, "_CPU_BYTES", 1)
+    monkeypatch.setattr(vectorized_fit, "_CPU_BYTES", 1)
     other.fit(X, TARGET, epochs=3)
     np.testing.assert_allclose(whole.snapshots.mean, other.snapshots.mean, rtol=1e-5, atol=1e-6)
     assert other.snapshots.collected == 3

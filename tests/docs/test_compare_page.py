@@ -12,8 +12,7 @@ import pytest
 from singularbayes_experiments.problems import digits
 
 import singularbayes as sb
-from singularbayes.evaluation import Evaluation
-from singularbayes.evaluation import comparison_table as comparison
+from singularbayes.evaluation import Evaluation, comparison_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORD = json.loads((DOCS / "compare.json").read_text(encoding="utf-8"))
@@ -33,7 +32,7 @@ def test_the_tables_of_the_pages_are_those_of_the_record(script, tmp_path):
     for page in script.PAGES:
         copy = tmp_path / page.name
         copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
-        script.fill(copy, comparison.markdown(script.table_of(RUNS)))
+        script.fill(copy, comparison_table.markdown(script.table_of(RUNS)))
         assert copy.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
         assert copy.read_text(encoding="utf-8").count("| low-rank 16 | ") == 1
 

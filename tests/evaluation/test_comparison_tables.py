@@ -10,7 +10,7 @@ from rich.console import Console
 from test_compare import SCORES, run, runs
 
 import singularbayes as sb
-from singularbayes.evaluation import comparison_table as comparison
+from singularbayes.evaluation import comparison_table
 from singularbayes.evaluation.comparison_latex import escaped, latex
 
 NAME = r"50% <b>A_1 & #|\co"
@@ -27,17 +27,17 @@ def table(**options):
 
 def printed(shown, width=200):
     console = Console(width=width, force_terminal=True, color_system="truecolor", file=io.StringIO())
-    comparison.show(shown, console)
+    comparison_table.show(shown, console)
     return console.file.getvalue()
 
 
 def test_all_formats_have_all_numbers():
-    for text in (printed(table()), comparison.markdown(table()), comparison.html(table()), str(table())):
+    for text in (printed(table()), comparison_table.markdown(table()), comparison_table.html(table()), str(table())):
         plain = re.sub(r"\x1b\[[\d;]*m|<[^>]+>|\*\*", "", text)
         for number in ("20,802", "0.915 ± 0.007", "0.955 ± 0.007", "0.905 ± 0.007", "−1.50 ± 0.00"):
             assert number in plain
         assert "accuracy ↑" in plain and "trained parameters ↓" in plain
-    for text in (comparison.markdown(table()), comparison.html(table())):
+    for text in (comparison_table.markdown(table()), comparison_table.html(table())):
         assert "−0.050 [−0.050, −0.050]" in text and "+13,600" in text
 
 
@@ -47,17 +47,21 @@ def test_a_comparison_shows_as_its_table():
 
 
 def test_the_best_is_bold_and_the_second_underlined_in_every_format():
-    assert "**0.955** ± 0.007" in comparison.markdown(table()) and "<ins>0.915</ins>" in comparison.markdown(table())
-    assert "<strong>0.955</strong> ± 0.007" in comparison.html(table()) and "<u>0.915</u>" in comparison.html(table())
+    assert "**0.955** ± 0.007" in comparison_table.markdown(
+        table()
+    ) and "<ins>0.915</ins>" in comparison_table.markdown(table())
+    assert "<strong>0.955</strong> ± 0.007" in comparison_table.html(
+        table()
+    ) and "<u>0.915</u>" in comparison_table.html(table())
     assert r"$\mathbf{0.955} \pm 0.007$" in latex(table()) and r"$\underline{0.915} \pm 0.007$" in latex(table())
     shown = printed(table())
     assert "\x1b[1m0.955\x1b[0m" in shown and "\x1b[4m0.915\x1b[0m" in shown
-    for text in (comparison.markdown(table()), comparison.html(table()), latex(table())):
+    for text in (comparison_table.markdown(table()), comparison_table.html(table()), latex(table())):
         assert len(re.findall(r"\*\*|<strong>|\\mathbf", text)) in (3, 6)  # one a column; ** opens and closes
 
 
 def test_markdown_has_as_many_cells_in_every_row_and_no_open_bar():
-    lines = [line for line in comparison.markdown(table()).splitlines() if line.startswith("|")]
+    lines = [line for line in comparison_table.markdown(table()).splitlines() if line.startswith("|")]
     assert len(lines) == 2 + 3 + 2 + 2
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {5}
     assert r"50% <b>A_1 & #\|\co" in lines[2]
@@ -79,7 +83,7 @@ def test_every_special_character_of_latex_is_escaped():
 
 
 def test_html_escapes_names_and_heads_its_cells():
-    text = comparison.html(table())
+    text = comparison_table.html(table())
     assert "50% &lt;b&gt;A_1 &amp; #|\\co" in text and "<b>" not in text
     assert text.count('<th scope="row">') == 3 + 2 and text.count('<th scope="col">') == 4
     assert "<caption>" in text
@@ -107,18 +111,18 @@ def test_a_narrow_terminal_cuts_no_number_and_no_head(width):
         for cell in column.cells:
             assert " ".join(column.text(cell)).strip() in text
         for difference in column.differences[1:]:
-            mean, interval = comparison.difference_text(column, difference).split(" ", 1)
+            mean, interval = comparison_table.difference_text(column, difference).split(" ", 1)
             assert mean in text and interval in text
     assert (width == 400) == (text.count("low-rank Gaussian") == 1 + 4 + 1)  # methods, differences, caption
 
 
 def test_the_caption_says_what_is_shown():
-    two = comparison.caption(table())
+    two = comparison_table.caption(table())
     assert two.startswith("Classification: mean ± standard deviation over 2 seeds. Best in bold, second underlined.")
     assert two.endswith("differences from low, paired over seeds, with their 95 % intervals.")
     alone = sb.compare(runs({"low": SCORES["low"]}), ["accuracy"])
-    assert comparison.caption(alone) == "Classification: mean ± standard deviation over 5 seeds."
-    assert comparison.markdown(alone).count("|---|") == 1 and "tbody>" in comparison.html(alone)
+    assert comparison_table.caption(alone) == "Classification: mean ± standard deviation over 5 seeds."
+    assert comparison_table.markdown(alone).count("|---|") == 1 and "tbody>" in comparison_table.html(alone)
 
 
 def test_seeds_that_make_no_pair_are_told():
@@ -128,19 +132,19 @@ def test_seeds_that_make_no_pair_are_told():
     every += [run("c", 0, nll=3.0), run("d", 9, nll=4.0)]
     partly = sb.compare(every, ["nll"])
     (column,) = partly.columns
-    texts = [comparison.difference_text(column, difference) for difference in column.differences[1:]]
+    texts = [comparison_table.difference_text(column, difference) for difference in column.differences[1:]]
     assert texts == ["+0.38 [−1.21, +1.96] (2 pairs)", "+2.00 (1 pair)", "–"]
-    for text in (comparison.markdown(partly), comparison.html(partly), printed(partly)):
+    for text in (comparison_table.markdown(partly), comparison_table.html(partly), printed(partly)):
         assert "(2 pairs)" in text and "(1 pair)" in text
     assert r"$+0.38\ [-1.21,\ +1.96]\ (2\text{ pairs})$" in latex(partly)
     assert r"$+2.00\ (1\text{ pair})$" in latex(partly)
-    said = comparison.caption(partly)
+    said = comparison_table.caption(partly)
     assert "intervals; one pair has no interval. Where not all seeds make pairs, their number is given" in said
-    single = comparison.caption(sb.compare([run("a", 0, nll=1.0), run("b", 0, nll=2.0)], ["nll"]))
+    single = comparison_table.caption(sb.compare([run("a", 0, nll=1.0), run("b", 0, nll=2.0)], ["nll"]))
     assert single.endswith("paired over seeds; one pair has no interval.")
 
 
 def test_html_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(ImportError, match=r"pip install 'singularbayes\[report\]'"):
-        comparison.html(table())
+        comparison_table.html(table())

@@ -10,8 +10,7 @@ from scipy import stats
 from table import POSTERIORS, RANDOM, SHAPE, assert_unbiased, assert_uncorrelated, built, gradient, stirred
 
 from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, RankOne, layers
-from singularbayes.posteriors import initializers as starts
-from singularbayes.posteriors import noise
+from singularbayes.posteriors import initializers, noise
 from singularbayes.posteriors.softplus import inverse_softplus
 
 pytestmark = pytest.mark.backend
@@ -55,7 +54,7 @@ def test_factor_scales_are_the_paper_s(vectors):
     for case in vectors["initialiser_scales"]["expected"]["cases"]:
         shape = case["fan_in"], case["fan_out"]
         initializer = {"he": keras.initializers.HeNormal, "glorot": keras.initializers.GlorotNormal}[case["kind"]]()
-        start = starts.variance_matched(initializer, shape)
+        start = initializers.variance_matched(initializer, shape)
         assert start.std**2 == pytest.approx(case["sigma_W2"], rel=1e-12)
         assert start.factor_std(case["rank"]) == pytest.approx(case["gauss_std"], rel=1e-12)
         assert start.factor_std(case["rank"]) ** 2 == pytest.approx(case["v_A"], rel=1e-12)
@@ -215,7 +214,7 @@ def test_one_step_of_adam_moves_rho_that_many_times_as_far(rho_lr):
 def test_the_svd_split_is_the_paper_s(vectors):
     vector = vectors["svd_split"]
     w, expected = np.array(vector["inputs"]["W"]), vector["expected"]
-    a, b = starts.svd_split(w, vector["inputs"]["r"])
+    a, b = initializers.svd_split(w, vector["inputs"]["r"])
     np.testing.assert_allclose(a @ b.T, expected["W_r"], atol=1e-6)
     np.testing.assert_allclose(a.T @ a, expected["gram_A"], atol=1e-6)
     np.testing.assert_allclose(b.T @ b, expected["gram_B"], atol=1e-6)

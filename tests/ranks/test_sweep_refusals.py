@@ -11,7 +11,7 @@ from small_sweep import BUDGET, DATA, SPACE, build, data
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, ranks
-from singularbayes.ranks import fingerprint as first
+from singularbayes.ranks import fingerprint
 from singularbayes.ranks.storage import open_study
 
 pytest.importorskip("optuna")
@@ -37,7 +37,7 @@ def trained(monkeypatch):
 def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
     model.compile("sgd", loss)
-    assert (first.task_of(model), first.says_noise(model)) == (task, noise)
+    assert (fingerprint.task_of(model), fingerprint.says_noise(model)) == (task, noise)
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_a_model_is_known_again_by_all_that_can_be_written_down():
         h = keras.layers.Dense(4)(inputs)
         model = keras.Model(inputs, keras.layers.Dense(units)(keras.layers.Dense(4)(h) + h))
         model.compile(keras.optimizers.SGD(rate), lambda y, p: keras.ops.mean((y - p) ** 2))
-        return first.digest_of(model)
+        return fingerprint.digest_of(model)
 
     def unsaid(units=2, loss="mse"):
         model = Unsaid(lambda inputs: inputs, units)
         model.compile("sgd", loss)
         model(np.zeros((1, 2)))
-        return first.digest_of(model)
+        return fingerprint.digest_of(model)
 
     assert made() == made() and unsaid() == unsaid()  # Keras counts names on
     assert len({made(), made(units=3), made(rate=0.2), unsaid(), unsaid(units=3), unsaid(loss="mae")}) == 6

@@ -142,18 +142,18 @@ def test_a_member_depends_neither_on_the_others_nor_on_the_groups():
 @on_jax
 @pytest.mark.parametrize(("most", "tried"), [(1, [3, 2, 1, 1, 1]), (0, [3, 2, 1])])
 def test_where_members_do_not_fit_groups_are_halved_and_at_last_trained_alone(monkeypatch, most, tried):
-    from singularbayes.training import vectorized_fit as program
+    from singularbayes.training import vectorized_fit
 
-    sizes, fits = [], program.Program.fits
+    sizes, fits = [], vectorized_fit.Program.fits
 
     def crowded(self, members):
         sizes.append(len(members))
         # One byte holds no program.
-        monkeypatch.setattr(program, "_CPU_BYTES", 1 if len(members) > most else 4 << 30)
+        monkeypatch.setattr(vectorized_fit, "_CPU_BYTES", 1 if len(members) > most else 4 << 30)
         return fits(self, members)
 
     whole = sb.fit_many(_line, X, X[:, :1], [1, 2, 3], epochs=2)
-    monkeypatch.setattr(program.Program, "fits", crowded)
+    monkeypatch.setattr(vectorized_fit.Program, "fits", crowded)
     parts = sb.fit_many(_line, X, X[:, :1], [1, 2, 3], epochs=2)
     assert sizes == tried
     for one, other in zip(whole, parts, strict=True):

@@ -8,8 +8,7 @@ import keras
 from singularbayes.baselines import folders
 from singularbayes.models import load
 from singularbayes.models.parameters import count_stored, count_trained
-from singularbayes.prediction import ClassPredictive, Temperature, predict
-from singularbayes.prediction import recalibration as recalibrate
+from singularbayes.prediction import ClassPredictive, Temperature, predict, recalibrate
 
 _FILE = "model.keras"
 

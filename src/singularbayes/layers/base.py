@@ -178,8 +178,8 @@ class KernelLayer(BayesianLayer):
 
     def _build_kernel(self, shape, kernel_shape=None) -> None:
         """Builds the posterior over a matrix; `kernel_shape` is the Keras kernel's, where it is another."""
-        initializer = self.kernel_initializer or posteriors.starts.default(self.activation)
-        self._build_posterior(self.posterior, shape, posteriors.starts.reshaped(initializer, shape, kernel_shape))
+        initializer = self.kernel_initializer or posteriors.initializers.default(self.activation)
+        self._build_posterior(self.posterior, shape, posteriors.initializers.reshaped(initializer, shape, kernel_shape))
 
     def _build_bias(self, shape, initializer=None) -> None:
         """Builds the bias: none, a plain weight, or a posterior over it as one row."""

@@ -111,7 +111,7 @@ class TransformerEncoder(FreezesWhole):
     def _arguments(self, name) -> dict:
         return {
             "name": name,
-            "kernel_initializer": posteriors.starts.fresh(self.kernel_initializer),
+            "kernel_initializer": posteriors.initializers.fresh(self.kernel_initializer),
             "bias_initializer": self.bias_initializer,
             "dtype": self.dtype_policy,
             **self._recipe,

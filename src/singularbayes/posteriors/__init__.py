@@ -2,7 +2,7 @@
 
 import keras
 
-from singularbayes.posteriors import initializers as starts
+from singularbayes.posteriors import initializers
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
@@ -31,9 +31,9 @@ __all__ = [
     "ScaleMixture",
     "entry_correlation",
     "get",
+    "initializers",
     "recipe",
     "serialize",
-    "starts",
 ]
 
 # LowRank and Adapter have no name here: they need a rank.

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import initializers as starts
+from singularbayes.posteriors import initializers
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
 from singularbayes.posteriors.product import Product, require_fit, whole_rank
@@ -52,8 +52,8 @@ class Adapter(Posterior):
     def build(self, input_shape):
         rows, columns = input_shape
         self.check(input_shape)
-        start = starts.variance_matched(self._initializer, (rows, columns))
-        noise = start or starts.glorot((rows, columns))
+        start = initializers.variance_matched(self._initializer, (rows, columns))
+        noise = start or initializers.glorot((rows, columns))
         s = noise.factor_std(self.rank)
         self.w0 = self.add_weight(
             name="w0",

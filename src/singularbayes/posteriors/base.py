@@ -10,10 +10,10 @@ import numpy as np
 from keras import ops
 
 from singularbayes.posteriors import families, noise, priors, scope
-from singularbayes.posteriors import repr as shown
 from singularbayes.posteriors.factor import Factor
 from singularbayes.posteriors.guard import KLGuard
 from singularbayes.posteriors.moments import Entry
+from singularbayes.posteriors.repr import call_repr
 from singularbayes.posteriors.spectral import first_within
 
 _NEVER_SAID = -1.0
@@ -235,7 +235,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         }
 
     def __repr__(self):
-        return shown.call(self, Posterior)
+        return call_repr(self, Posterior)
 
     def load_own_variables(self, store):
         super().load_own_variables(store)

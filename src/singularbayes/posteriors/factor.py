@@ -8,8 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import families, noise, priors
-from singularbayes.posteriors import initializers as starts
+from singularbayes.posteriors import families, initializers, noise, priors
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.jit import one_program
 from singularbayes.posteriors.softplus import inverse_softplus, softplus
@@ -54,7 +53,7 @@ class Scalars(ABC):
         self.values = layer.add_weight(
             name=name,
             shape=stored,
-            initializer=starts.Given(initializer),
+            initializer=initializers.Given(initializer),
             regularizer=lambda _: self._regularizer(weigh),
             dtype="float32",
             autocast=False,
@@ -74,7 +73,7 @@ class Scalars(ABC):
         return layer.add_weight(
             name=f"{name}_prior",
             shape=(2, *self.shape),
-            initializer=starts.Given(start),
+            initializer=initializers.Given(start),
             trainable=False,
             dtype="float32",
             autocast=False,

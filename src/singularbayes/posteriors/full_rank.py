@@ -2,7 +2,7 @@
 
 import keras
 
-from singularbayes.posteriors import initializers as starts
+from singularbayes.posteriors import initializers
 from singularbayes.posteriors.entrywise import Entrywise
 
 
@@ -19,8 +19,8 @@ class FullRank(Entrywise):
     """
 
     def build(self, input_shape):
-        start = starts.variance_matched(self._initializer, tuple(input_shape))
-        std = (start or starts.glorot(tuple(input_shape))).std
+        start = initializers.variance_matched(self._initializer, tuple(input_shape))
+        std = (start or initializers.glorot(tuple(input_shape))).std
         loc = start.initializer(self.damping * std) if start else self._initializer
         self._build_kl_scale()
         self.w = self._factor("w", input_shape, loc, self.eta * std)

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from singularbayes.posteriors import initializers as starts
+from singularbayes.posteriors import initializers
 from singularbayes.posteriors.entrywise import Entrywise
 from singularbayes.posteriors.factor import Scalars, halves
 from singularbayes.posteriors.product import whole_rank
@@ -98,8 +98,8 @@ class KTied(Entrywise):
 
     def build(self, input_shape):
         rows, columns = input_shape
-        start = starts.variance_matched(self._initializer, (rows, columns))
-        std = (start or starts.glorot((rows, columns))).std
+        start = initializers.variance_matched(self._initializer, (rows, columns))
+        std = (start or initializers.glorot((rows, columns))).std
         self._build_kl_scale()
         self.w = TiedScalars(
             self,
@@ -107,7 +107,7 @@ class KTied(Entrywise):
             (rows, columns),
             self.k,
             loc=start.initializer(self.damping * std) if start else self._initializer,
-            rho=starts.fresh(self.rho_initializer) or self._tied_start(rows, columns, self.eta * std),
+            rho=initializers.fresh(self.rho_initializer) or self._tied_start(rows, columns, self.eta * std),
             family=self.family,
             prior=self.prior,
             rho_lr=self.rho_lr,

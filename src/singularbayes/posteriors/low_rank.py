@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from singularbayes.posteriors import initializers as starts
+from singularbayes.posteriors import initializers
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.product import Product, require_fit, whole_rank
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
@@ -70,12 +70,12 @@ class LowRank(Posterior):
         rows, columns = input_shape
         self.check(input_shape)
         rank = self.num_columns(input_shape)
-        start = starts.variance_matched(self._initializer, (rows, columns))
-        s = (start or starts.glorot((rows, columns))).factor_std(rank)
+        start = initializers.variance_matched(self._initializer, (rows, columns))
+        s = (start or initializers.glorot((rows, columns))).factor_std(rank)
         if start:
             loc = start.initializer(self.damping * s)
         else:
-            loc = starts.split_initializer(self._initializer, (rows, columns), rank)
+            loc = initializers.split_initializer(self._initializer, (rows, columns), rank)
         self._build_kl_scale()
         self.ab = self._factor("ab", (rows + columns, rank), loc, self.eta * s)
         if self.adaptive:
@@ -113,7 +113,7 @@ class LowRank(Posterior):
         return self.product.covariance(entry, other)
 
     def center(self, matrix):
-        self.ab.set_loc(np.concatenate(starts.svd_split(matrix, self.ab.shape[1])))
+        self.ab.set_loc(np.concatenate(initializers.svd_split(matrix, self.ab.shape[1])))
 
     def settle(self):
         if self.adaptive:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import initializers as starts
+from singularbayes.posteriors import initializers
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import halves
 from singularbayes.posteriors.matrices import ScaledMatrix
@@ -45,7 +45,7 @@ class RankOne(Posterior):
 
     def build(self, input_shape):
         rows, columns = input_shape
-        start = starts.variance_matched(self._initializer, (rows, columns))
+        start = initializers.variance_matched(self._initializer, (rows, columns))
         self.w0 = self.add_weight(
             name="w0",
             shape=(rows, columns),

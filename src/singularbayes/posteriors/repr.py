@@ -9,7 +9,7 @@ from singularbayes.posteriors import priors
 _OF_KERAS = {"kwargs", "name", "trainable", "dtype"}
 
 
-def call(made, base: type) -> str:
+def call_repr(made, base: type) -> str:
     """Returns the call that makes an object whose arguments are attributes; those at their default are left out.
 
     Args:

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 import keras
 
 from singularbayes.metrics.measure import Measure
-from singularbayes.ranks import progress as live
-from singularbayes.ranks import waves
+from singularbayes.ranks import progress, waves
 from singularbayes.ranks.fingerprint import digest_of, first, says_noise, task_of
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, read_space
@@ -80,7 +79,7 @@ def sweep(
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
     points = grid(space, seed)
     number = budget.trials if points is None else min(budget.trials, len(points))
-    with alone(storage), quiet_optuna(), live.table(wanted) as show:
+    with alone(storage), quiet_optuna(), progress.table(wanted) as show:
         study = open_study(storage, directions, what)
         waves.close(study)
         show(waves.tried(study))

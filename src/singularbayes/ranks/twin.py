@@ -7,7 +7,7 @@ from pathlib import Path
 
 import keras
 
-from singularbayes.convert import bayesianize, spectrum
+from singularbayes import convert
 from singularbayes.models import load_without_optimizer
 from singularbayes.posteriors import LowRank
 
@@ -46,7 +46,7 @@ class Twin:
 
     def __call__(self, rank: int) -> keras.Model:
         """Returns the twin, compiled as the model was; a matrix that is smaller has a smaller rank."""
-        return bayesianize(self.trained(), LowRank(rank), init="svd", cap=True)
+        return convert.bayesianize(self.trained(), LowRank(rank), init="svd", cap=True)
 
     def ranks(self) -> list[int]:
         """Returns 1, 2, 4, … as long as the factors of some matrix have no more numbers than it."""
@@ -54,4 +54,4 @@ class Twin:
         return [2**i for i in range(max(most, 1).bit_length())]
 
     def _shapes(self) -> list[tuple[int, int]]:
-        return [row.shape for row in spectrum(self.trained()).rows]
+        return [row.shape for row in convert.spectrum(self.trained()).rows]

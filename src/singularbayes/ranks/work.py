@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from scipy.stats import sem
 
-from singularbayes.evaluation import evaluate
+from singularbayes import evaluation
 from singularbayes.metrics.measure import Measure
 from singularbayes.models.progress import quiet
 from singularbayes.ranks.storage import quiet_optuna, require_optuna
@@ -61,7 +61,9 @@ class Work:
 
     def scores(self, model: keras.Model, seed: int) -> dict[str, float]:
         """Returns all scores of a trained model on the validation data."""
-        found = evaluate(model, self.data.validation, self.data.ood, self.task, seed=seed, draws=self.budget.draws)
+        found = evaluation.evaluate(
+            model, self.data.validation, self.data.ood, self.task, seed=seed, draws=self.budget.draws
+        )
         return {**found.metrics, "num_trained": found.value("num_trained")}
 
 

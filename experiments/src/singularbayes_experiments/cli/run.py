@@ -77,11 +77,11 @@ def run(
 def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, console: Console) -> int:
     """Does the runs and returns 1 if one of them diverged."""
     from singularbayes_experiments.records import record
-    from singularbayes_experiments.runs import distributed as elsewhere
+    from singularbayes_experiments.runs import distributed
 
     labels = labels_of(jobs)
     failed = False
-    carry_out = _here if isinstance(engine, Local) else elsewhere.carry_out
+    carry_out = _here if isinstance(engine, Local) else distributed.carry_out
     for label, found in carry_out(jobs, labels, out, again, engine, console):
         failed |= found.diverged
         if found.record is None:

@@ -8,8 +8,7 @@ from sklearn.metrics import average_precision_score
 
 from singularbayes import metrics
 from singularbayes.evaluation import evaluate
-from singularbayes.prediction import ClassPredictive, Temperature
-from singularbayes.prediction import recalibration as recalibrate
+from singularbayes.prediction import ClassPredictive, Temperature, recalibrate
 from singularbayes_experiments.methods.study import prefixed
 
 _BINS = (10, 15, 20, 30)

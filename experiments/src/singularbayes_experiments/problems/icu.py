@@ -5,7 +5,7 @@ of the other three. A fifth shift is the eICU demo: other hospitals, years and m
 of PhysioNet by the 23 features that both have (`icu_features.py`). Challenge sets a and b train and validate, four to
 one, split by seed 0 within kind of care and outcome; set c tests. All held-out stays are foreign, whatever their set.
 
-`care.py` has the network and the paper's settings. Candidates are tried with coronary care held out; what is chosen
+`mortality.py` has the network and the paper's settings. Candidates are tried with coronary care held out; what is chosen
 there serves all five shifts.
 """
 
@@ -18,8 +18,7 @@ import numpy as np
 from singularbayes_experiments.methods import study
 from singularbayes_experiments.methods.configurations import Candidates, Changes
 from singularbayes_experiments.methods.methods import count_epochs as epochs
-from singularbayes_experiments.problems import icu_features
-from singularbayes_experiments.problems import mortality as care
+from singularbayes_experiments.problems import icu_features, mortality
 from singularbayes_experiments.problems.mortality import METHODS, PAPERS, Sets
 from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
 
@@ -45,7 +44,7 @@ _SPLIT = 0  # one split for all seeds and methods
 
 
 @dataclass(frozen=True)
-class Settings(care.Settings):
+class Settings(mortality.Settings):
     """The paper's values, and which stays are held out."""
 
     shift: Shift = "coronary"
@@ -56,11 +55,11 @@ def variants(settings: Settings) -> list[Settings]:
     return [replace(settings, shift=shift) for shift in SHIFTS]
 
 
-class Problem(care.Problem):
+class Problem(mortality.Problem):
     """PhysioNet 2012 with one kind of stay held out."""
 
     name = "icu"
-    paper = care.published(Settings())
+    paper = mortality.published(Settings())
 
     def sets(self, settings: Settings) -> Sets:
         return split(settings.shift, settings.scaling)
@@ -77,7 +76,7 @@ def split(shift: Shift, units: Units = "range") -> Sets:
     held = _a_fifth(used, stays.unit * 2 + stays.died)
     scaling = Scaling.of(x[used & ~held], units)
 
-    def part(rows: np.ndarray) -> care.Part:
+    def part(rows: np.ndarray) -> mortality.Part:
         return scaling(x[rows]), stays.died[rows]
 
     if kind is None:
@@ -148,6 +147,6 @@ QUICK = replace(
     Settings(), **VARIATIONAL["beta 0.3, deviation"] | {"epochs": 12, "warmup": 3, "draws": 64, "swag_epochs": 4}
 )
 
-PRESETS = {"paper": care.published(Settings()), "chosen": CHOSEN, "quick": QUICK}
+PRESETS = {"paper": mortality.published(Settings()), "chosen": CHOSEN, "quick": QUICK}
 PROBLEM = Problem()
 run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)

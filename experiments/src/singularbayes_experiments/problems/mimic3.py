@@ -22,8 +22,7 @@ from singularbayes_experiments import data
 from singularbayes_experiments.methods import study
 from singularbayes_experiments.methods.configurations import Candidates
 from singularbayes_experiments.methods.methods import count_epochs as epochs
-from singularbayes_experiments.problems import mimic3_features, mimic3_tables
-from singularbayes_experiments.problems import mortality as care
+from singularbayes_experiments.problems import mimic3_features, mimic3_tables, mortality
 from singularbayes_experiments.problems.icu import ALIKE, CHOICE, TRIED, VARIATIONAL
 from singularbayes_experiments.problems.mortality import METHODS, PAPERS, Sets
 from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
@@ -38,18 +37,18 @@ _SPLIT = 0  # one split for all seeds and methods
 
 
 @dataclass(frozen=True)
-class Settings(care.Settings):
+class Settings(mortality.Settings):
     """The paper's values, whose tables ("own" or "demo"), and whether length of stay is a feature."""
 
     tables: str = field(default_factory=lambda: OWN if os.environ.get(FOLDER) else DEMO)
     length_of_stay: bool = True
 
 
-class Problem(care.Problem):
+class Problem(mortality.Problem):
     """MIMIC-III, adults against newborns."""
 
     name = "mimic3"
-    paper = care.published(Settings())
+    paper = mortality.published(Settings())
 
     def sets(self, settings: Settings) -> Sets:
         return split(folder_of(settings.tables), settings.length_of_stay, settings.scaling)
@@ -89,7 +88,7 @@ def split(folder: str, length_of_stay: bool, units: Units = "range") -> Sets:
     _warn_of_empty(x[train], mimic3_features.names(length_of_stay))
     scaling = Scaling.of(x[train], units)
 
-    def part(rows: np.ndarray) -> care.Part:
+    def part(rows: np.ndarray) -> mortality.Part:
         return scaling(x[rows]), y[rows]
 
     foreign = part(found.newborn) if found.newborn.any() else None
@@ -111,6 +110,6 @@ QUICK = replace(
     CANDIDATES.paper, **VARIATIONAL["beta 0.1, range"] | {"epochs": 20, "warmup": 5, "draws": 64, "swag_epochs": 4}
 )
 
-PRESETS = {"chosen": CHOSEN, "paper": care.published(Settings()), "quick": QUICK}
+PRESETS = {"chosen": CHOSEN, "paper": mortality.published(Settings()), "quick": QUICK}
 PROBLEM = Problem()
 run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
