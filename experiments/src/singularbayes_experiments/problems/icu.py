@@ -5,8 +5,8 @@ of the other three. A fifth shift is the eICU demo: other hospitals, years and m
 of PhysioNet by the 23 features that both have (`icu_features.py`). Challenge sets a and b train and validate, four to
 one, split by seed 0 within kind of care and outcome; set c tests. All held-out stays are foreign, whatever their set.
 
-`mortality.py` has the network and the paper's settings. Candidates are tried with coronary care held out; what is chosen
-there serves all five shifts.
+`mortality.py` has the network and the paper's settings. Candidates are tried with coronary care held out; what is
+chosen there serves all five shifts.
 """
 
 from dataclasses import dataclass, replace
