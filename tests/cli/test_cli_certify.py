@@ -46,7 +46,7 @@ def test_examples_of_the_prior_come_from_a_file_or_are_said_to_be_others(files, 
 @pytest.mark.parametrize(
     "damage, said",
     [
-        (lambda folder: (folder / "data.npz").unlink(), "which is not there"),
+        (lambda folder: (folder / "data.npz").unlink(), "which does not exist"),
         (lambda folder: (folder / "data.npz").write_text("no archive"), "an .npz file with x and y"),
         (lambda folder: np.savez(folder / "data.npz", x=X), r"none called \['y'\]"),
         (lambda folder: np.savez(folder / "data.npz", x=X, y=Y[:-1]), "one label an example"),

@@ -154,7 +154,7 @@ def test_spectrum_refuses_what_it_cannot_read_or_draw(trained, tmp_path, monkeyp
     keras.Sequential([keras.Input((4,)), keras.layers.Activation("relu")], name="flat").save(tmp_path / "flat.keras")
     assert "at least one of" in _refused(["spectrum", tmp_path / "flat.keras"])
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert "pip install 'singularbayes[report]'" in _refused(["spectrum", path, "--figure", "s.png"])
+    assert "pip install 'singularbayes[plots]'" in _refused(["spectrum", path, "--figure", "s.png"])
 
 
 def test_weights_of_a_converted_model_come_back_from_a_file_of_weights(trained, tmp_path):

@@ -5,7 +5,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
-from singularbayes.plots import spectra
+from singularbayes import plots
+from singularbayes.plots.spectra import _short
 
 
 def _spectrum(number):
@@ -17,7 +18,7 @@ def _spectrum(number):
 @pytest.mark.parametrize("number", [1, 3, 50])
 def test_every_matrix_has_its_curves_and_its_bar(number):
     spectrum = _spectrum(number)
-    upper, lower = spectra.figure(spectrum, 0.8).subfigs
+    upper, lower = plots.spectra(spectrum, 0.8).subfigs
     decay, kept = upper.axes
     (chosen,) = lower.axes
     # A curve and a mark a matrix, and the line of the energy.
@@ -34,16 +35,16 @@ def test_every_matrix_has_its_curves_and_its_bar(number):
 
 def test_a_file_is_written_in_the_format_of_its_ending(tmp_path):
     for ending, start in ((".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")):
-        path = spectra.write(_spectrum(3), tmp_path / f"spectra{ending}")
+        path = plots.write(plots.spectra(_spectrum(3)), tmp_path / f"spectra{ending}")
         assert path.read_bytes().startswith(start)
 
 
 def test_long_names_keep_their_ends():
     long = "encoder/" * 10 + "dense/kernel"
-    assert spectra._short(long).startswith("…") and spectra._short(long).endswith("dense/kernel")
-    assert len(spectra._short(long)) == 44 and spectra._short("head/kernel") == "head/kernel"
+    assert _short(long).startswith("…") and _short(long).endswith("dense/kernel")
+    assert len(_short(long)) == 44 and _short("head/kernel") == "head/kernel"
 
 
 def test_a_zero_matrix_can_be_drawn():
     rows = (MatrixSpectrum("layer", "Dense", "kernel", (3, 2), np.zeros(2)),)
-    spectra.figure(Spectrum("model", rows), 0.9)
+    plots.spectra(Spectrum("model", rows), 0.9)
