@@ -1,8 +1,8 @@
 """The table of certificates in bounds.md, from the records of the experiment.
 
 python -m singularbayes_experiments.problems.certificates --out runs/certificates
-python docs/certificates.py runs/certificates    # adds its records to certificates.jsonl, and makes the table anew
-python docs/certificates.py                      # the table alone
+python docs/scripts/certificates.py runs/certificates    # adds its records to certificates.jsonl, and makes the table anew
+python docs/scripts/certificates.py                      # the table alone
 """
 
 import json
@@ -11,8 +11,9 @@ import re
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
-RECORDS, PAGE = FOLDER / "certificates.jsonl", FOLDER / "bounds.md"
+FOLDER = Path(__file__).parents[1]
+RECORDS = FOLDER.parent / "experiments" / "results" / "certificates.jsonl"
+PAGE = FOLDER / "bounds.md"
 _MARKS = re.compile(r"(<!-- certificates\.py -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 _NAMES = {"low_rank": "low-rank 25", "full_rank": "full-rank"}
 

@@ -1,8 +1,8 @@
 """Nine methods on one problem, three seeds each: the script of compare.md and of the table in README.md.
 
     pip install 'singularbayes[report]'
-    python docs/compare.py             # writes compare.json and compare.png, and the table into both pages
-    python docs/compare.py --quick     # small, prints the table and changes nothing here
+    python docs/scripts/compare.py             # writes compare.json and compare.png, and the table into both pages
+    python docs/scripts/compare.py --quick     # small, prints the table and changes nothing here
 
 It needs no download and takes some minutes on two cores. Every setting was fixed before the run.
 """
@@ -26,9 +26,9 @@ from singularbayes import layers, plots
 from singularbayes.evaluation import Comparison, Evaluation, comparison_table
 from singularbayes.plots import Measure
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 PAGES = (FOLDER / "compare.md", FOLDER.parent / "README.md")
-COMMAND = "python docs/compare.py"
+COMMAND = "python docs/scripts/compare.py"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """A trained CNN and a small BERT become Bayesian, and leave as files that others can run: the code of convert.md.
 
     pip install 'singularbayes[tensorflow,export,report]' keras-hub
-    KERAS_BACKEND=tensorflow python docs/convert.py
+    KERAS_BACKEND=tensorflow python docs/scripts/convert.py
 
 It needs no download and takes some minutes. It writes convert.json and convert.png beside itself and prints what the
 page shows.
@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 import singularbayes as sb
 from singularbayes import metrics
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ The records are those of the tests, one file a model, because a process keeps th
 
     SINGULARBAYES_APPLICATIONS=all KERAS_BACKEND=torch pytest -o junit_family=legacy --junitxml=runs/VGG16.xml \
         'tests/test_applications.py::test_applications_go_there_and_back[VGG16]'
-    python docs/convert_models.py runs/*.xml
+    python docs/scripts/convert_models.py runs/*.xml
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import keras
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 FAMILIES = ("ConvNeXt", "DenseNet", "EfficientNet", "Inception", "MobileNet", "NASNet", "ResNet", "VGG", "Xception")
 
 

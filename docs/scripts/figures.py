@@ -1,7 +1,7 @@
 """Every figure of singularbayes.plots, made from real runs: the script of figures.md.
 
     pip install 'singularbayes[report]'
-    python docs/figures.py
+    python docs/scripts/figures.py
 
 It needs no download and takes about ten minutes on two cores. It writes figures.json, what the figures were made from,
 and the pictures beside itself. The figure of singular values is on the page on conversion.
@@ -26,7 +26,7 @@ from singularbayes.models.parameters import count_trained
 from singularbayes.plots import BoundPanel, Measure, Point
 from singularbayes.posteriors import entry_correlation
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The tables of results in README.md, from the records in docs/results: means over seeds with our settings.
 
-python docs/readme.py
+python docs/scripts/readme.py
 """
 
 import json
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-FOLDER = Path(__file__).parent
-PAGE, RECORDS = FOLDER.parent / "README.md", FOLDER / "results"
+FOLDER = Path(__file__).parents[1]
+PAGE, RECORDS = FOLDER.parent / "README.md", FOLDER.parent / "experiments" / "results"
 NAMES = {
     "low_rank": "low-rank",
     "low_rank_svd": "low-rank from an SVD",

@@ -22,7 +22,7 @@ SMALL = replace(certificates.QUICK, units=16, rank=2, batch_size=500, draws=100,
 
 @pytest.fixture(scope="module")
 def script():
-    specification = importlib.util.spec_from_file_location("certificates_page", DOCS / "certificates.py")
+    specification = importlib.util.spec_from_file_location("certificates_page", DOCS / "scripts" / "certificates.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module

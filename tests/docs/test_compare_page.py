@@ -21,7 +21,7 @@ RUNS = [Evaluation.from_json(json.dumps(run)) for run in RECORD["evaluations"]]
 
 @pytest.fixture(scope="module")
 def script():
-    specification = importlib.util.spec_from_file_location("compare_page", DOCS / "compare.py")
+    specification = importlib.util.spec_from_file_location("compare_page", DOCS / "scripts" / "compare.py")
     module = importlib.util.module_from_spec(specification)
     sys.modules["compare_page"] = module  # where dataclasses look their types up
     specification.loader.exec_module(module)

@@ -15,7 +15,7 @@ RECORD = json.loads((DOCS / "convert.json").read_text(encoding="utf-8"))
 
 
 def _module(name):
-    specification = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    specification = importlib.util.spec_from_file_location(name, DOCS / "scripts" / f"{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
@@ -31,7 +31,7 @@ def _lines(code):
 
 
 def test_the_code_of_the_page_is_in_the_script_line_by_line():
-    known = set(_lines((DOCS / "convert.py").read_text(encoding="utf-8")))
+    known = set(_lines((DOCS / "scripts" / "convert.py").read_text(encoding="utf-8")))
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
     assert blocks and [line for block in blocks for line in _lines(block) if line not in known] == []
 

@@ -44,12 +44,12 @@ def test_the_speeds_of_the_readme_are_those_of_the_record():
 
 
 def test_the_results_of_the_readme_are_those_of_the_records():
-    specification = importlib.util.spec_from_file_location("readme", ROOT / "docs" / "readme.py")
+    specification = importlib.util.spec_from_file_location("readme", ROOT / "docs" / "scripts" / "readme.py")
     readme = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(readme)
     page = PAGES[0].read_text(encoding="utf-8")
     assert readme.filled(page) == page
-    runs = [json.loads(line) for line in (ROOT / "docs" / "results" / "sst2.jsonl").read_text().splitlines()]
+    runs = [json.loads(line) for line in (ROOT / "experiments" / "results" / "sst2.jsonl").read_text().splitlines()]
     nll = [run["metrics"]["nll"] for run in runs if (run["preset"], run["method"]) == ("chosen", "low_rank_svd")]
     assert re.search(rf"^\| low-rank from an SVD \| 1,470,340 \| .* \| {sum(nll) / 4:.3f} \|", page, re.MULTILINE)
     with pytest.raises(ValueError, match=r"README\.md needs <!-- mnist --> and <!-- end --> once"):
@@ -57,7 +57,7 @@ def test_the_results_of_the_readme_are_those_of_the_records():
 
 
 def test_the_differences_that_the_readme_tells_on_sst2_are_those_of_the_records():
-    runs = [json.loads(line) for line in (ROOT / "docs" / "results" / "sst2.jsonl").read_text().splitlines()]
+    runs = [json.loads(line) for line in (ROOT / "experiments" / "results" / "sst2.jsonl").read_text().splitlines()]
     scores = {(run["preset"], run["method"], run["seed"]): run["metrics"] for run in runs}
     page = " ".join(PAGES[0].read_text(encoding="utf-8").split())
 

@@ -20,7 +20,7 @@ RECORD = json.loads((DOCS / "figures.json").read_text(encoding="utf-8"))
 
 @pytest.fixture(scope="module")
 def script():
-    specification = importlib.util.spec_from_file_location("figures_page", DOCS / "figures.py")
+    specification = importlib.util.spec_from_file_location("figures_page", DOCS / "scripts" / "figures.py")
     module = importlib.util.module_from_spec(specification)
     sys.modules["figures_page"] = module  # where dataclasses look their types up
     specification.loader.exec_module(module)

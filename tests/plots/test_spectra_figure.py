@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
-from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
 from singularbayes import plots
+from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
 from singularbayes.plots.spectra import _short
 
 

@@ -260,7 +260,7 @@ def test_the_command_says_ranks_and_reasons_and_draws(trained, tmp_path, capsys)
         (["--figure", "nowhere/rank.png"], "needs a folder that exists"),
         (
             ["--data", "none.npz"],
-            "rank needs --data, an .npz file with x and y; got 'none.npz', which is not there",
+            "rank needs --data, an .npz file with x and y; got 'none.npz', which does not exist",
         ),
     ],
 )
