@@ -1,7 +1,7 @@
 """The table of certificates in bounds.md, from the records of the experiment.
 
 python -m singularbayes_experiments.problems.certificates --out runs/certificates
-python docs/scripts/certificates.py runs/certificates    # adds its records to certificates.jsonl, and makes the table anew
+python docs/scripts/certificates.py runs/certificates    # adds its records, and makes the table again
 python docs/scripts/certificates.py                      # the table alone
 """
 

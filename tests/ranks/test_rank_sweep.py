@@ -84,7 +84,7 @@ def test_the_command_is_a_sweep_of_the_model_s_twins_and_draws_it(folder, made):
 @with_ray
 def test_with_ray_the_same_command_gives_the_same_to_the_last_bit(folder, made):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(SEARCHED)}
-    command = [sys.executable, "-m", "singularbayes.cli", *SPREAD, "--storage", "far.log", "--engine", "ray"]
+    command = [sys.executable, "-m", "singularbayes", *SPREAD, "--storage", "far.log", "--engine", "ray"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout == made[1]
