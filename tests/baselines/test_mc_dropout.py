@@ -86,4 +86,4 @@ def test_the_loss_says_what_the_outputs_mean():
     model = _model()
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     p = MCDropout(model).predict(X, draws=10)
-    assert isinstance(p, sb.inference.ClassPredictive) and (p.mutual_information > 0).all()
+    assert isinstance(p, sb.ClassPredictive) and (p.mutual_information > 0).all()

@@ -17,7 +17,7 @@ DRAWS = 2 if keras.backend.backend() == "jax" else 5  # where compiling takes lo
 
 def _assert_is_predict(answer, model, x, draws, seed, likelihood=None, **arguments):
     p = sb.predict(model, x, draws=draws, seed=seed, likelihood=likelihood, **arguments)
-    assert set(answer) == {"mean", "std" if isinstance(p, sb.inference.ValuePredictive) else "mutual_information"}
+    assert set(answer) == {"mean", "std" if isinstance(p, sb.ValuePredictive) else "mutual_information"}
     for name, found in answer.items():
         expected = getattr(p, name)
         assert found.shape == expected.shape and found.dtype == "float32"

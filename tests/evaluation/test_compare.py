@@ -133,7 +133,7 @@ def test_time_and_memory_are_shown_but_not_ranked():
 
 
 def test_the_usual_columns_are_those_of_the_task_with_all_foreign_sets():
-    p = sb.inference.ClassPredictive(RNG.dirichlet([1, 1], 30), np.zeros((30, 2)), 1)
+    p = sb.ClassPredictive(RNG.dirichlet([1, 1], 30), np.zeros((30, 2)), 1)
     found = sb.evaluate(p, np.arange(30) % 2, ood={"near": p, "far": p})
     names = [column.measure.name for column in sb.compare([found]).columns]
     assert names[:5] == ["accuracy", "auroc", "nll", "brier", "ece"]  # predictions say no parameters

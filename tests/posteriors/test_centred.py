@@ -9,6 +9,7 @@ from table import RANDOM, set_factor
 import singularbayes as sb
 from singularbayes import Centred, FullRank, LowRank, Normal, layers
 from singularbayes.bounds import normal_kl
+from singularbayes.models import parameters
 from singularbayes.training.data_sketch import seen_among, sketch
 
 X = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
@@ -101,7 +102,7 @@ def test_training_leaves_centres_and_widths():
 
 
 def test_centres_are_not_counted_among_the_numbers_that_predict():
-    assert sb.inference.counts.count_stored(_network()) == sb.inference.counts.count_trained(_network())
+    assert parameters.count_stored(_network()) == parameters.count_trained(_network())
 
 
 def test_a_printed_prior_says_how_many_examples_it_saw():
