@@ -66,6 +66,29 @@ def test_the_values_and_scores_of_a_record_are_in_micrograms():
     assert factor == pytest.approx(1, rel=1e-2)  # it is fitted already
 
 
+def test_standardised_predictions_become_those_of_the_targets_in_micrograms():
+    """A forecaster that is off by half a standard deviation of the targets, with a spread of a tenth of one."""
+    split = forecast.windows(OURS.windows, OURS.hours)
+    targets = {len(part): part.y for part in (split.validation, split.test)}
+
+    def ask(sets):
+        y = {name: targets.get(len(x), np.zeros(len(x)))[:, None] for name, x in sets.items()}
+        spread = {name: np.full((len(x), 1), 0.1) for name, x in sets.items()}
+        return {name: ValuePredictive(y[name] + 0.5, spread[name], 2, noise=1.0) for name in sets}
+
+    found, arrays = beijing.PROBLEM.tested(ask, OURS)
+    rows = air.rows_of(made_up_air.beijing())
+    deviation = rows[3:203, 0].std()
+    np.testing.assert_allclose(arrays["test_mean"], rows[263:313, 0] + deviation / 2, rtol=1e-5)
+    np.testing.assert_allclose(arrays["test_std"], deviation / 10, rtol=1e-5)
+    np.testing.assert_allclose(arrays["guangzhou_mean"], rows[3:203, 0].mean() + deviation / 2, rtol=1e-5)
+    assert found["mae"] == pytest.approx(deviation / 2, rel=1e-5)
+    assert found["last_value_mae"] == pytest.approx(np.abs(np.diff(rows[262:313, 0])).mean(), rel=1e-5)
+    trial = beijing.PROBLEM.validated(ask, OURS)
+    assert trial["validation_mae"] == pytest.approx(deviation / 2, rel=1e-5)
+    assert trial == {name: found[name] for name in trial}
+
+
 def test_a_trial_sees_validation_windows_alone_and_is_else_the_same_run(monkeypatch):
     whole = beijing.run("deterministic", 3, OURS, preset="quick")
 

@@ -12,6 +12,7 @@ from made_up import all_records, bare, image_record, image_records, kl_record, t
 from singularbayes import cli
 from singularbayes.experiments import record
 from singularbayes.report import chapters, markdown_page, reading
+from singularbayes.report.rows import grouped
 
 ROOT = Path(__file__).parent.parent
 
@@ -93,6 +94,16 @@ def test_all_files_of_records_in_a_folder_are_read(tmp_path):
         ("mnist", "trial"),
         ("toy", "paper"),
     ]
+
+
+def test_a_record_in_two_files_counts_once_as_the_later_file_has_it(tmp_path):
+    for name, seeds in (("first", (0, 1)), ("second", (1, 2))):
+        lines = "".join(f"{image_record(seed=seed, nll=float(len(name))).line()}\n" for seed in seeds)
+        (tmp_path / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    found = reading.read(tmp_path)
+    assert {made.seed: made.metrics["nll"] for made in found} == {0: 5.0, 1: 6.0, 2: 6.0} and len(found) == 3
+    (group,) = grouped(found, {"low_rank": ""})
+    assert [one.seed for one in group.rows[0].records] == [0, 1, 2]
 
 
 def test_only_the_first_seed_has_its_arrays(tmp_path):
