@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,12 @@ def test_a_record_in_two_files_counts_once_as_the_later_file_has_it(tmp_path):
 def test_only_the_first_seed_has_its_arrays(tmp_path):
     record.write([image_record(seed=seed) for seed in (7, 3, 5)], tmp_path)
     assert {made.seed: bool(made.arrays) for made in reading.read(tmp_path)} == {7: False, 3: True, 5: False}
+
+
+def test_a_trial_does_not_have_the_arrays_of_the_run_of_its_settings(tmp_path):
+    for made in (image_record(), replace(image_record(), preset="trial", arrays={})):
+        record.append(made, tmp_path)
+    assert {made.preset: bool(made.arrays) for made in reading.read(tmp_path)} == {"paper": True, "trial": False}
 
 
 def test_a_folder_that_is_not_there_or_has_no_records_is_said(tmp_path):
