@@ -68,6 +68,31 @@ def test_the_values_and_scores_of_a_record_are_in_micrograms():
     assert factor == pytest.approx(1, rel=1e-2)  # it is fitted already
 
 
+def test_standardised_predictions_become_those_of_the_targets_in_micrograms():
+    """A forecaster that is off by half a standard deviation of the targets, on validation by a quarter."""
+    split = forecast.windows(TINY.windows, TINY.hours)
+    targets = {"validation": split.validation.y - 0.25, "test": split.test.y}
+
+    def ask(sets):
+        means = {name: targets.get(name, np.zeros(len(x)))[:, None] + 0.5 for name, x in sets.items()}
+        return {name: ValuePredictive(mean, np.full(mean.shape, 0.1), 2, noise=1.0) for name, mean in means.items()}
+
+    found, arrays = beijing.PROBLEM.tested(ask, TINY)
+    rows = air.rows_of(made_up_air.beijing())
+    deviation = rows[3:203, 0].std()
+    np.testing.assert_allclose(arrays["test_mean"], rows[263:313, 0] + deviation / 2, rtol=1e-5)
+    np.testing.assert_allclose(arrays["test_std"], deviation / 10, rtol=1e-5)
+    np.testing.assert_allclose(arrays["guangzhou_mean"], rows[3:203, 0].mean() + deviation / 2, rtol=1e-5)
+    assert found["mae"] == pytest.approx(deviation / 2, rel=1e-5)
+    assert found["last_value_mae"] == pytest.approx(np.abs(np.diff(rows[262:313, 0])).mean(), rel=1e-5)
+    # What is fitted after training is fitted to validation: the noise, and the width of the conformal intervals.
+    assert found["noise_weight_0"] == pytest.approx(deviation * np.sqrt(0.25**2 - 0.1**2), rel=1e-4)
+    assert found["conformal_mpiw_95"] == pytest.approx(deviation / 2, rel=1e-4) and found["conformal_picp_95"] == 0
+    trial = beijing.PROBLEM.validated(ask, TINY)
+    assert trial["validation_mae"] == pytest.approx(deviation / 4, rel=1e-5)
+    assert trial == {name: found[name] for name in trial}
+
+
 def test_a_trial_sees_validation_windows_alone_and_is_else_the_same_run(monkeypatch):
     whole = beijing.run("deterministic", 3, OURS, preset="quick")
 

@@ -135,6 +135,7 @@ def test_all_runs_of_a_folder_are_done_once(tmp_path, monkeypatch, capsys):
     assert asked == [("paper", "low_rank", [8])]
     asked.clear()
     together.main(["mnist", "trial", "--methods", "swag", *out])
+    together.main(["mnist", "trial", "--methods", "swag", *out])  # again: they are done
     assert asked == [("trial", "swag", [0, 1])] * 8
     assert len(record.read(tmp_path)) == 4 + 1 + 16
 

@@ -106,7 +106,7 @@ def test_sst2():
 def test_ag_news():
     news = data.ag_news()
     assert counts(news.labels) == [1_900] * 4 and news.classes == ("World", "Sports", "Business", "Sci/Tech")
-    assert news.titles[0] == "Fears for T N pension after talks"
+    assert (news.classes[news.labels[0]], news.titles[0]) == ("Business", "Fears for T N pension after talks")
     assert news.texts[0] == f"{news.titles[0]} {news.descriptions[0]}" and len(news.texts) == 7_600
 
 

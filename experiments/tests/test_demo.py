@@ -99,6 +99,12 @@ def test_a_digit_run_scores_every_image_and_reports_its_epochs(method):
     assert ("auroc_mi" in found.metrics) == (found.arrays["mi_foreign"].max() > 0) == (method == "low_rank")
 
 
+def test_guesses_are_digits_and_not_the_places_of_classes():
+    found = digits.run("deterministic", 0, dataclasses.replace(TINY_DIGITS, held_out=(0, 1)))
+    assert set(found.arrays["guesses_foreign"]) <= set(range(2, 10))
+    assert set(found.arrays["digits_foreign"]) == {0, 1}
+
+
 @pytest.mark.parametrize("experiment", [toy, digits])
 def test_an_unknown_method_is_refused(experiment):
     with pytest.raises(ValueError, match=r"run needs method to be one of .*low_rank.*; got method='no_such'"):

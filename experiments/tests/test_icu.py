@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_up import Answers, scored_by_hand
 from singularbayes_experiments import data
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import icu, icu_features, mimic3, mimic3_features, mortality
@@ -188,8 +189,9 @@ class MadeUp(mortality.Problem):
 
     def sets(self, settings):
         x = np.random.default_rng(0).random((100, 44)).astype("float32")
-        part = (x, (x[:, 0] > 0.8).astype(int))
-        return mortality.Sets(part, part, part, None)
+        ends = np.split(np.arange(100), [50, 75, 90])
+        train, validation, test, foreign = ((x[rows], (x[rows, 0] > 0.7).astype(int)) for rows in ends)
+        return mortality.Sets(train, validation, test, foreign)
 
 
 @pytest.mark.backend
@@ -231,6 +233,20 @@ def test_a_weighted_network_learns_the_weighted_odds_and_dividing_them_undoes_it
     y = training.y[:, 0]
     assert training.weight[y == 1].sum() == pytest.approx(len(y), rel=1e-5) and (training.weight[y == 0] == 1).all()
     assert MadeUp().training(mortality.Settings(class_weights=False)).weight is None
+
+
+def test_every_part_is_scored_by_its_own_stays_and_labels():
+    ask, problem, settings = Answers(2), MadeUp(), mortality.Settings()
+    found, _ = problem.tested(ask, settings)
+    sets = problem.sets(settings)
+    expected = scored_by_hand(ask.given, sets.test[1], sets.validation[1], ask.given["foreign"])
+    assert "recalibrated_temperature" in expected
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    again = Answers(2)
+    trial = problem.validated(again, settings)
+    assert list(again.given) == ["validation"] and len(again.given["validation"]) == len(sets.validation[1])
+    nll = sb.metrics.negative_log_likelihood(again.given["validation"].mean, sets.validation[1])
+    assert trial["validation_nll"] == pytest.approx(nll)
 
 
 @pytest.mark.parametrize("problem", [mimic3, icu], ids=["mimic3", "icu"])

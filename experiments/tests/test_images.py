@@ -8,6 +8,7 @@ import made_up_images
 import numpy as np
 import pytest
 from keras import ops
+from made_up import Answers, scored_by_hand
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores, methods, study, trainers
 from singularbayes_experiments.methods.posterior_scores import of_posteriors
@@ -166,6 +167,15 @@ def test_the_arrays_of_a_record_give_its_scores_again():
     assert sb.metrics.accuracy(held.mean, labels) == pytest.approx(found.metrics["validation_accuracy"])
 
 
+def test_every_set_is_scored_by_its_own_name_and_labels():
+    ask = Answers(10)
+    found, _ = fashion_mnist.PROBLEM.tested(ask, TINY)
+    (_, (_, y)), ((_, y_test), foreign) = fashion_mnist.PROBLEM.split(TINY), fashion_mnist.PROBLEM.testing(TINY)
+    assert list(foreign) == ["mnist", "notmnist"]
+    expected = scored_by_hand(ask.given, y_test, y, {name: ask.given[name] for name in foreign})
+    assert "recalibrated_temperature" in expected and found == pytest.approx(expected)
+
+
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="seeds are one program on JAX alone")
 @pytest.mark.parametrize("method", ["low_rank_svd", "swag"])
 def test_a_seed_in_one_program_with_others_gives_what_it_gives_alone(method):
@@ -244,9 +254,22 @@ def test_temperature_comes_from_validation_and_changes_no_label():
     rng = np.random.default_rng(0)
     p = sb.ClassPredictive.of_draws(rng.dirichlet(np.ones(3), (4, 200)))
     labels = np.where(rng.random(200) < 0.9, p.labels, 0)
-    found = class_scores.recalibrated(p, labels, p, labels)
+    held = sb.ClassPredictive.of_draws(rng.dirichlet(np.ones(3), (4, 150)))
+    known = np.where(rng.random(150) < 0.6, held.labels, 0)  # wrong more often, so a temperature of its own
+    found = class_scores.recalibrated(p, labels, held, known)
+
+    def tempered(prediction, temperature):
+        powers = prediction.mean ** (1 / temperature)
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    def nll(temperature):
+        return sb.metrics.negative_log_likelihood(tempered(held, temperature), known)
+
+    best = found["recalibrated_temperature"]
+    assert nll(best) < min(nll(0.98 * best), nll(1.02 * best))
     assert found["recalibrated_accuracy"] == sb.metrics.accuracy(p.mean, labels)
-    assert found["recalibrated_nll"] < sb.metrics.negative_log_likelihood(p.mean, labels)
+    expected = sb.metrics.negative_log_likelihood(tempered(p, best), labels)
+    assert found["recalibrated_nll"] == pytest.approx(expected, rel=1e-6)
     blind = sb.ClassPredictive.of_draws(np.full((2, 200, 3), 1 / 3))
     assert class_scores.recalibrated(blind, labels, blind, labels) == {}
 
@@ -281,6 +304,9 @@ def test_weights_count_in_both_ways_of_training():
                 study.network_of(mnist.PROBLEM, "low_rank", TINY), trainers.Training(x, y, weight=given), TINY
             )
             (model,) = methods.find("low_rank").train(trainer, [1])
+            # β / num_data, and num_data is the number of images, not of batches.
+            weights = [float(posterior.kl_scale) for posterior in sb.find_posteriors(model)]
+            assert weights == pytest.approx([TINY.beta / TINY.num_train] * 2)
             found.append(ops.convert_to_numpy(model.trainable_variables[0]))
     np.testing.assert_allclose(found[0], found[2], atol=1e-5)
     assert np.abs(found[0] - found[1]).max() > 1e-3

@@ -79,6 +79,15 @@ def test_a_trial_is_not_the_run_of_its_settings(tmp_path):
     assert found.added == (toy_record().name,) and not found.differ
 
 
+def test_a_trial_brings_no_arrays_of_a_run_that_is_left_out(tmp_path):
+    theirs = folder_of(tmp_path / "gpu", [toy_record(ratio=9.0), replace(toy_record(), preset="trial", arrays={})])
+    ours = folder_of(tmp_path / "runs", [toy_record(ratio=1.5)])
+    (ours / f"{toy_record().name}.npz").unlink()
+    (found,) = merge([theirs], ours)
+    assert found.differ == found.added == (toy_record().name,) and found.arrays == 0
+    assert not list(ours.glob("*.npz"))
+
+
 def test_arrays_that_came_later_are_fetched_for_records_that_are_there(tmp_path):
     theirs = folder_of(tmp_path / "gpu", [toy_record()])
     ours = folder_of(tmp_path / "runs", [toy_record()])

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 
 import made_up_mimic
+import numpy as np
 import pytest
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores
@@ -28,6 +29,14 @@ def test_no_patient_is_in_two_parts_and_newborns_are_foreign(synthetic):
     assert sets.train[0].shape[1] == 43 and mimic3.split(synthetic, True).train[0].shape[1] == 44
     everyone = [tuple(row) for part in (sets.train, sets.validation, sets.test) for row in part[0]]
     assert len(set(everyone)) == 40  # every adult once
+
+
+def test_features_are_scaled_by_the_stays_that_train_alone(synthetic):
+    train = mimic3.split(synthetic, False).train[0]
+    ends = np.stack([train.min(axis=0), train.max(axis=0)])
+    varies = np.ptp(train, axis=0) > 0
+    np.testing.assert_allclose(ends[:, varies], [[0] * varies.sum(), [1] * varies.sum()], atol=1e-6)
+    assert varies.sum() > 30
 
 
 def test_a_patients_stays_stay_together(tmp_path):

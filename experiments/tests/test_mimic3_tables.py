@@ -14,6 +14,10 @@ from singularbayes_experiments import data
 from singularbayes_experiments.problems import mimic3_features, mimic3_tables
 from singularbayes_experiments.problems.mimic3_features import FEATURES, MEASURED
 
+# The items of temperature as D_ITEMS labels them: "Temperature F", "Temperature Fahrenheit", "Temp Axillary [F]",
+# "Temp Rectal [F]"; "Temperature C", "Temperature Celsius", "Temp Skin [C]".
+FAHRENHEIT, CELSIUS = (678, 223761, 3652, 3654), (676, 223762, 3655)
+
 
 @pytest.fixture(scope="module")
 def paths():
@@ -55,7 +59,7 @@ def test_features_are_those_of_an_independent_implementation(demo, by_hand):
         source = labs if "laboratory" in one.items else rows
         found = source[source["itemid"].isin([item for items in one.items.values() for item in items])]
         found = found[(found["charttime"] >= found["intime"]) & (found["charttime"] <= found["until"])]
-        value = found["valuenum"].where(~found["itemid"].isin(one.fahrenheit), (found["valuenum"] - 32) / 1.8)
+        value = found["valuenum"].where(~found["itemid"].isin(FAHRENHEIT), (found["valuenum"] - 32) / 1.8)
         value = value[(value >= one.low) & (value <= one.high)].groupby(found["icustay_id"])
         for name, made in zip(one.features, (value.mean(), value.std()), strict=False):
             expected = made.reindex(stays["icustay_id"]).to_numpy()
@@ -140,6 +144,27 @@ def test_what_counts_is_what_was_measured_in_the_first_48_hours(tmp_path):
     assert np.isnan(value(stays, "heart_rate_mean"))
     assert value(stays, "hours_before") == 6 and value(stays, "length_of_stay") == 3
     assert value(stays, "age") == pytest.approx(21, abs=0.01) and value(stays, "male") == 0
+
+
+def test_every_item_of_temperature_becomes_celsius(tmp_path):
+    items = {item: text for each, text in ((FAHRENHEIT, "98.6"), (CELSIUS, "37")) for item in each}
+    assert set(items) == {
+        item for one in MEASURED if one.name == "temperature" for i in one.items.values() for item in i
+    }
+    lines = made_up_mimic.tables(len(items), 0)
+    rows = [charted(2001 + i, item, "2101-01-01 08:00:00", text) for i, (item, text) in enumerate(items.items())]
+    found = read(lines | {"CHARTEVENTS": [lines["CHARTEVENTS"][0], *rows]}, tmp_path).columns(("temperature_mean",))
+    np.testing.assert_allclose(found[:, 0], 37, rtol=1e-12)
+
+
+def test_a_measurement_of_another_thing_is_not_converted(tmp_path):
+    others = [
+        (one, items) for one in mimic3_features.VITALS if one.name != "temperature" for items in one.items.values()
+    ]
+    rows = [charted(2001, items[0], "2101-01-01 08:00:00", "98.6") for _, items in others]
+    stays = read(one_stay(*rows), tmp_path)
+    found = [value(stays, f"{one.name}_mean") for one, _ in others]
+    np.testing.assert_allclose(found, 98.6, rtol=1e-12)
 
 
 def test_one_measurement_has_no_deviation(tmp_path):

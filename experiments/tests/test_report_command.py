@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,9 @@ from singularbayes_experiments.records import record
 from singularbayes_experiments.report import chapters, markdown_page, reading
 
 ROOT = Path(__file__).parents[2]
+from singularbayes_experiments.report.rows import grouped
+
+from singularbayes import cli
 
 
 def ends_with(arguments, expected):
@@ -94,9 +98,25 @@ def test_all_files_of_records_in_a_folder_are_read(tmp_path):
     ]
 
 
+def test_a_record_in_two_files_counts_once_as_the_later_file_has_it(tmp_path):
+    for name, seeds in (("first", (0, 1)), ("second", (1, 2))):
+        lines = "".join(f"{image_record(seed=seed, nll=float(len(name))).line()}\n" for seed in seeds)
+        (tmp_path / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    found = reading.read(tmp_path)
+    assert {made.seed: made.metrics["nll"] for made in found} == {0: 5.0, 1: 6.0, 2: 6.0} and len(found) == 3
+    (group,) = grouped(found, {"low_rank": ""})
+    assert [one.seed for one in group.rows[0].records] == [0, 1, 2]
+
+
 def test_only_the_first_seed_has_its_arrays(tmp_path):
     record.write([image_record(seed=seed) for seed in (7, 3, 5)], tmp_path)
     assert {made.seed: bool(made.arrays) for made in reading.read(tmp_path)} == {7: False, 3: True, 5: False}
+
+
+def test_a_trial_does_not_have_the_arrays_of_the_run_of_its_settings(tmp_path):
+    for made in (image_record(), replace(image_record(), preset="trial", arrays={})):
+        record.append(made, tmp_path)
+    assert {made.preset: bool(made.arrays) for made in reading.read(tmp_path)} == {"paper": True, "trial": False}
 
 
 def test_a_folder_that_is_not_there_or_has_no_records_is_said(tmp_path):

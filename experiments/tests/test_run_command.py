@@ -82,6 +82,12 @@ def test_a_finished_run_is_not_done_again_unless_asked(asked, tmp_path, capsys):
     assert len(record.read(tmp_path)) == 2 and record.count(tmp_path).total() == 4
 
 
+def test_a_run_whose_settings_were_tried_is_not_finished(asked, tmp_path):
+    record.append(replace(toy_record("low_rank"), preset="trial", arrays={}), tmp_path)
+    assert run(tmp_path) == 0 and [method for method, _, _ in asked] == ["low_rank", "full_rank"]
+    assert sorted(one.preset for one in record.read(tmp_path)) == ["paper", "paper", "trial"]
+
+
 def test_other_settings_are_another_run(asked, tmp_path):
     run(tmp_path)
     assert run(tmp_path, "--set", "beta=0.3", "--set", "train_range=0,0.5") == 0

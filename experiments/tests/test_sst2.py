@@ -6,6 +6,7 @@ import keras
 import made_up_reviews
 import numpy as np
 import pytest
+from made_up import Answers, scored_by_hand
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import methods
 from singularbayes_experiments.methods.posterior_scores import singular_values
@@ -119,6 +120,14 @@ def test_a_run_scores_the_test_sentences_and_the_news():
     assert record.metrics["mi_ratio"] == pytest.approx(news.mean() / known.mean(), rel=1e-4)
     above = (news[:, None] > known).mean() + 0.5 * (news[:, None] == known).mean()
     assert record.metrics["auroc_ood_mi"] == pytest.approx(above, abs=1e-3)
+
+
+def test_every_set_is_scored_by_its_own_labels():
+    ask = Answers(2)
+    found, _ = sst2.PROBLEM.tested(ask, TINY)
+    y_dev, y = reviews.encoded(TINY.length)[3][1], sst2.PROBLEM.held_out(TINY)[1]
+    expected = scored_by_hand(ask.given, y_dev, y, ask.given["ag_news"])
+    assert "recalibrated_temperature" in expected and found == pytest.approx(expected)
 
 
 def test_a_trial_reads_neither_the_dev_set_nor_the_news(monkeypatch):

@@ -11,6 +11,7 @@ from singularbayes_experiments.data.uci import UCI_SETS, Regression
 from singularbayes_experiments.problems import small_regression, uci
 from singularbayes_experiments.records import record
 
+from singularbayes import find_posteriors
 from singularbayes.models.parameters import count_trained
 
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "uci_trials.jsonl"
@@ -76,6 +77,14 @@ def test_a_split_trained_with_others_is_what_it_is_alone_and_its_scores_are_of_i
     assert third.metrics["yacht/rmse"] == pytest.approx(np.sqrt((errors**2).mean()), rel=1e-4)
     # Two members of 3 · 4 + 4 + 4 + 1 weights and a noise; protein's are 100 wide.
     assert third.parameters == 2 * 22 and first.parameters == 2 * 22 + 2 * (3 * 100 + 100 + 100 + 1 + 1)
+
+
+@pytest.mark.parametrize("least_steps", [0, 8])
+def test_the_kl_is_divided_by_the_rows_however_often_an_epoch_goes_through_them(least_steps):
+    settings = replace(TINY, least_steps=least_steps, beta=0.3)
+    ((model,),) = small_regression.train("low_rank", "yacht", {1: small_regression.fold("yacht", 1)}, settings)
+    weights = [float(posterior.kl_scale) for posterior in find_posteriors(model)]
+    assert weights == pytest.approx([0.3 / TRAIN] * len(weights)) and len(weights) == 4
 
 
 SCORES = ("mae", "rmse", "nll")

@@ -47,16 +47,21 @@ def _merge_one(source: Path, into: Path) -> Merged:
     here = _last(there)
     new = [(line, one) for line, one in theirs if one.key not in here]
     known = {key: one for key, one in _last(theirs).items() if key in here}
-    same = [one.name for key, one in known.items() if one == here[key]]
-    added = list(dict.fromkeys(one.name for _, one in new))
-    arrays = _missing([*added, *same], lines.parent, into)
+    same = [one for key, one in known.items() if one == here[key]]
+    added = list(_last(new).values())
+    runs = (one for one in [*added, *same] if one.preset != "trial")  # a trial has no arrays
+    arrays = _missing(_names(runs), lines.parent, into)
     for path in arrays:  # before the lines, as a run does
         files.replace(into / path.name, path.read_bytes())
     if new:
         text = "".join(f"{line}\n" for line, _ in [*there, *new])
         files.replace(into / LINES, text.encode())
-    differ = tuple(one.name for key, one in known.items() if one != here[key])
-    return Merged(source, tuple(added), tuple(same), differ, len(arrays))
+    differ = [one for key, one in known.items() if one != here[key]]
+    return Merged(source, _names(added), _names(same), _names(differ), len(arrays))
+
+
+def _names(records: Iterable[Record]) -> tuple[str, ...]:
+    return tuple(one.name for one in records)
 
 
 def _read(lines: Path) -> list[tuple[str, Record]]:

@@ -204,8 +204,7 @@ def read(path: Path, arrays: bool = True) -> list[Record]:
         found[record.key] = record
     if arrays:
         for record in found.values():
-            if record.preset != "trial":
-                read_arrays(record, lines.parent)
+            read_arrays(record, lines.parent)
     return list(found.values())
 
 
@@ -234,7 +233,12 @@ def parse(line: str, where: str) -> Record:
 
 
 def read_arrays(record: Record, folder: Path) -> None:
-    """Adds the arrays that lie in a folder, if they do, to a record that was read without."""
+    """Adds the arrays that lie in a folder, if they do, to a record that was read without.
+
+    A trial has none: those of its name are of the run of the same settings.
+    """
+    if record.preset == "trial":
+        return
     path = folder / f"{record.name}.npz"
     if path.is_file():
         with path.open("rb") as file, np.load(file) as stored:  # left to itself, it keeps a damaged file open
