@@ -15,6 +15,7 @@ SHORT = RNG.normal(size=(3, 2, 6)).astype("float32")
 IMAGE = RNG.normal(size=(2, 6, 7, 4)).astype("float32")
 IDS = RNG.integers(0, 5, (3, 4)).astype("int32")
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 0, 1, 1]], "bool")
+PAIRS_SEEN = np.tril(np.ones((3, 5, 5), "bool")) & (np.arange(5) != 1) | np.eye(5, dtype="bool")
 STATE = RNG.normal(size=(3, 3)).astype("float32")
 
 
@@ -168,6 +169,8 @@ OPTIONS = {
             ("no_bias", {"use_bias": False}, (SEQUENCE, SEQUENCE), {}),
             ("causal", {}, (SEQUENCE, SEQUENCE), {"use_causal_mask": True}),
             ("masked", {}, (SEQUENCE, SEQUENCE), {"query_mask": MASK, "value_mask": MASK}),
+            ("explicit_mask", {}, (SEQUENCE, SEQUENCE), {"attention_mask": PAIRS_SEEN}),
+            ("key_mask", {}, (SEQUENCE, SEQUENCE), {"key_mask": MASK}),
             ("scores", {"value_dim": 4}, (SEQUENCE, SEQUENCE), {"return_attention_scores": True}),
             ("cross", {}, (SEQUENCE, SHORT, SHORT[..., :3]), {}),
             ("wide_output", {"output_shape": (2, 3)}, (SEQUENCE, SEQUENCE), {}),

@@ -44,14 +44,15 @@ def _built(layer, length=5):
 
 
 @pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("unroll", [False, True], ids=["loop", "unrolled"])
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
-def test_a_recurrent_layer_redraws_nothing_inside_the_loop(kind, training):
+def test_a_recurrent_layer_redraws_nothing_inside_the_loop(kind, unroll, training):
     # Two halves of a sequence, read one after the other with the state carried over in the same pass, are the whole
     # sequence only if every step has the same weights. A draw a step would differ.
     class Halves(keras.Model):
         def __init__(self):
             super().__init__()
-            self.rnn = getattr(layers, kind)(3, return_sequences=True, return_state=True, **P)
+            self.rnn = getattr(layers, kind)(3, return_sequences=True, return_state=True, unroll=unroll, **P)
 
         def call(self, x):
             whole, *_ = self.rnn(x)

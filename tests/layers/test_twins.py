@@ -4,10 +4,10 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import IDS, MASK, OPTIONS, SEQUENCE, load
+from options import IDS, MASK, OPTIONS, PAIRS_SEEN, SEQUENCE, load
 from table import POSTERIORS, draw_of, gradient, input_gradient, stir
 
-from singularbayes import FullRank, LowRank, find_posteriors, layers
+from singularbayes import Deterministic, FullRank, LowRank, find_posteriors, layers
 from singularbayes.posteriors import scope
 
 pytestmark = pytest.mark.backend
@@ -178,8 +178,10 @@ def test_per_head_factors_make_blocks_of_the_projection():
     assert len(find_posteriors(ours)) == 2 * (3 * 2 + 1)
 
 
+@pytest.mark.parametrize("masks", [{"mask": MASK}, {"attention_mask": PAIRS_SEEN}], ids=["mask", "attention_mask"])
 @pytest.mark.parametrize("first", [True, False], ids=["pre_norm", "post_norm"])
-def test_a_transformer_block_is_attention_and_a_dense_network_with_residuals(first):
+def test_a_transformer_block_is_attention_and_a_dense_network_with_residuals(first, masks):
+    seen = {"query_mask": MASK, "value_mask": MASK} if "mask" in masks else masks
     block = layers.TransformerEncoder(6, 2, normalize_first=first, posterior=LowRank(2), bias_posterior=FullRank())
     block(SEQUENCE)
     stir(block)
@@ -187,12 +189,26 @@ def test_a_transformer_block_is_attention_and_a_dense_network_with_residuals(fir
         h = ops.convert_to_tensor(SEQUENCE)
         if first:
             n = block.attention_norm(h)
-            h = h + block.attention(n, n, query_mask=MASK, value_mask=MASK)
+            h = h + block.attention(n, n, **seen)
             h = h + block.outer(block.inner(block.dense_norm(h)))
         else:
-            h = block.attention_norm(h + block.attention(h, h, query_mask=MASK, value_mask=MASK))
+            h = block.attention_norm(h + block.attention(h, h, **seen))
             h = block.dense_norm(h + block.outer(block.inner(h)))
-        _assert_equal(block(SEQUENCE, mask=MASK), h)
+        _assert_equal(block(SEQUENCE, **masks), h)
+
+
+@pytest.mark.parametrize("silent", ["attention", "dense"])
+def test_dropout_acts_on_the_attention_weights_and_on_both_residual_branches_of_a_transformer_block(silent):
+    block = layers.TransformerEncoder(6, 2, dropout=0.5, posterior=Deterministic())
+    block(SEQUENCE)
+    stir(block)
+    for variable in (block.attention._output_dense if silent == "attention" else block.outer).trainable_variables:
+        variable.assign(np.zeros(variable.shape))
+    plain, dropped = (_numpy(block(SEQUENCE, training=training))[0] - SEQUENCE for training in (False, True))
+    kept = dropped != 0
+    assert 0.25 < kept.mean() < 0.75
+    doubled = np.isclose(dropped[kept], 2 * plain[kept], rtol=1e-3, atol=1e-5).mean()
+    assert doubled == 1 if silent == "attention" else doubled < 0.5  # other weights give another attention
 
 
 def test_the_mask_of_an_embedding_reaches_every_layer():

@@ -65,12 +65,23 @@ def test_columns_are_switched_off_in_fit_without_another_compilation():
     assert live.sum() == 3 and len(traces) <= 2
 
 
-def test_nothing_is_switched_off_before_the_kl_has_its_full_weight():
+@pytest.mark.backend
+@pytest.mark.parametrize(("beta", "counts"), [(1.0, [4, 4, 4, 3]), (0.0, [4, 4, 4, 4])])
+def test_a_column_of_noise_is_switched_off_in_the_first_epoch_with_the_full_kl_weight_and_not_before(beta, counts):
     x, y, _ = _teacher(3, 0.3)
-    model = _linear(0.3)
-    with pytest.warns(UserWarning, match="before the KL weight was full"):
-        model.fit(x, y, epochs=10, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(len(x), warmup=20)])
-    assert ops.convert_to_numpy(sb.find_posteriors(model)[0].ab.live).all()
+    model = _linear(0.3, max_rank=4)
+    model.compile(keras.optimizers.SGD(0.0), sb.GaussianNLL(0.3))
+    (posterior,) = sb.find_posteriors(model)
+    loc, scale, _ = posterior.ab.numbers()
+    loc[:, 1] = 0.0
+    set_factor(posterior.ab, loc, scale)
+    found = []
+    count = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda *_: found.append(int(ops.convert_to_numpy(posterior.ab.live).sum()))
+    )
+    schedule = sb.KLSchedule(len(x), beta=beta, zero_epochs=1, warmup=2)
+    model.fit(x, y, epochs=4, batch_size=400, verbose=0, callbacks=[schedule, count])
+    assert found == counts
 
 
 # -- a posterior with columns switched off ---------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 from table import (
+    POSTERIORS,
     RANDOM,
     SHAPE,
     assert_unbiased,
@@ -17,7 +18,7 @@ from table import (
     stirred,
 )
 
-from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Normal, RankOne, layers
+from singularbayes import Adapter, Centred, Deterministic, FullRank, KTied, LowRank, Normal, RankOne, layers
 from singularbayes.posteriors import entry_correlation, noise
 
 pytestmark = pytest.mark.backend
@@ -229,6 +230,41 @@ def test_a_matrix_answers_in_the_precision_of_its_inputs(posterior):
     x = ops.ones((2, SHAPE[0]), dtype="float16")
     for matrix in (posterior.mean(), posterior.weight(posterior.draw(_key()))):
         assert keras.backend.standardize_dtype(matrix.apply(x).dtype) == "float16"
+
+
+class _Half(keras.layers.Layer):
+    """Evaluates a function where a layer of half precision casts its variables."""
+
+    def __init__(self, function):
+        super().__init__(dtype="mixed_bfloat16")
+        self.function = function
+
+    def call(self, x):
+        return self.function()
+
+
+WITH_STATES = {
+    **POSTERIORS,
+    "auto": lambda: LowRank("auto", max_rank=2),
+    "centred": lambda: FullRank(prior=Centred(Normal())),
+}
+
+
+HALF = [*((name, False) for name in WITH_STATES), *((name, True) for name in ("low_rank", "full_rank", "k_tied"))]
+
+
+@pytest.mark.parametrize(("name", "by_rows"), HALF)
+def test_a_draw_is_made_in_float32_also_where_a_layer_computes_in_half_precision(name, by_rows):
+    posterior = stirred(WITH_STATES[name]())
+    posterior.by_rows = by_rows
+
+    def numbers():
+        return {"draw": _dense(posterior, _key()), "mean": posterior.mean().dense(), "kl": posterior.kl_bound()}
+
+    inside, outside = _Half(numbers)(np.ones(1)), numbers()
+    for what, expected in outside.items():
+        assert keras.backend.standardize_dtype(inside[what].dtype) == "float32"
+        np.testing.assert_array_equal(*map(ops.convert_to_numpy, (inside[what], expected)), err_msg=what)
 
 
 @pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace", "k_tied", "adapter"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import special
-from table import LAYERS, POSTERIORS, RANDOM, stirred_layer
+from table import LAYERS, POSTERIORS, RANDOM, assert_uncorrelated, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
@@ -167,6 +167,31 @@ def test_moments_of_predictions_are_those_of_the_posterior():
     variance = np.einsum("ni,jik,nk->nj", X[:2], np.array(covariance), X[:2])
     squares = (predicted.draws - truth[:2]) ** 2
     assert np.abs((squares.mean(0) - variance) / (squares.std(0) / np.sqrt(num))).max() < 4.5
+
+
+def test_the_posteriors_of_a_draw_have_independent_noise():
+    # With one key for all of them, posteriors of one shape would have the same noise.
+    x = keras.Input((2,))
+    both = [layers.Dense(2, posterior=FullRank(), bias_posterior=FullRank())(x) for _ in range(2)]
+    model = stirred_layer(keras.Model(x, keras.layers.Concatenate()(both)), X[:, :2])
+    points = np.array([[0, 0], [1, 0], [0, 1]], "float32")  # at 0 the outputs are the biases
+    draws = sb.predict(model, points, 1000, likelihood="gaussian", keep_draws=True).draws
+    parts = [part for own in np.split(draws, 2, axis=-1) for part in (own[:, 0], own[:, 1:] - own[:, :1])]
+    for i, part in enumerate(parts):
+        for other in parts[:i]:
+            assert_uncorrelated(part, other)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "mean_scale", "categorical_logits", "bernoulli_logits"])
+def test_draws_are_reduced_in_float64(likelihood):
+    # A spread far below the size of the outputs is lost in sums of float32.
+    dense = layers.Dense(1 if likelihood == "bernoulli_logits" else 2, posterior=FullRank(eta=0.01))
+    model = keras.Sequential([keras.Input((5,)), dense])
+    dense.bias.assign(np.full(dense.bias.shape, 1e3))
+    predicted = sb.predict(model, X, 50, likelihood=likelihood, keep_draws=True)
+    assert {a.dtype.name for a in (predicted.mean, predicted.std, predicted.draws)} == {"float64"}
+    np.testing.assert_allclose(predicted.mean, predicted.draws.mean(0), rtol=1e-13)
+    np.testing.assert_allclose(predicted.std, predicted.draws.std(0), rtol=1e-9, atol=1e-300)
 
 
 def test_probabilities_are_averaged_not_logits(model, many):
