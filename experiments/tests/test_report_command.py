@@ -12,11 +12,9 @@ from made_up import all_records, bare, image_record, image_records, kl_record, t
 from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import chapters, markdown_page, reading
-
-ROOT = Path(__file__).parents[2]
 from singularbayes_experiments.report.rows import grouped
 
-from singularbayes import cli
+ROOT = Path(__file__).parents[2]
 
 
 def ends_with(arguments, expected):
