@@ -190,9 +190,44 @@ def test_curves_pass_through_the_bounds_of_the_models_own_rank():
         panels_of(bounds_report(none, X, Y, draws=10, likelihood="bernoulli_logits"))
 
 
+def relu(z):
+    """Not Keras's: 3-Lipschitz, and 1 at 0."""
+    return 3 * ops.relu(z) + 1
+
+
+class _Namesake(layers.Dense):
+    """Called Dense below; it adds a constant that no weight bounds."""
+
+    def call(self, inputs):
+        return super().call(inputs) + 1
+
+
+_Namesake.__name__ = "Dense"
+
+
+class _MyDropout(keras.layers.Dropout):
+    def call(self, inputs, training=None):
+        return 3 * inputs + 1
+
+
+class _MySequential(keras.Sequential):
+    def call(self, inputs, training=None, mask=None):
+        return 3 * super().call(inputs, training, mask) + 1
+
+
+def _around(cls, posterior="normal"):
+    return cls(2, posterior=LowRank(2, prior=posterior), use_bias=False)
+
+
 @pytest.mark.parametrize(
     "model, said",
     [
+        (lambda: _network(activation=relu), r"layer 1 \(Dense\): the Lipschitz constant of \"relu \(not Keras's\)\""),
+        (lambda: _network(more=[keras.layers.Activation(relu)]), r"layer 2 \(Activation\).*relu \(not Keras's\)"),
+        (lambda: _network(more=[_around(_Namesake)]), r"layer 2 \(test_bounds_report.Dense\) is not a dense layer"),
+        (lambda: _network(more=[_MyDropout(0.5)]), r"layer 2 \(_MyDropout\) is not a dense layer"),
+        (lambda: _network(more=[_MySequential([_around(layers.Dense)])]), r"layer 2 \(_MySequential\)"),
+        (lambda: _MySequential([keras.Input((4,)), _around(layers.Dense)]), "_MySequential is not a keras.Sequential"),
         (lambda: _network(use_bias=True, bias_posterior=FullRank()), r"layer 1 \(Dense\) has a bias"),
         (lambda: _network(activation="sigmoid"), "sigmoid is 0.5 at 0"),
         (lambda: _network(more=[keras.layers.Dense(6, use_bias=False)]), r"layer 2 \(Dense\) has no posterior"),
