@@ -189,13 +189,23 @@ def test_the_budget_of_a_layer_is_the_sum_of_its_three_terms():
     assert layer.perturbation(1.5) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("probability", [0.5, 0.9])
+@pytest.mark.parametrize("probability", [0.5, 0.9, 0.999])
 def test_the_budget_holds_with_its_probability_and_is_the_inverse_of_the_threshold(gaussian, probability):
     layers, sums = gaussian
     budget = sum_budget(layers, probability)
     assert (sums > budget).sum() <= binom.ppf(1 - 1e-4, len(sums), 1 - probability)
-    assert budget_probability(layers, budget).value == pytest.approx(probability, abs=1e-6)
-    assert budget_probability(layers, budget).value <= probability
+    assert probability <= budget_probability(layers, budget).value <= probability + 1e-9
+    assert budget_probability(layers, budget * (1 - 1e-9)).value < probability  # and no smaller one will do
+    at_its_threshold = small_variance(sums, budget, layers=layers)
+    assert at_its_threshold.analytic_reached and at_its_threshold.deltas == {}
+
+
+@pytest.mark.parametrize("rows", [1, 10**3, 10**6])
+@pytest.mark.parametrize("depth", [1, 3, 50])
+def test_a_budget_reaches_its_own_probability_at_all_sizes(rows, depth):
+    layer = GaussianLayer(rows, 16, 4, norm_a=2.0, norm_b=3.0, norm=5.0, scale_a=1e-3, scale_b=0.2)
+    for probability in (1e-3, 0.5, 0.99):
+        assert budget_probability([layer] * depth, sum_budget([layer] * depth, probability)).value >= probability
 
 
 def test_no_gaussian_budget_is_certain(gaussian):
