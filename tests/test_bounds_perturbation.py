@@ -1,6 +1,7 @@
 """The small-variance certificate: its inequality on thousands of networks, its threshold, and how it is reached."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -187,6 +188,23 @@ def test_the_budget_of_a_layer_is_the_sum_of_its_three_terms():
     a, b = 3 + 2 + 1.5, 4 + 2 + 1.5
     expected = (0.2 * b * 2.0 + 0.1 * a * 3.0 + 0.1 * 0.2 * a * b) / 5.0
     assert layer.perturbation(1.5) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_budget_of_a_layer_has_the_largest_of_its_scales():
+    """With one wide row, the mean scale would promise a budget that nearly every draw exceeds."""
+    rng = np.random.default_rng(2)
+    factors = []
+    for rows in (40, 30):
+        scale = np.full((rows, 2), 1e-4)
+        scale[0] = 0.5
+        factors.append((rng.normal(size=(rows, 2)), scale))
+    layer = GaussianLayer.of(*factors)
+    assert (layer.scale_a, layer.scale_b) == (0.5, 0.5)
+    draws = [m + s * rng.standard_normal((500, *m.shape)) for m, s in factors]
+    moved = relative_perturbation(*draws, factors[0][0], factors[1][0])
+    assert (moved > sum_budget([layer])).mean() <= 0.5
+    means = replace(layer, scale_a=float(factors[0][1].mean()), scale_b=float(factors[1][1].mean()))
+    assert (moved > sum_budget([means])).mean() > 0.5  # the test has force
 
 
 @pytest.mark.parametrize("probability", [0.5, 0.9, 0.999])
