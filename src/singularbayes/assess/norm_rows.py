@@ -62,7 +62,7 @@ class NormClass:
     def of(cls, weights: Sequence[DenseWeight], failure: float) -> "NormClass":
         limits = norm_limits(weights, failure)
         strata = bounds.stratify([first * second for first, second in limits])  # ‖A Bᵀ‖ ≤ ‖A‖ ‖B‖, learned: rounded up
-        # Between a layer that acts on every time step and one behind a Flatten, the width is that of all steps together.
+        # Between a layer that acts on every time step and one behind a Flatten, all steps together are the width.
         outputs, inputs = [weight.shape[1] for weight in weights], [weight.shape[0] for weight in weights]
         widths = [inputs[0], *map(max, outputs[:-1], inputs[1:]), outputs[-1]]
         return cls(bounds.NetworkClass(strata.norms, [w.rank for w in weights], widths), strata.share, limits)
