@@ -151,6 +151,16 @@ def test_approach_b_spends_half_of_its_delta_on_norms_and_adds_all_of_it(close, 
         assert rows[f"Gaussian complexity, approach {approach}"].terms["probability of a bad draw"] == 0.01
 
 
+def test_the_draws_of_approaches_a_and_b_pay_for_what_was_tried(close):
+    weights, _ = read(close)
+    each = np.random.default_rng(0).uniform(0, 0.3, 50)
+    question = norm_rows.Question(close, X, Y, 0.05, 50, 0, 7, None)
+    rows = {row.name: row.bound for row in norm_rows._approaches(question, weights, each)}
+    paid = bounds.empirical_risk(each, 0.01 / 7, method="betting").value
+    for approach in ("A", "B"):
+        assert rows[f"Gaussian complexity, approach {approach}"].terms["empirical risk"] == pytest.approx(paid)
+
+
 def test_one_layer_has_its_exact_complexity():
     model = keras.Sequential(
         [keras.Input((4,)), layers.Dense(2, posterior=LowRank(2, prior=Normal(0.3)), use_bias=False)]
