@@ -259,7 +259,7 @@ SHAPES = [
     (lambda: NetworkClass([], [], [2]), "got 0 norms, 0 ranks and 1 widths"),
     (
         lambda: linear_complexity(np.ones(3), 2, 1, 1.0),
-        "linear_complexity needs inputs (examples, features); got shape (3,)",
+        "linear_complexity needs inputs (examples, …, features); got shape (3,)",
     ),
     (lambda: gaussian_norm(np.ones(3), 0.1), "gaussian_norm needs loc (rows, rank) and scale alike; got (3,) and ()"),
     (lambda: project_spectral(np.ones(3), 0.1), "project_spectral needs matrices (…, rows, columns); got shape (3,)"),

@@ -227,6 +227,25 @@ def test_the_value_of_a_draw_is_attained_by_a_matrix_of_that_rank_and_norm():
     assert estimate == pytest.approx(np.mean(attained), abs=4 * error)
 
 
+def test_a_layer_on_every_time_step_has_the_complexity_that_a_search_over_weights_finds():
+    # W = C u vᵀ over all pairs of angles: the sup of (1/N) Σ ⟨γ_jt, W x_jt⟩ itself, with no singular values.
+    rng = np.random.default_rng(4)
+    inputs, draws, norm = rng.normal(size=(6, 5, 2)), 2000, 1.5
+    inputs[..., 1] += 1  # the time steps of an example are alike
+    angles = np.linspace(0, 2 * np.pi, 180, endpoint=False)
+    units = np.stack([np.cos(angles), np.sin(angles)])
+    found = []
+    for gamma in rng.normal(size=(draws, 6, 5, 2)):
+        product = sum(np.outer(gamma[j, t], inputs[j, t]) for j in range(6) for t in range(5))
+        found.append(norm / 6 * (units.T @ product @ units).max())
+    bound = linear_complexity(inputs, 2, 1, norm, draws=draws, rng=rng)
+    error = math.sqrt(2) * np.std(found) / math.sqrt(draws)
+    assert bound.terms["estimate"] == pytest.approx(np.mean(found), abs=4 * error + 3e-4 * np.mean(found))
+    assert bound.value > np.mean(found)
+    steps = linear_complexity(inputs.reshape(30, 2), 2, 1, norm, draws=50)
+    assert linear_complexity(inputs, 2, 1, norm, draws=50).value == pytest.approx(5 * steps.value)
+
+
 def test_the_exact_value_is_exceeded_at_most_delta_of_the_time():
     inputs = np.random.default_rng(0).normal(size=(20, 1))
     exact = np.linalg.norm(inputs) * chi(2).mean() / 20

@@ -161,3 +161,30 @@ def test_the_mixture_kl_is_a_bound_for_spikes_far_below_the_posterior_s_scale(lo
     found = float(mixture_kl(loc, scale, 0.5, 1.0, sigma2))
     sliver = 40 * sigma2 / scale  # its mass, times at most ln(1/sigma2) nats
     assert far - sliver * np.log(1 / sigma2) - 1e-12 <= found <= far + 1e-9
+
+
+# Quadrature with 40 digits (mpmath), cut at multiples of all scales.
+@pytest.mark.parametrize(
+    "loc, scale, pi, sigma1, sigma2, exact",
+    [
+        (0.0, 1.0, 0.5, 1.0, 1e-5, 0.69285056473349745747),
+        (0.0, 250.0, 0.5, 1.0, 0.0025, 31244.671572029029601),
+        (0.3, 0.1, 0.01, 1.0, 1e-6, 6.4577486534066030396),
+        (1000.0, 600.0, 0.4, 0.5, 0.004, 2719993.3261982202862),
+    ],
+)
+def test_the_mixture_kl_is_rounded_up_under_a_posterior_a_hundred_thousand_times_wider_than_the_spike(
+    loc, scale, pi, sigma1, sigma2, exact
+):
+    found = float(mixture_kl(loc, scale, pi, sigma1, sigma2))
+    assert exact <= found <= exact + 1e-5
+    of_certificates = ScaleMixture(pi, sigma1, sigma2).kl_upper(
+        families.get("gaussian"), np.array([loc]), np.array([scale])
+    )
+    assert of_certificates[0] == pytest.approx(found, rel=1e-15)
+
+
+def test_no_width_of_the_posterior_takes_the_mixture_kl_below_quadrature():
+    loc, scale = np.zeros(1000), np.geomspace(1e4, 1e6, 1000) * 1e-5
+    exact = ScaleMixture(0.5, 1.0, 1e-5).kl_exact(families.get("gaussian"), loc, scale)
+    assert (mixture_kl(loc, scale, 0.5, 1.0, 1e-5) >= exact - 1e-12 * (1 + exact)).all()

@@ -1,6 +1,7 @@
 """The small-variance certificate: its inequality on thousands of networks, its threshold, and how it is reached."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -189,13 +190,40 @@ def test_the_budget_of_a_layer_is_the_sum_of_its_three_terms():
     assert layer.perturbation(1.5) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("probability", [0.5, 0.9])
+def test_the_budget_of_a_layer_has_the_largest_of_its_scales():
+    """With one wide row, the mean scale would promise a budget that nearly every draw exceeds."""
+    rng = np.random.default_rng(2)
+    factors = []
+    for rows in (40, 30):
+        scale = np.full((rows, 2), 1e-4)
+        scale[0] = 0.5
+        factors.append((rng.normal(size=(rows, 2)), scale))
+    layer = GaussianLayer.of(*factors)
+    assert (layer.scale_a, layer.scale_b) == (0.5, 0.5)
+    draws = [m + s * rng.standard_normal((500, *m.shape)) for m, s in factors]
+    moved = relative_perturbation(*draws, factors[0][0], factors[1][0])
+    assert (moved > sum_budget([layer])).mean() <= 0.5
+    means = replace(layer, scale_a=float(factors[0][1].mean()), scale_b=float(factors[1][1].mean()))
+    assert (moved > sum_budget([means])).mean() > 0.5  # the test has force
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.9, 0.999])
 def test_the_budget_holds_with_its_probability_and_is_the_inverse_of_the_threshold(gaussian, probability):
     layers, sums = gaussian
     budget = sum_budget(layers, probability)
     assert (sums > budget).sum() <= binom.ppf(1 - 1e-4, len(sums), 1 - probability)
-    assert budget_probability(layers, budget).value == pytest.approx(probability, abs=1e-6)
-    assert budget_probability(layers, budget).value <= probability
+    assert probability <= budget_probability(layers, budget).value <= probability + 1e-9
+    assert budget_probability(layers, budget * (1 - 1e-9)).value < probability  # and no smaller one will do
+    at_its_threshold = small_variance(sums, budget, layers=layers)
+    assert at_its_threshold.analytic_reached and at_its_threshold.deltas == {}
+
+
+@pytest.mark.parametrize("rows", [1, 10**3, 10**6])
+@pytest.mark.parametrize("depth", [1, 3, 50])
+def test_a_budget_reaches_its_own_probability_at_all_sizes(rows, depth):
+    layer = GaussianLayer(rows, 16, 4, norm_a=2.0, norm_b=3.0, norm=5.0, scale_a=1e-3, scale_b=0.2)
+    for probability in (1e-3, 0.5, 0.99):
+        assert budget_probability([layer] * depth, sum_budget([layer] * depth, probability)).value >= probability
 
 
 def test_no_gaussian_budget_is_certain(gaussian):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from scipy.integrate import quad
 from table import set_factor
 
 import singularbayes as sb
@@ -150,6 +151,16 @@ def test_approach_b_spends_half_of_its_delta_on_norms_and_adds_all_of_it(close, 
         assert rows[f"Gaussian complexity, approach {approach}"].terms["probability of a bad draw"] == 0.01
 
 
+def test_the_draws_of_approaches_a_and_b_pay_for_what_was_tried(close):
+    weights, _ = read(close)
+    each = np.random.default_rng(0).uniform(0, 0.3, 50)
+    question = norm_rows.Question(close, X, Y, 0.05, 50, 0, 7, None)
+    rows = {row.name: row.bound for row in norm_rows._approaches(question, weights, each)}
+    paid = bounds.empirical_risk(each, 0.01 / 7, method="betting").value
+    for approach in ("A", "B"):
+        assert rows[f"Gaussian complexity, approach {approach}"].terms["empirical risk"] == pytest.approx(paid)
+
+
 def test_one_layer_has_its_exact_complexity():
     model = keras.Sequential(
         [keras.Input((4,)), layers.Dense(2, posterior=LowRank(2, prior=Normal(0.3)), use_bias=False)]
@@ -161,6 +172,37 @@ def test_one_layer_has_its_exact_complexity():
     complexity = bounds.linear_complexity(X, 2, 2, norm, 0.01, 50, np.random.default_rng(0))
     assert exact.terms["gap"] == pytest.approx((2 * np.pi) ** 0.5 * 0.5**0.5 * complexity.value)
     assert exact.is_certificate and exact.deltas == pytest.approx({"data": 0.04, "Monte Carlo": 0.01})
+
+
+def _on_steps(*stack):
+    model = keras.Sequential([keras.Input((2, 2)), *stack])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_a_layer_on_every_time_step_has_the_complexity_of_all_steps():
+    steps, flattened = X.reshape(120, 2, 2), X.reshape(240, 2)
+    posterior = LowRank(1, prior=Normal(0.3))
+    one = _on_steps(layers.Dense(1, posterior=posterior, use_bias=False), keras.layers.Flatten())
+    exact = bounds_report(one, steps, Y, draws=50)["Gaussian complexity, exact"].bound
+    (limits,) = norm_limits(read(one)[0], 0.01)
+    (norm,) = bounds.stratify([limits[0] * limits[1]]).norms
+    complexity = bounds.linear_complexity(flattened, 1, 1, norm, 0.01, 50, np.random.default_rng(0))
+    # A mean over 240 rows, where there are 120 examples.
+    assert exact.terms["gap"] == pytest.approx((2 * np.pi) ** 0.5 * 0.5**0.5 * complexity.value * 240 / 120)
+
+
+def test_a_flatten_between_layers_counts_all_entries_of_the_second():
+    dense = [layers.Dense(n, posterior=FullRank(prior=Normal(0.3)), use_bias=False) for n in (3, 2)]
+    model = _on_steps(dense[0], keras.layers.Flatten(), dense[1])  # weights 2 × 3 and 6 × 2
+    found = bounds_report(model, X.reshape(120, 2, 2), Y, draws=20)["Gaussian complexity, explicit"].bound
+    norms = bounds.stratify([first * second for first, second in norm_limits(read(model)[0], 0.01)]).norms
+    alone = bounds.gaussian_complexity(bounds.NetworkClass([np.prod(norms)], [1], [1, 1]), np.linalg.norm(X), 120)
+    by_depth = quad(lambda s: np.sqrt(np.log1p(8 / s)), 0, 0.5)[0] / quad(lambda s: np.sqrt(np.log1p(4 / s)), 0, 0.5)[0]
+    entries = 2 * (2 + 3) + 2 * (6 + 2)  # of matrices of rank 2, where one of rank 1 and shape 1 × 1 has 2
+    gap = (2 * np.pi) ** 0.5 * 0.5**0.5 * alone.value * by_depth * (entries / 2) ** 0.5
+    assert found.terms["gap"] >= gap * (1 - 1e-9)
+    assert found.is_certificate
 
 
 def test_planning_figures_are_those_of_the_shapes_and_the_kl(close, report):
@@ -190,9 +232,44 @@ def test_curves_pass_through_the_bounds_of_the_models_own_rank():
         panels_of(bounds_report(none, X, Y, draws=10, likelihood="bernoulli_logits"))
 
 
+def relu(z):
+    """Not Keras's: 3-Lipschitz, and 1 at 0."""
+    return 3 * ops.relu(z) + 1
+
+
+class _Namesake(layers.Dense):
+    """Called Dense below; it adds a constant that no weight bounds."""
+
+    def call(self, inputs):
+        return super().call(inputs) + 1
+
+
+_Namesake.__name__ = "Dense"
+
+
+class _MyDropout(keras.layers.Dropout):
+    def call(self, inputs, training=None):
+        return 3 * inputs + 1
+
+
+class _MySequential(keras.Sequential):
+    def call(self, inputs, training=None, mask=None):
+        return 3 * super().call(inputs, training, mask) + 1
+
+
+def _around(cls, posterior="normal"):
+    return cls(2, posterior=LowRank(2, prior=posterior), use_bias=False)
+
+
 @pytest.mark.parametrize(
     "model, said",
     [
+        (lambda: _network(activation=relu), r"layer 1 \(Dense\): the Lipschitz constant of \"relu \(not Keras's\)\""),
+        (lambda: _network(more=[keras.layers.Activation(relu)]), r"layer 2 \(Activation\).*relu \(not Keras's\)"),
+        (lambda: _network(more=[_around(_Namesake)]), r"layer 2 \(test_bounds_report.Dense\) is not a dense layer"),
+        (lambda: _network(more=[_MyDropout(0.5)]), r"layer 2 \(_MyDropout\) is not a dense layer"),
+        (lambda: _network(more=[_MySequential([_around(layers.Dense)])]), r"layer 2 \(_MySequential\)"),
+        (lambda: _MySequential([keras.Input((4,)), _around(layers.Dense)]), "_MySequential is not a keras.Sequential"),
         (lambda: _network(use_bias=True, bias_posterior=FullRank()), r"layer 1 \(Dense\) has a bias"),
         (lambda: _network(activation="sigmoid"), "sigmoid is 0.5 at 0"),
         (lambda: _network(more=[keras.layers.Dense(6, use_bias=False)]), r"layer 2 \(Dense\) has no posterior"),

@@ -11,6 +11,7 @@ from table import set_factor
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
 from singularbayes.bounds import empirical_risk, kl_inverse
+from singularbayes.bounds.betting import betting_mean
 from singularbayes.evaluation.certificate import certificate
 from singularbayes.evaluation.certified_kl import certified_kl
 from singularbayes.prediction.randomized import drawn_risks
@@ -66,9 +67,30 @@ def test_the_value_is_the_one_by_hand():
 @pytest.mark.backend
 def test_draws_on_all_examples_make_the_mistakes_that_predict_shows():
     model = _network()
+    for posterior in sb.find_posteriors(model):
+        for factor in posterior.factors:
+            set_factor(factor, 0.3, 1.0)
     kept = sb.predict(model, X, draws=7, seed=3, keep_draws=True).draws
     expected = (kept.argmax(axis=-1) != Y).mean(axis=1)
+    assert expected.std() > 0.05  # the draws differ
     np.testing.assert_allclose(drawn_risks(model, X, Y, 7, examples=None, seed=3), expected)
+
+
+@pytest.mark.backend
+def test_the_certified_risk_is_that_of_draws_and_not_of_their_mean():
+    """The mean network makes no mistake, while a draw errs on the angle between its weight and the mean's, over π."""
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(1, use_bias=False, posterior=FullRank(prior=Normal(1.0)))]
+    )
+    mean = np.array([0.5, 0.0, 0.0, 0.0])
+    set_factor(model.layers[0].posterior.factors[0], mean[:, None], 1.0)
+    x = np.random.default_rng(5).normal(size=(4000, 4)).astype("float32")
+    bound = certify(model, x, (x[:, 0] > 0).astype(int), draws=400, likelihood="bernoulli_logits")
+    w = mean + np.random.default_rng(6).normal(size=(100_000, 4))
+    angles = np.arccos(w[:, 0] / np.linalg.norm(w, axis=1)) / np.pi
+    error = np.sqrt(angles.var() / 400 + 0.25 / 4000)  # of 400 draws, on 4000 examples
+    assert bound.terms["mistakes of the draws"] == pytest.approx(angles.mean(), abs=4 * error)
+    assert 0.3 < angles.mean() < bound.value
 
 
 def test_draws_on_random_examples_have_the_same_mean(trained):
@@ -148,6 +170,33 @@ def test_clipped_draws_have_no_gauge():
     set_factor(factor, np.where(np.arange(7)[:, None] < 4, 9.0, 0.1) * np.ones(factor.shape), 0.1)
     before, after = certified_kl(model)
     assert after == before
+
+
+@pytest.mark.parametrize("tried", [1, 7])
+def test_both_parts_of_delta_are_shared_by_what_was_tried(tried):
+    risks = np.random.default_rng(0).uniform(0, 0.2, 300)
+    bound = certificate(risks, 60.0, 50.0, 1000, 0.05, tried)
+    with_error = betting_mean(risks, 0.01 / tried)
+    assert bound.terms["with their error"] == with_error
+    assert bound.value == pytest.approx(
+        kl_inverse(with_error, (50 + np.log(2 * np.sqrt(1000) / (0.04 / tried))) / 1000), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("is_variance", [False, True])
+def test_the_certified_kl_to_the_mixture_has_the_width_that_was_set(vectors, is_variance):
+    case = vectors["kl_gauss_scale_mixture"]
+    reading, expected = ("variance_reading", "kl_variance_is_e_minus_6")
+    if not is_variance:
+        reading, expected = ("std_reading", "kl_sigma2_is_std_e_minus_6")
+    narrow = case["inputs"][f"sigma2_{reading}"]
+    prior = ScaleMixture(
+        case["inputs"]["pi"], case["inputs"]["sigma1"], narrow**2 if is_variance else narrow, "sampled", is_variance
+    )
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2, use_bias=False, posterior=FullRank(prior=prior))])
+    for (loc, scale), nats in zip(case["inputs"]["cases_mu_sigma"], case["expected"][expected], strict=True):
+        set_factor(model.layers[0].posterior.factors[0], loc, scale)
+        assert certified_kl(model)[0] == pytest.approx(8 * nats, rel=1e-5, abs=8 * 5e-4)
 
 
 @pytest.mark.parametrize("family", ["gaussian", "laplace"])
@@ -319,6 +368,8 @@ def test_it_says_in_a_sentence_what_is_certified_and_to_whom():
         r"95 % over the draw of these 30,000 examples .* errs on at most (.*) % of new examples", repr(bound)
     )
     assert bound.value <= float(said[1]) / 100 < bound.value * 1.001
+    assert "the randomised classifier, which draws a network for every prediction, errs on" in repr(bound)
+    assert "`sb.predict`, which averages draws, is another classifier: this number does not bound" in repr(bound)
     assert "errs on at most" not in repr(bound.with_defect("the prior saw these examples"))
     vacuous = certificate(np.full(4000, 0.5), kl=1e9, kl_in_gauge=1e9, num_data=30_000)
     assert vacuous.vacuous and "errs on at most" not in repr(vacuous)

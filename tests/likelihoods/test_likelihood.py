@@ -26,6 +26,8 @@ LOSSES = [
     (keras.losses.MeanSquaredError(), Gaussian()),
     (GaussianNLL(0.3), Gaussian(0.3)),
     (MeanScaleNLL(), MeanScale()),
+    (sb.BoundedCrossentropy(), Categorical(True)),
+    (sb.BoundedCrossentropy(from_logits=False), Categorical(False)),
 ]
 
 
@@ -54,7 +56,25 @@ def test_names_and_objects_go_before_the_loss():
     assert likelihood.get(Gaussian(0.1), model.loss) == Gaussian(0.1)
 
 
-@pytest.mark.parametrize("loss", [None, "hinge", keras.losses.Huber(), lambda y, p: ops.mean(p)])
+def _own(base, name, **arguments):
+    return type(name, (base,), {"call": lambda self, y, p: ops.mean(p)})(**arguments)
+
+
+def mean_squared_error(y, p):
+    return ops.mean(p)
+
+
+NAMESAKES = [
+    mean_squared_error,
+    _own(keras.losses.Loss, "MeanSquaredError"),
+    _own(keras.losses.MeanSquaredError, "MeanSquaredError"),
+    _own(keras.losses.BinaryCrossentropy, "BinaryCrossentropy", from_logits=True),
+    _own(GaussianNLL, "GaussianNLL", scale=0.1),
+    _own(sb.BoundedCrossentropy, "BoundedCrossentropy"),
+]
+
+
+@pytest.mark.parametrize("loss", [None, "hinge", keras.losses.Huber(), lambda y, p: ops.mean(p), *NAMESAKES])
 def test_a_loss_that_does_not_say_is_an_error_with_the_choices(loss):
     with pytest.raises(ValueError, match=r"the loss of .* does not say; got loss=.*ass likelihood= one of \['bern"):
         likelihood.get(None, loss_of(_model(loss), None), "net")

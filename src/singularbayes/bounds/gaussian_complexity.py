@@ -132,20 +132,21 @@ def linear_complexity(
     mean over draws is below its expectation by more than √r ‖X‖₂ √(2 ln(1/δ)/draws) with probability at most δ.
 
     Args:
-        inputs: X (examples, features).
+        inputs: X (examples, …, features). The layer acts on the last axis, so with axes between, such as the time
+            steps of a sequence, all their rows are rows of X, while N stays the number of examples.
         rng: NumPy generator; a fixed seed where not given.
     """
     inputs = np.asarray(inputs, "float64")
     require_finite("linear_complexity", inputs=inputs)
-    if inputs.ndim != 2:
-        raise ValueError(f"linear_complexity needs inputs (examples, features); got shape {inputs.shape}.")
+    if inputs.ndim < 2:
+        raise ValueError(f"linear_complexity needs inputs (examples, …, features); got shape {inputs.shape}.")
     require_count("linear_complexity", width=width, rank=rank, draws=draws)
     require_positive("linear_complexity", norm=norm)
     require_share("linear_complexity", delta=delta)
     rng = rng or np.random.default_rng(0)
-    rank = min(rank, width, inputs.shape[1])
+    rank = min(rank, width, inputs.shape[-1])
     # ΓX has the law of Z R for X = QR: its size does not depend on the number of examples.
-    root = np.linalg.qr(inputs, mode="r")
+    root = np.linalg.qr(inputs.reshape(-1, inputs.shape[-1]), mode="r")
     noise = (rng.standard_normal((width, len(root))) for _ in range(draws))  # one at a time: it may be large
     estimate = float(np.mean([svdvals(z @ root)[:rank].sum() for z in noise]))
     error = math.sqrt(rank) * np.linalg.norm(root, 2) * math.sqrt(2 * math.log(1 / delta) / draws)

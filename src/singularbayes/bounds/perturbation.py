@@ -151,9 +151,12 @@ class GaussianLayer:
 
 
 def sum_budget(layers: Sequence[GaussianLayer], probability: float = 0.5) -> float:
-    """Returns Σ ρ_i(t), which S stays within with the given probability: t = √(2 ln(2D/(1 − probability)))."""
+    """Returns Σ ρ_i(t), which S stays within with the given probability: t = √(2 ln(2D/(1 − probability))).
+
+    Rounded up, so that `budget_probability` of it is at least the given probability.
+    """
     require_share("sum_budget", probability=probability)
     if not len(layers):
         raise ValueError("sum_budget needs at least one layer; got none.")
-    t = math.sqrt(2 * math.log(2 * len(layers) / (1 - probability)))
-    return sum(layer.perturbation(t) for layer in layers)
+    t = math.sqrt(2 * math.log(2 * len(layers) / (1 - probability))) * (1 + 1e-11)
+    return sum(layer.perturbation(t) for layer in layers) * (1 + 1e-11)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
 from singularbayes.bounds.bound import Bound
 from singularbayes.bounds.perturbation import GaussianLayer
@@ -20,6 +19,7 @@ from singularbayes.bounds.require import (
 )
 
 _EVENT = "S ≤ s*"
+_ROUNDING = 1e-12  # relative, more than sums over layers and exponentials lose in float64
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,16 +98,19 @@ def budget_probability(layers: Sequence[GaussianLayer], threshold: float) -> Bou
     if not len(layers):
         raise ValueError("budget_probability needs at least one layer; got none.")
 
-    def excess(t: float) -> float:
-        return sum(layer.perturbation(t) for layer in layers) - threshold
+    def within(t: float) -> bool:
+        return sum(layer.perturbation(t) for layer in layers) * (1 + _ROUNDING) <= threshold
 
     value, t = 0.0, 0.0
-    if excess(0.0) < 0:
+    if within(0.0):
         end = 1.0
-        while excess(end) <= 0:
+        while within(end):
             end *= 2
-        t = brentq(excess, 0.0, end) * (1 - 1e-9)  # a little less is surely within the budget
-        value = max(0.0, math.nextafter(1 - 2 * len(layers) * math.exp(-0.5 * t * t), 0.0))  # never rounded up to 1
+        for _ in range(100):  # halvings: t stays within the budget
+            middle = (t + end) / 2
+            t, end = (middle, end) if within(middle) else (t, middle)
+        failure = 2 * len(layers) * math.exp(-0.5 * t * t) * (1 + _ROUNDING)
+        value = max(0.0, math.nextafter(1 - failure, 0.0))  # never rounded up to 1
     return Bound(
         "Analytic budget",
         f"probability of {_EVENT}",

@@ -11,6 +11,7 @@ from singularbayes.bounds.require import require_finite, require_positive, requi
 
 _STEP = 0.25  # of the log-odds between the two components, from one cut to the next
 _LAST = 8.0  # log-odds from which on ignoring the narrow component costs at most e⁻⁸
+_EPS = float(np.finfo("float64").eps)
 _CHUNK = 1 << 11  # scalars at a time: the arrays stay in the cache
 
 
@@ -34,7 +35,7 @@ def mixture_kl(loc, scale, pi: float = 0.5, sigma1: float = 1.0, sigma2: float =
 
     For every piece of the line, −log(a + b) ≤ −log(e^E[log a] + e^E[log b]) on average (Jensen), and both expectations
     are moments of a truncated Gaussian, in closed form. One piece gives −log(π e^(−KL₁) + (1 − π) e^(−KL₂)); pieces on
-    which the odds of the components hardly change give nearly the KL itself.
+    which the odds of the components hardly change give nearly the KL itself. What float64 may lose is added.
     """
     _require("mixture_kl", loc, scale)
     require_share("mixture_kl", pi=pi)
@@ -46,9 +47,16 @@ def mixture_kl(loc, scale, pi: float = 0.5, sigma1: float = 1.0, sigma2: float =
     chunks = [slice(i, i + _CHUNK) for i in range(0, loc.size, _CHUNK)]
     expected = np.concatenate([_expected_log(parts, cuts, flat[0][chunk], flat[1][chunk]) for chunk in chunks])
     entropy = np.log(scale) + 0.5 * np.log(2 * np.pi * np.e)
+    summed = -entropy - expected.reshape(loc.shape) + 4 * _EPS * (np.abs(entropy) + 2)
     # The KL is at most that to one component, less the log of its weight; rounding of many pieces must not exceed it.
-    ceiling = np.min([normal_kl(loc, scale, 0.0, sigma) - log_weight for log_weight, sigma in parts], axis=0)
-    return np.minimum(-entropy - expected.reshape(loc.shape), ceiling)
+    ceiling = [_component_kl(loc, scale, sigma) - log_weight * (1 + 4 * _EPS) for log_weight, sigma in parts]
+    return np.minimum(summed, np.min(ceiling, axis=0))
+
+
+def _component_kl(loc, scale, sigma: float) -> np.ndarray:
+    """Returns KL(N(loc, scale²) ‖ N(0, σ²)), rounded up."""
+    lost = np.abs(np.log(sigma / scale)) + (scale**2 + loc**2) / (2 * sigma**2) + 1
+    return normal_kl(loc, scale, 0.0, sigma) + 8 * _EPS * lost
 
 
 def _cuts(parts) -> np.ndarray:
@@ -63,28 +71,35 @@ def _cuts(parts) -> np.ndarray:
 
 
 def _expected_log(parts, cuts, loc, scale) -> np.ndarray:
-    """Returns a lower bound of E[log p(w)] of every scalar."""
+    """Returns a lower bound of E[log p(w)] of every scalar, rounding included."""
     z = (cuts[:, None] - loc) / scale  # (cuts, scalars)
-    mass = _interval_mass(z[:-1], z[1:])
+    mass, top = _interval_mass(z[:-1], z[1:])
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
     finite = np.where(np.isfinite(z), z, 0.0)
     first = density[:-1] - density[1:]  # E[z; piece]
     second = mass + finite[:-1] * density[:-1] - finite[1:] * density[1:]  # E[z²; piece]
     square = loc**2 * mass + 2 * loc * scale * first + scale**2 * second  # E[w²; piece]
+    # Of a narrow piece under a wide posterior little is left of these terms: what they lose is not small beside it.
+    at_cuts = (1 + np.abs(finite)) ** 3 * density  # above |z| · density, and above what z, rounded, moves it by
+    lost = 8 * _EPS * (top + at_cuts[:-1] + at_cuts[1:])
     inside = mass > 1e-300
-    mean_square = np.divide(square, mass, out=np.zeros_like(mass), where=inside)
-    # It lies between the squares of its cuts, whatever rounding says of narrow pieces under a wide posterior.
+    mean_square = np.divide(square + (np.abs(loc) + scale) ** 2 * lost, mass, out=np.zeros_like(mass), where=inside)
+    # It lies between the squares of its cuts, whatever rounding says.
     ends = np.sort(np.stack([cuts[:-1], cuts[1:]]) ** 2, axis=0)[..., None]
     mean_square = np.clip(mean_square, np.where(np.isfinite(ends[0]), ends[0], 0.0), ends[1])
     logs = [log - np.log(s) - 0.5 * np.log(2 * np.pi) - 0.5 * mean_square / s**2 for log, s in parts]
-    return np.where(inside, mass * np.logaddexp(*logs), 0.0).sum(axis=0)
+    value = np.logaddexp(*logs)
+    size = np.abs(value) + sum(abs(log) + abs(np.log(s)) + 1 for log, s in parts)
+    rounding = (lost + (len(cuts) + 16) * _EPS * mass) * size  # of the mass, of the logs, and of their sum
+    return np.where(inside, mass * value - rounding, 0.0).sum(axis=0)
 
 
-def _interval_mass(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Returns Φ(right) − Φ(left), in the tail where it loses no digits."""
+def _interval_mass(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns Φ(right) − Φ(left), in the tail where it loses few digits, and the larger of the two Φ."""
     flip = left > 0
     left, right = np.where(flip, -right, left), np.where(flip, -left, right)
-    return ndtr(right) - ndtr(left)
+    top = ndtr(right)
+    return top - ndtr(left), top
 
 
 def _require(name: str, loc, scale) -> None:

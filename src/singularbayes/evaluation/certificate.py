@@ -104,7 +104,9 @@ def certificate(
     }
     sentence = (
         f"With probability {100 * bound.confidence:.4g} % over the draw of these {num_data:,} examples and of "
-        f"networks, a classifier that draws a network for every answer errs on at most {bound.percent} of new examples."
+        "networks, the randomised classifier, which draws a network for every prediction, errs on at most "
+        f"{bound.percent} of new examples. `sb.predict`, which averages draws, is another classifier: this number does "
+        "not bound its error."
     )
     quantity = "0-1 risk of the randomised predictor"
     return replace(bound, name="Risk certificate", quantity=quantity, terms=terms, sentence=sentence)

@@ -16,6 +16,15 @@ from singularbayes.models.traversal import find_sources
 from singularbayes.posteriors import LowRank, Posterior, noise
 from singularbayes.posteriors.entrywise import Entrywise
 
+# By identity: a subclass, or a class of the same name, may compute anything.
+_KINDS = {
+    Dense: "Dense",
+    keras.layers.Dense: "Dense",
+    keras.layers.InputLayer: "InputLayer",
+    keras.layers.Flatten: "Flatten",
+    keras.layers.Reshape: "Reshape",
+    keras.layers.Activation: "Activation",
+}
 _IDLE = (keras.layers.Dropout, keras.layers.GaussianNoise, keras.layers.GaussianDropout)  # nothing in prediction
 _TINY = 1e-300  # the scale of a factor that does not vary
 
@@ -66,16 +75,16 @@ class DenseWeight:
 
 def read(model: keras.Model) -> tuple[list[DenseWeight], tuple[str, ...]]:
     """Returns the weights of a feed-forward network in order, or none and the reasons why it is not one."""
-    if not isinstance(model, keras.Sequential):
+    if type(model) is not keras.Sequential:
         return [], (f"{type(model).__name__} is not a keras.Sequential, whose layers follow one another",)
-    layers = [layer for layer in flat(model) if not isinstance(layer, _IDLE)]
+    layers = [layer for layer in flat(model) if type(layer) not in _IDLE]
     reasons = list(reasons_outside([_facts(layer) for layer in layers]))
     weights = []
     for place, layer in enumerate(layers, start=1):
-        if isinstance(layer, Dense):
+        if type(layer) is Dense:
             weights.append(DenseWeight(layer.posterior))
             reasons += [f"layer {place} (Dense) {reason}" for reason in reasons_without_norms(layer.posterior)]
-        elif isinstance(layer, keras.layers.Dense):
+        elif type(layer) is keras.layers.Dense:
             reasons.append(f"layer {place} (Dense) has no posterior")
     if not weights and not reasons:
         reasons.append("no dense layer")
@@ -96,18 +105,25 @@ def factor_draws(
 def flat(model: keras.Sequential) -> Iterator[keras.layers.Layer]:
     """Yields the layers of a Sequential model, those of models in it one by one."""
     for layer in model.layers:
-        if isinstance(layer, keras.Sequential):
+        if type(layer) is keras.Sequential:
             yield from flat(layer)
         else:
             yield layer
 
 
 def _facts(layer: keras.layers.Layer) -> LayerFacts:
-    kind = type(layer).__name__
     if type(layer) is keras.layers.ReLU and not layer.negative_slope and not layer.threshold:
         return LayerFacts("Activation", False, "relu")
+    name = type(layer).__name__
+    kind = _KINDS.get(type(layer), f"{type(layer).__module__}.{name}" if name in _KINDS.values() else name)
     activation = getattr(layer, "activation", keras.activations.linear)
-    return LayerFacts(kind, bool(getattr(layer, "use_bias", False)), getattr(activation, "__name__", "unknown"))
+    return LayerFacts(kind, bool(getattr(layer, "use_bias", False)), activation_name(activation))
+
+
+def activation_name(activation) -> str:
+    """Returns the name of a Keras activation; another function is marked, even if it has the name of one."""
+    name = getattr(activation, "__name__", type(activation).__name__)
+    return name if getattr(keras.activations, name, None) is activation else f"{name} (not Keras's)"
 
 
 def reasons_without_norms(posterior: Posterior) -> Iterator[str]:

@@ -62,7 +62,9 @@ class NormClass:
     def of(cls, weights: Sequence[DenseWeight], failure: float) -> "NormClass":
         limits = norm_limits(weights, failure)
         strata = bounds.stratify([first * second for first, second in limits])  # ‖A Bᵀ‖ ≤ ‖A‖ ‖B‖, learned: rounded up
-        widths = [weights[0].shape[0], *(weight.shape[1] for weight in weights)]
+        # Between a layer that acts on every time step and one behind a Flatten, all steps together are the width.
+        outputs, inputs = [weight.shape[1] for weight in weights], [weight.shape[0] for weight in weights]
+        widths = [inputs[0], *map(max, outputs[:-1], inputs[1:]), outputs[-1]]
         return cls(bounds.NetworkClass(strata.norms, [w.rank for w in weights], widths), strata.share, limits)
 
     def at(self, rank: int) -> bounds.NetworkClass:
@@ -88,9 +90,10 @@ def complexity_rows(question: Question, weights: list[DenseWeight]) -> Iterator[
 def _exact(question: Question, inside: NormClass, risk: float) -> Bound:
     """Returns the bound of one layer by its own Ĝ; a fifth of δ is for its draws."""
     part = question.delta / 5
-    (norm,), (rank,), (_, width) = inside.network.norms, inside.network.ranks, inside.network.widths
+    (norm,), (rank,), (features, width) = inside.network.norms, inside.network.ranks, inside.network.widths
     rng = np.random.default_rng(question.seed)
-    complexity = bounds.linear_complexity(question.flat, width, rank, norm, part, question.draws, rng)
+    rows = question.flat.reshape(question.num_data, -1, features)  # of inputs (T, features) the layer maps every row
+    complexity = bounds.linear_complexity(rows, width, rank, norm, part, question.draws, rng)
     return _risk(replace(question, delta=question.delta - part), inside, complexity, risk)
 
 

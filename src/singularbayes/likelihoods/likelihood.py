@@ -187,21 +187,27 @@ def get(identifier: Likelihood | str | None, loss=None, model: str = "model", as
 
 
 def of_loss(loss) -> Likelihood | None:
-    """Returns what a compiled loss says of the outputs; None where it does not say."""
-    loss = keras.losses.get(loss) if isinstance(loss, str) else loss
-    match getattr(loss, "__name__", type(loss).__name__):
-        case "GaussianNLL":
-            return Gaussian(loss.scale)
-        case "MeanScaleNLL":
-            return MeanScale()
-        case "SparseCategoricalCrossentropy" | "CategoricalCrossentropy" | "BoundedCrossentropy":
-            return Categorical(loss.from_logits)
-        case "sparse_categorical_crossentropy" | "categorical_crossentropy":
-            return Categorical(from_logits=False)
-        case "BinaryCrossentropy":
-            return Bernoulli(loss.from_logits)
-        case "binary_crossentropy":
-            return Bernoulli(from_logits=False)
-        case "MeanSquaredError" | "MeanAbsoluteError" | "mean_squared_error" | "mean_absolute_error":
-            return Gaussian()
+    """Returns what a compiled loss says of the outputs; None where it does not say.
+
+    Losses are known by identity: a subclass, or one of the same name, may compute anything.
+    """
+    from singularbayes.training.pac_bayes_objective import BoundedCrossentropy  # not above: it builds on this package
+
+    known = keras.losses
+    loss = known.get(loss) if isinstance(loss, str) else loss
+    kind = type(loss) if isinstance(loss, known.Loss) else loss
+    if kind is GaussianNLL:
+        return Gaussian(loss.scale)
+    if kind is MeanScaleNLL:
+        return MeanScale()
+    if kind in (known.SparseCategoricalCrossentropy, known.CategoricalCrossentropy, BoundedCrossentropy):
+        return Categorical(loss.from_logits)
+    if kind in (known.sparse_categorical_crossentropy, known.categorical_crossentropy):
+        return Categorical(from_logits=False)
+    if kind is known.BinaryCrossentropy:
+        return Bernoulli(loss.from_logits)
+    if kind is known.binary_crossentropy:
+        return Bernoulli(from_logits=False)
+    if kind in (known.MeanSquaredError, known.MeanAbsoluteError, known.mean_squared_error, known.mean_absolute_error):
+        return Gaussian()
     return None

@@ -183,8 +183,7 @@ class ScaleMixture(Prior):
 
     def kl_upper(self, family, loc, scale, quick=False):
         if family.name == "gaussian" and not quick:
-            # A sum over pieces may lose some 1e-9 nats to rounding.
-            return mixture_kl(loc, scale, self.pi, self._wide.scale, self._narrow.scale) + 1e-8
+            return mixture_kl(loc, scale, self.pi, self._wide.scale, self._narrow.scale)
         parts = ((math.log(self.pi), self._wide), (math.log1p(-self.pi), self._narrow))
         return -np.logaddexp(*(log - prior.kl_exact(family, loc, scale) for log, prior in parts))
 

@@ -109,7 +109,7 @@ def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
 
 def _gives_probabilities(model) -> bool:
     *_, last = filter(change.has_step, flat(model))
-    return getattr(getattr(last, "activation", None), "__name__", "") in ("softmax", "sigmoid")
+    return getattr(last, "activation", None) in (keras.activations.softmax, keras.activations.sigmoid)
 
 
 def _input_norms(model, x: np.ndarray) -> list[float]:

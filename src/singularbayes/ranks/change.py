@@ -11,7 +11,7 @@ from keras import ops
 from singularbayes import layers
 from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm
 from singularbayes.bounds.require import require_positive
-from singularbayes.evaluation.feed_forward import flat
+from singularbayes.evaluation.feed_forward import activation_name, flat
 from singularbayes.posteriors import LowRank
 
 _KINDS = (layers.Dense, layers.Conv1D, layers.Conv2D, keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
@@ -76,7 +76,7 @@ Gone = Callable[[LowRank], np.ndarray]  # of a posterior, whether each column go
 
 def read(model: keras.layers.Layer, gone: Gone) -> tuple[tuple[Step, ...], tuple[str, ...]]:
     """Returns the steps of a network, or none and the reasons why it has no bound."""
-    if not isinstance(model, keras.Sequential):
+    if type(model) is not keras.Sequential:
         return (), (f"{type(model).__name__} is not a keras.Sequential, whose layers follow one another",)
     steps, reasons = [], []
     for layer in flat(model):
@@ -90,24 +90,24 @@ def read(model: keras.layers.Layer, gone: Gone) -> tuple[tuple[Step, ...], tuple
 
 def has_step(layer: keras.layers.Layer) -> bool:
     """Whether a layer can move its inputs further apart."""
-    return not isinstance(layer, (*_STILL, *_POOLS))
+    return type(layer) not in (*_STILL, *_POOLS)
 
 
 def _step(layer, gone: Gone) -> Step | str | None:
     """Returns a layer's step, None for one that moves nothing apart, or why there is no bound for it."""
-    if isinstance(layer, _STILL):
+    if type(layer) in _STILL:
         return None
-    if isinstance(layer, _POOLS):
+    if type(layer) in _POOLS:
         return None if tuple(layer.strides) == tuple(layer.pool_size) else "has windows that overlap"
     if type(layer) is keras.layers.ReLU:
         if layer.negative_slope or layer.threshold:
             return "is a ReLU with a slope below 0 or a threshold, whose steepness is not bounded here"
         return _activation(layer, "relu", None)
-    if isinstance(layer, keras.layers.Activation):
-        return _activation(layer, _name(layer.activation), None)
-    if not isinstance(layer, _KINDS):
+    if type(layer) is keras.layers.Activation:
+        return _activation(layer, activation_name(layer.activation), None)
+    if type(layer) not in _KINDS:
         return "is none of those whose norms are bounded here"
-    return _activation(layer, _name(layer.activation), gone)
+    return _activation(layer, activation_name(layer.activation), gone)
 
 
 def _activation(layer, name: str, gone: Gone | None) -> Step | str:
@@ -127,10 +127,6 @@ def _activation(layer, name: str, gone: Gone | None) -> Step | str:
     norm, after, lost = (patches * norm for norm in _norms(layer, gone))
     offset = math.sqrt(positions) * float(np.linalg.norm(_bias(layer)))
     return Step(norm, after, lost, offset, slope, at_zero, patches)
-
-
-def _name(activation) -> str:
-    return getattr(activation, "__name__", "unknown")
 
 
 def _norms(layer, gone: Gone) -> tuple[float, float, float]:
