@@ -30,6 +30,7 @@ from .evaluation import diagnose as diagnose
 from .evaluation import evaluate as evaluate
 from .evaluation import selective as selective
 from .likelihoods import Bernoulli as Bernoulli
+from .likelihoods import BoundedCrossentropy as BoundedCrossentropy
 from .likelihoods import Categorical as Categorical
 from .likelihoods import Gaussian as Gaussian
 from .likelihoods import GaussianNLL as GaussianNLL
@@ -58,7 +59,6 @@ from .prediction import conformal_intervals as conformal_intervals
 from .prediction import conformal_sets as conformal_sets
 from .prediction import predict as predict
 from .prediction import recalibrate as recalibrate
-from .training import BoundedCrossentropy as BoundedCrossentropy
 from .training import KLSchedule as KLSchedule
 from .training import PACBayesObjective as PACBayesObjective
 from .training import SpectralPenalty as SpectralPenalty

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 from scipy import special
 
+from singularbayes.likelihoods.bounded_crossentropy import BoundedCrossentropy
+
 LEAST_SCALE = 1e-6  # a predicted scale is never below, so that a target hit exactly has a finite density
 
 
@@ -191,8 +193,6 @@ def of_loss(loss) -> Likelihood | None:
 
     Losses are known by identity: a subclass, or one of the same name, may compute anything.
     """
-    from singularbayes.training.pac_bayes_objective import BoundedCrossentropy  # not above: it builds on this package
-
     known = keras.losses
     loss = known.get(loss) if isinstance(loss, str) else loss
     kind = type(loss) if isinstance(loss, known.Loss) else loss
