@@ -52,7 +52,7 @@ def random_posterior(request):
 @pytest.fixture(scope="session")
 def vectors():
     """The paper's numbers: name → formula, inputs, expected."""
-    return json.loads((Path(__file__).parent / "vectors.json").read_text())
+    return json.loads((Path(__file__).parent / "tests" / "vectors.json").read_text())
 
 
 @pytest.fixture(scope="module")

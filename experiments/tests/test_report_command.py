@@ -36,7 +36,7 @@ def test_a_folder_of_runs_becomes_a_page_and_tables(runs, capsys):
     page = runs / "report" / "report.html"
     assert str(page) in capsys.readouterr().out
     html = page.read_text(encoding="utf-8")
-    for title in ("Toy regression", "The weight of the KL", "Digits"):
+    for title in ("Toy regression", "The weight of the KL", "CNN"):
         assert title in html and title in (runs / "report" / "report.md").read_text(encoding="utf-8")
     assert f"singularbayes-experiments report {runs}" in html
     assert (runs / "report" / "report.tex").read_text(encoding="utf-8").count(r"\begin{table}") == 3

@@ -1,7 +1,9 @@
 """Digits with two classes held out: is a network less certain about classes that it was never trained on?
 
 The 1,797 images of 8 × 8 pixels that are part of scikit-learn, with noise on every pixel so that there are errors to
-look at. The settings were tuned on validation images without noise.
+look at. The settings were tuned on validation images without noise: β is the largest of 0.03, 0.1, 0.3 and 1 with which
+(seed 0) both Bayesian networks have there at most the deterministic network's negative log-likelihood. In a first round
+of twelve tuning runs the test and out-of-distribution scores were visible too.
 """
 
 from collections.abc import Callable
@@ -151,6 +153,6 @@ def summary(evaluations: list[Evaluation], held_out: str) -> str:
     share = low.value("num_stored") / full.value("num_stored")
     return (
         f"Entropy separates the held-out {held_out} from test images with an AUROC of {rates}; the low-rank network "
-        f"has {100 * share:.0f}\N{NO-BREAK SPACE}% of the full-rank one's parameters and an accuracy of {low.value('accuracy'):.3f} "
-        f"against {full.value('accuracy'):.3f}."
+        f"has {100 * share:.0f}\N{NO-BREAK SPACE}% of the parameters of the full-rank one, and an accuracy of "
+        f"{low.value('accuracy'):.3f} against {full.value('accuracy'):.3f}."
     )

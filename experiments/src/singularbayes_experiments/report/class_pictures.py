@@ -105,19 +105,6 @@ def histogram_picture(
     return Picture(name, f"{by.capitalize()}, {label}", says, tuple(map(one, pairs)), key)
 
 
-def thumbnails(images: Sequence[np.ndarray], titles: Sequence[str], alt: str) -> Panel:
-    """Returns small grey images side by side, dark on white, each with its title below."""
-
-    def draw(figure: Figure) -> None:
-        for axes, image, title in zip(figure.subplots(1, len(images), squeeze=False)[0], images, titles, strict=True):
-            axes.imshow(image, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
-            axes.set(xticks=[], yticks=[])
-            axes.set_xlabel(title, fontsize=10)
-            axes.spines[:].set_visible(True)
-
-    return panel(draw, alt, (0.95 * len(images), 1.5))
-
-
 def _probabilities(row: Row) -> np.ndarray:
     p = row.arrays["test_mean"].astype("float64")
     return p / p.sum(axis=1, keepdims=True)  # float32 sums to 1 within 1e-7
