@@ -32,7 +32,7 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the runs. The networks are those of the demo's digits and of the experiment `toy`, trained for less long."""
+    """Sizes of the runs. The networks are those of the demo's digits and of the experiment `toy`, trained shorter."""
 
     seed: int = 0
     pixel_noise: float = 0.35  # standard deviation; pixels are from 0 to 1

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from made_up import Record, bare, image_record, toy_record
 from singularbayes_experiments.report import chapters, index, markdown_page, page
 from singularbayes_experiments.report.published import TABLES

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import image_record, toy_record
+from singularbayes_experiments.cli.app import main
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.merge import merge
-
-from singularbayes.cli import main
 
 KINDS = [(method, seed) for method in ("low_rank", "full_rank") for seed in range(3)]
 

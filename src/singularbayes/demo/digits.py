@@ -113,8 +113,7 @@ def tell(trainer: Trainer, settings: Settings) -> Story:
             return network(lambda columns: make(min(settings.rank, columns)), settings.units, len(data.classes))
 
         model = trainer.fit(f"digits, {method}", build, loss, *data.train, settings)
-        test, ood = (sb.predict(model, part[0], settings.draws, trainer.seed).entropy for part in (data.test, data.ood))
-        entropies[method] = test, ood
+        entropies[method] = tuple(_entropy(model, x, settings.draws, trainer.seed) for x, _ in (data.test, data.ood))
         evaluations.append(
             sb.evaluate(model, data.test, ood=data.ood[0], name=method, draws=settings.draws, seed=trainer.seed)
         )
@@ -143,6 +142,12 @@ def tell(trainer: Trainer, settings: Settings) -> Story:
         ),
         settings=asdict(settings),
     )
+
+
+def _entropy(model: keras.Model, x: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    predictive = sb.predict(model, x, draws, seed)
+    assert isinstance(predictive, sb.ClassPredictive)
+    return predictive.entropy
 
 
 def summary(evaluations: list[Evaluation], held_out: str) -> str:

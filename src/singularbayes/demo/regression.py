@@ -7,6 +7,7 @@ weights and its biases are full-rank.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 
 import keras
 import numpy as np
@@ -87,14 +88,15 @@ def tell(trainer: Trainer, settings: Settings) -> Story:
     test = sample(settings.num_test, settings.noise, rng)
     grid = np.linspace(*_PLOTTED, 401, dtype="float32")[:, None]
     outside = grid[(grid[:, 0] < _LOW) | (grid[:, 0] > _HIGH)]
-    asked = {"draws": settings.draws, "seed": trainer.seed, "keep_draws": True}
+    draws, seed = settings.draws, trainer.seed
     evaluations, bands = [], {}
     for method in METHODS:
         loss = sb.GaussianNLL(settings.noise)
-        model = trainer.fit(f"regression, {method}", lambda m=method: network(m, settings), loss, x, y, settings)
-        evaluations.append(sb.evaluate(model, test, ood=outside, name=method, **asked))
-        functions = sb.predict(model, grid, **asked).draws[..., 0]
-        bands[method] = plots.quartile_bands(grid[:, 0], functions, settings.noise)
+        model = trainer.fit(f"regression, {method}", partial(network, method, settings), loss, x, y, settings)
+        evaluations.append(sb.evaluate(model, test, outside, name=method, draws=draws, seed=seed, keep_draws=True))
+        functions = sb.predict(model, grid, draws, seed, keep_draws=True).draws
+        assert functions is not None  # they were kept
+        bands[method] = plots.quartile_bands(grid[:, 0], functions[..., 0], settings.noise)
     return Story(
         name="regression",
         title="Regression: away from the data",

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from singularbayes.metrics import auroc_ood, reliability_curve, selective_curve
 from singularbayes.plots.calibration import reliability

@@ -1,6 +1,5 @@
 """What rows show, in one sentence made from the numbers, whatever they are."""
 
-import math
 from collections.abc import Sequence
 
 from singularbayes_experiments.report.rows import Row, listed
