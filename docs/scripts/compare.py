@@ -18,11 +18,11 @@ from typing import Any
 
 import keras
 from PIL import Image
-from singularbayes_experiments.problems import digits
 from singularbayes_experiments.records.record import machine, versions
 
 import singularbayes as sb
 from singularbayes import layers, plots
+from singularbayes.demo import digits
 from singularbayes.evaluation import Comparison, Evaluation, comparison_table
 from singularbayes.plots import Measure
 
@@ -33,7 +33,7 @@ COMMAND = "python docs/scripts/compare.py"
 
 @dataclass(frozen=True)
 class Settings:
-    """The same for all methods. Rates, batches, β and the network are those of the experiment `digits`."""
+    """The same for all methods. Rates, batches, β and the network are those of the demo's digits."""
 
     seeds: tuple[int, ...] = (0, 1, 2)
     pixel_noise: float = 0.35  # standard deviation; pixels are from 0 to 1
@@ -155,9 +155,9 @@ def methods(trainer: Trainer) -> Iterator[tuple[str, list]]:
 
 def evaluations(settings: Settings) -> list[Evaluation]:
     """Returns every method and seed, scored on the test images and on the digits that were held out."""
-    data = digits.noisy(digits.load(settings.held_out, settings.split), settings.pixel_noise, settings.split)
+    data = digits.add_noise(digits.load(settings.held_out, settings.split), settings.pixel_noise, settings.split)
     return [
-        sb.evaluate(model, data.test, ood=data.foreign[0], name=name, seed=seed, draws=settings.draws)
+        sb.evaluate(model, data.test, ood=data.ood[0], name=name, seed=seed, draws=settings.draws)
         for name, trained in methods(Trainer(data, settings))
         for seed, model in zip(settings.seeds, trained, strict=True)
     ]

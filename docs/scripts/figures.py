@@ -18,10 +18,11 @@ import numpy as np
 from PIL import Image
 from singularbayes_experiments.methods.training import fit
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes_experiments.problems import digits, toy
+from singularbayes_experiments.problems import toy
 
 import singularbayes as sb
 from singularbayes import layers, metrics, plots
+from singularbayes.demo import digits
 from singularbayes.models.parameters import count_trained
 from singularbayes.plots import BoundPanel, Measure, Point
 from singularbayes.posteriors import entry_correlation
@@ -31,7 +32,7 @@ FOLDER = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the runs. The networks are those of the experiments `digits` and `toy`, trained for less long."""
+    """Sizes of the runs. The networks are those of the demo's digits and of the experiment `toy`, trained shorter."""
 
     seed: int = 0
     pixel_noise: float = 0.35  # standard deviation; pixels are from 0 to 1
@@ -94,9 +95,7 @@ class Answers:
 def trained(posterior, data: digits.Data, schedule: digits.Settings, seed: int) -> keras.Model:
     """Returns the network of the digits with this posterior in every layer."""
     keras.utils.set_random_seed(seed)
-    sizes = (schedule.units, schedule.units, len(data.classes))
-    stack = [layers.Dense(n, "relu" if n == schedule.units else None, posterior=posterior(n)) for n in sizes]
-    model = keras.Sequential([keras.Input((64,)), *stack])
+    model = digits.network(posterior, schedule.units, len(data.classes))
     fit(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), *data.train, schedule, None)
     return model
 
@@ -105,14 +104,14 @@ def asked(models: list[keras.Model], data: digits.Data, draws: int) -> Answers:
     """Returns the answers of one network, or of several together."""
     test, foreign = (
         np.concatenate([sb.predict(model, x, draws, keep_draws=True).draws for model in models])
-        for x in (data.test[0], data.foreign[0])
+        for x in (data.test[0], data.ood[0])
     )
     return Answers(test, foreign, data.test[1], sum(count_trained(model) for model in models))
 
 
 def noisy_digits(settings: Settings) -> digits.Data:
     """Returns the data of the experiment with noise on every pixel, so that there are mistakes to look at."""
-    return digits.noisy(digits.load(digits.Settings().held_out, settings.seed), settings.pixel_noise, settings.seed)
+    return digits.add_noise(digits.load(digits.Settings().held_out, settings.seed), settings.pixel_noise, settings.seed)
 
 
 def classify(settings: Settings) -> dict[str, Any]:

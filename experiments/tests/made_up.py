@@ -2,14 +2,13 @@
 
 import numpy as np
 from singularbayes_experiments.methods import class_scores
-from singularbayes_experiments.problems import digits, toy
+from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records.record import Record, departures, plain
 from singularbayes_experiments.report.rows import Row, grouped
 
 from singularbayes import ClassPredictive
 
 RATIOS = {"low_rank": 1.8, "full_rank": 0.7}
-AUROCS = {"low_rank": 0.93, "full_rank": 0.95, "deterministic": 0.91}
 PARAMETERS = {"low_rank": 7202, "full_rank": 20802, "deterministic": 10401}
 
 
@@ -26,25 +25,8 @@ def toy_record(method="low_rank", ratio=None, seed=0, settings=toy.Settings(), p
     return Record("toy", method, seed, plain(settings), metrics, count, 3.0, **options)
 
 
-def digits_record(method="low_rank", auroc=None, seed=0, settings=digits.Settings()):
-    auroc = AUROCS[method] if auroc is None else auroc
-    metrics = {"accuracy": 0.98, "nll": 0.05, "ece": 0.01, "auroc_entropy": auroc}
-    if method != "deterministic":
-        metrics["auroc_mi"] = auroc
-    rng = np.random.default_rng(0)
-    arrays = {
-        **{f"{kind}_test": rng.uniform(0, 0.3, 20) for kind in ("mi", "entropy")},
-        **{f"{kind}_foreign": rng.uniform(0, 0.9, 30) for kind in ("mi", "entropy")},
-        "images_foreign": rng.uniform(0, 1, (30, 8, 8)),
-        "digits_foreign": rng.choice([8, 9], 30),
-        "guesses_foreign": rng.integers(0, 8, 30),
-    }
-    options = {"arrays": arrays, "preset": "chosen" if settings == digits.Settings() else "quick"}
-    return Record("digits", method, seed, plain(settings), metrics, PARAMETERS[method], 5.0, **options)
-
-
 def all_records():
-    return [toy_record(method) for method in RATIOS] + [digits_record(method) for method in digits.METHODS]
+    return [toy_record(method) for method in RATIOS] + [image_record(method, experiment="cnn") for method in PARAMETERS]
 
 
 IMAGE_METHODS = {

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from made_up import Record, bare, image_record, toy_record
 from singularbayes_experiments.report import chapters, index, markdown_page, page
 from singularbayes_experiments.report.published import TABLES
@@ -68,15 +67,13 @@ def test_what_cannot_be_right_is_named_as_printed():
     assert found["tab:sst2_rank_sweep"].remark == ""
 
 
-@pytest.mark.parametrize("indexed", [True, False])
-def test_pages_of_results_have_the_list_and_that_of_the_demo_has_none(indexed):
+def test_pages_end_in_the_list():
     made = chapters.of(bare([image_record()]))
-    html = page.render(made, page.results("x") if indexed else page.demo("x"))
-    markdown = markdown_page.render(made, "Results", "x", indexed=indexed)
+    html = page.render(made, page.results("x"))
+    markdown = markdown_page.render(made, "Results", "x")
     for label in (table.label for table in TABLES if table.label.startswith("tab:")):
-        assert (f"| {label} |" in markdown) == (f"<strong>{label}</strong>" in html) == indexed
-    assert (index.TITLE in html) == (index.TITLE in markdown) == indexed
-    if indexed:
-        assert '<a href="#mnist">MNIST</a>: Test images' in html and "[MNIST](#mnist): Test images" in markdown
-        lines = re.findall(r"^\| tab:.*$", markdown, re.MULTILINE)
-        assert {line.count("|") for line in lines} == {5}
+        assert f"| {label} |" in markdown and f"<strong>{label}</strong>" in html
+    assert index.TITLE in html and index.TITLE in markdown
+    assert '<a href="#mnist">MNIST</a>: Test images' in html and "[MNIST](#mnist): Test images" in markdown
+    lines = re.findall(r"^\| tab:.*$", markdown, re.MULTILINE)
+    assert {line.count("|") for line in lines} == {5}

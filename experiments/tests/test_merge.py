@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import digits_record, toy_record
+from made_up import image_record, toy_record
 from singularbayes_experiments.cli.app import main
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.merge import merge
@@ -62,7 +62,7 @@ def test_sources_are_left_as_they_were_and_what_was_there_too(tmp_path):
 
 
 def test_a_run_with_other_numbers_is_named_and_ours_stays_with_its_arrays(tmp_path, capsys):
-    theirs = folder_of(tmp_path / "gpu", [toy_record(ratio=9.0), digits_record()])
+    theirs = folder_of(tmp_path / "gpu", [toy_record(ratio=9.0), image_record()])
     ours = folder_of(tmp_path / "runs", [toy_record(ratio=1.5)])
     before = content(ours)[f"{toy_record().name}.npz"]
     assert main(["merge", str(theirs), "--into", str(ours)]) == 1

@@ -10,7 +10,6 @@ from made_up import (
     Record,
     all_records,
     bare,
-    digits_record,
     image_record,
     image_records,
     kl_record,
@@ -21,10 +20,10 @@ from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import band_pictures, chapters, markdown_page, page, sentences, settings
 from singularbayes_experiments.report.rows import grouped
-from singularbayes_experiments.report.sections import SECTIONS, digits, section_of
+from singularbayes_experiments.report.sections import SECTIONS, section_of
 from singularbayes_experiments.runs.runner import EXPERIMENTS
 
-HEAD = page.demo("singularbayes demo --seed 0")
+HEAD = page.results("singularbayes-experiments report")
 
 
 def html_of(records, head=HEAD):
@@ -61,9 +60,9 @@ def test_ids_are_used_once(html):
 
 def test_the_page_shows_the_sentences_the_tables_and_how_it_was_made():
     records = all_records()
-    html = html_of(bare(records), page.demo("singularbayes demo --seed 0 --out 'a & b'"))
+    html = html_of(bare(records), page.results("singularbayes-experiments report 'a & b'"))
     toys = rows_of(records[:2])
-    assert sentences.bands(toys, toys) in html and sentences.held_out(rows_of(records[2:])) in html
+    assert sentences.bands(toys, toys) in html and chapters.of(records)[1].finding in html
     assert "7,202" in html and "20,802" in html and records[0].versions["keras"] in html
     assert "a &amp; b" in html
 
@@ -217,16 +216,7 @@ def test_every_section_is_described_under_the_name_of_its_experiment():
 
 def test_several_experiments_have_a_table_of_contents():
     records = bare(all_records())
-    assert '<a href="#digits">' in html_of(records) and '<section id="digits">' in html_of(records)
-    assert "<nav" not in html_of(records[:2])
-
-
-def test_held_out_digits_are_the_most_and_the_least_uncertain_images():
-    (row,) = rows_of([digits_record()])
-    most, least = digits.extremes(row, number=3)
-    uncertainty = row.arrays["mi_foreign"]
-    ordered = sorted(uncertainty)
-    assert list(uncertainty[most]) == ordered[:-4:-1] and list(uncertainty[least]) == ordered[:3]
+    assert '<a href="#cnn">' in html_of(records) and '<section id="cnn">' in html_of(records)
 
 
 def test_records_of_several_versions_and_machines_are_all_named():
@@ -250,7 +240,7 @@ def test_runs_that_were_trained_alone_are_not_said_to_share_a_machine():
     assert said == [[], ["5 runs trained together"], ["up to 5 runs trained together"]]
 
 
-def test_the_demo_leaves_the_page_its_tables_and_the_records_equal(tmp_path):
+def test_the_page_has_its_tables_beside_it_and_the_records_stay_as_they_were(tmp_path):
     records = all_records()
     record.write(records, tmp_path)
     path = page.write(chapters.of(bare(records)), tmp_path, HEAD)

@@ -38,10 +38,10 @@ def test_a_folder_of_runs_becomes_a_page_and_tables(runs, capsys):
     page = runs / "report" / "report.html"
     assert str(page) in capsys.readouterr().out
     html = page.read_text(encoding="utf-8")
-    for title in ("Toy regression", "The weight of the KL", "Digits"):
+    for title in ("Toy regression", "The weight of the KL", "CNN"):
         assert title in html and title in (runs / "report" / "report.md").read_text(encoding="utf-8")
     assert f"singularbayes-experiments report {runs}" in html
-    assert (runs / "report" / "report.tex").read_text(encoding="utf-8").count(r"\begin{table}") == 3
+    assert (runs / "report" / "report.tex").read_text(encoding="utf-8").count(r"\begin{table}") == 6
 
 
 def test_tables_for_a_paper_can_be_printed_alone(runs, capsys):
@@ -68,7 +68,7 @@ def test_a_markdown_page_has_its_figures_beside_it(runs, tmp_path):
     text = page.read_text(encoding="utf-8")
     links = re.findall(r"!\[[^\]]{20,}\]\(([^)]+)\)", text)
     assert links and all((tmp_path / link).read_text(encoding="utf-8").startswith("<svg") for link in links)
-    assert "Figures left out. Histograms of mutual information; Histograms of entropy; Held-out digits: their" in text
+    assert "Figures left out. Calibration; Selective prediction; Histograms of mutual information (MNIST); " in text
     assert "results/kl_study-beta.svg" in links and not (runs / "report").exists()
     assert f"`singularbayes-experiments report {runs} --markdown {page}`" in text
 

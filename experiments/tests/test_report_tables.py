@@ -1,12 +1,11 @@
-"""The tables of a report: mean ± standard error beside the paper's numbers, in Markdown, in LaTeX and on a terminal."""
+"""The tables of a report: mean ± standard error beside the paper's numbers, in Markdown and in LaTeX."""
 
 import math
 
 import numpy as np
 import pytest
 from made_up import image_record, rows_of
-from rich.console import Console
-from singularbayes_experiments.report import published, tables, terminal
+from singularbayes_experiments.report import published, tables
 from singularbayes_experiments.report.section import TRAINING, Columns
 from singularbayes_experiments.report.sections.image_columns import QUALITY
 from singularbayes_experiments.report.table_latex import latex
@@ -163,10 +162,3 @@ def test_latex_has_a_line_for_the_paper_and_one_for_the_difference():
     assert r"0.0059\textdagger{}" in body[2] and "$+0.0076$" in body[3] and r"$\mathbf{0.1000}$" in body[1]
     assert r"accuracy \% $\uparrow$" in body[0] and r"\label{tab:x}" in text
     text.encode("ascii")
-
-
-def test_the_terminal_shows_ours_in_80_columns(capsys):
-    console = Console(width=80)
-    terminal.show(console, "MNIST", table_of([image_record(seed=seed) for seed in (0, 1)], QUALITY))
-    shown = capsys.readouterr().out
-    assert "245,810" in shown and "0.0950" in shown and max(map(len, shown.splitlines())) <= 80

@@ -199,7 +199,6 @@ def test_a_folder_that_cannot_be_written_is_said_before_training(asked, tmp_path
         (["toy", "--seeds", "1.5"], "--seeds needs whole numbers"),
         (["toy", "--seeds", str(2**32)], "--seeds needs whole numbers from 0 to 4294967295"),
         (["toy", "--scale", "huge"], "toy needs --scale to be one of ['paper', "),
-        (["digits", "--scale", "paper"], "digits needs --scale to be one of ['chosen', 'quick']; got 'paper'."),
         (["toy", "--set", "bta=0.3"], "got 'bta'. Did you mean 'beta'?"),
         (["toy", "--set", "beta=much"], "--set beta needs a number; got 'much'."),
         (["toy", "--set", "beta"], "--set needs name=value"),

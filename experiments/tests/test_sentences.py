@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from made_up import (
     Record,
-    digits_record,
     image_record,
     kl_record,
     rows_of,
@@ -52,21 +51,6 @@ def test_the_toy_sentence_counts_parameters_both_ways():
     records = [toy_record("low_rank", parameters=150), toy_record("full_rank", parameters=100)]
     assert "150 parameters against 100 of the full-rank one, 50 % more" in bands_sentence(records)
     assert "against" not in bands_sentence(records[:1])
-
-
-def test_the_digit_sentence_names_the_best_whoever_it_is():
-    records = [digits_record(method) for method in ("low_rank", "full_rank", "deterministic")]
-    said = sentences.held_out(rows_of(records))
-    assert "held-out 8 or 9" in said and "93.0 % of cases for the low-rank network (by mutual information)" in said
-    assert "91.0 % of cases for the deterministic network (by entropy)" in said
-    assert said.endswith("the full-rank network does best.")
-    records[2] = digits_record("deterministic", 0.99)
-    assert sentences.held_out(rows_of(records)).endswith("the deterministic network does best.")
-
-
-def test_the_digit_sentence_admits_that_nothing_was_found():
-    records = [digits_record(method, 0.4) for method in ("low_rank", "deterministic")]
-    assert sentences.held_out(rows_of(records)).endswith("no better than a coin for any of them.")
 
 
 def test_the_classifiers_sentence_names_who_is_best_in_what():

@@ -5,58 +5,48 @@ import subprocess
 import sys
 
 import pytest
-from made_up import digits_record, toy_record
-from singularbayes_experiments.problems import digits, toy
+from made_up_stories import made_up_story
 
 import singularbayes
 from singularbayes import cli
+from singularbayes.demo import digits, regression
 
 
 @pytest.fixture
 def trained(monkeypatch):
-    """Training made up: it calls back after the first and the last epoch. Holds the settings it was asked for."""
-    asked = []
+    """Stories made up instead of trained. Holds the seeds and settings that they were given."""
+    given = []
 
-    def train(make):
-        def run(method, seed, settings, watch):
-            asked.append(settings)
-            for epoch in (0, settings.epochs - 1):
-                watch(epoch, {"loss": 1.5})
-            return make(method, seed=seed, settings=settings)
+    def telling(name):
+        def tell(trainer, settings):
+            given.append((trainer.seed, settings))
+            return made_up_story(name)
 
-        return run
+        return tell
 
-    monkeypatch.setattr(toy, "run", train(toy_record))
-    monkeypatch.setattr(digits, "run", train(digits_record))
-    return asked
+    for story, name in ((regression, "regression"), (digits, "digits")):
+        monkeypatch.setattr(story, "tell", telling(name))
+    return given
 
 
-def test_the_demo_leaves_a_page_records_and_a_table(trained, tmp_path, capsys):
+def test_the_demo_leaves_a_page_and_prints_a_table(trained, tmp_path, capsys):
     out = tmp_path / "new" / "folder"
     assert cli.main(["demo", "--out", str(out), "--seed", "4"]) == 0
     shown = capsys.readouterr().out
-    assert trained == [toy.Settings()] * 2 + [digits.Settings()] * 3
-    assert (out / "report.html").is_file() and len((out / "records.jsonl").read_text().splitlines()) == 5
-    assert "7,202" in shown and "20,802" in shown and "deterministic" in shown
-    assert "report.html" in shown.splitlines()[-1]
+    assert trained == [(4, regression.Settings()), (4, digits.Settings())]
+    assert list(out.iterdir()) == [out / "report.html"]
+    assert shown.count("7,202") == shown.count("20,802") == 2 and "What digits shows." in shown
+    assert "report.html" in shown.splitlines()[-1] and "\x1b" not in shown
     assert "--seed 4" in (out / "report.html").read_text(encoding="utf-8")
 
 
-def test_off_a_terminal_a_run_is_one_line(trained, tmp_path, capsys):
-    cli.main(["demo", "--out", str(tmp_path)])
-    shown = capsys.readouterr().out
-    *words, seconds, unit = shown.splitlines()[0].split()
-    assert words == ["1/5", "toy", "low-rank", "800", "epochs,", "loss", "1.500,"]
-    assert int(seconds) < 60 and unit == "s"
-    assert "\x1b" not in shown
-
-
-def test_quick_trains_less(trained, tmp_path):
+def test_quick_trains_less_and_the_page_names_it(trained, tmp_path):
     assert cli.main(["demo", "--out", str(tmp_path), "--quick"]) == 0
-    assert trained == [toy.QUICK] * 2 + [digits.QUICK] * 3
+    assert trained == [(0, regression.QUICK), (0, digits.QUICK)]
+    assert "<strong>Made with --quick:</strong>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_a_folder_that_cannot_be_written_is_said_before_training(trained, tmp_path):
+def test_a_folder_that_cannot_be_written_is_reported_before_training(trained, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as end:
         cli.main(["demo", "--out", str(tmp_path / "file" / "below")])
@@ -67,7 +57,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_training(trained, tmp_pa
 @pytest.mark.parametrize("package", ["jinja2", "matplotlib"])
 def test_a_missing_extra_is_named_with_what_to_type(trained, package, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(SystemExit, match=r"pip install 'singularbayes\[report\]'"):
+    with pytest.raises(SystemExit, match=r"pip install 'singularbayes\[plots\]'"):
         cli.main(["demo", "--out", str(tmp_path)])
     assert trained == []
 
@@ -76,7 +66,7 @@ def test_ctrl_c_is_one_line_and_130(monkeypatch, tmp_path, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(toy, "run", interrupted)
+    monkeypatch.setattr(regression, "tell", interrupted)
     assert cli.main(["demo", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "singularbayes: stopped.\n"
     assert list(tmp_path.iterdir()) == []
@@ -108,7 +98,7 @@ def test_the_package_run_as_a_module_is_the_command_line(monkeypatch, capsys):
 def test_the_page_template_is_part_of_the_package():
     from importlib.resources import files
 
-    assert (files("singularbayes") / "report" / "page.html.j2").is_file()
+    assert (files("singularbayes") / "demo" / "page.html.j2").is_file()
 
 
 def test_jax_is_the_backend_when_none_is_named(tmp_path):

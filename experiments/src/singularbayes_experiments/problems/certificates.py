@@ -31,11 +31,12 @@ import numpy as np
 
 from singularbayes import layers
 from singularbayes.evaluation import certify
+from singularbayes.likelihoods import BoundedCrossentropy
 from singularbayes.models.parameters import count_trained
 from singularbayes.posteriors import Centred, FullRank, LowRank, Normal
 from singularbayes.posteriors.softplus import inverse_softplus
 from singularbayes.prediction.randomized import drawn_risks
-from singularbayes.training import BoundedCrossentropy, KLSchedule, PACBayesObjective, learn_prior
+from singularbayes.training import KLSchedule, PACBayesObjective, learn_prior
 from singularbayes_experiments import data
 from singularbayes_experiments.methods.overrides import overridden
 from singularbayes_experiments.methods.training import Watch, require_method

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from singularbayes.metrics import auroc_ood, reliability_curve, selective_curve
 from singularbayes.plots.calibration import reliability
@@ -103,19 +102,6 @@ def histogram_picture(
     )
     key = (Key("fill", BLUE, "test examples", 0.25), Key("hatch", VERMILION, label, 0.25))
     return Picture(name, f"{by.capitalize()}, {label}", says, tuple(map(one, pairs)), key)
-
-
-def thumbnails(images: Sequence[np.ndarray], titles: Sequence[str], alt: str) -> Panel:
-    """Returns small grey images side by side, dark on white, each with its title below."""
-
-    def draw(figure: Figure) -> None:
-        for axes, image, title in zip(figure.subplots(1, len(images), squeeze=False)[0], images, titles, strict=True):
-            axes.imshow(image, cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
-            axes.set(xticks=[], yticks=[])
-            axes.set_xlabel(title, fontsize=10)
-            axes.spines[:].set_visible(True)
-
-    return panel(draw, alt, (0.95 * len(images), 1.5))
 
 
 def _probabilities(row: Row) -> np.ndarray:

@@ -12,22 +12,18 @@ from singularbayes_experiments.report.settings import Settings
 from singularbayes_experiments.report.table_markdown import markdown
 
 
-def render(
-    chapters: Sequence[Chapter], title: str, command: str, figures: str | None = None, indexed: bool = True
-) -> str:
+def render(chapters: Sequence[Chapter], title: str, command: str, figures: str | None = None) -> str:
     """Returns the page.
 
     Args:
         command: what the reader types to make it again.
         figures: the folder of the figures as links name it; None leaves figures out.
-        indexed: whether it ends in a list of the paper's tables.
     """
     lines = [f"# {title}", "", f"Made from records by `{command}`; every number stands there, one line a run.", ""]
-    titles = [*(chapter.section.title for chapter in chapters), *([index.TITLE] if indexed else [])]
-    if len(titles) > 1:
-        lines += [f"- {_link(title)}" for title in titles] + [""]
+    titles = [*(chapter.section.title for chapter in chapters), index.TITLE]
+    lines += [f"- {_link(title)}" for title in titles] + [""]
     lines += [line for chapter in chapters for line in _chapter(chapter, figures)]
-    return "\n".join([*lines, *(_index(chapters) if indexed else [])])
+    return "\n".join([*lines, *_index(chapters)])
 
 
 def write(path: Path, chapters: Sequence[Chapter], title: str, command: str) -> Path:

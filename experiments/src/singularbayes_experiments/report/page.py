@@ -15,16 +15,11 @@ PAGE, MARKDOWN, LATEX = "report.html", "report.md", "report.tex"
 
 @dataclass(frozen=True)
 class Head:
-    """What stands above the chapters; `command` is what the reader types to make the page again.
-
-    Args:
-        indexed: whether the page ends in a list of the paper's tables.
-    """
+    """What stands above the chapters; `command` is what the reader types to make the page again."""
 
     title: str
     lead: str
     command: str
-    indexed: bool = True
 
 
 def results(command: str) -> Head:
@@ -36,20 +31,9 @@ def results(command: str) -> Head:
     return Head("Results", lead, command)
 
 
-def demo(command: str) -> Head:
-    """Returns the head of the demo's page."""
-    lead = (
-        "Two small experiments, trained when this page was made. A weight matrix W = A Bᵀ with random factors A and B "
-        "needs far fewer numbers than a matrix of random entries. Here the two are compared, with an ordinary network "
-        "beside them. One seed shows what happens, not how much it varies."
-    )
-    return Head("Does a low-rank Bayesian network know where it has no data?", lead, command, indexed=False)
-
-
 def render(made: Sequence[Chapter], head: Head) -> str:
     """Returns the page."""
-    entries = index.of(made) if head.indexed else []
-    names = {"chapters": made, "head": head, "entries": entries, "index": index, "against": against}
+    names = {"chapters": made, "head": head, "entries": index.of(made), "index": index, "against": against}
     return environment().get_template("page.html.j2").render(names)
 
 
@@ -67,6 +51,6 @@ def write(made: Sequence[Chapter], folder: Path, head: Head) -> Path:
     """Writes the page and the tables into a folder and returns the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     replace(folder / LATEX, tex(made).encode())
-    text = markdown_page.render(made, head.title, head.command, indexed=head.indexed)
+    text = markdown_page.render(made, head.title, head.command)
     replace(folder / MARKDOWN, text.encode())
     return replace(folder / PAGE, render(made, head).encode())

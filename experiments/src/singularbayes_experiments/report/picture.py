@@ -37,7 +37,6 @@ class Picture:
 
     Args:
         name: what tells it from the others of its section, in letters, digits and hyphens.
-        wide: panels take a third of a page, or half of it.
     """
 
     name: str
@@ -45,7 +44,6 @@ class Picture:
     says: str
     panels: tuple[Panel, ...]
     key: tuple[Key, ...] = ()
-    wide: bool = False
 
 
 def svg(figure: Figure) -> str:

@@ -1,6 +1,5 @@
 """What rows show, in one sentence made from the numbers, whatever they are."""
 
-import math
 from collections.abc import Sequence
 
 from singularbayes_experiments.report.rows import Row, listed
@@ -35,37 +34,6 @@ def _saving(rows: Sequence[Row]) -> str:
 def _fewer(count: int, reference: int) -> str:
     share = 100 * (1 - count / reference)
     return f"{share:.0f} % fewer" if share >= 0 else f"{-share:.0f} % more"
-
-
-def held_out(rows: Sequence[Row]) -> str:
-    """Returns how often each method finds a held-out digit more uncertain than a known one, and who does best."""
-    rows = [row for row in rows if not math.isnan(score(row)[1])]
-    if not rows:
-        return ""
-    digits = " or ".join(str(digit) for digit in rows[0].first.settings["held_out"])
-    rates = [f"{_rate(score(row)[1])} for the {row.name} network (by {score(row)[0]})" for row in rows]
-    best = max(rows, key=lambda row: score(row)[1])
-    return (
-        f"Shown a held-out {digits} and a known digit, uncertainty ranks the pair right in {listed(rates)}: "
-        f"{_verdict(best)}."
-    )
-
-
-def score(row: Row) -> tuple[str, float]:
-    """Returns the uncertainty that a method is judged by and its AUROC: one function has no mutual information."""
-    if not math.isnan(row.mean("auroc_mi")):
-        return "mutual information", row.mean("auroc_mi")
-    return "entropy", row.mean("auroc_entropy")
-
-
-def _rate(auroc: float) -> str:
-    return f"{100 * auroc:.1f} % of cases"
-
-
-def _verdict(best: Row) -> str:
-    if score(best)[1] <= 0.5 + EVEN:
-        return "no better than a coin for any of them"
-    return f"the {best.name} network does best"
 
 
 def classifiers(rows: Sequence[Row], detection: str, foreign: str) -> str:

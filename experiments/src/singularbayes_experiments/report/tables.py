@@ -1,6 +1,6 @@
 """The table of a group of runs beside the paper's: means, standard errors, seeds, the paper's numbers, differences.
 
-A table is text already; the page, Markdown, LaTeX and the terminal only lay it out.
+A table is text already; the page, Markdown and LaTeX only lay it out.
 """
 
 import math

@@ -26,7 +26,6 @@ from singularbayes_experiments.methods.training import Watch
 
 EXPERIMENTS = (
     "toy",
-    "digits",
     "mnist",
     "fashion_mnist",
     "cnn",

@@ -18,10 +18,8 @@ from typing import Any
 
 from singularbayes_experiments.records import record
 from singularbayes_experiments.methods.configurations import SEEDS as TRIAL_SEEDS
-from singularbayes_experiments.runs.runner import EXPERIMENTS as KNOWN
-from singularbayes_experiments.runs.runner import variants
+from singularbayes_experiments.runs.runner import EXPERIMENTS, variants
 
-EXPERIMENTS = tuple(name for name in KNOWN if name != "digits")  # which has no program of many seeds
 SEEDS = (42, 123, 456)
 
 

@@ -13,7 +13,6 @@ from singularbayes_experiments.report.sections import (
     adaptive_rank_sst2,
     beijing,
     cnn,
-    digits,
     fashion_mnist,
     icu,
     kl_study,
@@ -26,7 +25,7 @@ from singularbayes_experiments.report.sections import (
 
 # In the order of the page.
 _PAPERS = (toy, mnist, fashion_mnist, beijing, sst2, icu, mimic3)
-_MODULES = (*_PAPERS, cnn, kl_study, adaptive_rank, adaptive_rank_sst2, uci, digits)
+_MODULES = (*_PAPERS, cnn, kl_study, adaptive_rank, adaptive_rank_sst2, uci)
 SECTIONS = {module.SECTION.experiment: module.SECTION for module in _MODULES}
 
 

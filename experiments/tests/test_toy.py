@@ -1,4 +1,4 @@
-"""The demo's experiments: the paper's function and counts, the same seed the same record, and records that last."""
+"""The toy regression: the paper's function and counts, the same seed the same record, and records that last."""
 
 import dataclasses
 import json
@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from made_up import all_records
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes_experiments.problems import digits, toy
+from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
 
 from singularbayes.models.parameters import count_trained
 
 TINY_TOY = toy.Settings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)
-TINY_DIGITS = digits.Settings(units=12, rank=2, epochs=2, warmup=1, draws=10, batch_size=256)
 
 
 def test_the_toy_function_is_the_papers(vectors):
@@ -28,18 +27,6 @@ def test_toy_networks_have_the_papers_parameter_counts(method, name, vectors):
     assert count_trained(network) == vectors["parameter_counts"]["expected"][name]
 
 
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        ("deterministic", 64 * 128 + 128 * 128 + 128 * 8 + 128 + 128 + 8),
-        ("full_rank", 2 * (64 * 128 + 128 * 128 + 128 * 8) + 128 + 128 + 8),
-        ("low_rank", 2 * (16 * (64 + 128) + 16 * (128 + 128) + 8 * (128 + 8)) + 128 + 128 + 8),
-    ],
-)
-def test_digit_networks_have_the_parameters_that_their_shapes_say(method, expected):
-    assert count_trained(digits.network(method, 8, digits.Settings())) == expected
-
-
 def test_the_band_is_compared_inside_and_outside_the_training_range():
     x = np.linspace(-0.5, 1.5, 401)
     width = np.where((x >= -0.1) & (x <= 0.6), 2.0, 5.0)
@@ -49,21 +36,6 @@ def test_the_band_is_compared_inside_and_outside_the_training_range():
 def test_the_default_toy_settings_are_the_papers_and_quick_ones_say_what_differs():
     assert record.departures(toy.Settings()) == {}
     assert record.departures(toy.QUICK) == {"epochs": 800, "warmup": 760, "learning_rate": 5e-4}
-
-
-def test_digits_are_split_without_overlap_and_the_held_out_ones_are_nowhere_else():
-    data = digits.load((8, 9), seed=0)
-    parts = [data.train, data.validation, data.test]
-    assert [len(y) for _, y in parts] == [865, 289, 289] and len(data.foreign[1]) == 354
-    assert data.classes == tuple(range(8)) and set(data.foreign[1]) == {8, 9}
-    assert sum(len(y) for _, y in parts) + len(data.foreign[1]) == 1797
-    assert all(set(y) == set(range(8)) for _, y in parts)
-
-
-def test_held_out_digits_in_the_middle_leave_labels_without_gaps():
-    data = digits.load((2, 5), seed=0)
-    assert data.classes == (0, 1, 3, 4, 6, 7, 8, 9)
-    assert set(data.train[1]) == set(range(8)) and set(data.foreign[1]) == {2, 5}
 
 
 def test_the_same_seed_gives_the_same_record():
@@ -86,29 +58,9 @@ def test_singular_values_of_the_mean_weights_are_kept_and_end_at_the_rank():
     assert {name.split("_")[0] for name in trial.metrics} == {"validation", "posterior"}
 
 
-@pytest.mark.parametrize("method", ["low_rank", "deterministic"])
-def test_a_digit_run_scores_every_image_and_reports_its_epochs(method):
-    seen = []
-    found = digits.run(method, 0, TINY_DIGITS, lambda epoch, logs: seen.append((epoch, logs["loss"])))
-    assert [epoch for epoch, _ in seen] == [0, 1]
-    assert len(found.arrays["mi_test"]) == 289 and len(found.arrays["mi_foreign"]) == 354
-    assert set(found.arrays["guesses_foreign"]) <= set(range(8))
-    assert found.paper["units"] == 128 and "rank" in found.paper and "beta" not in found.paper  # what was changed
-    assert found.stored == found.parameters
-    # One function cannot disagree with itself.
-    assert ("auroc_mi" in found.metrics) == (found.arrays["mi_foreign"].max() > 0) == (method == "low_rank")
-
-
-def test_guesses_are_digits_and_not_the_places_of_classes():
-    found = digits.run("deterministic", 0, dataclasses.replace(TINY_DIGITS, held_out=(0, 1)))
-    assert set(found.arrays["guesses_foreign"]) <= set(range(2, 10))
-    assert set(found.arrays["digits_foreign"]) == {0, 1}
-
-
-@pytest.mark.parametrize("experiment", [toy, digits])
-def test_an_unknown_method_is_refused(experiment):
+def test_an_unknown_method_is_refused():
     with pytest.raises(ValueError, match=r"run needs method to be one of .*low_rank.*; got method='no_such'"):
-        experiment.run("no_such", 0)
+        toy.run("no_such", 0)
 
 
 def test_records_come_back_from_their_files_as_they_were(tmp_path):

@@ -1,0 +1,48 @@
+"""The demo: two stories, each trained in seconds, on one page.
+
+A story is a module with `METHODS`, `Settings`, `QUICK` and `tell(trainer, settings) -> Story`. To add one, add it to
+`STORIES`.
+"""
+
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from singularbayes.demo import digits, page, regression
+from singularbayes.demo.story import Story
+from singularbayes.demo.training import Trainer
+
+__all__ = ["run"]
+
+STORIES = (regression, digits)
+
+
+def run(out: Path, seed: int, quick: bool, command: str, console: Console) -> Path:
+    """Trains the networks of all stories, writes the page into the folder `out`, and returns its path.
+
+    Args:
+        quick: train for fewer epochs.
+        command: what a reader types to make the page again.
+        console: where one line for each trained network and the tables are printed.
+    """
+    trainer = Trainer(console, seed, total=sum(len(story.METHODS) for story in STORIES))
+    stories = [story.tell(trainer, story.QUICK if quick else story.Settings()) for story in STORIES]
+    path = page.write(stories, out, command, quick)
+    for story in stories:
+        console.print(f"\n[bold]{story.title}[/bold]")
+        console.print(story.sentence, highlight=False)
+        console.print(_table(story))
+    return path
+
+
+def _table(story: Story) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("method", vertical="bottom")
+    for head in story.heads:
+        table.add_column(Text(head.replace(" ", "\n")), justify="right", vertical="bottom")  # 80 columns are enough
+    for name, cells in story.rows:
+        table.add_row(name, *(Text(text, style="bold" if best else "") for text, best in cells))
+    return table
