@@ -196,7 +196,9 @@ class _Batches(keras.utils.PyDataset):
         return X[20 * i : 20 * i + 20], Y[20 * i : 20 * i + 20]
 
 
-@pytest.mark.parametrize("make", [_Batches, lambda: (batch for batch in [X[:20], X[20:]])], ids=["PyDataset", "generator"])
+@pytest.mark.parametrize(
+    "make", [_Batches, lambda: (batch for batch in [X[:20], X[20:]])], ids=["PyDataset", "generator"]
+)
 def test_examples_that_cannot_be_remembered_are_refused(make):
     with pytest.raises(TypeError, match="Inputs need to be arrays in memory"):
         sb.learn_prior(_network(), make(), None)

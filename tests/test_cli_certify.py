@@ -46,7 +46,7 @@ def test_examples_of_the_prior_come_from_a_file_or_are_said_to_be_others(files, 
 def test_equal_examples_need_a_word(files, tmp_path, capsys):
     _, arguments = files
     np.savez(tmp_path / "data.npz", x=np.tile(X[:20], (10, 1)), y=np.tile(Y[:20], 10))
-    with pytest.raises(SystemExit, match="180 of these 200 examples equal.*pass --duplicates independent"):
+    with pytest.raises(SystemExit, match=r"180 of these 200 examples equal.*pass --duplicates independent"):
         cli.main(["certify", *arguments, "--draws", "10"])
     assert cli.main(["certify", *arguments, "--draws", "10", "--duplicates", "independent"]) == 0
     assert "180 of these 200 examples equal to an earlier one" in capsys.readouterr().out

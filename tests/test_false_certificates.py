@@ -24,10 +24,17 @@ LEARNED = np.linalg.lstsq(X, 2.0 * np.eye(2)[Y] - 1, rcond=None)[0]
 GENERATOR = keras.random.SeedGenerator(0)
 
 
+@keras.saving.register_keras_serializable("test")
+def _learned(shape, dtype=None):
+    return ops.cast(LEARNED, dtype)
+
+
 def _network(*before, head=None, **posterior):
     posterior = FullRank(prior=Centred(Normal(0.1)), **posterior)
-    model = keras.Sequential([keras.Input((120,)), *before, head or layers.Dense(2, use_bias=False, posterior=posterior)])
-    model.compile("adam", LOSS)
+    model = keras.Sequential(
+        [keras.Input((120,)), *before, head or layers.Dense(2, use_bias=False, posterior=posterior)]
+    )
+    model.compile("sgd", LOSS)
     return model
 
 
@@ -52,7 +59,7 @@ def _assumes(model, words, x=X, y=Y, **options):
 
 
 def test_without_tricks_learning_by_heart_certifies_nothing():
-    assert certify(_memorised(), X, Y, draws=20).vacuous
+    assert certify(_memorised(), X, Y, draws=20).value > 0.5
 
 
 # -- noise of other layers --------------------------------------------------------------------------------------------
@@ -81,7 +88,7 @@ class _UntrackedNoise(keras.layers.Layer):
 
 class _NumpyNoise(keras.layers.Layer):
     def call(self, inputs):
-        return inputs + np.random.normal(size=inputs.shape[1:]).astype("float32")
+        return inputs + RNG.normal(size=inputs.shape[1:]).astype("float32")
 
 
 @pytest.mark.parametrize("noise", [_Noise, _UntrackedNoise, _NumpyNoise])
@@ -97,7 +104,7 @@ def test_noise_for_a_single_example_of_many_is_refused():
 
 def test_a_layer_without_noise_at_inference_is_not_and_its_seed_stays():
     model = _network(keras.layers.Dropout(0.5))
-    (state,) = [v for v in model.layers[0].variables]
+    (state,) = model.layers[0].variables
     before = ops.convert_to_numpy(state)
     assert certify(model, X, Y, draws=20).is_certificate
     np.testing.assert_array_equal(ops.convert_to_numpy(state), before)
@@ -158,9 +165,9 @@ def test_a_prior_that_was_centred_carries_the_callers_word():
 @pytest.mark.parametrize("role", ["initializer", "rho_initializer", "function"])
 def test_a_prior_around_given_arrays_carries_the_assumption_also_in_files(role, tmp_path):
     array = keras.initializers.Constant(LEARNED.astype("float32"))
-    start = {"initializer": lambda shape, dtype=None: ops.cast(LEARNED, dtype)} if role == "function" else {role: array}
+    start = {"initializer": _learned} if role == "function" else {role: array}
     words = "the arrays or the code that initialise the prior's centres chosen without these examples"
-    model = _network(head=layers.Dense(2, use_bias=False, posterior=FullRank(prior=Centred(Normal(0.1)), **start)))
+    model = _network(**start)
     _assumes(model, words)
     model.save_weights(tmp_path / "all.weights.h5")
     fresh = _network()
@@ -186,7 +193,9 @@ def test_a_memory_in_code_is_an_assumption():
 # -- weights that training changed ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("optimizer", [keras.optimizers.SGD, lambda: keras.optimizers.LossScaleOptimizer("sgd")])
+@pytest.mark.parametrize(
+    "optimizer", [keras.optimizers.SGD, lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())]
+)
 def test_weights_that_were_trained_and_then_frozen_are_refused(optimizer):
     hidden = keras.layers.Dense(3, use_bias=False)
     model = _network(hidden)

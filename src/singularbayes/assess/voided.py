@@ -160,7 +160,7 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
 def _origins(factors: list, prior_data) -> tuple[str, ...]:
     """Returns what is assumed about where the centres of priors come from."""
     memories = [factor.prior_memory() for factor in factors]
-    origins, words = reduce(or_, (memory.origin for memory in memories), Origin(0)), []
+    origins, words = reduce(or_, (memory.origin for memory in memories), Origin.INITIAL), []
     if Origin.GIVEN in origins:
         words.append("the arrays or the code that initialise the prior's centres chosen without these examples")
     if Origin.LEARNED in origins:
@@ -188,7 +188,9 @@ def _outside(model: keras.Model) -> list:
     """Returns the weights that predictions depend on and no posterior draws."""
     posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
     inside = {id(posterior.kl_scale) for posterior in posteriors}
-    inside |= {id(v) for q in posteriors for factor in q.factors for v in (factor.values, factor.reference, factor.memory)}
+    inside |= {
+        id(v) for q in posteriors for factor in q.factors for v in (factor.values, factor.reference, factor.memory)
+    }
     return [weight for weight in model.weights if id(weight) not in inside]
 
 

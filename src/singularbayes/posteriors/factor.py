@@ -84,7 +84,7 @@ class Scalars(ABC):
     def _add_memory(self, layer, name):
         """Returns what the prior remembers, see `PriorMemory`; at first only what it was built from."""
         given = any(map(starts.has_values_of_its_own, (layer._initializer, layer.rho_initializer)))
-        words = PriorMemory(Origin.GIVEN if given else Origin(0)).words()
+        words = PriorMemory(Origin.GIVEN if given else Origin.INITIAL).words()
 
         def start(_, dtype=None):
             return ops.concatenate([self._checksums(), ops.convert_to_tensor(words, dtype)])

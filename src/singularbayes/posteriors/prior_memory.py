@@ -12,13 +12,14 @@ from keras import ops
 
 from singularbayes.posteriors.one_program import one_program
 
-KEPT = 2048  # hashes: of 60,000 examples of which 1,000 come back, none is noticed with probability (1 − 1/60)^2048 < 1e-14
+KEPT = 2048  # hashes: where 1,000 of 60,000 examples come back, none is noticed with probability (59/60)^2048 < 1e-14
 WORDS = 4 + 2 * KEPT  # two checksums, the origin, the number of examples, and the hashes as pairs of words
 
 
 class Origin(enum.IntFlag):
-    """Where centres and widths come from; 0 is a random initialisation."""
+    """Where centres and widths come from."""
 
+    INITIAL = 0  # a random initialisation
     GIVEN = 1  # an initializer that has values of its own
     LEARNED = 2  # `learn_prior`, which has seen the examples itself
     NAMED = 4  # `centre_prior`, whose caller named the examples
@@ -28,7 +29,7 @@ class Origin(enum.IntFlag):
 class PriorMemory:
     """The origin of a prior, the number of examples that it was learned on, and the smallest of their hashes."""
 
-    origin: Origin = Origin(0)
+    origin: Origin = Origin.INITIAL
     examples: int = 0
     hashes: np.ndarray = field(default_factory=lambda: np.zeros(0, "uint64"))
 
