@@ -35,12 +35,21 @@ def test_it_prints_the_bound_that_the_function_returns(files, capsys):
 def test_examples_of_the_prior_come_from_a_file_or_are_said_to_be_others(files, tmp_path, capsys):
     _, arguments = files
     np.savez(tmp_path / "prior.npz", x=X[:50])
-    with pytest.raises(SystemExit, match=r"the prior was learned on these examples: 100 %.*pass --allow-seen"):
+    with pytest.raises(SystemExit, match=r"the prior was learned on these examples: 50 of 50.*pass --allow-seen"):
         cli.main(["certify", *arguments, "--draws", "10", "--prior-data", str(tmp_path / "prior.npz")])
     with pytest.raises(SystemExit, match=r"certify needs --prior-data, an \.npz file with x; got 'other'"):
         cli.main(["certify", *arguments, "--draws", "10", "--prior-data", "other"])
     assert cli.main(["certify", *arguments, "--draws", "10", "--prior-data", "disjoint"]) == 0
     assert "on the caller's word" in capsys.readouterr().out
+
+
+def test_equal_examples_need_a_word(files, tmp_path, capsys):
+    _, arguments = files
+    np.savez(tmp_path / "data.npz", x=np.tile(X[:20], (10, 1)), y=np.tile(Y[:20], 10))
+    with pytest.raises(SystemExit, match=r"180 of these 200 examples equal.*pass --duplicates independent"):
+        cli.main(["certify", *arguments, "--draws", "10"])
+    assert cli.main(["certify", *arguments, "--draws", "10", "--duplicates", "independent"]) == 0
+    assert "180 of these 200 examples equal to an earlier one" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -49,7 +58,7 @@ def test_examples_of_the_prior_come_from_a_file_or_are_said_to_be_others(files, 
         (lambda folder: (folder / "data.npz").unlink(), "which does not exist"),
         (lambda folder: (folder / "data.npz").write_text("no archive"), "an .npz file with x and y"),
         (lambda folder: np.savez(folder / "data.npz", x=X), r"none called \['y'\]"),
-        (lambda folder: np.savez(folder / "data.npz", x=X, y=Y[:-1]), "one label an example"),
+        (lambda folder: np.savez(folder / "data.npz", x=X, y=Y[:-1]), "one label per example"),
         (lambda folder: _saved(folder), "every trained weight inside a posterior.*pass --frozen"),
     ],
 )

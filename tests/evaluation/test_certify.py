@@ -304,12 +304,12 @@ def test_a_prior_that_saw_the_examples_is_refused_or_marked():
     model = _network(Centred(Normal(1.0)))
     sb.learn_prior(model, X[:150], Y[:150], epochs=1, verbose=0, callbacks=[sb.KLSchedule(150)])
     assert certify(model, X[150:], Y[150:], draws=20).is_certificate
-    _refused(model, "the prior was learned on these examples: 100 %")
+    _refused(model, "the prior was learned on these examples: 150 of 150 that it knows are here")
     _refused(model, "the prior was learned on these examples", X[100:], Y[100:])
     marked = certify(model, X, Y, draws=20, allow_seen=True)
     assert not marked.is_certificate and "the prior was learned on these" in marked.defect
     assert "NOT a certificate" in repr(marked)
-    _refused(model, "64 of 64 that it remembers are here, and only 0.0 % of these have a twin", prior_data="disjoint")
+    _refused(model, "150 of 150 that it remembers are here, and only 0.0 % of these have a twin", prior_data="disjoint")
     apart = certify(model, X[150:], Y[150:], draws=20, prior_data="disjoint")
     assert apart.is_certificate and any("on the caller's word" in assumed for assumed in apart.assumptions)
 
@@ -319,10 +319,11 @@ def test_examples_that_look_the_same_may_have_been_drawn_apart():
     bits = np.random.default_rng(0).integers(0, 2, (300, 4)).astype("float32")
     model = _network(Centred(Normal(1.0)))
     sb.learn_prior(model, bits[:150], Y[:150], epochs=1, verbose=0, callbacks=[sb.KLSchedule(150)])
-    _refused(model, "the prior was learned on these examples", bits[150:], Y[150:])
-    apart = certify(model, bits[150:], Y[150:], draws=20, prior_data="disjoint")
+    alike = {"duplicates": "independent"}
+    _refused(model, "the prior was learned on these examples", bits[150:], Y[150:], **alike)
+    apart = certify(model, bits[150:], Y[150:], draws=20, prior_data="disjoint", **alike)
     assert any("16 of 16 that it remembers are here" in assumed for assumed in apart.assumptions)
-    untaught = certify(_network(), bits, Y, draws=20, prior_data="disjoint")
+    untaught = certify(_network(), bits, Y, draws=20, prior_data="disjoint", **alike)
     assert any("the prior remembers none" in assumed for assumed in untaught.assumptions)
 
 
@@ -339,7 +340,7 @@ def test_prior_data_can_be_said_where_nobody_remembered(trained):
         ({"delta": 1.5}, "0 < delta < 1"),
         ({"draws": 0}, "draws to be a whole number"),
         ({"tried": 0}, "tried to be a whole number"),
-        ({"y": Y[:-1]}, "one label an example"),
+        ({"y": Y[:-1]}, "one label per example"),
         ({"y": Y + 1}, "whole numbers from 0 to 1"),
         ({"y": np.eye(2)[Y]}, "one-hot"),
         ({"x": X[:, :3]}, "inputs of shape"),

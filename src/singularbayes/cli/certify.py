@@ -1,7 +1,7 @@
 """The command `certify`. Keras is imported when it is called."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from cyclopts import Parameter
@@ -13,6 +13,8 @@ _WORDS = {
     "frozen=True": "--frozen",
     "allow_seen=True": "--allow-seen",
     "prior_data='disjoint'": "--prior-data disjoint",
+    "prior_data=…": "--prior-data",
+    "duplicates='independent'": "--duplicates independent",
 }
 
 
@@ -26,6 +28,7 @@ def certify(
     tried: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     frozen: Annotated[bool, Parameter(negative="")] = False,
     prior_data: str | None = None,
+    duplicates: Literal["independent"] | None = None,
     allow_seen: Annotated[bool, Parameter(negative="")] = False,
     likelihood: str | None = None,
     seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
@@ -52,6 +55,8 @@ def certify(
     prior_data
         An .npz file with an array x, the examples that the prior was learned on, where the model does not remember
         them; or the word disjoint, if examples that look the same were drawn apart.
+    duplicates
+        The word independent, if examples that are equal were drawn independently.
     allow_seen
         Print a number even if the prior saw the examples; it is no certificate.
     likelihood
@@ -74,6 +79,7 @@ def certify(
             tried=tried,
             frozen=frozen,
             prior_data=_prior_data(prior_data),
+            duplicates=duplicates,
             allow_seen=allow_seen,
             likelihood=likelihood,
             seed=seed,

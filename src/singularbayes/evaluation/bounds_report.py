@@ -40,6 +40,7 @@ def bounds_report(
     seed: int = 0,
     prior_data=None,
     frozen: bool = False,
+    duplicates: str | None = None,
     tried: int = 1,
     allow_seen: bool = False,
     likelihood=None,
@@ -57,7 +58,7 @@ def bounds_report(
         margin: γ of the small-variance certificate; to be chosen without (x, y).
         radius: R with ‖x‖ ≤ R for all inputs, new ones too; None is the largest norm in `x`, and then the margin bound
             is no certificate.
-        prior_data, frozen, tried, allow_seen, likelihood, output: as `certify` takes them.
+        prior_data, frozen, duplicates, tried, allow_seen, likelihood, output: as `certify` takes them.
     """
     require_share("bounds_report", delta=delta)
     require_count("bounds_report", draws=draws, tried=tried)
@@ -65,7 +66,14 @@ def bounds_report(
     x, y = as_arrays(x), np.asarray(y)
     seen, _ = seen_by_prior(model, x, prior_data)
     question = Question(model, x, y, delta, draws, seed, tried, likelihood)
-    options = {"prior_data": prior_data, "frozen": frozen, "tried": tried, "allow_seen": allow_seen, "output": output}
+    options = {
+        "prior_data": prior_data,
+        "frozen": frozen,
+        "duplicates": duplicates,
+        "tried": tried,
+        "allow_seen": allow_seen,
+        "output": output,
+    }
     rows = list(_pac_bayes(question, options))
     weights, reasons = read(model)
     reasons = reasons or (() if isinstance(x, np.ndarray) else ("several inputs",))

@@ -7,10 +7,17 @@ import numpy as np
 
 from singularbayes.bounds import Bound, empirical_risk, pac_bayes
 from singularbayes.bounds.require import require_count, require_share
-from singularbayes.evaluation.certificate_conditions import Refused, require_bounded_kl, require_drawn, seen_by_prior
+from singularbayes.evaluation.certificate_conditions import (
+    Refused,
+    own_code,
+    require_bounded_kl,
+    require_distinct,
+    require_drawn,
+    seen_by_prior,
+)
 from singularbayes.evaluation.certified_kl import certified_kl
 from singularbayes.models.inputs import as_arrays
-from singularbayes.prediction.randomized import drawn_risks
+from singularbayes.prediction.randomized import drawn_risks, has_other_noise
 
 DRAWS = 10_000
 EXAMPLES = 256  # that a draw answers
@@ -25,6 +32,7 @@ def certify(
     *,
     prior_data=None,
     frozen: bool = False,
+    duplicates: str | None = None,
     tried: int = 1,
     allow_seen: bool = False,
     seed: int = 0,
@@ -39,7 +47,11 @@ def certify(
 
     - the prior, the ranks and the architecture were chosen without (x, y); where `tried` candidates were compared on
       them, each pays for all,
-    - all weights are drawn: a trained bias without posterior, a normalisation or a point weight is refused.
+    - all weights are drawn: a trained bias without posterior, a normalisation or a point weight is refused, and so is
+      a layer with random noise of its own,
+    - the examples are independent: where more than one in a hundred is a copy of an earlier one, they are refused.
+
+    What the data and the model cannot show is listed among the assumptions of the result.
 
     Args:
         y: labels, whole numbers from 0.
@@ -48,6 +60,8 @@ def certify(
             them; "disjoint" if examples that look the same were drawn apart. That is taken on your word, unless more
             of them came back than chance explains.
         frozen: weights outside posteriors, which are not trainable, were fixed before (x, y) were seen.
+        duplicates: "independent" if examples that are equal, input and label, were drawn independently, as they are
+            where inputs take few values.
         tried: number of models (ranks, priors, settings, seeds) that might have been chosen by what (x, y) say, this
             one included.
         seed: of the draws; fixed before the result is seen.
@@ -70,13 +84,19 @@ def certify(
     x = as_arrays(x)
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
-    words = require_drawn(model, frozen)
+    words = (*require_drawn(model, frozen), *own_code(model), *require_distinct(x, y, duplicates))
     require_bounded_kl(model)
     seen, more = seen_by_prior(model, x, prior_data)
     if seen and not allow_seen:
         raise Refused(
             f"certify needs examples that the prior has not seen; {seen}. Certify on others, or pass allow_seen=True "
             "for a number that is no certificate."
+        )
+    if has_other_noise(model, x, draws, EXAMPLES, seed):
+        raise Refused(
+            f"certify needs outputs that depend on inputs and drawn weights alone; those of {model.name!r} change between "
+            "two passes with the same draw, because a layer has random noise of its own at inference. Leave that layer "
+            "out, or make it act in training only."
         )
     nats = certified_kl(model)
     risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, asked="certify")

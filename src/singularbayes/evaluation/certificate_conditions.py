@@ -1,16 +1,27 @@
-"""What would void a certificate: weights that no posterior draws, layers with a memory, a prior that saw the data."""
+"""What would void a certificate: weights that no posterior draws, layers with a memory or noise of their own, a prior
+that saw the data, repeated examples."""
+
+import types
+from functools import reduce
+from operator import or_
 
 import keras
+import numpy as np
 from scipy.stats import binom
 
 from singularbayes.models import find_posteriors
+from singularbayes.models.inputs import arranged
 from singularbayes.models.traversal import flat_layers
 from singularbayes.posteriors import Centred
+from singularbayes.posteriors.factor import Scalars
+from singularbayes.posteriors.prior_memory import Origin
 from singularbayes.posteriors.priors import Prior
-from singularbayes.training.data_sketch import Seen, seen_among, share_alike, sketch
+from singularbayes.training.data_sketch import Seen, count_repeats, hashed, seen_among, share_alike
 
 _SHOWN = 4  # paths in an error
 _CHANCE = 1e-3  # less likely coincidences are not believed
+_REPEATS = 0.01  # share of examples that may look like an earlier one without a word of the caller's
+_KNOWN = ("keras", "keras_hub", "singularbayes")  # packages whose layers remember nothing outside their variables
 
 
 class Refused(ValueError):
@@ -48,7 +59,59 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
             "certify needs to know that weights outside posteriors were fixed before the certifying examples; got "
             f"{_named(outside)}. Pass frozen=True if they were."
         )
+    optimized = {id(weight) for weight in model.optimizer._trainable_variables} if model.compiled else set()
+    fitted = [weight for weight in outside if id(weight) in optimized]
+    if fitted:
+        raise Refused(
+            "certify needs weights outside posteriors that were fixed before `fit`; got trainable=False for "
+            f"{_named(fitted)}, which the optimizer of {model.name!r} was built to train. Set trainable = False in a "
+            "fresh model, before its first `fit`."
+        )
     return ("weights outside posteriors fixed without these examples (frozen=True)",) if outside else ()
+
+
+def own_code(model: keras.Model) -> tuple[str, ...]:
+    """Returns the assumption that layers and functions of the user's remember no example, where there are some."""
+    names = {_owner(layer) for layer in flat_layers(model)} - {None}
+    return (f"no memory of these examples in the code of {', '.join(sorted(map(str, names)))}",) if names else ()
+
+
+def _owner(layer) -> str | None:
+    """Returns the name of the user's code in a layer: its class, or a function that it holds."""
+    if not _is_known(type(layer)):
+        return type(layer).__name__
+    functions = [value for value in vars(layer).values() if isinstance(value, types.FunctionType)]
+    return next((function.__name__ for function in functions if not _is_known(function)), None)
+
+
+def _is_known(code) -> bool:
+    return code.__module__.partition(".")[0] in _KNOWN
+
+
+def require_distinct(x, y, duplicates: str | None) -> tuple[str, ...]:
+    """Raises if more than one example in a hundred is a copy of an earlier one; returns what is taken on one's word.
+
+    Copies tell nothing new, so N would be too large. Equal examples may also have been drawn independently, as rows of
+    few bits are: the data cannot tell, so the caller has to. A hundredth moves a bound by little, and is only stated.
+    """
+    if duplicates not in (None, "independent"):
+        raise ValueError(f"certify needs duplicates='independent' or None; got duplicates={duplicates!r}.")
+    y, count = np.asarray(y), len(keras.tree.flatten(x)[0])
+    if y.dtype.kind not in "biuf":
+        return ()  # no labels, as `drawn_risks` says
+    if len(y) != count:
+        raise ValueError(f"certify needs one label per example; got {len(y)} labels for {count} examples.")
+    repeats = count_repeats(hashed([x, y]))
+    if not repeats:
+        return ()
+    told = f"{repeats:,} of these {count:,} examples equal to an earlier one"
+    if repeats > _REPEATS * count and duplicates is None:
+        raise Refused(
+            f"certify needs examples that were drawn independently; got {told}, input and label. Certify on one copy "
+            "of each, or pass duplicates='independent' if equal examples were drawn independently, as they are where "
+            "inputs take few values."
+        )
+    return (f"{told} and drawn independently nevertheless",)
 
 
 def require_bounded_kl(model: keras.Model) -> None:
@@ -69,30 +132,53 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
         prior_data: inputs that the prior was learned on, where the model does not know; "disjoint" says that examples
             which look the same were drawn apart. That is believed as far as these examples look like each other.
     """
-    priors = [posterior.prior for posterior in find_posteriors(model) if posterior.random]
-    sketches = [prior.learned_on for prior in priors if isinstance(prior, Centred)]
-    known = {str(found): found for found in sketches if found is not None}
     apart = isinstance(prior_data, str)
     if apart and prior_data != "disjoint":
         raise ValueError(f"certify needs prior_data as inputs, 'disjoint' or None; got prior_data={prior_data!r}.")
+    factors = [factor for q in find_posteriors(model) if q.random for factor in q.factors if factor.memory is not None]
+    moved = [factor.reference.path for factor in factors if not factor.unchanged()[0]]
+    if moved and prior_data is None:
+        return (
+            f"neither learn_prior nor centre_prior set the centres and widths {moved[0]}, so the examples that they "
+            "were learned on are unknown; name them by prior_data=…"
+        ), ()
+    hashes = hashed(arranged(model, x))
+    remembered = {memory.hashes.tobytes(): memory.hashes for memory in map(Scalars.prior_memory, factors)}
+    known = [some for some in remembered.values() if len(some)]
     if prior_data is not None and not apart:
-        given = sketch(prior_data)
-        known[str(given)] = given
-    found = max((seen_among(one, x) for one in known.values()), key=lambda seen: seen.share, default=None)
+        known.append(hashed(arranged(model, prior_data)))
+    found = max((seen_among(some, hashes) for some in known), key=lambda seen: seen.share, default=None)
+    words = _origins(factors, prior_data)
     if apart:
-        return _on_their_word(found, x)
+        why, more = _on_their_word(found, hashes)
+        return why, (*words, *more)
     if found is None or not found.count:
-        return None, ()
-    return f"the prior was learned on these examples: {100 * found.share:.0f} % of a sample of its own are here", ()
+        return None, words
+    return f"the prior was learned on these examples: {found.count:,} of {found.of:,} that it knows are here", ()
 
 
-def _on_their_word(found: Seen | None, x) -> tuple[str | None, tuple[str, ...]]:
+def _origins(factors: list, prior_data) -> tuple[str, ...]:
+    """Returns what is assumed about where the centres of priors come from."""
+    memories = [factor.prior_memory() for factor in factors]
+    origins, words = reduce(or_, (memory.origin for memory in memories), Origin.INITIAL), []
+    if Origin.GIVEN in origins:
+        words.append("the arrays or the code that initialise the prior's centres chosen without these examples")
+    if Origin.LEARNED in origins:
+        words.append(f"the {max(m.examples for m in memories):,} examples of the prior drawn independently of these")
+    if Origin.NAMED in origins:
+        words.append("the prior learned on the examples that centre_prior was given (learned_on), and on no others")
+    if prior_data is not None and not isinstance(prior_data, str):
+        words.append("the prior learned on prior_data, and on no other examples")
+    return tuple(words)
+
+
+def _on_their_word(found: Seen | None, hashes: np.ndarray) -> tuple[str | None, tuple[str, ...]]:
     """Returns why "disjoint" is not believed, or what is believed."""
     word = "the prior's examples drawn apart from these, on the caller's word (prior_data='disjoint')"
     if found is None:
         return None, (f"{word}: the prior remembers none",)
     told = f"{found.count} of {found.of} that it remembers are here"
-    alike = share_alike(x)
+    alike = share_alike(hashes)
     if found.count and binom.sf(found.count - 1, found.of, alike) < _CHANCE:
         return f"the prior was learned on these examples: {told}, and only {100 * alike:.1f} % of these have a twin", ()
     return None, (f"{word}: {told}",)
@@ -102,7 +188,9 @@ def _outside(model: keras.Model) -> list:
     """Returns the weights that predictions depend on and no posterior draws."""
     posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
     inside = {id(posterior.kl_scale) for posterior in posteriors}
-    inside |= {id(v) for q in posteriors for factor in q.factors for v in (factor.values, factor.reference)}
+    inside |= {
+        id(v) for q in posteriors for factor in q.factors for v in (factor.values, factor.reference, factor.memory)
+    }
     return [weight for weight in model.weights if id(weight) not in inside]
 
 

@@ -35,6 +35,13 @@ def _forward(model, sources, draw, x):
         return model(x, training=False)
 
 
+def one_answer(model: keras.Model, key, x) -> list:
+    """Returns the outputs, flattened, of one draw for all of `x`, operation by operation."""
+    sources = find_sources(model)
+    with no_gradient():
+        return keras.tree.flatten(_forward(model, sources, _draw(sources, key), x))
+
+
 def answers(model: keras.Model, keys, pick, x) -> list:
     """Returns the outputs, flattened, of each draw for examples of its own: `pick` (draws, some) says which of `x`.
 
@@ -63,7 +70,7 @@ class LoopEngine:
 
     def draw(self, keys: np.ndarray):
         sources = find_sources(self.model())
-        with _no_gradient():
+        with no_gradient():
             return [_draw(sources, noise.as_keys(key)) for key in keys]
 
     def run(self, draws, x, together: int = 1) -> list[np.ndarray]:
@@ -74,7 +81,7 @@ class LoopEngine:
         outputs = []
         for draw in draws:
             # Stateless, so that every draw starts from the states of a stateful layer, and leaves them.
-            with _no_gradient(), keras.StatelessScope():
+            with no_gradient(), keras.StatelessScope():
                 outputs.append(keras.tree.flatten(_forward(model, sources, draw, x)))
         return [np.stack([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
 
@@ -84,7 +91,7 @@ class LoopEngine:
 
     def evaluate(self, function, *arguments):
         """Returns function(model, *arguments)."""
-        with _no_gradient():
+        with no_gradient():
             return function(self.model(), *arguments)
 
     def adopt(self, other) -> None:
@@ -214,7 +221,8 @@ def _here(output):
     return multihost_utils.process_allgather(output, tiled=True)
 
 
-def _no_gradient():
+def no_gradient():
+    """Returns a context in which torch records nothing for gradients."""
     if keras.backend.backend() == "torch":
         import torch
 

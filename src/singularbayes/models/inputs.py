@@ -1,5 +1,6 @@
 """What `predict` takes: arrays, one or several, in the model's own structure."""
 
+from numbers import Number
 from pathlib import Path
 
 import keras
@@ -23,7 +24,7 @@ def as_arrays(x):
 
 def _require_whole_data(x) -> None:
     for leaf in keras.tree.flatten(x):
-        if isinstance(leaf, str) or (hasattr(leaf, "__iter__") and not hasattr(leaf, "__array__")):
+        if not isinstance(leaf, Number) and not hasattr(leaf, "__array__"):
             got = repr(leaf) if isinstance(leaf, str) else f"a {type(leaf).__name__}"
             raise TypeError(
                 f"Inputs need to be arrays in memory; got {got}. Of batches make one array: "

@@ -27,7 +27,7 @@ def count_stored(model: keras.Model) -> int:
     posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
     factors = [factor for posterior in posteriors for factor in posterior.factors]
     unused = {id(posterior.kl_scale) for posterior in posteriors}
-    unused |= {id(part) for factor in factors for part in (factor.reference, factor.live)}
+    unused |= {id(part) for factor in factors for part in (factor.reference, factor.memory, factor.live)}
     used = _numbers(weight for weight in model.weights if id(weight) not in unused)
     return used - sum(_switched_off(factor) for factor in factors if factor.live is not None)
 

@@ -15,16 +15,14 @@ class Centred(priors.Prior):
 
     Args:
         prior: that of u.
-        learned_on: a `Sketch` of the examples that centres and widths were learned on, as a dict; None: on no data.
     """
 
-    def __init__(self, prior="normal", learned_on: dict | None = None):
+    def __init__(self, prior="normal"):
         self.prior = priors.get(prior)
         if isinstance(self.prior, Centred):
             raise ValueError(f"Centred needs a prior without centres of its own; got prior={self.prior!r}.")
         if self.prior.by_column:
             raise ValueError(f"Centred needs a prior of single weights; got prior={self.prior!r}, of whole columns.")
-        self.learned_on = learned_on
 
     def log_density(self, w, xp=keras.ops):
         return self.prior.log_density(w, xp)
@@ -42,8 +40,7 @@ class Centred(priors.Prior):
         return self.prior.kl_upper(family, loc, scale, quick)
 
     def get_config(self):
-        return {"prior": keras.saving.serialize_keras_object(self.prior), "learned_on": self.learned_on}
+        return {"prior": keras.saving.serialize_keras_object(self.prior)}
 
     def __repr__(self) -> str:
-        learned = "" if self.learned_on is None else f", learned on {self.learned_on['examples']} examples"
-        return f"Centred({self.prior!r}{learned})"
+        return f"Centred({self.prior!r})"

@@ -11,6 +11,7 @@ from keras import ops
 from singularbayes.posteriors import families, initializers, noise, priors
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.jit import one_program
+from singularbayes.posteriors.prior_memory import WORDS, Origin, PriorMemory, checksum
 from singularbayes.posteriors.softplus import inverse_softplus, softplus
 
 
@@ -59,6 +60,7 @@ class Scalars(ABC):
             autocast=False,
         )
         self.reference: Any = self._add_reference(layer, name) if isinstance(self.prior, Centred) else None
+        self.memory: Any = None if self.reference is None else self._add_memory(layer, name)
 
     def _regularizer(self, weigh):
         kl = weigh(self.kl())
@@ -78,6 +80,26 @@ class Scalars(ABC):
             dtype="float32",
             autocast=False,
         )
+
+    def _add_memory(self, layer, name):
+        """Returns what the prior remembers, see `PriorMemory`; at first only what it was built from."""
+        given = any(map(starts.has_values_of_its_own, (layer._initializer, layer.rho_initializer)))
+        words = PriorMemory(Origin.GIVEN if given else Origin.INITIAL).words()
+
+        def start(_, dtype=None):
+            return ops.concatenate([self._checksums(), ops.convert_to_tensor(words, dtype)])
+
+        return layer.add_weight(
+            name=f"{name}_prior_memory",
+            shape=(WORDS,),
+            initializer=starts.Given(start),
+            trainable=False,
+            dtype="int32",
+            autocast=False,
+        )
+
+    def _checksums(self):
+        return ops.stack([checksum(self.reference.value), checksum(self.values.value)])
 
     @abstractmethod
     def _flat(self):
@@ -165,10 +187,19 @@ class Scalars(ABC):
         loc, scale = (ops.convert_to_numpy(v).astype("float64") for v in (self.loc, self.scale))
         return loc, scale, None if self.reference is None else ops.convert_to_numpy(self.reference).astype("float64")
 
-    def set_prior(self, prior, centre: np.ndarray, width: np.ndarray) -> None:
-        """Exchanges one `Centred` prior for another, with these centres and widths."""
-        self.prior = prior
+    def set_prior(self, centre: np.ndarray, width: np.ndarray, memory: PriorMemory) -> None:
+        """Gives a `Centred` prior these centres and widths, and the memory of what they were learned on."""
         self.reference.assign(np.stack([centre, np.broadcast_to(width, self.shape)]).astype("float32"))
+        self.memory.assign(np.concatenate([ops.convert_to_numpy(self._checksums()), memory.words()]))
+
+    def prior_memory(self) -> PriorMemory:
+        """Returns what a `Centred` prior remembers."""
+        return PriorMemory.from_words(ops.convert_to_numpy(self.memory)[2:])
+
+    def unchanged(self) -> tuple[bool, bool]:
+        """Returns whether a `Centred` prior, and the posterior, are as they were when the memory was written."""
+        prior, posterior = ops.convert_to_numpy(self._checksums()) == ops.convert_to_numpy(self.memory)[:2]
+        return bool(prior), bool(posterior)
 
 
 class Factor(Scalars):

@@ -61,6 +61,13 @@ def fresh(initializer):
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
+def has_values_of_its_own(initializer) -> bool:
+    """Returns whether an initializer may give arrays that were learned: it holds an array, or is code of the user's."""
+    if isinstance(initializer, keras.initializers.Constant):
+        return np.ndim(initializer.value) > 0
+    return initializer is not None and type(initializer).__module__.partition(".")[0] != "keras"
+
+
 def variance_matched(initializer, shape: tuple[int, int]) -> Start | None:
     """Returns the start that `initializer` asks for (Glorot if it is None), or None when it gives particular values."""
     fan_in, fan_out = shape

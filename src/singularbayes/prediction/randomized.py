@@ -8,10 +8,11 @@ from keras import ops
 
 from singularbayes.likelihoods import likelihood as likelihoods
 from singularbayes.metrics.checks import labelled
-from singularbayes.models.engine import answers, compiled, draw_keys
+from singularbayes.models.engine import answers, compiled, draw_keys, one_answer
 from singularbayes.models.inputs import arranged, count_examples
 from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.models.progress import track
+from singularbayes.models.traversal import find_sources
 from singularbayes.posteriors import noise
 
 _TOGETHER = 100  # draws in one program
@@ -45,8 +46,7 @@ def drawn_risks(
     meaning = likelihoods.get(likelihood, loss_of(model, position), model.name, asked)
     if not isinstance(meaning, (likelihoods.Categorical, likelihoods.Bernoulli)):
         raise ValueError(f"{asked} needs a classifier, whose answers are right or wrong; got {meaning!r}.")
-    parts = -(-draws // _TOGETHER)
-    size = -(-draws // parts)  # of every part, so that one program serves all
+    parts, size = _parts(draws)
     keys = draw_keys(seed, parts * size).reshape(parts, size, 2)
     rng = np.random.default_rng([seed, draws])
     whole = np.arange(count, dtype="int32")
@@ -61,6 +61,59 @@ def drawn_risks(
         labels = labels if labels.size else _labels(asked, y, count, probabilities.shape[-1])
         risks.append((probabilities.argmax(axis=-1) != labels[pick]).mean(axis=1))
     return np.concatenate(risks)[:draws]
+
+
+def _parts(draws: int) -> tuple[int, int]:
+    """Returns in how many parts draws are made, and the size of every part, so that one program serves all."""
+    parts = -(-draws // _TOGETHER)
+    return parts, -(-draws // parts)
+
+
+def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int = 0) -> bool:
+    """Returns whether outputs for `x` change where the draw of all posteriors stays: some layer has its own noise.
+
+    One network answers all examples twice, in the program that `drawn_risks` runs with so many draws, under two states
+    of the seed generators that no posterior owns. A generator that the model does not track, or NumPy's, shows only
+    outside a program: the network answers `examples` of them twice, operation by operation.
+    """
+    x = arranged(model, x)
+    count = count_examples(model, x)
+    of_draws = {id(state) for source in find_sources(model) for state in source.variables}
+    of_draws |= {id(weight) for weight in model.weights}
+    states = [state for state in model.variables if id(state) not in of_draws]
+    before = [ops.convert_to_numpy(state) for state in states]
+    some = np.random.default_rng(seed).permutation(count)[:examples]
+    batch = keras.tree.map_structure(lambda array: ops.convert_to_tensor(array[some]), x)
+    key = draw_keys(seed, 1)
+    try:
+        if _differ(*(one_answer(model, noise.as_keys(key[0]), batch) for _ in range(2))):
+            return True
+        keys = np.tile(key, (_parts(draws)[1], 1))
+        return bool(states) and _differs_by_state(model, x, count, states, keys, examples)
+    finally:
+        for state, value in zip(states, before, strict=True):
+            state.assign(value)
+
+
+def _differs_by_state(model, x, count: int, states: list, keys: np.ndarray, examples: int) -> bool:
+    data = keras.tree.map_structure(ops.convert_to_tensor, x)
+    for start in range(0, count, len(keys) * examples):
+        pick = ops.convert_to_tensor(np.resize(np.arange(start, count, dtype="int32"), (len(keys), examples)))
+        first = compiled(model, answers, noise.as_keys(keys), pick, data)
+        for state in states:
+            state.assign(state + 1)
+        if _differ(first, compiled(model, answers, noise.as_keys(keys), pick, data)):
+            return True
+    return False
+
+
+def _differ(first: list, second: list) -> bool:
+    """Returns whether outputs differ by more than single precision explains."""
+    for one, other in zip(first, second, strict=True):
+        a, b = (ops.convert_to_numpy(output).astype("float64") for output in (one, other))
+        if not np.allclose(a, b, rtol=1e-4, atol=1e-5 * np.abs(a).max(), equal_nan=True):
+            return True
+    return False
 
 
 def _labels(asked: str, y, count: int, classes: int) -> np.ndarray:

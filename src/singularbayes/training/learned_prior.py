@@ -3,11 +3,12 @@
 import keras
 import numpy as np
 
-from singularbayes.models.inputs import as_arrays
+from singularbayes.models.inputs import arranged
 from singularbayes.models.traversal import find_posteriors
 from singularbayes.posteriors import Centred, Posterior
+from singularbayes.posteriors.prior_memory import Origin
 from singularbayes.posteriors.priors import ScalePrior, require_positive
-from singularbayes.training.data_sketch import merged, sketch
+from singularbayes.training.data_sketch import hashed
 
 
 def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) -> None:
@@ -17,32 +18,35 @@ def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) 
     afterwards, where prior and posterior are of one family and `scale` is not given.
 
     Args:
-        learned_on: the examples (inputs) that the means were learned on, all of them, those included by which a stop
-            or a setting was chosen. They are remembered with the prior, beside those that it knows already, and
-            `certify` refuses them. None says that the means have seen no other data.
+        learned_on: the examples (inputs) that means and scales were learned on, all of them, those included by which a
+            stop or a setting was chosen. They are remembered with the prior, beside those that it knows already, and
+            `certify` refuses them. None states that no data was seen since the model was built or last centred.
         scale: one prior scale for all weights in place of the posteriors' scales.
     """
     posteriors = [_centred(posterior) for posterior in find_posteriors(model) if posterior.random]
     if not posteriors:
         raise ValueError(f"centre_prior needs a model with posteriors, built; got {model.name!r} with none.")
-    if learned_on is None and _moved(model):
+    if learned_on is None and _trained(model):
         raise ValueError(
-            f"centre_prior needs learned_on, the examples that the means were learned on: {model.name!r} was trained, "
-            "its means are not where its prior is. Got learned_on=None."
+            f"centre_prior needs learned_on, the examples that the posteriors were learned on: {model.name!r} was "
+            "trained, its means or scales are not those that it was built or last centred with. Got learned_on=None."
         )
-    _centre(posteriors, None if learned_on is None else sketch(as_arrays(learned_on)), scale)
+    _centre(posteriors, None if learned_on is None else hashed(arranged(model, learned_on)), Origin.NAMED, scale)
 
 
-def _centre(posteriors: list[tuple[Posterior, ScalePrior]], seen: dict | None, scale: float | None) -> None:
+def _centre(
+    posteriors: list[tuple[Posterior, ScalePrior]], examples: np.ndarray | None, origin: Origin, scale: float | None
+) -> None:
     if scale is not None:
         require_positive("centre_prior", scale=scale)
     for posterior, unit in posteriors:
-        assert isinstance(posterior.prior, Centred)
-        posterior.prior = Centred(unit, merged(posterior.prior.learned_on, seen))
         for factor in posterior.factors:
             loc, own, _ = factor.numbers()
+            memory = factor.prior_memory()
+            if examples is not None:
+                memory = memory.with_examples(examples, origin)
             # Widths are multiples of the scale that the prior has already.
-            factor.set_prior(posterior.prior, loc, (own if scale is None else np.array(scale)) / unit.scale)
+            factor.set_prior(loc, (own if scale is None else np.array(scale)) / unit.scale, memory)
 
 
 def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) -> keras.callbacks.History:
@@ -51,9 +55,10 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
     The model then goes on from there: `fit` it on all examples, and `certify` it on those that `x` has not.
 
     Args:
+        x: arrays in memory, because the prior remembers every example; no generator and no data set of batches.
         scale: one prior scale for all weights in place of the fitted scales, see `centre_prior`.
-        **fit: arguments of `model.fit`, such as `epochs`, `callbacks=[KLSchedule(…)]`; inputs of `validation_data` are
-            remembered too.
+        **fit: arguments of `model.fit`, such as `epochs`, `callbacks=[KLSchedule(…)]`; inputs of
+            `validation_data=(x, y)` are remembered too.
 
     >>> import singularbayes as sb
     >>> x, y = np.random.default_rng(0).normal(size=(40, 3)), np.zeros(40)
@@ -65,16 +70,23 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
     True
     """
     posteriors = [_centred(posterior) for posterior in find_posteriors(model) if posterior.random]
-    if _moved(model):
+    if _trained(model):
         raise ValueError(
-            f"learn_prior needs a model that no other examples were seen by; {model.name!r} was trained, its means are "
-            "not where its prior is. Take a fresh model, or centre_prior(model, learned_on=all that it has seen)."
+            f"learn_prior needs a model that no other examples were seen by; {model.name!r} was trained, its means or "
+            "scales are not those that it was built or last centred with. Take a fresh model, or "
+            "centre_prior(model, learned_on=all that it has seen)."
         )
-    seen: dict | None = sketch(as_arrays(x))
-    if fit.get("validation_data") is not None:
-        seen = merged(seen, sketch(as_arrays(fit["validation_data"][0])))
+    examples = hashed(arranged(model, x))
+    validation = fit.get("validation_data")
+    if validation is not None:
+        if not isinstance(validation, (tuple, list)):
+            raise TypeError(
+                "learn_prior needs validation_data=(x, y) as arrays in memory, because the prior remembers every "
+                f"example; got a {type(validation).__name__}."
+            )
+        examples = np.concatenate([examples, hashed(arranged(model, validation[0]))])
     history = model.fit(x, y, **fit)
-    _centre(posteriors, seen, scale)
+    _centre(posteriors, examples, Origin.LEARNED, scale)
     return history
 
 
@@ -90,11 +102,7 @@ def _centred(posterior: Posterior) -> tuple[Posterior, ScalePrior]:
     return posterior, prior.prior
 
 
-def _moved(model: keras.Model) -> bool:
-    """Returns whether a mean is not at the centre of its prior: `compile` forgets the steps, the weights do not."""
-    for posterior in find_posteriors(model):
-        for factor in posterior.factors if posterior.random else ():
-            loc, _, reference = factor.numbers()
-            if reference is not None and not np.array_equal(loc, reference[0]):
-                return True
-    return False
+def _trained(model: keras.Model) -> bool:
+    """Returns whether means or scales changed since the model was built or centred; `compile` does not hide it."""
+    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    return not all(factor.unchanged()[1] for posterior in posteriors for factor in posterior.factors)

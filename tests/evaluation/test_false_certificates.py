@@ -1,0 +1,226 @@
+"""Labels are coin tosses, so no classifier errs on less than half of new examples: what certifies less is refused.
+
+Where neither model nor data can show the mistake, the result states what it took on the caller's word.
+"""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import set_factor
+
+import singularbayes as sb
+from singularbayes import Centred, FullRank, Normal, certify, layers
+from singularbayes.training.data_sketch import hashed, seen_among
+
+pytestmark = pytest.mark.backend
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(100, 120)).astype("float32")
+Y = RNG.integers(0, 2, 100)
+OTHERS = RNG.normal(size=(100, 120)).astype("float32")
+LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+# More inputs than examples: these weights have learned every coin toss by heart.
+LEARNED = np.linalg.lstsq(X, 2.0 * np.eye(2)[Y] - 1, rcond=None)[0]
+GENERATOR = keras.random.SeedGenerator(0)
+
+
+@keras.saving.register_keras_serializable("test")
+def _learned(shape, dtype=None):
+    return ops.cast(LEARNED, dtype)
+
+
+def _network(*before, head=None, **posterior):
+    posterior = FullRank(prior=Centred(Normal(0.1)), **posterior)
+    model = keras.Sequential(
+        [keras.Input((120,)), *before, head or layers.Dense(2, use_bias=False, posterior=posterior)]
+    )
+    model.compile("sgd", LOSS)
+    return model
+
+
+def _memorised(**posterior):
+    model = _network(**posterior)
+    set_factor(_factor(model), LEARNED, 1e-3)
+    return model
+
+
+def _factor(model):
+    (factor,) = model.layers[-1].posterior.factors
+    return factor
+
+
+def _refused(model, words, x=X, y=Y, **options):
+    with pytest.raises(ValueError, match=words):
+        certify(model, x, y, draws=20, **options)
+
+
+def _assumes(model, words, x=X, y=Y, **options):
+    assert words in repr(certify(model, x, y, draws=20, **options))
+
+
+def test_without_tricks_learning_by_heart_certifies_nothing():
+    assert certify(_memorised(), X, Y, draws=20).value > 0.5
+
+
+# -- noise of other layers --------------------------------------------------------------------------------------------
+
+
+class _Noise(keras.layers.Layer):
+    def __init__(self):
+        super().__init__()
+        self.generator = keras.random.SeedGenerator(0)
+
+    def call(self, inputs):
+        return inputs + 3.0 * keras.random.normal(ops.shape(inputs), seed=self.generator)
+
+
+class _RareNoise(_Noise):
+    """Noise for the last example alone."""
+
+    def call(self, inputs):
+        return ops.where(inputs[:, :1] == OTHERS[-1, 0], super().call(inputs), inputs)
+
+
+class _UntrackedNoise(keras.layers.Layer):
+    def call(self, inputs):
+        return inputs + keras.random.normal(ops.shape(inputs), seed=GENERATOR)
+
+
+class _NumpyNoise(keras.layers.Layer):
+    def call(self, inputs):
+        return inputs + RNG.normal(size=inputs.shape[1:]).astype("float32")
+
+
+@pytest.mark.parametrize("noise", [_Noise, _UntrackedNoise, _NumpyNoise])
+def test_noise_of_another_layer_is_refused(noise):
+    _refused(_network(noise()), "two passes with the same draw.*random noise of its own")
+
+
+def test_noise_for_a_single_example_of_many_is_refused():
+    model = _network(_RareNoise())
+    x = np.concatenate([RNG.normal(size=(399, 120)), OTHERS[-1:]]).astype("float32")
+    _refused(model, "two passes with the same draw", x, np.arange(400) % 2)
+
+
+def test_a_layer_without_noise_at_inference_is_not_and_its_seed_stays():
+    model = _network(keras.layers.Dropout(0.5))
+    (state,) = model.layers[0].variables
+    before = ops.convert_to_numpy(state)
+    assert certify(model, X, Y, draws=20).is_certificate
+    np.testing.assert_array_equal(ops.convert_to_numpy(state), before)
+
+
+# -- what the prior was learned on ------------------------------------------------------------------------------------
+
+
+def test_files_of_weights_keep_what_the_prior_was_learned_on(tmp_path):
+    model = _memorised()
+    sb.centre_prior(model, learned_on=X)
+    model.save_weights(tmp_path / "all.weights.h5")
+    model.save(tmp_path / "model.keras")
+    fresh = _network()
+    fresh.load_weights(tmp_path / "all.weights.h5")
+    copied = _network()
+    copied.set_weights(model.get_weights())
+    for again in (fresh, copied, sb.load(tmp_path / "model.keras")):
+        _refused(again, "the prior was learned on these examples: 100 of 100")
+        assert certify(again, OTHERS, Y, draws=20).is_certificate
+
+
+def test_centres_that_were_moved_by_hand_are_refused():
+    model = _memorised()
+    weights = {weight.path: value for weight, value in zip(model.weights, model.get_weights(), strict=True)}
+    centres = _factor(model).reference.path
+    weights[centres] = np.stack([LEARNED, np.ones_like(LEARNED)])
+    model.set_weights(list(weights.values()))
+    _refused(model, "neither learn_prior nor centre_prior set the centres and widths .*prior_data=")
+    _refused(model, "the prior was learned on these examples", prior_data=X)
+    _assumes(model, "the prior learned on prior_data, and on no other examples", prior_data=OTHERS)
+    assert not certify(model, X, Y, draws=20, allow_seen=True).is_certificate
+
+
+def test_prior_data_is_compared_in_full():
+    many = np.random.default_rng(1).normal(size=(5000, 120)).astype("float32")
+    many[4321] = X[7]
+    _refused(_network(), "1 of 5,000 that it knows are here", prior_data=many)
+
+
+def test_inputs_by_name_and_in_a_list_are_the_same_examples():
+    one, two = keras.Input((60,), name="b"), keras.Input((60,), name="a")
+    posterior = FullRank(prior=Centred(Normal(0.1)))
+    outputs = layers.Dense(2, use_bias=False, posterior=posterior)(keras.layers.Concatenate()([one, two]))
+    model = keras.Model([one, two], outputs)
+    model.compile("adam", LOSS)
+    sb.centre_prior(model, learned_on={"a": X[:, 60:], "b": X[:, :60]})
+    _refused(model, "the prior was learned on these examples: 100 of 100", [X[:, :60], X[:, 60:]])
+
+
+def test_a_prior_that_was_centred_carries_the_callers_word():
+    """It was fitted to X, and the caller named others: nothing in the model can tell."""
+    model = _memorised()
+    sb.centre_prior(model, learned_on=OTHERS)
+    _assumes(model, "the prior learned on the examples that centre_prior was given (learned_on), and on no others")
+
+
+@pytest.mark.parametrize("role", ["initializer", "rho_initializer", "function"])
+def test_a_prior_around_given_arrays_carries_the_assumption_also_in_files(role, tmp_path):
+    array = keras.initializers.Constant(LEARNED.astype("float32"))
+    start = {"initializer": _learned} if role == "function" else {role: array}
+    words = "the arrays or the code that initialise the prior's centres chosen without these examples"
+    model = _network(**start)
+    _assumes(model, words)
+    model.save_weights(tmp_path / "all.weights.h5")
+    fresh = _network()
+    assert words not in repr(certify(fresh, X, Y, draws=20))
+    fresh.load_weights(tmp_path / "all.weights.h5")
+    _assumes(fresh, words)
+
+
+def test_a_memory_in_code_is_an_assumption():
+    class Memory(keras.layers.Layer):
+        def call(self, inputs):
+            return inputs
+
+    def by_heart(x):
+        return x
+
+    head = layers.Dense(2, by_heart, use_bias=False, posterior=FullRank(prior=Centred()))
+    shown = repr(certify(_network(Memory(), keras.layers.Lambda(lambda x: x), head=head), X, Y, draws=20))
+    assert "no memory of these examples in the code of <lambda>, Memory, by_heart" in shown
+    assert "in the code of" not in repr(certify(_network(keras.layers.Activation("relu")), X, Y, draws=20))
+
+
+# -- weights that training changed ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "optimizer", [keras.optimizers.SGD, lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())]
+)
+def test_weights_that_were_trained_and_then_frozen_are_refused(optimizer):
+    hidden = keras.layers.Dense(3, use_bias=False)
+    model = _network(hidden)
+    model.compile(optimizer(), LOSS)
+    model.fit(X[:32], Y[:32], verbose=0, callbacks=[sb.KLSchedule(32)])
+    hidden.trainable = False
+    _refused(model, "fixed before `fit`; got trainable=False for .*kernel, which the optimizer", frozen=True)
+    model.compile("sgd", LOSS)  # nothing remembers now
+    _assumes(model, "weights outside posteriors fixed without these examples (frozen=True)", frozen=True)
+
+
+# -- examples ---------------------------------------------------------------------------------------------------------
+
+
+def test_repeated_examples_are_counted_and_need_a_word():
+    model = _network()
+    x, y = np.tile(X[:20], (5, 1)), np.tile(Y[:20], 5)
+    _refused(model, r"80 of these 100 examples equal to an earlier one.*duplicates='independent'", x, y)
+    _assumes(model, "80 of these 100 examples equal to an earlier one", x, y, duplicates="independent")
+    _refused(model, "duplicates='independent' or None; got duplicates='yes'", duplicates="yes")
+    few = np.concatenate([X, X[:1]])
+    _assumes(model, "1 of these 101 examples equal to an earlier one", few, np.append(Y, Y[0]))
+    other_label = certify(model, few, np.append(Y, 1 - Y[0]), draws=20)
+    assert not any("equal to an earlier" in assumed for assumed in other_label.assumptions)
+
+
+def test_a_hash_knows_an_example_from_all_of_its_parts():
+    assert seen_among(hashed([X, Y]), hashed([X, 1 - Y])).count == 0
