@@ -83,7 +83,7 @@ class Scalars(ABC):
 
     def _add_memory(self, layer, name):
         """Returns what the prior remembers, see `PriorMemory`; at first only what it was built from."""
-        given = any(map(starts.has_values_of_its_own, (layer._initializer, layer.rho_initializer)))
+        given = any(map(initializers.has_values_of_its_own, (layer._initializer, layer.rho_initializer)))
         words = PriorMemory(Origin.GIVEN if given else Origin.INITIAL).words()
 
         def start(_, dtype=None):
@@ -92,7 +92,7 @@ class Scalars(ABC):
         return layer.add_weight(
             name=f"{name}_prior_memory",
             shape=(WORDS,),
-            initializer=starts.Given(start),
+            initializer=initializers.Given(start),
             trainable=False,
             dtype="int32",
             autocast=False,

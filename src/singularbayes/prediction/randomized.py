@@ -1,6 +1,7 @@
 """The randomised predictor: for every answer one network is drawn. Its mistakes on given examples, draw by draw."""
 
 import sys
+from typing import cast
 
 import keras
 import numpy as np
@@ -78,7 +79,7 @@ def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int 
     """
     x = arranged(model, x)
     count = count_examples(model, x)
-    of_draws = {id(state) for source in find_sources(model) for state in source.variables}
+    of_draws = {id(state) for source in find_sources(model) for state in cast(keras.layers.Layer, source).variables}
     of_draws |= {id(weight) for weight in model.weights}
     states = [state for state in model.variables if id(state) not in of_draws]
     before = [ops.convert_to_numpy(state) for state in states]
