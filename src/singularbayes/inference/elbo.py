@@ -168,6 +168,8 @@ def log_nll(model: keras.Model) -> None:
 def spare_from_decay(model: keras.Model) -> None:
     """Keeps an optimizer's weight decay from the posteriors: it would pull ρ to 0 and be a second prior."""
     optimizer: Any = getattr(model, "optimizer", None)
+    while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):  # Keras adds one under mixed_float16
+        optimizer = optimizer.inner_optimizer
     if not getattr(optimizer, "weight_decay", None):
         return
     posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
