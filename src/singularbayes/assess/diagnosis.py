@@ -8,6 +8,7 @@ import numpy as np
 from singularbayes.assess import symptoms
 from singularbayes.assess.symptoms import Case, Finding
 from singularbayes.inference import ClassPredictive, MeanScale, ValuePredictive, find_posteriors, likelihood, predict
+from singularbayes.inference.inputs import as_arrays
 from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.metrics.checks import aligned, labelled
 
@@ -66,7 +67,7 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
             f"diagnose needs a Keras model; got {type(model).__name__}. Of an ensemble, diagnose each of its models."
         )
     if not model.built:
-        model(keras.tree.map_structure(lambda array: np.asarray(array)[:1], x), training=False)  # makes its weights
+        model(keras.tree.map_structure(lambda array: array[:1], as_arrays(x)), training=False)  # makes its weights
     posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
     bare = Case(model, posteriors)
     findings = [finding for check in _FIRST for finding in check(bare)]

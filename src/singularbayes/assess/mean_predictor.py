@@ -9,10 +9,9 @@ from scipy import special
 
 from singularbayes.assess.feed_forward import DenseWeight, factor_draws
 from singularbayes.assess.small_variance import within
-from singularbayes.inference import likelihood as likelihoods
 from singularbayes.inference import mean_weights
 from singularbayes.inference.engine import draw_keys
-from singularbayes.inference.outputs import loss_of
+from singularbayes.inference.head import meaning_of
 from singularbayes.inference.reducers import Classes
 from singularbayes.inference.stream import stream
 from singularbayes.metrics import brier
@@ -35,7 +34,7 @@ def accepted_brier(
     accepted = [within(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
     if not any(accepted):
         raise ValueError(f"A mean over accepted draws needs one; none of {draws} was within its norms.")
-    meaning = likelihoods.get(likelihood, loss_of(model, None), model.name, "bounds_report")
+    meaning = meaning_of(model, None, likelihood, "bounds_report")
     reduce = Classes(meaning, len(x))
     keys = draw_keys(seed, draws)[np.array(accepted)]
     each = np.zeros(len(keys))

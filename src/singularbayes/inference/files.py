@@ -6,14 +6,17 @@ from pathlib import Path
 
 import keras
 
+from singularbayes.inference.elbo import log_stored_kl_weight
+
 _PARTS = {"metadata.json", "config.json", "model.weights.h5"}
 
 
 def load(path: str | Path, **kwargs) -> keras.Model:
     """Returns the model of a `.keras` file; arguments are those of `keras.saving.load_model`.
 
-    `keras.saving.load_model` works too once `singularbayes` is imported; this says what is wrong when a file is not
-    a whole model.
+    `fit` of the model without `KLSchedule` uses the KL weight of the file, warns that it does, and logs `nll`, `kl` and
+    `kl_weight`. `keras.saving.load_model` works too once `singularbayes` is imported, but does not log them, and does
+    not say what is wrong when a file is not a whole model.
     """
     path = Path(path)
     if not path.is_file():
@@ -31,7 +34,7 @@ def load(path: str | Path, **kwargs) -> keras.Model:
             raise ValueError(f"load needs a whole .keras file; got {str(path)!r}, whose part {broken!r} is damaged.")
         config = _config(archive, path)
     try:
-        return keras.saving.load_model(path, **kwargs)
+        model = keras.saving.load_model(path, **kwargs)
     except (TypeError, ValueError, KeyError, OSError) as error:
         name = config.get("registered_name") or config.get("class_name")
         # Keras puts whole configs before the reason and behind it.
@@ -40,6 +43,8 @@ def load(path: str | Path, **kwargs) -> keras.Model:
             f"load needs a model whose classes are known here; got {str(path)!r}, a {name!r} that Keras cannot "
             f"rebuild. Import the package that defines its layers, or pass custom_objects. Keras says: {said}"
         ) from error
+    log_stored_kl_weight(model)
+    return model
 
 
 def _config(archive: zipfile.ZipFile, path: Path) -> dict:

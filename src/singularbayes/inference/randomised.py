@@ -8,8 +8,9 @@ from keras import ops
 
 from singularbayes.inference import likelihood as likelihoods
 from singularbayes.inference.engine import answers, compiled, draw_keys
+from singularbayes.inference.head import meaning_of
 from singularbayes.inference.inputs import arranged, count_examples
-from singularbayes.inference.outputs import loss_of, position_of
+from singularbayes.inference.outputs import position_of
 from singularbayes.inference.progress import track
 from singularbayes.metrics.checks import labelled
 from singularbayes.posteriors import noise
@@ -42,7 +43,7 @@ def drawn_risks(
     x = arranged(model, x)
     count = count_examples(model, x)
     position = position_of(model, output, asked)
-    meaning = likelihoods.get(likelihood, loss_of(model, position), model.name, asked)
+    meaning = meaning_of(model, position, likelihood, asked)
     if not isinstance(meaning, (likelihoods.Categorical, likelihoods.Bernoulli)):
         raise ValueError(f"{asked} needs a classifier, whose answers are right or wrong; got {meaning!r}.")
     parts = -(-draws // _TOGETHER)

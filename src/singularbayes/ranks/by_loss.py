@@ -11,6 +11,7 @@ from singularbayes.convert import surgery, twins
 from singularbayes.convert.collapse import collapse
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
 from singularbayes.inference import ClassPredictive, find_posteriors, predict
+from singularbayes.inference.inputs import as_arrays
 from singularbayes.inference.likelihood import of_loss
 from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.metrics.checks import labelled
@@ -105,5 +106,5 @@ def _losses(model, x, y, likelihood, batch_size: int) -> tuple[str, np.ndarray]:
         probabilities, labels = labelled("by_loss", p.mean, y)
         chosen = probabilities[np.arange(len(labels)), labels]
         return "NLL", -np.log(np.maximum(chosen, 1e-300))
-    error = (p.mean - np.asarray(y).reshape(p.mean.shape)).reshape(len(p.mean), -1)
+    error = (p.mean - as_arrays(y).reshape(p.mean.shape)).reshape(len(p.mean), -1)
     return "squared error", (error**2).mean(axis=1)
