@@ -221,7 +221,7 @@ def log_stored_kl_weight(model: keras.Model) -> None:
             bound.arguments["callbacks"] = [_StoredKLWeight(), *others]
         return fit(*bound.args, **bound.kwargs)
 
-    model.fit = fit_and_log  # type: ignore[method-assign]
+    model.fit = fit_and_log
 
 
 def _kl_weight(posterior: Posterior) -> float:
@@ -323,7 +323,7 @@ class _LoggedLoss:
     def __init__(self, loss):
         self.loss = loss
         self.nll = keras.metrics.Mean(name="nll")
-        self.highest_labels: set[int] = set()  # of the outputs whose labels are checked
+        self.highest_labels: set[int | None] = set()  # of the outputs whose labels are checked
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         value = self.loss(y_true, y_pred, sample_weight)

@@ -52,7 +52,7 @@ def _refuse_second_activation(model, position, meaning) -> None:
     if not isinstance(meaning, (Categorical, Bernoulli)) or not meaning.from_logits:
         return
     activation = _last_activation(model, position)
-    if activation in (keras.activations.sigmoid, keras.activations.softmax):
+    if activation is not None and activation in (keras.activations.sigmoid, keras.activations.softmax):
         second = "sigmoid" if isinstance(meaning, Bernoulli) else "softmax"
         effect = "leave every probability in [0.5, 0.731]" if second == "sigmoid" else "flatten the probabilities"
         raise ValueError(
