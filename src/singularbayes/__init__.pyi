@@ -39,7 +39,6 @@ from .likelihoods import MeanScaleNLL as MeanScaleNLL
 from .metrics import ood_scores as ood_scores
 from .models import ModelParallel as ModelParallel
 from .models import find_posteriors as find_posteriors
-from .models import load as load
 from .models import mean_weights as mean_weights
 from .posteriors import Adapter as Adapter
 from .posteriors import Centred as Centred
@@ -67,6 +66,7 @@ from .training import centre_prior as centre_prior
 from .training import fit_many as fit_many
 from .training import kl as kl
 from .training import learn_prior as learn_prior
+from .training import load as load
 from .training import set_kl as set_kl
 
 __version__: str

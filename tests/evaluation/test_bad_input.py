@@ -156,6 +156,31 @@ class TestPredict:
         with pytest.raises(TypeError, match=message):
             sb.predict(_model(), x, draws=2, likelihood="gaussian")
 
+    MASKED = np.ma.masked_greater(np.arange(12.0).reshape(4, 3), 9)
+    TAKERS = (
+        lambda x, y: sb.predict(_model(), x, draws=2, likelihood="gaussian"),
+        lambda x, y: sb.predict(_model(), [x], draws=2, likelihood="gaussian"),
+        lambda x, y: sb.evaluate(_model(), (x, y), likelihood="categorical_logits", draws=2),
+        lambda x, y: sb.evaluate(_model(), (X, y), likelihood="categorical_logits", draws=2),
+        lambda x, y: sb.certify(_model(), x, y, likelihood="categorical_logits", draws=2),
+        lambda x, y: sb.diagnose(_model(), x, likelihood="categorical_logits", draws=2),
+        lambda x, y: sb.fit_many(_model, x, y, [0], 1),
+        lambda x, y: sb.fit_many(_model, X, y, [0], 1),
+        lambda x, y: sb.fit_many(_model, X, X, [0], 1, sample_weight=y),
+        lambda x, y: sb.fit_many(_model, X, X, [0], 1, validation_data=(x, X)),
+        lambda x, y: sb.metrics.accuracy(np.full((4, 2), 0.5), y),
+        lambda x, y: sb.metrics.root_mean_square_error(x, X),
+    )
+
+    @pytest.mark.parametrize("take", TAKERS)
+    def test_masked_entries_are_refused_wherever_arrays_are_taken(self, take):
+        labels = np.ma.array([0, 1, 0, 1], mask=[0, 0, 1, 1])
+        with pytest.raises(ValueError, match=r"needs plain arrays; got 2 masked entries .*array\.filled\(value\)"):
+            take(self.MASKED, labels)
+
+    def test_a_masked_array_without_masked_entries_loses_nothing(self):
+        sb.predict(_model(), np.ma.array(X), draws=2, likelihood="gaussian")
+
     def test_a_file_is_no_model(self):
         with pytest.raises(TypeError, match=r"needs a Keras model; got 'm\.keras'\. Read .* singularbayes\.load"):
             sb.predict("m.keras", X)

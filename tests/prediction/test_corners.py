@@ -103,19 +103,39 @@ def test_numbers_from_numpy_are_numbers(number):
     assert sb.KLSchedule(num_data=number, warmup=np.int64(0)).weight(0) == pytest.approx(1 / 12)
 
 
+@pytest.mark.parametrize("wrappers", [0, 1, 2])
 @pytest.mark.parametrize("said", ["schedule", "set_kl"])
-def test_weight_decay_spares_the_posterior_and_nothing_else(said):
+def test_weight_decay_spares_the_posterior_and_nothing_else(said, wrappers):
     # With no gradient, decay is all that moves a weight.
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=FullRank()), keras.layers.Dense(1)])
-    model.compile(keras.optimizers.AdamW(0.1, weight_decay=0.5), "mse")
+    optimizer = keras.optimizers.AdamW(0.1, weight_decay=0.5)
+    for _ in range(wrappers):
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)  # as mixed_float16 adds one
+    model.compile(optimizer, "mse")
     posterior, dense = model.layers[0].posterior, model.layers[1]
-    before, kernel = _numpy(posterior.w.values), _numpy(dense.kernel)
+    before, kernel = _numpy(posterior.w.values).copy(), _numpy(dense.kernel).copy()
     if said == "set_kl":
         sb.set_kl(model, num_data=12, beta=0.0)
     callbacks = [sb.KLSchedule(num_data=12, beta=0.0)] if said == "schedule" else []
     model.fit(np.zeros((8, 4)), np.zeros((8, 1)), epochs=2, verbose=0, callbacks=callbacks)
     np.testing.assert_array_equal(_numpy(posterior.w.values), before)
     np.testing.assert_allclose(_numpy(dense.kernel), kernel * 0.95**2, rtol=1e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="a loop in torch")
+def test_parameter_groups_spare_the_posterior_from_the_weight_decay_of_torch():
+    import torch
+
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=FullRank()), keras.layers.Dense(1)])
+    before, kernel = (_numpy(v).copy() for v in (model.layers[0].posterior.w.values, model.layers[1].kernel))
+    # As the README shows it.
+    factors = [factor.values.value for posterior in find_posteriors(model) for factor in posterior.factors]
+    others = [p for p in model.parameters() if not any(p is factor for factor in factors)]
+    optimizer = torch.optim.AdamW([{"params": factors, "weight_decay": 0.0}, {"params": others}], 0.1, weight_decay=0.5)
+    (0.0 * sum(p.sum() for p in model.parameters() if p.requires_grad)).backward()
+    optimizer.step()
+    np.testing.assert_array_equal(_numpy(model.layers[0].posterior.w.values), before)
+    np.testing.assert_allclose(_numpy(model.layers[1].kernel), kernel * 0.95, rtol=1e-5)
 
 
 def test_weight_decay_of_a_model_that_is_not_built_is_refused_where_it_could_not_be_spared():

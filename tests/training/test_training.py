@@ -172,6 +172,43 @@ class TestFit:
         history = model.fit(X, Y, 32, 9, 0, callbacks=[sb.KLSchedule(32), stop], validation_split=0.25)
         assert history.epoch == [0, 1]
 
+    def test_the_order_of_the_schedule_and_early_stopping_does_not_matter(self):
+        def fitted(schedule_first):
+            keras.utils.set_random_seed(3)
+            stop = keras.callbacks.EarlyStopping(
+                "val_nll", mode="min", min_delta=1e9, patience=1, restore_best_weights=True
+            )
+            callbacks = [sb.KLSchedule(24, warmup=1), stop] if schedule_first else [stop, sb.KLSchedule(24, warmup=1)]
+            model = _compiled(_sequential(_posterior()), "adam")
+            history = model.fit(X, Y, 32, 9, 0, callbacks=callbacks, validation_split=0.25)
+            return history.history, model.get_weights()
+
+        (first, weights), (second, others) = fitted(True), fitted(False)
+        assert len(first["loss"]) == 2 and first == second
+        for ours, theirs in zip(weights, others, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+    def test_two_schedules_are_an_error(self):
+        model = _standing(_sequential(_posterior()))
+        with pytest.raises(ValueError, match=r"one callback that sets the KL weight; got KLSchedule and KLSchedule"):
+            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32), sb.KLSchedule(32, beta=0.1)])
+        with pytest.raises(ValueError, match=r"one callback .*got KLSchedule and PACBayesObjective"):
+            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32), sb.PACBayesObjective(32)])
+        for beta in (1.0, 0.1):  # one after another they are not
+            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta)])
+
+    @pytest.mark.parametrize("validation", [{}, {"validation_data": (X[:5], Y[:5])}])
+    def test_a_num_data_that_differs_from_the_examples_by_more_than_a_batch_is_a_warning(self, validation):
+        model = _standing(_sequential(_posterior()))
+        for num_data in (24, 40):
+            model.fit(X, Y, 8, 1, 0, callbacks=[sb.KLSchedule(num_data)], **validation)
+        for num_data in (4, 23, 41):
+            with pytest.warns(
+                UserWarning, match=rf"num_data={num_data}, but an epoch of this `fit` has 32 ex"
+            ) as found:
+                model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(num_data)], **validation)
+            assert sum("num_data" in str(warning.message) for warning in found) == 1
+
     def test_steps_per_execution_logs_the_same(self):
         if keras.backend.backend() == "torch":
             pytest.skip("Keras on torch refuses steps_per_execution")
@@ -212,7 +249,8 @@ class TestWeightsOfExamples:
     @pytest.mark.parametrize("weights", [{"sample_weight": np.zeros(32)}, {"class_weight": {0: 0.0, 1: 0.0}}])
     def test_at_weight_0_a_step_descends_the_kl_alone(self, weights):
         model = keras.Sequential([keras.Input((3,)), layers.Dense(1, posterior=FullRank(prior=Normal(0.5)))])
-        _compiled(stirred_layer(model, X), keras.optimizers.SGD(0.1), "binary_crossentropy")
+        loss = keras.losses.BinaryCrossentropy(from_logits=True)
+        _compiled(stirred_layer(model, X), keras.optimizers.SGD(0.1), loss)
         w = model.layers[0].posterior.w
         before = ops.convert_to_numpy(w.values).copy()
         slope = gradient(model.layers[0].posterior.kl, w.values)

@@ -9,12 +9,12 @@ import keras
 import numpy as np
 
 from singularbayes.baselines import folders
-from singularbayes.models import find_posteriors, load
+from singularbayes.models import find_posteriors
 from singularbayes.models.engine import share_programs
 from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.prediction import Predictive
 from singularbayes.prediction.predict import pool
-from singularbayes.training import fit_many
+from singularbayes.training import fit_many, load
 
 
 def member_seeds(seed: int, members: int) -> list[int]:

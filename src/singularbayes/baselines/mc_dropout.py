@@ -9,12 +9,11 @@ import keras
 from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.models import load
 from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.models.traversal import flat_layers
 from singularbayes.posteriors import noise, scope
 from singularbayes.prediction import Predictive, predict
-from singularbayes.training import fit_many
+from singularbayes.training import fit_many, load
 
 _FILE = "model.keras"
 # Where Keras's layers say how much they drop or add.

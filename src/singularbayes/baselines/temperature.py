@@ -6,9 +6,9 @@ from typing import Self
 import keras
 
 from singularbayes.baselines import folders
-from singularbayes.models import load
 from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.prediction import ClassPredictive, Temperature, predict, recalibrate
+from singularbayes.training import load
 
 _FILE = "model.keras"
 

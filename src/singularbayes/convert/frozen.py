@@ -6,8 +6,9 @@ from keras import ops
 
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood as likelihoods
+from singularbayes.likelihoods.head import meaning_of
 from singularbayes.models.engine import draw_keys
-from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.models.outputs import position_of
 from singularbayes.models.traversal import find_posteriors, flat_layers
 from singularbayes.posteriors import noise, scope
 
@@ -45,7 +46,7 @@ def freeze_draws(
     if stateful:
         raise ValueError(f"freeze_draws needs a model without state between batches; got stateful layers {stateful}.")
     position = position_of(model, output, "freeze_draws")
-    meaning = likelihoods.get(likelihood, loss_of(model, position), model.name, "freeze_draws")
+    meaning = meaning_of(model, position, likelihood, "freeze_draws")
     name = "gaussian" if isinstance(meaning, likelihoods.Gaussian) else _name_of(meaning)
     shape = keras.tree.flatten(model.outputs)[position or 0].shape
     if isinstance(meaning, likelihoods.Bernoulli) and shape[-1] != 1:

@@ -63,7 +63,7 @@ def bounds_report(
     require_share("bounds_report", delta=delta)
     require_count("bounds_report", draws=draws, tried=tried)
     require_positive("bounds_report", margin=margin)
-    x, y = as_arrays(x), np.asarray(y)
+    x, y = as_arrays(x), as_arrays(y)
     seen, _ = seen_by_prior(model, x, prior_data)
     question = Question(model, x, y, delta, draws, seed, tried, likelihood)
     options = {

@@ -9,12 +9,11 @@ from scipy import special
 
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.small_variance import within
-from singularbayes.likelihoods import likelihood as likelihoods
+from singularbayes.likelihoods.head import meaning_of
 from singularbayes.metrics import brier
 from singularbayes.metrics.checks import labelled
 from singularbayes.models import mean_weights
 from singularbayes.models.engine import draw_keys
-from singularbayes.models.outputs import loss_of
 from singularbayes.prediction.reducers import Classes
 from singularbayes.prediction.stream import stream
 
@@ -35,7 +34,7 @@ def accepted_brier(
     accepted = [within(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
     if not any(accepted):
         raise ValueError(f"A mean over accepted draws needs one; none of {draws} was within its norms.")
-    meaning = likelihoods.get(likelihood, loss_of(model, None), model.name, "bounds_report")
+    meaning = meaning_of(model, None, likelihood, "bounds_report")
     reduce = Classes(meaning, len(x))
     keys = draw_keys(seed, draws)[np.array(accepted)]
     each = np.zeros(len(keys))

@@ -3,8 +3,18 @@
 import numpy as np
 
 
+def require_unmasked(name: str, what: str, given) -> None:
+    """Raises where a masked array has masked entries: as a plain array it would show what lies behind the mask."""
+    if np.ma.is_masked(given):
+        raise ValueError(
+            f"{name} needs plain arrays; got {np.ma.count_masked(given)} masked entries in {what}, whose mask would be "
+            "lost. Fill them, array.filled(value), or leave out their rows."
+        )
+
+
 def numbers(name: str, what: str, given) -> np.ndarray:
     """Returns an array of numbers as float64; raises where it holds something else, such as predictions as a whole."""
+    require_unmasked(name, what, given)
     try:
         return np.asarray(given, "float64")
     except (TypeError, ValueError):
@@ -68,6 +78,7 @@ def distributions(name: str, probabilities: np.ndarray, axes: str = "examples, c
 
 def labelled(name: str, probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns probabilities (examples, classes) and one whole number from 0 an example."""
+    require_unmasked(name, "labels", labels)
     p, y = distributions(name, probabilities), np.asarray(labels)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]

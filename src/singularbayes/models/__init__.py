@@ -2,13 +2,13 @@
 
 from singularbayes.models.distribution import ModelParallel
 from singularbayes.models.mean_weights import mean_weights
-from singularbayes.models.saving import load, load_without_optimizer
+from singularbayes.models.saving import load_without_optimizer, read_model
 from singularbayes.models.traversal import find_posteriors
 
 __all__ = [
     "ModelParallel",
     "find_posteriors",
-    "load",
     "load_without_optimizer",
     "mean_weights",
+    "read_model",
 ]

@@ -12,11 +12,10 @@ import keras
 _PARTS = {"metadata.json", "config.json", "model.weights.h5"}
 
 
-def load(path: str | Path, **kwargs) -> keras.Model:
-    """Returns the model of a `.keras` file; arguments are those of `keras.saving.load_model`.
+def read_model(path: str | Path, **kwargs) -> keras.Model:
+    """Returns the model of a `.keras` file, or raises with what is wrong with the file.
 
-    `keras.saving.load_model` works too once `singularbayes` is imported; this says what is wrong when a file is not
-    a whole model.
+    Arguments are those of `keras.saving.load_model`.
     """
     path = Path(path)
     if not path.is_file():
@@ -51,7 +50,7 @@ def load_without_optimizer(path: str | Path, packages: Sequence[str] = ()) -> ke
         importlib.import_module(package)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Skipping variable loading for optimizer")
-        return load(path)
+        return read_model(path)
 
 
 def _config(archive: zipfile.ZipFile, path: Path) -> dict:

@@ -100,6 +100,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator()
         self.state: SharedState | None = None  # what it shares with others, if it does
         self._kl_said = kl_weight is not None
+        self.kl_weight_from_file = False  # until it is set here
         self._pending_weight = kl_weight  # what was said before there is a variable for it
         self._guard = KLGuard(self._require_kl_weight)
 
@@ -201,7 +202,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         """Says the weight of this posterior's KL in the loss."""
         if not 0 <= value < float("inf"):
             raise ValueError(f"The KL weight needs to be >= 0 and finite; got {value!r} for {self.path or self.name}.")
-        self._kl_said = True
+        self._kl_said, self.kl_weight_from_file = True, False
         if self.built:
             self.kl_scale.assign(value)
         else:
@@ -240,6 +241,7 @@ class Posterior(scope.Source, keras.layers.Layer):
     def load_own_variables(self, store):
         super().load_own_variables(store)
         self._kl_said = float(ops.convert_to_numpy(self.kl_scale)) >= 0
+        self.kl_weight_from_file = self._kl_said and self.kl_weight is None
 
     @property
     def _initializer(self):

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
-from singularbayes.likelihoods import likelihood as likelihoods
+from singularbayes.likelihoods.head import logits_hint, meaning_of
 from singularbayes.models.engine import draw_keys
 from singularbayes.models.inputs import arranged, count_examples, require_model
-from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.models.outputs import position_of
 from singularbayes.models.progress import track
 from singularbayes.models.sequence_lengths import lengths_of, require_any_length
 from singularbayes.models.traversal import find_sources
@@ -84,7 +84,7 @@ def pool(
     x = arranged(model, x)
     examples = count_examples(model, x)
     position = position_of(model, output)
-    meaning = likelihoods.get(likelihood, loss_of(model, position), model.name)
+    meaning = meaning_of(model, position, likelihood)
     lengths = None
     if padding is not None:
         lengths = lengths_of(x, padding)
@@ -97,7 +97,7 @@ def pool(
     for place, model in track(members, count, "members") if count > 1 else members:
         if _draws_each(model, x, draws, count) != share:
             raise ValueError(f"predict needs members that are all random or all not; got {model.name!r} among others.")
-        if likelihoods.get(likelihood, loss_of(model, position), model.name) != meaning:
+        if meaning_of(model, position, likelihood) != meaning:
             raise ValueError(
                 f"predict needs members whose outputs mean the same; got {model.name!r} with another loss than the "
                 "first. Pass likelihood= to say what all of them mean."
@@ -151,6 +151,7 @@ def _require_numbers(model, x, where: np.ndarray, values: np.ndarray) -> None:
     # An eager pass over that example says more when a layer knows the cause (a token id out of range).
     model(own, training=False)
     cause = "The weights may have become NaN in training: lower the learning rate, or look at the loss."
+    cause += logits_hint(model)
     if any(array.dtype.kind == "f" and np.isinf(array).any() for array in keras.tree.flatten(own)):
         cause = "Its input holds an infinite number."
     raise ValueError(f"predict got NaN from the model for example {example}. {cause}")

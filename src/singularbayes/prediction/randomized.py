@@ -8,10 +8,11 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import likelihood as likelihoods
+from singularbayes.likelihoods.head import meaning_of
 from singularbayes.metrics.checks import labelled
 from singularbayes.models.engine import answers, compiled, draw_keys, one_answer
 from singularbayes.models.inputs import arranged, count_examples
-from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.models.outputs import position_of
 from singularbayes.models.progress import track
 from singularbayes.models.traversal import find_sources
 from singularbayes.posteriors import noise
@@ -44,7 +45,7 @@ def drawn_risks(
     x = arranged(model, x)
     count = count_examples(model, x)
     position = position_of(model, output, asked)
-    meaning = likelihoods.get(likelihood, loss_of(model, position), model.name, asked)
+    meaning = meaning_of(model, position, likelihood, asked)
     if not isinstance(meaning, (likelihoods.Categorical, likelihoods.Bernoulli)):
         raise ValueError(f"{asked} needs a classifier, whose answers are right or wrong; got {meaning!r}.")
     parts, size = _parts(draws)

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import optimize, special
 
 from singularbayes.metrics.checks import aligned, labelled
+from singularbayes.models.inputs import as_arrays
 from singularbayes.prediction.predictive import ClassPredictive, Predictive, ValuePredictive, require_kind
 
 
@@ -83,7 +84,7 @@ def recalibrate(p: Predictive, y) -> Temperature | VarianceScale:
     """
     require_kind("recalibrate", p, Predictive)
     if isinstance(p, ClassPredictive):
-        return Temperature(_temperature(p.mean, np.asarray(y)))
+        return Temperature(_temperature(p.mean, as_arrays(y)))
     assert isinstance(p, ValuePredictive)
     _require_noise("recalibrate", p)
     mean, variance, targets = aligned("recalibrate", mean=p.mean, variance=p.variance("total"), targets=y)

@@ -12,6 +12,7 @@ from singularbayes.bounds.require import require_count, require_positive, requir
 from singularbayes.convert.spectrum import MatrixSpectrum, spectrum
 from singularbayes.evaluation.feed_forward import flat
 from singularbayes.models import mean_weights
+from singularbayes.models.inputs import as_arrays
 from singularbayes.ranks import change
 from singularbayes.ranks.recommendation import Recommendation, Row
 
@@ -70,7 +71,7 @@ def by_bound(
     lipschitz = loss_constants(loss).lipschitz
     if lipschitz is None:
         raise ValueError(f"by_bound needs a loss with a Lipschitz constant; got loss={loss!r}, which has none.")
-    x = np.asarray(x)
+    x = as_arrays(x)
     num_data = len(x) if num_data is None else num_data
     require_count("by_bound", num_data=num_data)
     matrices = _matrices(model, x, loss)

@@ -13,6 +13,7 @@ from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
 from singularbayes.likelihoods.likelihood import of_loss
 from singularbayes.metrics.checks import labelled
 from singularbayes.models import find_posteriors
+from singularbayes.models.inputs import as_arrays
 from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.prediction import ClassPredictive, predict
 from singularbayes.ranks.by_energy import by_energy
@@ -106,5 +107,5 @@ def _losses(model, x, y, likelihood, batch_size: int) -> tuple[str, np.ndarray]:
         probabilities, labels = labelled("by_loss", p.mean, y)
         chosen = probabilities[np.arange(len(labels)), labels]
         return "NLL", -np.log(np.maximum(chosen, 1e-300))
-    error = (p.mean - np.asarray(y).reshape(p.mean.shape)).reshape(len(p.mean), -1)
+    error = (p.mean - as_arrays(y).reshape(p.mean.shape)).reshape(len(p.mean), -1)
     return "squared error", (error**2).mean(axis=1)

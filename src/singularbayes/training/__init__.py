@@ -3,6 +3,7 @@
 from singularbayes.training.elbo import KLSchedule, kl, set_kl
 from singularbayes.training.fit_many import fit_many
 from singularbayes.training.learned_prior import centre_prior, learn_prior
+from singularbayes.training.loading import load
 from singularbayes.training.pac_bayes_objective import PACBayesObjective
 from singularbayes.training.spectral_limits import SpectralPenalty, SpectralProjection, Truncation, truncation
 
@@ -16,6 +17,7 @@ __all__ = [
     "fit_many",
     "kl",
     "learn_prior",
+    "load",
     "set_kl",
     "truncation",
 ]

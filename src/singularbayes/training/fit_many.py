@@ -14,6 +14,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from singularbayes.likelihoods.head import require_heads
+from singularbayes.likelihoods.labels import require_labels
 from singularbayes.models.inputs import as_arrays
 from singularbayes.models.progress import track
 from singularbayes.models.sequence_lengths import lengths_of, require_any_length
@@ -160,7 +162,10 @@ def fit_many(
         train, held_out = _by_length(train, padding), None if held_out is None else _shortened(held_out, padding)
     if together is not None:
         _whole("together", together)
-    job = Job(_Builds(build, padding is not None), factory(callbacks), train, held_out, range(initial_epoch, epochs))
+    data = {"x, y": train} if held_out is None else {"x, y": train, "validation_data": held_out}
+    job = Job(
+        _Builds(build, data, padding is not None), factory(callbacks), train, held_out, range(initial_epoch, epochs)
+    )
     if keras.backend.backend() != "jax" or together == 1:
         return job.one_after_another(seeds)
     from singularbayes.training.vectorized_fit import train_together
@@ -169,10 +174,15 @@ def fit_many(
 
 
 class _Builds:
-    """Calls `build`, and refuses what is not a new compiled model, or where it must, one that takes one length."""
+    """Calls `build`, and refuses what is not a new compiled model, or one that the data do not fit.
 
-    def __init__(self, build, any_length: bool = False):
-        self.build, self.any_length = build, any_length
+    Args:
+        data: what all members train on and are validated on, by its name in errors.
+        any_length: the model must take sequences of any length.
+    """
+
+    def __init__(self, build, data: "dict[str, Examples]", any_length: bool = False):
+        self.build, self.data, self.any_length = build, data, any_length
         self.models: weakref.WeakSet = weakref.WeakSet()
 
     def __call__(self, seed: int) -> keras.Model:
@@ -187,6 +197,10 @@ class _Builds:
             )
         if self.any_length:
             require_any_length(model)
+        if not self.models:  # all members have the same network
+            require_heads(model)
+            for name, data in self.data.items():
+                require_labels(f"fit_many({name})", model, data.y, data.weight)
         self.models.add(model)
         return model
 
@@ -262,7 +276,7 @@ def examples(name: str, arrays: tuple, batch_size: int) -> Examples:
 
 def _rows_of(rows, seeds: list[int], examples: int, padding: int | None) -> dict[int, np.ndarray]:
     """Returns the rows of every member by its seed."""
-    table = np.asarray(rows)
+    table = as_arrays(rows)
     if table.ndim != 2 or len(table) != len(seeds) or table.dtype.kind not in "iu" or not table.size:
         raise ValueError(
             f"fit_many needs rows to be whole numbers (members, examples), here ({len(seeds)}, …); got "
@@ -291,7 +305,7 @@ def _without_lists(structure):
 
 
 def _numbers(values) -> np.ndarray:
-    array = np.asarray(values)
+    array = as_arrays(values)
     return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array
 
 

@@ -14,7 +14,14 @@ from singularbayes.bounds import kl_inverse, pac_bayes
 from singularbayes.bounds.require import require_choice, require_count, require_share
 from singularbayes.models.engine import compiled
 from singularbayes.models.traversal import find_posteriors
-from singularbayes.training.elbo import kl, log_nll, share_state, spare_from_decay
+from singularbayes.training.elbo import (
+    kl,
+    log_nll,
+    prepare_fit,
+    require_labels_in_range,
+    share_state,
+    take_kl_weight,
+)
 
 FORMS = ("quadratic", "sqrt", "kl")
 
@@ -67,17 +74,19 @@ class PACBayesObjective(keras.callbacks.Callback):
         super().set_model(model)
         share_state(model)
         log_nll(model)
+        take_kl_weight(model, self)
 
     def on_train_begin(self, logs=None):
         if not any(posterior.random for posterior in find_posteriors(self.model)):
             raise ValueError(f"PACBayesObjective needs a model with a posterior; got {self.model.name!r} with none.")
-        spare_from_decay(self.model)
+        prepare_fit(self.model, self)
         self._say()
 
     def on_epoch_begin(self, epoch, logs=None):
         self._say()
 
     def on_epoch_end(self, epoch, logs=None):
+        require_labels_in_range(self.model)
         logs = {} if logs is None else logs
         risk = float(logs["nll"])
         if not 0 <= risk <= 1:

@@ -161,8 +161,8 @@ class Program:
 
     def _validate(self, members, live):
         for member in live:
-            member.model.reset_metrics()
             member.callbacks.on_test_begin()
+            member.model.reset_metrics()
         self._run(members, lambda state: self._evaluate(state, self.held_out))
         for member in live:
             member.callbacks.on_test_end(member.take_logs("val_"))
