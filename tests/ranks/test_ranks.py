@@ -304,3 +304,12 @@ def test_the_page_says_the_verdict_or_what_is_missing_for_one():
         rows
     )
     assert finding(rows[:1]).startswith("No verdict yet: verdict needs all ranks and low_rank_auto")
+
+
+def test_a_users_own_relu_has_no_bound_of_its_slope():
+    def relu(z):
+        return 3 * z
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, relu)])
+    steps, (reason,) = change.read(model, lambda posterior: np.zeros(0, bool))
+    assert steps == () and "has an activation, relu (not Keras's), whose slope is not bounded here" in reason
