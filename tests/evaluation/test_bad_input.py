@@ -23,7 +23,7 @@ def _model(**arguments):
 
 class TestArguments:
     CASES = (
-        (lambda: LowRank(0), r"LowRank needs rank to be a whole number >= 1, or 'auto'; got rank=0"),
+        (lambda: LowRank(0), r"LowRank needs rank to be an integer >= 1, or 'auto'; got rank=0"),
         (lambda: LowRank(-2), r"got rank=-2"),
         (lambda: LowRank(2.0), r"got rank=2\.0"),
         (lambda: LowRank(True), r"got rank=True"),
@@ -31,7 +31,7 @@ class TestArguments:
         (lambda: LowRank(1, family="student"), r"family needs .*\['gaussian', 'laplace'\]; got family='student'"),
         (lambda: LowRank(1, kl_weight=-1.0), r"needs kl_weight >= 0 and finite; got kl_weight=-1\.0"),
         (lambda: FullRank(eta=0), r"FullRank needs eta > 0 and finite; got eta=0"),
-        (lambda: FullRank(kl_rows=0), r"kl_rows to be a whole number >= 1 or None; got kl_rows=0"),
+        (lambda: FullRank(kl_rows=0), r"kl_rows to be an integer >= 1 or None; got kl_rows=0"),
         (lambda: RankOne("sum"), r"RankOne needs form .*\['outer', 'product', 'scale'\]; got form='sum'"),
         (lambda: ScaleMixture(pi=1.0), r"0 < pi < 1; got pi=1\.0"),
         (lambda: sb.Normal(-1.0), r"Normal needs scale > 0 and finite; got scale=-1\.0"),

@@ -10,7 +10,6 @@ from table import set_factor
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, bounds, bounds_report, layers
 from singularbayes.evaluation import norm_rows, small_variance
-from singularbayes.evaluation.certified_kl import posterior_kl
 from singularbayes.evaluation.feed_forward import factor_draws, read
 from singularbayes.evaluation.mean_predictor import accepted_brier, margin_risk_of
 from singularbayes.evaluation.small_variance import norm_limits
@@ -209,7 +208,7 @@ def test_planning_figures_are_those_of_the_shapes_and_the_kl(close, report):
     ratio = report["Complexity ratio"]
     assert ratio.figure == pytest.approx(bounds.complexity_ratio(4, 6, 2)) and "r < 2.4" in ratio.words
     certificate = report["PAC-Bayes, kl inverse"].bound
-    kl, risk = posterior_kl(close.layers[0].posterior)[1], certificate.terms["with their error"]
+    kl, risk = close.layers[0].posterior.certified_kl()[1], certificate.terms["with their error"]
     assert report["Critical rank"].figure == bounds.critical_rank(risk, kl / 20, [(4, 6)], 120, 0.04)
     assert ratio.cells[-1] == "no bound"
     full = bounds_report(_network(first=FullRank(prior=Normal(0.3))), X, Y, draws=10)

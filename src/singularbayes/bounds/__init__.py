@@ -6,7 +6,7 @@ A bound is computed in its sound form; `variant="published"` gives the paper's b
 from singularbayes.bounds.architecture import ACTIVATIONS, LayerFacts, reasons_outside, require_inside
 from singularbayes.bounds.betting import betting_mean
 from singularbayes.bounds.binary_kl import binary_kl, kl_inverse
-from singularbayes.bounds.bound import Bound
+from singularbayes.bounds.bound import Bound, Refused
 from singularbayes.bounds.complexity_risk import (
     Strata,
     complexity_risk,
@@ -56,6 +56,7 @@ __all__ = [
     "LayerFacts",
     "LossConstants",
     "NetworkClass",
+    "Refused",
     "SmallVariance",
     "Strata",
     "best_gauge",

@@ -4,7 +4,7 @@ import keras
 
 from singularbayes.convert import surgery, twins
 from singularbayes.convert.decide import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
-from singularbayes.posteriors import Adapter, Posterior
+from singularbayes.posteriors import Posterior
 
 
 def bayesianize(
@@ -69,7 +69,7 @@ def bayesianize(
     for decision in decisions:
         if decision.posteriors:
             twin = twins.make_twin(decision.layer, decision.posteriors, bias_posterior, per_head)
-            adapts = any(isinstance(chosen, Adapter) for chosen in decision.posteriors.values())
+            adapts = any(chosen.adapts for chosen in decision.posteriors.values())
             if init == "svd" or adapts or decision.frozen:
                 twins.start_from(twin, decision.layer)
             new[id(counterparts[decision.place.keys])] = twin

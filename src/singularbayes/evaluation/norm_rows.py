@@ -11,7 +11,7 @@ import numpy as np
 from singularbayes import bounds
 from singularbayes.bounds import Bound
 from singularbayes.evaluation.bounds_table import Row
-from singularbayes.evaluation.certified_kl import certified_kl
+from singularbayes.evaluation.certificate import certified_kl
 from singularbayes.evaluation.feed_forward import DenseWeight
 from singularbayes.evaluation.mean_predictor import accepted_brier, margin_risk_of
 from singularbayes.evaluation.rank_curves import Weight

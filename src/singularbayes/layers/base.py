@@ -32,10 +32,10 @@ def refuse(layer: str, **arguments) -> None:
 
 
 def whole(layer: str, **sizes) -> tuple[int, ...]:
-    """Returns sizes as plain numbers; raises unless each is a whole number above 0."""
+    """Returns sizes as plain numbers; raises unless each is an integer above 0."""
     for name, value in sizes.items():
         if isinstance(value, bool) or not isinstance(value, Integral) or value <= 0:
-            raise ValueError(f"{layer} needs {name} to be a whole number >= 1; got {name}={value!r}.")
+            raise ValueError(f"{layer} needs {name} to be an integer >= 1; got {name}={value!r}.")
     return tuple(int(value) for value in sizes.values())
 
 
@@ -84,11 +84,8 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
         """Returns a posterior of this layer's own that its estimator can use."""
         # Names differ within a layer: Keras on torch keeps parameters by their path.
         posterior = posteriors.get(identifier, name)
-        if self.estimator == "local" and posterior.random and posterior.family != "gaussian":
-            raise ValueError(
-                'estimator="local" needs the Gaussian family: sums of other noise have no closed form. Got '
-                f'family={posterior.family!r} in {type(self).__name__}; use estimator="shared".'
-            )
+        if self.estimator == "local":
+            posterior.require_local(type(self).__name__)
         return posterior
 
     def _build_posterior(self, posterior, shape, initializer) -> None:
@@ -100,7 +97,7 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
     def _require_sizes(self, shape) -> None:
         if not all(isinstance(size, Integral) and int(size) >= 1 for size in shape):
             raise ValueError(
-                f"{type(self).__name__} needs a weight whose sizes are whole numbers >= 1; got shape {tuple(shape)} in "
+                f"{type(self).__name__} needs a weight whose sizes are integers >= 1; got shape {tuple(shape)} in "
                 f"{self.path or self.name}."
             )
 

@@ -1,14 +1,21 @@
 """The posteriors of a model."""
 
+from typing import cast
+
 import keras
 
-from singularbayes.posteriors import Posterior
+from singularbayes.posteriors import Posterior, Variational
 from singularbayes.posteriors.scope import Source
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
     """Returns every posterior of a model or layer once, however deep it is nested, in a fixed order."""
     return [layer for layer in flat_layers(model) if isinstance(layer, Posterior)]
+
+
+def find_random_posteriors(model: keras.layers.Layer) -> list[Variational]:
+    """Returns the posteriors of a model or layer whose draws differ: those with a prior and a KL."""
+    return [cast(Variational, posterior) for posterior in find_posteriors(model) if posterior.random]
 
 
 def find_sources(model: keras.layers.Layer) -> list[Source]:

@@ -14,6 +14,7 @@ from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
+from singularbayes.posteriors.variational import Variational
 
 __all__ = [
     "Adapter",
@@ -29,6 +30,7 @@ __all__ = [
     "Prior",
     "RankOne",
     "ScaleMixture",
+    "Variational",
     "entry_correlation",
     "get",
     "initializers",

@@ -5,13 +5,13 @@ import numpy as np
 from keras import ops
 
 from singularbayes.posteriors import initializers
-from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
 from singularbayes.posteriors.product import Product, require_fit, whole_rank
+from singularbayes.posteriors.variational import Variational
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class Adapter(Posterior):
+class Adapter(Variational):
     """W₀ frozen, A (rows × rank) and B (columns × rank) random: 2 · rank · (rows + columns) trainable parameters.
 
     For a pretrained matrix that a truncation to `rank` would spoil. `center(matrix)` makes it W₀ and sets the mean of B
@@ -29,8 +29,8 @@ class Adapter(Posterior):
     there the mean of B is not 0.)
 
     Args:
-        rank: a whole number, 1 ≤ rank ≤ min(rows, columns).
-        **kwargs: arguments of every posterior, see `Posterior`.
+        rank: an integer, 1 ≤ rank ≤ min(rows, columns).
+        **kwargs: arguments of every posterior, see `Variational`.
 
     >>> import math
     >>> from singularbayes import layers
@@ -41,6 +41,7 @@ class Adapter(Posterior):
     """
 
     has_columns = True
+    adapts = True
 
     def __init__(self, rank, **kwargs):
         super().__init__(**kwargs)
@@ -107,6 +108,19 @@ class Adapter(Posterior):
         self.w0.assign(matrix)
         a = ops.convert_to_numpy(self.ab.loc)[: self.rows]
         self.ab.set_loc(np.concatenate([a, np.zeros((self.ab.shape[0] - len(a), self.rank), "float32")]))
+
+    @property
+    def fixed_rank(self):
+        return self.rank
+
+    def squared_column_norms(self):
+        return self.product.squared_norms()
+
+    def certified_kl(self):
+        before, after = super().certified_kl()
+        if self.clip is None and not self.prior.by_column:  # else (A D, B D⁻¹) draws another W, or ties A to B
+            after = min(after, self.product.kl_in_best_gauge())
+        return before, after
 
     def get_config(self):
         return {**super().get_config(), "rank": self.rank}

@@ -2,30 +2,31 @@
 
 import keras
 import numpy as np
+from keras import ops
 
 from singularbayes.posteriors import initializers
-from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.product import Product, require_fit, whole_rank
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
+from singularbayes.posteriors.variational import Variational
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class LowRank(Posterior):
+class LowRank(Variational):
     """W = A Bᵀ with A (rows × rank) and B (columns × rank) random: every draw has rank ≤ `rank`.
 
     It holds 2 · rank · (rows + columns) parameters; applying it costs as much per example.
 
     `LowRank("auto", max_rank=64)` learns its rank. It starts with 64 columns, or min(rows, columns) if that is less,
     under a prior that shrinks those that the data do not ask for (`ColumnShrinkage`). After every epoch with the full
-    KL weight `KLSchedule` lets it `settle`: the columns are balanced (`posteriors/balance.py`), and those that are
-    noise by now are switched off for good. `ranks.prune` takes them out of the model.
+    KL weight `KLSchedule` calls `prune_columns`: the columns are balanced (`posteriors/balance.py`), and those that
+    are noise by now are switched off for good. `ranks.prune` takes them out of the model.
 
     Args:
-        rank: a whole number, 1 ≤ rank ≤ min(rows, columns), or "auto".
+        rank: an integer, 1 ≤ rank ≤ min(rows, columns), or "auto".
         overcomplete: allow a rank above min(rows, columns).
         max_rank: the columns that "auto" starts with.
         tolerance: "auto" switches a column off when its mean has less than this share of E‖a_k b_kᵀ‖².
-        **kwargs: arguments of every posterior, see `Posterior`; the prior of "auto" is a `ColumnShrinkage`.
+        **kwargs: arguments of every posterior, see `Variational`; the prior of "auto" is a `ColumnShrinkage`.
 
     >>> import math
     >>> from singularbayes import layers
@@ -115,16 +116,51 @@ class LowRank(Posterior):
     def center(self, matrix):
         self.ab.set_loc(np.concatenate(initializers.svd_split(matrix, self.ab.shape[1])))
 
-    def settle(self):
+    def prune_columns(self):
         if self.adaptive:
             assert isinstance(self.prior, ColumnShrinkage)
             self.product.balance(self.prior.shape)
             self.ab.live.assign(self.live_columns(self.tolerance))
 
+    @property
+    def fixed_rank(self):
+        return None if self.adaptive else self.rank
+
+    @property
+    def learned_rank(self):
+        return int(self.live_columns().sum()) if self.adaptive else None
+
+    def with_rank(self, rank):
+        return type(self).from_config({**self.get_config(), "max_rank" if self.adaptive else "rank": rank})
+
+    def residual(self, matrix):
+        return float(np.linalg.norm(np.linalg.svd(matrix, compute_uv=False)[self.num_columns(matrix.shape) :]))
+
+    def factor_moments(self):
+        return self.product.moments()
+
+    def squared_column_norms(self):
+        return self.product.squared_norms()
+
+    def why_no_norms(self):
+        return self._why_no_gaussian_norms()
+
+    def certified_kl(self):
+        before, after = super().certified_kl()
+        if self.clip is None and not self.prior.by_column:  # else (A D, B D⁻¹) draws another W, or ties A to B
+            after = min(after, self.product.kl_in_best_gauge())
+        return before, after
+
+    def take_columns(self, other: "LowRank", used: np.ndarray) -> None:
+        """Takes over the columns of another with more of them: those that are used, then as many others as fit."""
+        order = np.sort(np.argsort(~used, kind="stable")[: self.ab.shape[1]])
+        self.ab.values.assign(ops.convert_to_numpy(other.ab.values)[:, :, order])
+        self.ab.live.assign(used[order].astype("float32"))
+
     def live_columns(self, tolerance: float = 0.0) -> np.ndarray:
         """Returns whether each column is in use and has at least this share of signal; the strongest always has."""
-        signal, energy = self.product.energies()
-        live = signal > tolerance * energy
+        signal, total = self.product.squared_norms()
+        live = signal > tolerance * total
         live[signal.argmax()] = True
         return live
 

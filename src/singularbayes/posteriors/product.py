@@ -5,17 +5,18 @@ from numbers import Integral
 import numpy as np
 from keras import ops
 
+from singularbayes.bounds import best_gauge
 from singularbayes.posteriors.balance import balanced
-from singularbayes.posteriors.factor import Factor, halves
+from singularbayes.posteriors.factor import Factor, halves, standardised
 from singularbayes.posteriors.local import LocalLowRank
 from singularbayes.posteriors.matrices import LowRankMatrix, LowRankRows
-from singularbayes.posteriors.moments import moments, product_covariance, product_variance
+from singularbayes.posteriors.moments import Moments, moments, product_covariance, product_variance
 
 
 def whole_rank(kind: str, rank, name: str = "rank", also: str = "") -> int:
-    """Returns a rank as a plain number; raises unless it is a whole number above 0. `also` is what else is allowed."""
+    """Returns a rank as a plain number; raises unless it is an integer above 0. `also` is what else is allowed."""
     if isinstance(rank, bool) or not isinstance(rank, Integral) or rank < 1:
-        raise ValueError(f"{kind} needs {name} to be a whole number >= 1{also}; got {name}={rank!r}.")
+        raise ValueError(f"{kind} needs {name} to be an integer >= 1{also}; got {name}={rank!r}.")
     return int(rank)
 
 
@@ -66,7 +67,8 @@ class Product:
         (loc_a, loc_b), (var_a, var_b) = (halves(v, self.rows) for v in (self.ab.loc, self.ab.variance))
         return LocalLowRank(loc_a, var_a, self._used(loc_b), self._used(var_b), key)
 
-    def _moments(self):
+    def moments(self) -> list[Moments]:
+        """Returns means and variances of A and B; both are 0 in the columns of B that are not used."""
         mean, variance = moments(self.ab)
         live = 1.0 if self.ab.live is None else ops.convert_to_numpy(self.ab.live)
         a, b = ((mean[part], variance[part]) for part in (slice(self.rows), slice(self.rows, None)))
@@ -85,15 +87,35 @@ class Product:
         scale[:, used] = np.sqrt(np.concatenate([var_a, var_b]) / self.ab.family.variance(1.0))
         self.ab.set(loc, scale)
 
-    def energies(self) -> tuple[np.ndarray, np.ndarray]:
+    def squared_norms(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns ‖E a_k E b_kᵀ‖² and E‖a_k b_kᵀ‖² of every column; both are 0 for one that is not used."""
-        (mean_a, var_a), (mean_b, var_b) = self._moments()
+        (mean_a, var_a), (mean_b, var_b) = self.moments()
         signal = (mean_a**2).sum(axis=0) * (mean_b**2).sum(axis=0)
         return signal, (mean_a**2 + var_a).sum(axis=0) * (mean_b**2 + var_b).sum(axis=0)
 
     def variance(self):
-        return product_variance(*self._moments())
+        return product_variance(*self.moments())
 
     def covariance(self, entry, other):
-        a, b = self._moments()
+        a, b = self.moments()
         return product_covariance(a, b, entry, other)
+
+    def kl_in_best_gauge(self) -> float:
+        """Returns an upper bound of the KL after the search for D, which uses a quicker bound where there is one."""
+        loc, scale, reference = self.ab.numbers()
+        parts = [slice(self.rows), slice(self.rows, None)]
+        a, b = ((loc[part], scale[part]) for part in parts)
+
+        def divergence(part: slice, quick: bool):
+            own = None if reference is None else reference[:, part]
+
+            def nats(m: np.ndarray, s: np.ndarray) -> np.ndarray:
+                m, s = standardised(m, s, own)
+                return self.ab.prior.kl_upper(self.ab.family, m, s, quick)
+
+            return nats
+
+        gauge = best_gauge(a, b, *(divergence(part, quick=True) for part in parts))
+        (loc_a, loc_b), (scale_a, scale_b) = (gauge.apply(*pair) for pair in zip(a, b, strict=True))
+        kl_a, kl_b = (divergence(part, quick=False) for part in parts)
+        return float(kl_a(loc_a, scale_a).sum() + kl_b(loc_b, scale_b).sum())

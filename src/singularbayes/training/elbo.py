@@ -9,6 +9,7 @@ import inspect
 import math
 import warnings
 from numbers import Integral, Real
+from operator import methodcaller
 from typing import Any
 
 import keras
@@ -19,10 +20,10 @@ from singularbayes.likelihoods.head import logits_hint, require_heads
 from singularbayes.likelihoods.labels import find_wrong, highest_label, wrong_labels
 from singularbayes.models.engine import compiled
 from singularbayes.models.mean_weights import forget_compiled
-from singularbayes.models.traversal import find_posteriors
-from singularbayes.posteriors.base import Posterior, SharedState
+from singularbayes.models.traversal import find_posteriors, find_random_posteriors
+from singularbayes.posteriors.variational import SharedState, Variational
 
-_KL_METHODS = ("training", "bound", "exact")
+_KL_METHODS = {"training": methodcaller("kl"), "bound": methodcaller("kl_bound"), "exact": methodcaller("kl_exact")}
 _WRONG_LABELS = -math.inf  # what a cross-entropy never is: `nll` of an epoch with labels out of range
 
 
@@ -34,9 +35,8 @@ def kl(model: keras.layers.Layer, method: str = "training"):
             "exact" (float64, by closed form or quadrature; a plain float).
     """
     if method not in _KL_METHODS:
-        raise ValueError(f"kl needs method to be one of {_KL_METHODS}; got method={method!r}.")
-    name = {"training": "kl", "bound": "kl_bound", "exact": "kl_exact"}[method]
-    return sum(getattr(posterior, name)() for posterior in find_posteriors(model))
+        raise ValueError(f"kl needs method to be one of {tuple(_KL_METHODS)}; got method={method!r}.")
+    return sum((_KL_METHODS[method](posterior) for posterior in find_random_posteriors(model)), 0.0)
 
 
 def _require_schedule(num_data, beta) -> None:
@@ -54,7 +54,7 @@ def set_kl(model: keras.layers.Layer, num_data: int, beta: float = 1.0) -> None:
     """
     _require_schedule(num_data, beta)
     share_state(model)
-    for posterior in find_posteriors(model):
+    for posterior in find_random_posteriors(model):
         posterior.set_kl_weight(float(beta / num_data))
     spare_from_decay(model)
 
@@ -145,8 +145,8 @@ class KLSchedule(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         self._check_epoch()
         if self.weight(epoch) == self.full_weight > 0:
-            for posterior in find_posteriors(self.model):
-                posterior.settle()
+            for posterior in find_random_posteriors(self.model):
+                posterior.prune_columns()
         if logs is not None:
             logs["kl"] = float(ops.convert_to_numpy(compiled(self.model, kl)))
             logs["kl_weight"] = self.weight(epoch)
@@ -171,7 +171,7 @@ class KLSchedule(keras.callbacks.Callback):
             )
 
     def _say(self, epoch):
-        for posterior in find_posteriors(self.model):
+        for posterior in find_random_posteriors(self.model):
             posterior.set_kl_weight(self.weight(epoch))
 
 
@@ -184,8 +184,8 @@ class _StoredKLWeight(keras.callbacks.Callback):
         log_nll(model)
 
     @property
-    def _stored(self) -> list[Posterior]:
-        stored = [posterior for posterior in find_posteriors(self.model) if posterior.kl_weight_from_file]
+    def _stored(self) -> list[Variational]:
+        stored = [posterior for posterior in find_random_posteriors(self.model) if posterior.kl_weight_from_file]
         return stored if self.model._kl_callback is self else []
 
     def on_train_begin(self, logs=None):
@@ -208,7 +208,7 @@ class _StoredKLWeight(keras.callbacks.Callback):
 
 def log_stored_kl_weight(model: keras.Model) -> None:
     """Makes `fit` of a model that was read from a file state the KL weight of the file and log `nll` and `kl`."""
-    if not any(posterior.kl_weight_from_file for posterior in find_posteriors(model)):
+    if not any(posterior.kl_weight_from_file for posterior in find_random_posteriors(model)):
         return
     fit = model.fit  # Keras has no other place for a callback that is always there
 
@@ -224,7 +224,7 @@ def log_stored_kl_weight(model: keras.Model) -> None:
     model.fit = fit_and_log
 
 
-def _kl_weight(posterior: Posterior) -> float:
+def _kl_weight(posterior: Variational) -> float:
     return float(ops.convert_to_numpy(posterior.kl_scale))
 
 
@@ -279,7 +279,7 @@ def share_state(model: keras.layers.Layer) -> None:
 
     A step there takes every variable in and gives it out again, and each costs it as much as a small operation.
     """
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     if keras.backend.backend() != "jax" or not posteriors or not all(posterior.built for posterior in posteriors):
         return
     first, *others = {posterior.state for posterior in posteriors}
@@ -305,7 +305,7 @@ def spare_from_decay(model: keras.Model) -> None:
         optimizer = optimizer.inner_optimizer
     if not getattr(optimizer, "weight_decay", None):
         return
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     if not all(posterior.built for posterior in posteriors):
         raise ValueError(
             f"The weight decay of {type(optimizer).__name__} has to spare the posteriors, and those of {model.name!r} "

@@ -13,7 +13,7 @@ from keras import ops
 from singularbayes.bounds import kl_inverse, pac_bayes
 from singularbayes.bounds.require import require_choice, require_count, require_share
 from singularbayes.models.engine import compiled
-from singularbayes.models.traversal import find_posteriors
+from singularbayes.models.traversal import find_random_posteriors
 from singularbayes.training.elbo import (
     kl,
     log_nll,
@@ -77,7 +77,7 @@ class PACBayesObjective(keras.callbacks.Callback):
         take_kl_weight(model, self)
 
     def on_train_begin(self, logs=None):
-        if not any(posterior.random for posterior in find_posteriors(self.model)):
+        if not find_random_posteriors(self.model):
             raise ValueError(f"PACBayesObjective needs a model with a posterior; got {self.model.name!r} with none.")
         prepare_fit(self.model, self)
         self._say()
@@ -99,5 +99,5 @@ class PACBayesObjective(keras.callbacks.Callback):
         self._kl_weight = self.penalty * bound_slope(self.form, risk, max(nats, 0.0), self.num_data, self.delta)
 
     def _say(self):
-        for posterior in find_posteriors(self.model):
+        for posterior in find_random_posteriors(self.model):
             posterior.set_kl_weight(self._kl_weight)

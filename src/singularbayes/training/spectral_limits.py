@@ -21,8 +21,8 @@ from singularbayes.bounds import Bound, probability_at_least, project_spectral, 
 from singularbayes.bounds.require import require_at_least, require_count, require_positive
 from singularbayes.models.engine import draw_keys
 from singularbayes.models.mean_weights import forget_compiled
-from singularbayes.models.traversal import find_posteriors, find_sources
-from singularbayes.posteriors import Posterior, noise
+from singularbayes.models.traversal import find_random_posteriors, find_sources
+from singularbayes.posteriors import Variational, noise
 from singularbayes.posteriors.spectral import spectral_norm
 
 
@@ -79,7 +79,7 @@ class SpectralPenalty(keras.callbacks.Callback):
             posterior.factors[0].penalty = penalties.get(id(posterior))
         forget_compiled(self.model)  # the penalty is traced into what Keras has compiled
 
-    def _penalty(self, posterior: Posterior):
+    def _penalty(self, posterior: Variational):
         def penalty(loc):
             norms = [spectral_norm(part) for part in posterior.matrices(loc)]
             return self.weight * sum(ops.square(ops.maximum(0.0, norm - self.limit)) for norm in norms)
@@ -121,9 +121,9 @@ def truncation(
     return Truncation(limit, share, truncated_kl(kl, share) if share.value > 0 else float("inf"))
 
 
-def _matrix_posteriors(name: str, model: keras.Model) -> list[Posterior]:
+def _matrix_posteriors(name: str, model: keras.Model) -> list[Variational]:
     """Returns the posteriors of a model whose draws are matrices or their factors, biases left out."""
-    found = [q for q in find_posteriors(model) if q.random and q.factors and q.matrices(q.factors[0].loc)]
+    found = [q for q in find_random_posteriors(model) if q.factors and q.matrices(q.factors[0].loc)]
     chosen = [q for q in found if all(min(part.shape) > 1 for part in q.matrices(q.factors[0].loc))]
     if not chosen:
         raise ValueError(f"{name} needs a model with low-rank or full-rank posteriors, built; got {model.name!r}.")
