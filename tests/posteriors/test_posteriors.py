@@ -18,6 +18,7 @@ from table import (
     stirred,
 )
 
+import singularbayes as sb
 from singularbayes import Adapter, Centred, Deterministic, FullRank, KTied, LowRank, Normal, RankOne, layers
 from singularbayes.posteriors import entry_correlation, noise
 
