@@ -3,9 +3,9 @@
     python -m singularbayes_experiments.runs.together mnist paper,trial --out runs/gpu
     python -m singularbayes_experiments.runs.together mnist chosen --choose --out runs/gpu
 
-It needs neither the command line's libraries nor a terminal. A record is what `singularbayes-experiments run` gives for the
-seed, to the accuracy of floats; its machine says how many runs shared a program. Finished runs are not done again. Nothing is
-kept of an unfinished one. Several processes may share a folder.
+It needs neither the command line's libraries nor a terminal. A record is what `singularbayes-experiments run` gives for
+the seed, to the accuracy of floats; its machine says how many runs shared a program. Finished runs are not done again.
+Nothing is kept of an unfinished one. Several processes may share a folder.
 """
 
 import argparse
