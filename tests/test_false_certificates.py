@@ -88,7 +88,7 @@ class _UntrackedNoise(keras.layers.Layer):
 
 class _NumpyNoise(keras.layers.Layer):
     def call(self, inputs):
-        return inputs + RNG.normal(size=inputs.shape[1:]).astype("float32")
+        return inputs + ops.convert_to_tensor(RNG.normal(size=inputs.shape[1:]), "float32")
 
 
 @pytest.mark.parametrize("noise", [_Noise, _UntrackedNoise, _NumpyNoise])

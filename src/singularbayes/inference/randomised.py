@@ -8,12 +8,13 @@ from keras import ops
 
 from singularbayes.inference import likelihood as likelihoods
 from singularbayes.inference.engine import answers, compiled, draw_keys, one_answer
-from singularbayes.inference.find import find_sources
+from singularbayes.inference.find import flat_layers
 from singularbayes.inference.inputs import arranged, count_examples
 from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.inference.progress import track
 from singularbayes.metrics.checks import labelled
 from singularbayes.posteriors import noise
+from singularbayes.posteriors.scope import Source
 
 _TOGETHER = 100  # draws in one program
 
@@ -78,9 +79,9 @@ def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int 
     """
     x = arranged(model, x)
     count = count_examples(model, x)
-    of_draws = {id(state) for source in find_sources(model) for state in source.variables}
-    of_draws |= {id(weight) for weight in model.weights}
-    states = [state for state in model.variables if id(state) not in of_draws]
+    sources = [layer for layer in flat_layers(model) if isinstance(layer, Source)]
+    others = {id(v) for v in (*model.weights, *(v for source in sources for v in source.variables))}
+    states = [variable for variable in model.variables if id(variable) not in others]  # of other seed generators
     before = [ops.convert_to_numpy(state) for state in states]
     some = np.random.default_rng(seed).permutation(count)[:examples]
     batch = keras.tree.map_structure(lambda array: ops.convert_to_tensor(array[some]), x)
