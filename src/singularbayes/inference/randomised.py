@@ -1,6 +1,7 @@
 """The randomised predictor: for every answer one network is drawn. Its mistakes on given examples, draw by draw."""
 
 import sys
+from typing import Any
 
 import keras
 import numpy as np
@@ -8,13 +9,12 @@ from keras import ops
 
 from singularbayes.inference import likelihood as likelihoods
 from singularbayes.inference.engine import answers, compiled, draw_keys, one_answer
-from singularbayes.inference.find import flat_layers
+from singularbayes.inference.find import find_sources
 from singularbayes.inference.inputs import arranged, count_examples
 from singularbayes.inference.outputs import loss_of, position_of
 from singularbayes.inference.progress import track
 from singularbayes.metrics.checks import labelled
 from singularbayes.posteriors import noise
-from singularbayes.posteriors.scope import Source
 
 _TOGETHER = 100  # draws in one program
 
@@ -79,10 +79,10 @@ def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int 
     """
     x = arranged(model, x)
     count = count_examples(model, x)
-    sources = [layer for layer in flat_layers(model) if isinstance(layer, Source)]
+    sources: list[Any] = find_sources(model)
     others = {id(v) for v in (*model.weights, *(v for source in sources for v in source.variables))}
     states = [variable for variable in model.variables if id(variable) not in others]  # of other seed generators
-    before = [ops.convert_to_numpy(state) for state in states]
+    before = [np.array(ops.convert_to_numpy(state)) for state in states]  # copies: torch's arrays share memory
     some = np.random.default_rng(seed).permutation(count)[:examples]
     batch = keras.tree.map_structure(lambda array: ops.convert_to_tensor(array[some]), x)
     key = draw_keys(seed, 1)
