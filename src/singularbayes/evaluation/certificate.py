@@ -5,8 +5,7 @@ from dataclasses import replace
 import keras
 import numpy as np
 
-from singularbayes.bounds import Bound, empirical_risk, pac_bayes
-from singularbayes.bounds.require import require_count, require_share
+from singularbayes.bounds import Bound, empirical_risk, pac_bayes, require_count, require_share
 from singularbayes.evaluation.certificate_conditions import (
     Refused,
     own_code,
@@ -16,8 +15,8 @@ from singularbayes.evaluation.certificate_conditions import (
     seen_by_prior,
 )
 from singularbayes.evaluation.certified_kl import certified_kl
-from singularbayes.models.inputs import as_arrays
-from singularbayes.prediction.randomized import drawn_risks, has_other_noise
+from singularbayes.models import as_arrays
+from singularbayes.prediction import drawn_risks, has_other_noise
 
 DRAWS = 10_000
 EXAMPLES = 256  # that a draw answers

@@ -8,13 +8,19 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import likelihood as likelihoods
-from singularbayes.likelihoods.head import meaning_of
-from singularbayes.metrics.checks import labelled
-from singularbayes.models.engine import answers, compiled, draw_keys, one_answer
-from singularbayes.models.inputs import arranged, count_examples
-from singularbayes.models.outputs import position_of
-from singularbayes.models.progress import track
-from singularbayes.models.traversal import find_sources
+from singularbayes.likelihoods import meaning_of
+from singularbayes.metrics import labelled
+from singularbayes.models import (
+    answers,
+    arranged,
+    compiled,
+    count_examples,
+    draw_keys,
+    find_sources,
+    one_answer,
+    position_of,
+    track,
+)
 from singularbayes.posteriors import noise
 
 _TOGETHER = 100  # draws in one program
