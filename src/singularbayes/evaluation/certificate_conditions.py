@@ -10,12 +10,9 @@ import numpy as np
 from scipy.stats import binom
 
 from singularbayes.bounds import Refused
-from singularbayes.models import find_random_posteriors
-from singularbayes.models.inputs import arranged
-from singularbayes.models.traversal import flat_layers
-from singularbayes.posteriors.factor import Scalars
-from singularbayes.posteriors.prior_memory import Origin
-from singularbayes.training.data_sketch import Seen, count_repeats, hashed, seen_among, share_alike
+from singularbayes.models import arranged, find_random_posteriors, flat_layers
+from singularbayes.posteriors import Origin, Scalars
+from singularbayes.training import Seen, count_repeats, hashed, seen_among, share_alike
 
 _SHOWN = 4  # paths in an error
 _CHANCE = 1e-3  # less likely coincidences are not believed

@@ -4,8 +4,7 @@ from typing import cast
 
 import keras
 
-from singularbayes.posteriors import Posterior, Variational
-from singularbayes.posteriors.scope import Source
+from singularbayes.posteriors import Posterior, Source, Variational
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:

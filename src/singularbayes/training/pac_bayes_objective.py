@@ -10,18 +10,11 @@ import math
 import keras
 from keras import ops
 
-from singularbayes.bounds import kl_inverse, pac_bayes
-from singularbayes.bounds.require import require_choice, require_count, require_share
-from singularbayes.models.engine import compiled
-from singularbayes.models.traversal import find_random_posteriors
-from singularbayes.training.elbo import (
-    kl,
-    log_nll,
-    prepare_fit,
-    require_labels_in_range,
-    share_state,
-    take_kl_weight,
-)
+from singularbayes.bounds import kl_inverse, pac_bayes, require_choice, require_count, require_share
+from singularbayes.models import compiled, find_random_posteriors
+from singularbayes.training.elbo import kl, share_state
+from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
+from singularbayes.training.logged_loss import log_nll, require_labels_in_range
 
 FORMS = ("quadratic", "sqrt", "kl")
 
@@ -80,10 +73,10 @@ class PACBayesObjective(keras.callbacks.Callback):
         if not find_random_posteriors(self.model):
             raise ValueError(f"PACBayesObjective needs a model with a posterior; got {self.model.name!r} with none.")
         prepare_fit(self.model, self)
-        self._say()
+        self._set_weight()
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._say()
+        self._set_weight()
 
     def on_epoch_end(self, epoch, logs=None):
         require_labels_in_range(self.model)
@@ -98,6 +91,6 @@ class PACBayesObjective(keras.callbacks.Callback):
         logs["bound"] = pac_bayes(risk, max(nats, 0.0), self.num_data, self.delta, self.form).value
         self._kl_weight = self.penalty * bound_slope(self.form, risk, max(nats, 0.0), self.num_data, self.delta)
 
-    def _say(self):
+    def _set_weight(self):
         for posterior in find_random_posteriors(self.model):
             posterior.set_kl_weight(self._kl_weight)
