@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from table import set_factor
 
 import singularbayes as sb
-from singularbayes import FullRank, LowRank, Normal, bounds, bounds_report, layers
+from singularbayes import Clipped, FullRank, LowRank, Normal, bounds, bounds_report, layers
 from singularbayes.evaluation import norm_rows, small_variance
 from singularbayes.evaluation.feed_forward import factor_draws, read
 from singularbayes.evaluation.mean_predictor import accepted_brier, margin_risk_of
@@ -431,5 +431,5 @@ def test_all_bounds_pay_for_what_was_tried(close, report):
 
 
 def test_clipped_draws_are_outside_the_perturbation_bounds():
-    report = bounds_report(_network(LowRank(2, prior=Normal(0.3), clip=1.0)), X, Y, draws=10)
+    report = bounds_report(_network(Clipped(LowRank(2, prior=Normal(0.3)), limit=1.0)), X, Y, draws=10)
     assert "clipped" in report["Margin"].reason

@@ -19,7 +19,18 @@ from table import (
 )
 
 import singularbayes as sb
-from singularbayes import Adapter, Centred, Deterministic, FullRank, KTied, LowRank, Normal, RankOne, layers
+from singularbayes import (
+    Adapter,
+    AdaptiveLowRank,
+    Centred,
+    Deterministic,
+    FullRank,
+    KTied,
+    LowRank,
+    Normal,
+    RankOne,
+    layers,
+)
 from singularbayes.posteriors import entry_correlation, noise
 
 pytestmark = pytest.mark.backend
@@ -248,7 +259,7 @@ class _Half(keras.layers.Layer):
 
 WITH_STATES = {
     **POSTERIORS,
-    "auto": lambda: LowRank("auto", max_rank=2),
+    "auto": lambda: AdaptiveLowRank(max_rank=2),
     "centred": lambda: FullRank(prior=Centred(Normal())),
 }
 

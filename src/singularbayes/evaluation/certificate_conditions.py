@@ -27,7 +27,7 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
     learned = [posterior.path for posterior in find_random_posteriors(model) if posterior.learned_rank is not None]
     if learned:
         raise Refused(
-            "certify needs ranks that were fixed without the certifying examples; got LowRank('auto'), which learned "
+            "certify needs ranks that were fixed without the certifying examples; got AdaptiveLowRank, which learned "
             f"its own, in {learned[0]}. Train LowRank with the rank that other examples gave."
         )
     for layer in flat_layers(model):

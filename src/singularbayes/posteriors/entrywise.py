@@ -19,7 +19,7 @@ class Entrywise(Variational):
         return [self.w] if self.built else []
 
     def draw(self, key):
-        return self._within_clip(lambda key: (key if self.by_rows else self.w.sample(key),), key)
+        return (key if self.by_rows else self.w.sample(key),)
 
     def matrices(self, scalars):
         return [scalars]
@@ -41,7 +41,7 @@ class Entrywise(Variational):
         return [moments(self.w)]
 
     def why_no_norms(self):
-        return self._why_no_gaussian_norms()
+        return self._why_not_gaussian()
 
     def variance(self):
         return moments(self.w)[1]

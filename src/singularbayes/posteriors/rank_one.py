@@ -34,10 +34,10 @@ class RankOne(Variational):
         **kwargs: arguments of every posterior, see `Variational`; scales start at η.
     """
 
+    draws_matrices = False
+
     def __init__(self, form="product", **kwargs):
         super().__init__(**kwargs)
-        if self.clip is not None:
-            raise ValueError(f"RankOne needs clip=None: its random factors are vectors; got clip={self.clip}.")
         if form not in _FORMS:
             raise ValueError(f"RankOne needs form to be one of {sorted(_FORMS)}; got form={form!r}.")
         self.form = form

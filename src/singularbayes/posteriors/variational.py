@@ -1,20 +1,16 @@
 """Posteriors that are trained with a KL to a prior: prior, family and the weight of the KL."""
 
-from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
 import keras
 from keras import ops
 
-from singularbayes.bounds import Refused, norm_probability, truncated_kl
-from singularbayes.posteriors import families, noise, priors
+from singularbayes.posteriors import families, priors
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.factor import Factor, Scalars
-from singularbayes.posteriors.spectral import first_within
+from singularbayes.posteriors.factor import Factor
 
 _UNSET = -1.0  # the KL weight in the variable, where it is not set
-_ROUNDING = 1e-5  # a draw is made again a little below the limit, in single precision
 
 
 class SharedState:
@@ -63,13 +59,9 @@ class Variational(Posterior):
         rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam and its kin.
         kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it.
         kl_rows: estimate the KL from this many random rows per step (unbiased), for very tall matrices.
-        clip: draws are scaled down to this spectral norm where they exceed it, A and B each, or W. Means, moments and
-            the KL are those before clipping; the KL is an upper bound of that of clipped posterior and prior.
-        redraws: a draw that exceeds `clip` is made again up to so often before it is scaled down: truncation by
-            rejection. It leaves the shape of the posterior within the limit as it is, and its KL is larger than the one
-            that is trained; `certify` takes (KL + h(Z))/Z, Z the probability of a draw within.
     """
 
+    draws_matrices = True  # whether the arrays of a draw are matrices: A and B, or W
     has_columns = False  # whether it is W = A Bᵀ, so that a prior can be about its columns
     kl_scale: Any  # the KL weight as the loss reads it, once built
 
@@ -84,8 +76,6 @@ class Variational(Posterior):
         rho_lr=1.0,
         kl_weight=None,
         kl_rows=None,
-        clip=None,
-        redraws=0,
         **kwargs,
     ):
         super().__init__(initializer, **kwargs)
@@ -95,14 +85,6 @@ class Variational(Posterior):
             raise ValueError(f"{kind} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
         if kl_rows is not None and (isinstance(kl_rows, bool) or not isinstance(kl_rows, Integral) or kl_rows < 1):
             raise ValueError(f"{kind} needs kl_rows to be an integer >= 1 or None; got kl_rows={kl_rows!r}.")
-        if clip is not None:
-            priors.require_positive(kind, clip=clip)
-        if isinstance(redraws, bool) or not isinstance(redraws, Integral) or redraws < 0 or (redraws and clip is None):
-            raise ValueError(
-                f"{kind} needs redraws to be an integer >= 0, and above 0 only with clip; got redraws={redraws!r} "
-                f"and clip={clip!r}."
-            )
-        self.clip, self.redraws = None if clip is None else float(clip), int(redraws)
         self.prior = priors.get(prior)
         if self.prior.by_column and not (self.has_columns and kl_rows is None):
             raise ValueError(
@@ -154,32 +136,8 @@ class Variational(Posterior):
         (A D, B D⁻¹) draws the same W as (A, B). A bound that holds for all Q holds for the Q with the smallest KL among
         those that draw the same networks, chosen after training.
         """
-        nats = sum(self._redrawn_kl(factor) if self.redraws else factor.kl_upper().sum() for factor in self.factors)
-        return float(nats), float(nats)
-
-    def _redrawn_kl(self, factor: Scalars) -> float:
-        """Returns the KL of draws that are made again outside `clip`: (KL + h(Z))/Z of each matrix.
-
-        It is that to the clipped prior, and holds for any number of redraws: see bounds.md.
-        """
-        if factor.prior.by_column:
-            raise Refused(
-                "certify needs a prior of single weights where draws are made again, so that every matrix has a KL of "
-                f"its own; {self.path} has {type(factor.prior).__name__}, which ties A to B. Use redraws=0."
-            )
-        assert self.clip is not None
-        loc, scale, _ = factor.numbers()
-        total = 0.0
-        for m, s, kl in zip(*(self.matrices(values) for values in (loc, scale, factor.kl_upper())), strict=True):
-            within = norm_probability(m, s, (1 - _ROUNDING) * self.clip)
-            if factor.family.name != "gaussian" or within.vacuous:
-                raise Refused(
-                    "certify needs to know how rarely draws are made again, by the norm of Gaussian factors; "
-                    f"{self.path} is of the {factor.family.name} family, with a probability of a norm within "
-                    f"clip={self.clip:g} of at least {within.value:g}. Train with a larger clip, or redraws=0."
-                )
-            total += truncated_kl(float(kl.sum()), within)
-        return total
+        nats = float(sum(factor.kl_upper().sum() for factor in self.factors))
+        return nats, nats
 
     @property
     def kl_weight_is_set(self) -> bool:
@@ -224,28 +182,13 @@ class Variational(Posterior):
                 'estimator="local" needs the Gaussian family: sums of other noise have no closed form. Got '
                 f'family={self.family!r} in {where}; use estimator="shared".'
             )
-        if self.clip is not None:
-            raise ValueError(f'clip needs estimator="shared", which draws weights; got "local" in {where}.')
-
-    def _within_clip(self, draw: Callable[[Any], tuple], key) -> tuple:
-        """Returns the arrays that `draw` makes from a key, none with a spectral norm above `clip`."""
-        if self.clip is None:
-            return draw(key)
-        if self.by_rows:
-            raise ValueError(f"clip needs whole draws, and {self.path} draws row by row; got clip={self.clip}.")
-        keys = [key, *(noise.split(key, self.redraws) if self.redraws else ())]
-        return tuple(first_within(tries, self.clip) for tries in zip(*map(draw, keys), strict=True))
 
     # -- for those that inherit ----------------------------------------------------------------------------------------
 
-    def _why_no_gaussian_norms(self) -> str | None:
-        if self.family != "gaussian":
-            return f"has weights of the {self.family} family, whose norms are not bounded here"
-        if self.learned_rank is not None:
-            return "has a rank that training chose, so that it was not fixed before the data; train anew at that rank"
-        if self.clip is not None:
-            return "has clipped draws, whose norms and means are not those of the Gaussian"
-        return None
+    def _why_not_gaussian(self) -> str | None:
+        if self.family == "gaussian":
+            return None
+        return f"has weights of the {self.family} family, whose norms are not bounded here"
 
     def _build_kl_scale(self):
         self.kl_scale = self.add_weight(
@@ -288,7 +231,7 @@ class Variational(Posterior):
 
     def get_config(self):
         rho_initializer = keras.initializers.serialize(self.rho_initializer) if self.rho_initializer else None
-        names = ("family", "eta", "damping", "rho_lr", "kl_weight", "kl_rows", "clip", "redraws")
+        names = ("family", "eta", "damping", "rho_lr", "kl_weight", "kl_rows")
         return {
             **super().get_config(),
             "prior": keras.saving.serialize_keras_object(self.prior),

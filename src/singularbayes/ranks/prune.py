@@ -72,10 +72,10 @@ class Pruned:
 
 
 def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
-    """Returns a copy of a model without the columns of its `LowRank("auto")` weights that are noise, and what changed.
+    """Returns a copy of a model without the columns of its `AdaptiveLowRank` weights that are noise, and what changed.
 
     The copy is compiled like the model, with a fresh optimizer, and trains on at the smaller rank: its weights are
-    `LowRank("auto", max_rank=…)` with what is left as `max_rank`. Matrices of one layer that are made from one
+    `AdaptiveLowRank(max_rank=…)` with what is left as `max_rank`. Matrices of one layer that are made from one
     posterior, as those of attention, get the largest rank among them; the columns that one of them does not use stay
     switched off. Where nothing is to be pruned, the copy predicts the same, bit for bit.
 
@@ -91,7 +91,7 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
     kept = {id(q): q.live_columns(q.tolerance if tolerance is None else tolerance) for q in _adaptive(copy)}
     if not kept:
         raise ValueError(
-            f'prune needs a model with LowRank("auto") weights; got {model.name!r}, which has none. A trained model of '
+            f"prune needs a model with AdaptiveLowRank weights; got {model.name!r}, which has none. A trained model of "
             "fixed ranks says by its spectrum which it needs: ranks.by_energy(model)."
         )
     steps, outside = change.read(copy, {key: ~stay for key, stay in kept.items()})
@@ -137,10 +137,11 @@ def _smaller(layer, kept: Kept):
             rank = max(int(kept[id(q)].sum()) for q in made)
             config[argument] = posteriors.serialize(made[0].with_rank(rank))
     new = twins.built_like(type(layer).from_config(config), layer)
+    inside = {id(part) for q in _adaptive(layer) for part in flat_layers(q)[1:]}
     for before, after in zip(flat_layers(layer), flat_layers(new), strict=True):
         if id(before) in kept:
             _carry_columns(before, after, kept[id(before)])
-        else:
+        elif id(before) not in inside:
             _carry_state(before, after)
     return new
 

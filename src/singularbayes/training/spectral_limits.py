@@ -1,10 +1,10 @@
 """Keeping spectral norms small in training. What that guarantees differs:
 
 - `SpectralProjection` bounds the *means* of the factors; draws exceed the limit freely,
-- a posterior's `clip` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior is at
+- `Clipped(posterior, limit)` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior is at
   most the one that is trained,
 - `SpectralPenalty` bounds nothing; with `bounds.gaussian_norm` draws are bounded with a probability,
-- `clip` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too, with
+- `Clipped` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too, with
   the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
 - `truncation` says what rejection would cost a model, without changing it.
 
