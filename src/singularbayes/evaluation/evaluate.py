@@ -13,12 +13,12 @@ import numpy as np
 
 from singularbayes.evaluation import inputs, scores
 from singularbayes.evaluation.memory import Peak
-from singularbayes.likelihoods.likelihood import of_loss
+from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.models.parameters import count_stored, count_trained
-from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
+from singularbayes.prediction import Predictive, predict
 
-TASKS: dict[str, type[Predictive]] = {"classification": ClassPredictive, "regression": ValuePredictive}
+TASKS = ("classification", "regression")
 
 
 @runtime_checkable
@@ -126,7 +126,7 @@ def evaluate(
     >>> result
     Evaluation('mine', classification, seed 0: accuracy 0.6667, auroc 1, nll 0.7419, brier 0.54, … 26 metrics)
     >>> result.undefined["mean_mi"]
-    'it is one function, so draws do not differ'
+    'it is deterministic, so draws do not differ'
     """
     if task is not None and task not in TASKS:
         raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
@@ -171,7 +171,7 @@ def _asker(method, task, draws, seed, options):
     if isinstance(method, keras.Model):
         if task == "regression" and "likelihood" not in options:
             position = position_of(method, options.get("output"))
-            if of_loss(loss_of(method, position)) is None:
+            if likelihood_of_loss(loss_of(method, position)) is None:
                 options = {**options, "likelihood": "gaussian"}
         return lambda x: predict(method, x, draws, seed, **options)
     if not isinstance(method, Method):
@@ -192,10 +192,9 @@ def _asker(method, task, draws, seed, options):
 def _task_of(p: Predictive, task: str | None) -> str:
     if not isinstance(p, Predictive):
         raise TypeError(f"evaluate needs predict to return a Predictive; got {type(p).__name__}.")
-    found = next(name for name, kind in TASKS.items() if isinstance(p, kind))
-    if task not in (None, found):
-        raise ValueError(f"evaluate needs predictions of task={task!r}; got those of {found}.")
-    return found
+    if task not in (None, p.task):
+        raise ValueError(f"evaluate needs predictions of task={task!r}; got those of {p.task}.")
+    return p.task
 
 
 def _rng(seed: int) -> np.random.Generator:

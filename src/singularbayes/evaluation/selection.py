@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from singularbayes.evaluation.scores import uncertainties
+from singularbayes.likelihoods import require_kind
 from singularbayes.metrics import SelectiveCurve, selective_curve
 from singularbayes.metrics.checks import aligned, labelled
-from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
-from singularbayes.prediction.predictive import require_kind
+from singularbayes.prediction import Predictive
 
 
 def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
@@ -25,9 +24,8 @@ def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
     OperatingPoint(keep uncertainty <= 0.673012: 75.0 % kept, risk 0)
     """
     require_kind("selective", p, Predictive)
-    assert isinstance(p, (ClassPredictive, ValuePredictive))
-    known = uncertainties(p)
-    chosen = ("entropy" if isinstance(p, ClassPredictive) else "total") if by is None else by
+    known = p.uncertainties()
+    chosen = ("entropy" if p.task == "classification" else "total") if by is None else by
     if chosen not in known:
         raise ValueError(f"selective needs by= to be one of {list(known)} for {type(p).__name__}; got by={by!r}.")
     uncertainty = known[chosen]
@@ -36,8 +34,8 @@ def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
     return selective_curve(uncertainty, _losses(p, y))
 
 
-def _losses(p: ClassPredictive | ValuePredictive, y) -> np.ndarray:
-    if isinstance(p, ClassPredictive):
+def _losses(p: Predictive, y) -> np.ndarray:
+    if p.task == "classification":
         probabilities, labels = labelled("selective", p.mean, y)
         return probabilities.argmax(axis=1) != labels
     mean, targets = aligned("selective", mean=p.mean, targets=y)

@@ -1,8 +1,8 @@
 """How a model predicts."""
 
+from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
 from singularbayes.prediction.predict import predict
-from singularbayes.prediction.predictive import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
 
 __all__ = [

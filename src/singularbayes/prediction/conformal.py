@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from singularbayes.likelihoods import ClassPredictive, ValuePredictive, require_kind
 from singularbayes.metrics.checks import labelled, require_finite
-from singularbayes.prediction.predictive import ClassPredictive, ValuePredictive, require_kind
 
 VARIANCES = ("total", "epistemic", "constant")
 

@@ -7,8 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.likelihoods import likelihood as likelihoods
-from singularbayes.likelihoods.head import meaning_of
+from singularbayes.likelihoods import Classification, likelihood_of_output
 from singularbayes.metrics.checks import labelled
 from singularbayes.models.engine import answers, compiled, draw_keys, one_answer
 from singularbayes.models.inputs import arranged, count_examples
@@ -45,8 +44,8 @@ def drawn_risks(
     x = arranged(model, x)
     count = count_examples(model, x)
     position = position_of(model, output, asked)
-    meaning = meaning_of(model, position, likelihood, asked)
-    if not isinstance(meaning, (likelihoods.Categorical, likelihoods.Bernoulli)):
+    meaning = likelihood_of_output(model, position, likelihood, asked)
+    if not isinstance(meaning, Classification):
         raise ValueError(f"{asked} needs a classifier, whose answers are right or wrong; got {meaning!r}.")
     parts, size = _parts(draws)
     keys = draw_keys(seed, parts * size).reshape(parts, size, 2)

@@ -10,7 +10,7 @@ import numpy as np
 from singularbayes.convert import surgery, twins
 from singularbayes.convert.collapse import collapse
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
-from singularbayes.likelihoods.likelihood import of_loss
+from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.metrics.checks import labelled
 from singularbayes.models import find_posteriors
 from singularbayes.models.inputs import as_arrays
@@ -76,7 +76,7 @@ def by_loss(
 
 def _compiled(model: keras.Model):
     """Returns what the outputs mean by the compiled loss; None lets `predict` say what is missing."""
-    return of_loss(loss_of(model, position_of(model, None)))
+    return likelihood_of_loss(loss_of(model, position_of(model, None)))
 
 
 class _Truncation:

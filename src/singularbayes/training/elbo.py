@@ -15,8 +15,13 @@ import keras
 from keras import ops
 from keras.src.backend import get_keras_mask
 
-from singularbayes.likelihoods.head import logits_hint, require_heads
-from singularbayes.likelihoods.labels import find_wrong, highest_label, wrong_labels
+from singularbayes.likelihoods import (
+    find_wrong_labels,
+    highest_label,
+    logits_hint,
+    require_activations,
+    wrong_labels_error,
+)
 from singularbayes.models.engine import compiled
 from singularbayes.models.mean_weights import forget_compiled
 from singularbayes.models.traversal import find_posteriors
@@ -241,7 +246,7 @@ def prepare_fit(model: keras.Model, callback: keras.callbacks.Callback) -> None:
             f"fit needs one callback that sets the KL weight; got {type(callback).__name__} and "
             f"{type(model._kl_callback).__name__}. Remove one."
         )
-    require_heads(model)
+    require_activations(model)
     spare_from_decay(model)
     if isinstance(model._compile_loss, _LoggedLoss) and model.train_function is not None:
         _check_first_step(model)
@@ -265,7 +270,7 @@ def require_labels_in_range(model: keras.Model) -> None:
     """Raises where the metrics of a model have seen labels out of range."""
     loss = model._compile_loss
     if isinstance(loss, _LoggedLoss) and float(ops.convert_to_numpy(loss.nll.result())) == _WRONG_LABELS:
-        raise wrong_labels(f"fit of {model.name!r}", *loss.highest_labels)
+        raise wrong_labels_error(f"fit of {model.name!r}", *loss.highest_labels)
 
 
 def count_examples_of_epoch(model: keras.Model) -> int:
@@ -330,7 +335,7 @@ class _LoggedLoss:
         # A number that only the metric sees says that labels are wrong: a step can raise no error once it is compiled.
         logged = value
         for loss, labels, outputs, weight in self._outputs(y_true, y_pred, sample_weight):
-            wrong = find_wrong(loss, labels, outputs.shape, weight, get_keras_mask(outputs))
+            wrong = find_wrong_labels(loss, labels, outputs.shape, weight, get_keras_mask(outputs))
             if wrong is not None:
                 self.highest_labels.add(highest_label(loss, outputs.shape[-1]))
                 logged = ops.where(ops.any(wrong), _WRONG_LABELS, logged)

@@ -14,8 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.likelihoods.head import require_heads
-from singularbayes.likelihoods.labels import require_labels
+from singularbayes.likelihoods import require_activations, require_labels
 from singularbayes.models.inputs import as_arrays
 from singularbayes.models.progress import track
 from singularbayes.models.sequence_lengths import lengths_of, require_any_length
@@ -198,7 +197,7 @@ class _Builds:
         if self.any_length:
             require_any_length(model)
         if not self.models:  # all members have the same network
-            require_heads(model)
+            require_activations(model)
             for name, data in self.data.items():
                 require_labels(f"fit_many({name})", model, data.y, data.weight)
         self.models.add(model)
