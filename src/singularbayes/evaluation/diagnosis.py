@@ -7,7 +7,7 @@ import numpy as np
 
 from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
-from singularbayes.likelihoods import Regression, find_likelihood
+from singularbayes.likelihoods import find_likelihood
 from singularbayes.metrics.checks import aligned, labelled
 from singularbayes.models import find_posteriors
 from singularbayes.models.inputs import as_arrays
@@ -78,9 +78,8 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
     p = predict(model, x, draws, seed, **options)
     assert isinstance(p, (ClassPredictive, ValuePredictive))
     likelihood = find_likelihood(options.get("likelihood"), loss_of(model, position_of(model, options.get("output"))))
-    learned_noise = isinstance(likelihood, Regression) and likelihood.predicts_noise
     answers = None if y is None else _answers(p, y)
-    case = Case(model, posteriors, p, answers, learned_noise=learned_noise)
+    case = Case(model, posteriors, p, answers, learned_noise=likelihood.predicts_noise)
     checks = (*_THEN, *(() if y is None else _WITH_ANSWERS))
     findings += [finding for check in checks for finding in check(case)]
     return _diagnosis(model, findings, (*_FIRST, *checks), _WITH_ANSWERS if y is None else ())

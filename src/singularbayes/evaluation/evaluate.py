@@ -121,7 +121,8 @@ def evaluate(
         **options: those of `predict`; `keep_draws=True` adds the scores that need every draw: interquartile ranges and
             the CRPS of samples.
 
-    >>> p = ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]]), np.zeros((3, 2)), 1)
+    >>> import singularbayes as sb
+    >>> p = sb.ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]]), np.zeros((3, 2)), 1)
     >>> result = evaluate(p, np.array([0, 1, 1]), name="mine")
     >>> result
     Evaluation('mine', classification, seed 0: accuracy 0.6667, auroc 1, nll 0.7419, brier 0.54, … 26 metrics)

@@ -18,7 +18,8 @@ def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
         by: the uncertainty: for classes "entropy" (default), "mi" or "std", the last two over draws; for numbers the
             "total" (default) or "epistemic" standard deviation.
 
-    >>> p = ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.5, 0.5]]), np.zeros((4, 2)), 1)
+    >>> import singularbayes as sb
+    >>> p = sb.ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.5, 0.5]]), np.zeros((4, 2)), 1)
     >>> curve = selective(p, [0, 1, 0, 1])
     >>> curve.for_error(0.0)
     OperatingPoint(keep uncertainty <= 0.673012: 75.0 % kept, risk 0)

@@ -24,10 +24,17 @@ class Likelihood(ABC):
     Attributes:
         task: "classification" or "regression".
         from_logits: the outputs still need `activation`; None where they are neither logits nor probabilities.
+        predicts_noise: every draw of a regression predicts the noise around its prediction.
     """
 
     task: str
     from_logits: bool | None = None
+    predicts_noise = False
+
+    @property
+    def specifies_noise(self) -> bool:
+        """Whether predictions have a total variance."""
+        return True
 
     @classmethod
     def from_loss(cls, loss) -> "Likelihood | None":
@@ -94,13 +101,15 @@ class Regression(Likelihood):
 
     Attributes:
         scale: standard deviation of the noise, where it is one number; None where it is unknown, or where every draw
-            predicts it.
-        predicts_noise: every draw predicts the noise; then its variance is the statistic "noise_variance".
+            predicts it. Then `predicts_noise` is True, and its variance is the statistic "noise_variance".
     """
 
     task = "regression"
     scale: float | None = None
-    predicts_noise = False
+
+    @property
+    def specifies_noise(self) -> bool:
+        return self.predicts_noise or self.scale is not None
 
     def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ValuePredictive:
         p = moments["prediction"]

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from singularbayes.evaluation.evaluate import TASKS
-from singularbayes.likelihoods import Likelihood, Regression, likelihood_of_loss
+from singularbayes.likelihoods import Likelihood, likelihood_of_loss
 from singularbayes.models.outputs import loss_of, position_of
 from singularbayes.ranks.space import Space
 
@@ -42,7 +42,7 @@ def task_of(model: keras.Model, task: str | None = None) -> str:
 def says_noise(model: keras.Model) -> bool:
     """Whether predictions of numbers have a total variance: the loss says the noise around them."""
     likelihood = likelihood_of(model)
-    return isinstance(likelihood, Regression) and (likelihood.predicts_noise or likelihood.scale is not None)
+    return likelihood is not None and likelihood.specifies_noise
 
 
 def likelihood_of(model: keras.Model) -> Likelihood | None:
