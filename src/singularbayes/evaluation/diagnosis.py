@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
+from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
 from singularbayes.likelihoods import MeanScale, likelihood
-from singularbayes.metrics import aligned, labelled
 from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, ValuePredictive, predict
 

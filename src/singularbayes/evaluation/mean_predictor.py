@@ -7,10 +7,11 @@ import numpy as np
 from keras import ops
 from scipy import special
 
+from singularbayes.checks import labelled
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.small_variance import within
 from singularbayes.likelihoods import meaning_of
-from singularbayes.metrics import brier, labelled
+from singularbayes.metrics import brier
 from singularbayes.models import draw_keys, mean_weights
 from singularbayes.prediction import Classes, stream_draws
 

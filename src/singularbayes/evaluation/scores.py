@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from singularbayes import metrics
-from singularbayes.metrics import LEVEL, OF_VARIANCE, RETAINED, aligned, labelled
+from singularbayes.checks import aligned, labelled
+from singularbayes.metrics import LEVEL, OF_VARIANCE, RETAINED
 from singularbayes.prediction import ClassPredictive, TemperedPredictive, ValuePredictive
 
 Scores = dict[str, float | str]

@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation.scores import uncertainties
-from singularbayes.metrics import SelectiveCurve, aligned, labelled, selective_curve
+from singularbayes.metrics import SelectiveCurve, selective_curve
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, require_kind
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
+from singularbayes.checks import require_integer
 from singularbayes.likelihoods import logits_hint, meaning_of
 from singularbayes.models import (
     arranged,
@@ -81,9 +82,8 @@ def pool(
     Each answers its share draws / count, rounded up, of the keys of the seed, so one model answers as `predict` says. A
     model is asked before the next is taken, so `models` may also yield one object with other weights each time.
     """
-    _require_whole("draws", draws)
-    _require_whole("batch_size", batch_size)
-    _require_whole("seed", seed, least=0)
+    require_integer("predict", draws=draws, batch_size=batch_size)
+    require_integer("predict", 0, seed=seed)
     models = iter(models)
     model = next(models)
     x = arranged(model, x)
@@ -140,11 +140,6 @@ def _join(kept, draws, examples) -> np.ndarray:
     for first, where, values in kept:
         result[first : first + len(values), where] = values
     return result
-
-
-def _require_whole(name: str, value, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"predict needs {name} to be a whole number >= {least}; got {name}={value!r}.")
 
 
 def _require_numbers(model, x, where: np.ndarray, values: np.ndarray) -> None:

@@ -8,13 +8,14 @@ import functools
 import inspect
 import math
 import warnings
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import keras
 from keras import ops
 from keras.src.backend import get_keras_mask
 
+from singularbayes.checks import require_integer
 from singularbayes.likelihoods import find_wrong, highest_label, logits_hint, require_heads, wrong_labels
 from singularbayes.models import compiled, find_posteriors, forget_compiled
 from singularbayes.posteriors import Posterior, SharedState
@@ -81,9 +82,7 @@ class KLSchedule(keras.callbacks.Callback):
     def __init__(self, num_data: int, beta: float = 1.0, zero_epochs: int = 0, warmup: int = 0):
         super().__init__()
         _require_schedule(num_data, beta)
-        for name, value in {"zero_epochs": zero_epochs, "warmup": warmup}.items():
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
-                raise ValueError(f"KLSchedule needs {name} to be a whole number >= 0; got {name}={value!r}.")
+        require_integer("KLSchedule", 0, zero_epochs=zero_epochs, warmup=warmup)
         self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
         self._epoch = 0
         self._lost: int | None = None  # the first epoch with a loss that is not finite
