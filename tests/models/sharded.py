@@ -14,7 +14,7 @@ from jax.experimental import multihost_utils
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, KTied, LowRank, RankOne, layers
 from singularbayes.models.engine import _spread, draw_keys, engine_for
-from singularbayes.training.elbo import log_nll
+from singularbayes.training.logged_loss import log_nll
 
 NUM_DATA, BATCH, RATE = 16, 8, 1 / 16
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)

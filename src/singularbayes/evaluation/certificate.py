@@ -95,8 +95,8 @@ def certify(
     if has_other_noise(model, x, draws, EXAMPLES, seed):
         raise Refused(
             f"certify needs outputs that depend on inputs and drawn weights alone; those of {model.name!r} change "
-            "between two passes with the same draw, because a layer has random noise of its own at inference. "
-            "Leave that layer out, or make it act in training only."
+            "between two passes with the same draw, because a layer has random noise of its own at inference. Leave "
+            "that layer out, or make it act in training only."
         )
     nats = certified_kl(model)
     risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, asked="certify")

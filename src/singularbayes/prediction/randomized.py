@@ -1,7 +1,7 @@
 """The randomised predictor: for every answer one network is drawn. Its mistakes on given examples, draw by draw."""
 
 import sys
-from typing import cast
+from typing import Any
 
 import keras
 import numpy as np
@@ -86,10 +86,10 @@ def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int 
     """
     x = arranged(model, x)
     count = count_examples(model, x)
-    of_draws = {id(state) for source in find_sources(model) for state in cast(keras.layers.Layer, source).variables}
-    of_draws |= {id(weight) for weight in model.weights}
-    states = [state for state in model.variables if id(state) not in of_draws]
-    before = [ops.convert_to_numpy(state) for state in states]
+    sources: list[Any] = find_sources(model)
+    others = {id(v) for v in (*model.weights, *(v for source in sources for v in source.variables))}
+    states = [variable for variable in model.variables if id(variable) not in others]  # of other seed generators
+    before = [np.array(ops.convert_to_numpy(state)) for state in states]  # copies: torch's arrays share memory
     some = np.random.default_rng(seed).permutation(count)[:examples]
     batch = keras.tree.map_structure(lambda array: ops.convert_to_tensor(array[some]), x)
     key = draw_keys(seed, 1)
