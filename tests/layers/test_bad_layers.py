@@ -23,7 +23,7 @@ KERAS_REFUSES = (
         for kind in ("LSTM", "GRU")
         for units in (0, -1)
     ),
-    ("GRU", {"units": 1.5}, r"GRU needs units to be a whole number >= 1; got units=1\.5"),
+    ("GRU", {"units": 1.5}, r"GRU needs units to be an integer >= 1; got units=1\.5"),
     ("LSTM", {"units": 2, "use_cudnn": "maybe"}, r'use_cudnn="auto" or False.*Got use_cudnn=\'maybe\''),
     ("LSTM", {"units": 2, "activation": "odd"}, r"activation function identifier: odd"),
     ("LSTM", {"units": 2, "units_": 2}, r"Unrecognized keyword arguments passed to LSTM: \{'units_': 2\}"),
@@ -73,7 +73,7 @@ REASONS = {
 }
 # (layer, arguments, what the error says) where Keras has nothing to refuse.
 OURS = (
-    ("LSTM", {"units": 1.5}, r"LSTM needs units to be a whole number >= 1; got units=1\.5"),
+    ("LSTM", {"units": 1.5}, r"LSTM needs units to be an integer >= 1; got units=1\.5"),
     *((kind, {"units": 2, "use_cudnn": True}, rf"{kind} needs use_cudnn=.*cuDNN cannot") for kind in ("LSTM", "GRU")),
     *(
         (kind, {**arguments, argument: value}, rf"{kind} needs {argument}=None: {REASONS[reason]}.*Got {argument}=")

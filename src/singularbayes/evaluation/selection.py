@@ -2,11 +2,10 @@
 
 import numpy as np
 
+from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation.scores import uncertainties
 from singularbayes.metrics import SelectiveCurve, selective_curve
-from singularbayes.metrics.checks import aligned, labelled
-from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
-from singularbayes.prediction.predictive import require_kind
+from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, require_kind
 
 
 def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:

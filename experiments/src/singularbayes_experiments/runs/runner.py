@@ -16,13 +16,13 @@ from typing import Any
 
 from filelock import Timeout
 
-from singularbayes.evaluation.memory import Peak
-from singularbayes_experiments.records import files, record
+from singularbayes.evaluation import Peak
 from singularbayes_experiments.methods import methods, study
-from singularbayes_experiments.records.checkpoints import EVERY_S, Keep
 from singularbayes_experiments.methods.overrides import meant, overridden
-from singularbayes_experiments.records.record import Record, identity, plain
 from singularbayes_experiments.methods.training import Watch
+from singularbayes_experiments.records import files, record
+from singularbayes_experiments.records.checkpoints import EVERY_S, Keep
+from singularbayes_experiments.records.record import Record, identity, plain
 
 EXPERIMENTS = (
     "toy",

@@ -3,9 +3,9 @@
     python -m singularbayes_experiments.runs.together mnist paper,trial --out runs/gpu
     python -m singularbayes_experiments.runs.together mnist chosen --choose --out runs/gpu
 
-It needs neither the command line's libraries nor a terminal. A record is what `singularbayes-experiments run` gives for the seed,
-to the accuracy of floats; its machine says how many runs shared a program. Finished runs are not done again. Nothing is
-kept of an unfinished one. Several processes may share a folder.
+It needs neither the command line's libraries nor a terminal. A record is what `singularbayes-experiments run` gives for
+the seed, to the accuracy of floats; its machine says how many runs shared a program. Finished runs are not done again.
+Nothing is kept of an unfinished one. Several processes may share a folder.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from singularbayes_experiments.records import record
 from singularbayes_experiments.methods.configurations import SEEDS as TRIAL_SEEDS
+from singularbayes_experiments.records import record
 from singularbayes_experiments.runs.runner import EXPERIMENTS, variants
 
 SEEDS = (42, 123, 456)
@@ -62,7 +62,8 @@ def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Seque
     if not missing:
         return
     start = time.perf_counter()
-    found = importlib.import_module(f"singularbayes_experiments.problems.{name}").run_many(method, missing, settings, preset)
+    experiment = importlib.import_module(f"singularbayes_experiments.problems.{name}")
+    found = experiment.run_many(method, missing, settings, preset)
     for one in found:
         record.append(one, folder)
     seconds = time.perf_counter() - start
