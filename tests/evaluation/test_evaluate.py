@@ -262,7 +262,7 @@ def test_wrong_input_is_refused():
         sb.evaluate(class_predictive(DRAWS), LABELS, ood=x)
     with pytest.raises(ValueError, match=r"no options of predict for a Predictive; got \['batch_size'\]"):
         sb.evaluate(class_predictive(DRAWS), LABELS, batch_size=3)
-    with pytest.raises(ValueError, match=r"evaluate needs one label an example; got shapes \(40, 3\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"evaluate needs one label per example; got shapes \(40, 3\) and \(3,\)"):
         sb.evaluate(class_predictive(DRAWS), LABELS[:3])
     with pytest.raises(ValueError, match="those of regression"):
         sb.evaluate(class_predictive(DRAWS), LABELS, ood=value_predictive(FOREIGN_VALUES[..., [0, 0, 0]]))

@@ -46,5 +46,5 @@ def test_an_uncertainty_that_is_not_there_is_refused_with_those_that_are():
         sb.selective(value_predictive(VALUES), TARGETS)
     with pytest.raises(TypeError, match="selective needs a Predictive, as predict returns it; got ndarray"):
         sb.selective(DRAWS, LABELS)
-    with pytest.raises(ValueError, match="selective needs one label an example"):
+    with pytest.raises(ValueError, match="selective needs one label per example"):
         sb.selective(class_predictive(DRAWS), LABELS[:4])

@@ -191,7 +191,7 @@ def test_without_optuna_it_says_what_to_type(monkeypatch):
 
 @pytest.mark.parametrize(("name", "value"), [("trials", 0), ("epochs", 2.5), ("draws", True), ("warmup", -1)])
 def test_a_budget_is_of_whole_numbers(name, value):
-    with pytest.raises(ValueError, match=f"Budget needs {name} to be a whole number"):
+    with pytest.raises(ValueError, match=f"Budget needs {name} to be an integer"):
         ranks.Budget(**{name: value})
 
 

@@ -4,11 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.checks import require_integer
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
-from singularbayes.models.engine import draw_keys
-from singularbayes.models.outputs import position_of
-from singularbayes.models.traversal import find_posteriors, flat_layers
+from singularbayes.models import draw_keys, find_posteriors, flat_layers, position_of
 from singularbayes.posteriors import noise, scope
 
 
@@ -33,9 +32,8 @@ def freeze_draws(
     >>> answer["mean"].shape, answer["mutual_information"].shape
     ((5, 3), (5,))
     """
-    for name, value, least in (("draws", draws, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise ValueError(f"freeze_draws needs {name} to be a whole number >= {least}; got {name}={value!r}.")
+    require_integer("freeze_draws", draws=draws)
+    require_integer("freeze_draws", 0, seed=seed)
     if not getattr(model, "inputs", None):
         raise ValueError(
             f"freeze_draws needs a model that knows its inputs; got {model.name!r}, which does not. Wrap it: "

@@ -7,7 +7,7 @@ import numpy as np
 
 from singularbayes import bounds
 from singularbayes.bounds import Bound
-from singularbayes.bounds.require import require_count, require_positive, require_share
+from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.evaluation import rank_curves
 from singularbayes.evaluation.bounds_table import BoundsReport, Row
 from singularbayes.evaluation.certificate import certify
@@ -21,7 +21,7 @@ from singularbayes.evaluation.norm_rows import (
     small_variance_rows,
 )
 from singularbayes.evaluation.rank_curves import RankCurves, Weight
-from singularbayes.models.inputs import as_arrays
+from singularbayes.models import as_arrays
 
 _ONE_MAP = "about one linear map; per layer see bounds.truncation_bound with the singular values of `spectrum`"
 _NO_TARGET = "needs the full-rank W* that is approximated; see bounds.learned_bound"
@@ -61,7 +61,7 @@ def bounds_report(
         prior_data, frozen, duplicates, tried, allow_seen, likelihood, output: as `certify` takes them.
     """
     require_share("bounds_report", delta=delta)
-    require_count("bounds_report", draws=draws, tried=tried)
+    require_integer("bounds_report", draws=draws, tried=tried)
     require_positive("bounds_report", margin=margin)
     x, y = as_arrays(x), as_arrays(y)
     seen, _ = seen_by_prior(model, x, prior_data)

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from singularbayes.bounds import Bound, empirical_risk, pac_bayes
-from singularbayes.bounds.require import require_count, require_share
+from singularbayes.checks import require_integer, require_share
 from singularbayes.evaluation.certificate_conditions import (
     Refused,
     own_code,
@@ -16,8 +16,8 @@ from singularbayes.evaluation.certificate_conditions import (
     seen_by_prior,
 )
 from singularbayes.evaluation.certified_kl import certified_kl
-from singularbayes.models.inputs import as_arrays
-from singularbayes.prediction.randomized import drawn_risks, has_other_noise
+from singularbayes.models import as_arrays
+from singularbayes.prediction import drawn_risks, has_other_noise
 
 DRAWS = 10_000
 EXAMPLES = 256  # that a draw answers
@@ -54,7 +54,7 @@ def certify(
     What the data and the model cannot show is listed among the assumptions of the result.
 
     Args:
-        y: labels, whole numbers from 0.
+        y: labels, integers from 0.
         draws: more draws make the bound tighter, by about ln(10/(δ/5))/draws; to be chosen before the result is seen.
         prior_data: inputs that the prior was learned on, where `learn_prior` and `centre_prior` have not remembered
             them; "disjoint" if examples that look the same were drawn apart. That is taken on your word, unless more
@@ -80,7 +80,7 @@ def certify(
     if not isinstance(model, keras.Model):
         raise TypeError(f"certify needs a Keras model; got {type(model).__name__}.")
     require_share("certify", delta=delta)
-    require_count("certify", draws=draws, tried=tried)
+    require_integer("certify", draws=draws, tried=tried)
     x = as_arrays(x)
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
@@ -95,8 +95,8 @@ def certify(
     if has_other_noise(model, x, draws, EXAMPLES, seed):
         raise Refused(
             f"certify needs outputs that depend on inputs and drawn weights alone; those of {model.name!r} change "
-            "between two passes with the same draw, because a layer has random noise of its own at inference. "
-            "Leave that layer out, or make it act in training only."
+            "between two passes with the same draw, because a layer has random noise of its own at inference. Leave "
+            "that layer out, or make it act in training only."
         )
     nats = certified_kl(model)
     risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, asked="certify")

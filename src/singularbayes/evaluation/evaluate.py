@@ -14,8 +14,7 @@ import numpy as np
 from singularbayes.evaluation import inputs, scores
 from singularbayes.evaluation.memory import Peak
 from singularbayes.likelihoods import likelihood_of_loss
-from singularbayes.models.outputs import loss_of, position_of
-from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.models import count_stored, count_trained, loss_of, position_of
 from singularbayes.prediction import Predictive, predict
 
 TASKS = ("classification", "regression")

@@ -7,14 +7,13 @@ import numpy as np
 from keras import ops
 from scipy import special
 
+from singularbayes.checks import labelled
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.small_variance import within
 from singularbayes.likelihoods import Classification, RunningMoments, likelihood_of_output
 from singularbayes.metrics import brier
-from singularbayes.metrics.checks import labelled
-from singularbayes.models import mean_weights
-from singularbayes.models.engine import draw_keys
-from singularbayes.prediction.stream import stream
+from singularbayes.models import draw_keys, mean_weights
+from singularbayes.prediction import stream_draws
 
 _BATCH = 1024
 
@@ -38,7 +37,7 @@ def accepted_brier(
     moments = RunningMoments(len(x))
     keys = draw_keys(seed, draws)[np.array(accepted)]
     each = np.zeros(len(keys))
-    for first, where, answers in stream(model, x, len(x), keys, 256, None, alone=False):
+    for first, where, answers in stream_draws(model, x, len(x), keys, 256, None, alone=False):
         probabilities = meaning.probabilities(answers[0])
         moments.update(where, probabilities)
         scores = [brier(*labelled("bounds_report", draw, y[where])) for draw in probabilities]

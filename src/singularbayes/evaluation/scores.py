@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 
 from singularbayes import metrics
+from singularbayes.checks import aligned, labelled
 from singularbayes.likelihoods import DETERMINISTIC
-from singularbayes.metrics.catalogue import LEVEL, OF_VARIANCE, RETAINED
-from singularbayes.metrics.checks import aligned, labelled
+from singularbayes.metrics import LEVEL, OF_VARIANCE, RETAINED
 from singularbayes.prediction import ClassPredictive, ValuePredictive
 
 Scores = dict[str, float | str]

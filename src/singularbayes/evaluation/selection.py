@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from singularbayes.checks import aligned, labelled
 from singularbayes.likelihoods import require_kind
 from singularbayes.metrics import SelectiveCurve, selective_curve
-from singularbayes.metrics.checks import aligned, labelled
 from singularbayes.prediction import Predictive
 
 

@@ -6,9 +6,15 @@ import keras
 import numpy as np
 
 from singularbayes import bounds
-from singularbayes.bounds import GaussianLayer, SmallVariance, gaussian_norm, good_event_failure
-from singularbayes.bounds.perturbation import relative_perturbation, sum_threshold
-from singularbayes.bounds.require import require_count, require_positive, require_share
+from singularbayes.bounds import (
+    GaussianLayer,
+    SmallVariance,
+    gaussian_norm,
+    good_event_failure,
+    relative_perturbation,
+    sum_threshold,
+)
+from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws, read
 
 
@@ -34,7 +40,7 @@ def small_variance(
             probability failure/(number of factors); then ½/(1 − failure) is required.
     """
     require_positive("small_variance", radius=radius, margin=margin)
-    require_count("small_variance", draws=draws)
+    require_integer("small_variance", draws=draws)
     weights, reasons = read(model)
     if reasons:
         raise ValueError(

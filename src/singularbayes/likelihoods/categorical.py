@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 from scipy import special
 
-from singularbayes.bounds.require import require_share
+from singularbayes.checks import require_share
 from singularbayes.likelihoods.base import Classification, export_probabilities, kind_of_loss, require_probabilities
 
 

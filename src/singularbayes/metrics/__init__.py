@@ -1,5 +1,6 @@
 """Arrays in, numbers out: pure functions that know neither models nor Keras."""
 
+from singularbayes.metrics import catalogue
 from singularbayes.metrics.calibration import (
     ReliabilityCurve,
     calibration_errors,
@@ -7,6 +8,7 @@ from singularbayes.metrics.calibration import (
     optimistic_configuration,
     reliability_curve,
 )
+from singularbayes.metrics.catalogue import FOREIGN, LEVEL, MEASURES, OF_VARIANCE, RETAINED, TABLES
 from singularbayes.metrics.catalogue import find as find_measure
 from singularbayes.metrics.detection import (
     aupr_err,
@@ -28,7 +30,8 @@ from singularbayes.metrics.intervals import (
     interval_score,
     interval_width,
 )
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics.measure import BETTER, Measure
+from singularbayes.metrics.pareto import pareto_front
 from singularbayes.metrics.regression import (
     crps_gaussian,
     crps_sample,
@@ -49,6 +52,13 @@ from singularbayes.metrics.uncertainty import (
 )
 
 __all__ = [
+    "BETTER",
+    "FOREIGN",
+    "LEVEL",
+    "MEASURES",
+    "OF_VARIANCE",
+    "RETAINED",
+    "TABLES",
     "IntervalCalibration",
     "Measure",
     "OperatingPoint",
@@ -63,6 +73,7 @@ __all__ = [
     "auroc_ood",
     "brier",
     "calibration_errors",
+    "catalogue",
     "crps_gaussian",
     "crps_sample",
     "efficiency_factors",
@@ -85,6 +96,7 @@ __all__ = [
     "negative_log_likelihood",
     "ood_scores",
     "optimistic_configuration",
+    "pareto_front",
     "predictive_std",
     "r_squared",
     "reliability_curve",

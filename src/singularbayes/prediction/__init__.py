@@ -2,8 +2,10 @@
 
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
-from singularbayes.prediction.predict import predict
+from singularbayes.prediction.predict import pool, predict
+from singularbayes.prediction.randomized import drawn_risks, has_other_noise
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
+from singularbayes.prediction.stream import stream_draws
 
 __all__ = [
     "ClassPredictive",
@@ -15,6 +17,10 @@ __all__ = [
     "VarianceScale",
     "conformal_intervals",
     "conformal_sets",
+    "drawn_risks",
+    "has_other_noise",
+    "pool",
     "predict",
     "recalibrate",
+    "stream_draws",
 ]

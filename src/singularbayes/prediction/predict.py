@@ -7,14 +7,20 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
+from singularbayes.checks import require_integer
 from singularbayes.likelihoods import Predictive, RunningMoments, likelihood_of_output, logits_hint
-from singularbayes.models.engine import draw_keys
-from singularbayes.models.inputs import arranged, count_examples, require_model
-from singularbayes.models.outputs import position_of
-from singularbayes.models.progress import track
-from singularbayes.models.sequence_lengths import lengths_of, require_any_length
-from singularbayes.models.traversal import find_sources
-from singularbayes.prediction.stream import stream
+from singularbayes.models import (
+    arranged,
+    count_examples,
+    draw_keys,
+    find_sources,
+    lengths_of,
+    position_of,
+    require_any_length,
+    require_model,
+    track,
+)
+from singularbayes.prediction.stream import stream_draws
 
 
 def predict(
@@ -75,9 +81,8 @@ def pool(
     Each answers its share draws / count, rounded up, of the keys of the seed, so one model answers as `predict` says. A
     model is asked before the next is taken, so `models` may also yield one object with other weights each time.
     """
-    _require_whole("draws", draws)
-    _require_whole("batch_size", batch_size)
-    _require_whole("seed", seed, least=0)
+    require_integer("predict", draws=draws, batch_size=batch_size)
+    require_integer("predict", 0, seed=seed)
     models = iter(models)
     model = next(models)
     x = arranged(model, x)
@@ -102,7 +107,7 @@ def pool(
                 "first. Pass likelihood= to say what all of them mean."
             )
         own = keys[place * share : (place + 1) * share]
-        for first, where, answers in stream(model, x, examples, own, batch_size, lengths, alone=count == 1):
+        for first, where, answers in stream_draws(model, x, examples, own, batch_size, lengths, alone=count == 1):
             if not (position < len(answers) if position is not None else len(answers) == 1):
                 raise ValueError(
                     f"predict needs output= for a model with {len(answers)} outputs; got output={output!r}."
@@ -131,11 +136,6 @@ def _join(kept, draws, examples) -> np.ndarray:
     for first, where, values in kept:
         result[first : first + len(values), where] = values
     return result
-
-
-def _require_whole(name: str, value, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"predict needs {name} to be a whole number >= {least}; got {name}={value!r}.")
 
 
 def _require_numbers(model, x, where: np.ndarray, values: np.ndarray) -> None:

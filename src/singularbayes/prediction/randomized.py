@@ -1,19 +1,25 @@
 """The randomised predictor: for every answer one network is drawn. Its mistakes on given examples, draw by draw."""
 
 import sys
-from typing import cast
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.checks import labelled
 from singularbayes.likelihoods import Classification, likelihood_of_output
-from singularbayes.metrics.checks import labelled
-from singularbayes.models.engine import answers, compiled, draw_keys, one_answer
-from singularbayes.models.inputs import arranged, count_examples
-from singularbayes.models.outputs import position_of
-from singularbayes.models.progress import track
-from singularbayes.models.traversal import find_sources
+from singularbayes.models import (
+    answers,
+    arranged,
+    compiled,
+    count_examples,
+    draw_keys,
+    find_sources,
+    one_answer,
+    position_of,
+    track,
+)
 from singularbayes.posteriors import noise
 
 _TOGETHER = 100  # draws in one program
@@ -38,7 +44,7 @@ def drawn_risks(
     better than all of them: what limits a bound of the mean is the number of draws.
 
     Args:
-        y: labels (examples,), whole numbers from 0.
+        y: labels (examples,), integers from 0.
         examples: how many examples a draw answers; None is all, once each.
     """
     x = arranged(model, x)
@@ -79,10 +85,10 @@ def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int 
     """
     x = arranged(model, x)
     count = count_examples(model, x)
-    of_draws = {id(state) for source in find_sources(model) for state in cast(keras.layers.Layer, source).variables}
-    of_draws |= {id(weight) for weight in model.weights}
-    states = [state for state in model.variables if id(state) not in of_draws]
-    before = [ops.convert_to_numpy(state) for state in states]
+    sources: list[Any] = find_sources(model)
+    others = {id(v) for v in (*model.weights, *(v for source in sources for v in source.variables))}
+    states = [variable for variable in model.variables if id(variable) not in others]  # of other seed generators
+    before = [np.array(ops.convert_to_numpy(state)) for state in states]  # copies: torch's arrays share memory
     some = np.random.default_rng(seed).permutation(count)[:examples]
     batch = keras.tree.map_structure(lambda array: ops.convert_to_tensor(array[some]), x)
     key = draw_keys(seed, 1)
@@ -118,6 +124,6 @@ def _differ(first: list, second: list) -> bool:
 
 
 def _labels(asked: str, y, count: int, classes: int) -> np.ndarray:
-    """Returns the labels as whole numbers; raises unless there is one an example, and they fit the classes."""
+    """Returns the labels as integers; raises unless there is one an example, and they fit the classes."""
     certain = np.broadcast_to(np.eye(classes)[0], (count, classes))
     return labelled(asked, certain, y)[1]

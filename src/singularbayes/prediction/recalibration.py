@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, special
 
+from singularbayes.checks import aligned, labelled
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive, require_kind
-from singularbayes.metrics.checks import aligned, labelled
-from singularbayes.models.inputs import as_arrays
+from singularbayes.models import as_arrays
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from singularbayes.convert import surgery, twins
-from singularbayes.convert.collapse import collapse
-from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
+from singularbayes.checks import labelled
+from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, spectrum, surgery, twins
 from singularbayes.likelihoods import likelihood_of_loss
-from singularbayes.metrics.checks import labelled
-from singularbayes.models import find_posteriors
-from singularbayes.models.inputs import as_arrays
-from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, predict
 from singularbayes.ranks.by_energy import by_energy
 from singularbayes.ranks.recommendation import Recommendation
-from singularbayes.ranks.table import table
+from singularbayes.text_table import text_table
 
 ENERGIES = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 
@@ -37,7 +33,7 @@ class Truncations:
 
     def __str__(self) -> str:
         rows = [(f"{energy:.6g}", f"{value:.4g}", f"{value - self.full:+.4g}") for energy, value in self.losses.items()]
-        tried = table(("energy kept", self.loss, "more than untouched"), rows)
+        tried = text_table(("energy kept", self.loss, "more than untouched"), rows)
         most = f"{self.full:.4g} + {self.error:.2g}, its standard error"
         if self.energy in self.losses:
             why = f"The smallest ranks of those tried whose {self.loss} is at most {most}."

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from singularbayes.ranks.engines import Engine
+from singularbayes.ranks import Engine
 from singularbayes_experiments.records import record
 from singularbayes_experiments.runs.piece import Outcome, Piece
 from singularbayes_experiments.runs.progress import Bars

@@ -16,7 +16,7 @@ from typing import Any
 
 from filelock import Timeout
 
-from singularbayes.evaluation.memory import Peak
+from singularbayes.evaluation import Peak
 from singularbayes_experiments.methods import methods, study
 from singularbayes_experiments.methods.overrides import meant, overridden
 from singularbayes_experiments.methods.training import Watch
