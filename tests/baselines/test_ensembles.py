@@ -124,7 +124,7 @@ def test_folders_that_are_something_else_are_refused_and_left(tmp_path):
 
 @pytest.mark.parametrize("bad", [0, -1, 2.5, True, None])
 def test_a_number_of_members_that_is_not_whole_and_above_0_is_refused(bad):
-    with pytest.raises(ValueError, match=rf"DeepEnsemble needs members to be a whole number >= 1; got members={bad!r}"):
+    with pytest.raises(ValueError, match=rf"DeepEnsemble needs members to be an integer >= 1; got members={bad!r}"):
         DeepEnsemble(point, bad)
 
 

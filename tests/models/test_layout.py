@@ -186,8 +186,8 @@ def test_a_large_variable_is_made_in_parts_and_starts_the_same(monkeypatch, post
         ({"axis": "rows"}, r"needs axis to be an axis of the mesh, one of \['batch', 'model'\]; got 'rows'"),
         ({"axis": None}, "needs axis to be an axis of the mesh"),
         ({"batch": "examples"}, "needs batch to be an axis of the mesh"),
-        ({"smallest": 0}, "needs smallest to be a whole number >= 1; got smallest=0"),
-        ({"smallest": True}, "needs smallest to be a whole number"),
+        ({"smallest": 0}, "needs smallest to be an integer >= 1; got smallest=0"),
+        ({"smallest": True}, "needs smallest to be an integer"),
         ({"layout_map": "none"}, "needs a layout_map of the same mesh"),
     ],
 )

@@ -8,6 +8,7 @@ import keras
 from keras import activations, constraints, initializers, ops, regularizers
 
 from singularbayes import posteriors
+from singularbayes.checks import require_integer
 from singularbayes.layers.forward import forward_pass, once
 from singularbayes.layers.replaced import WithoutArrays
 from singularbayes.posteriors import scope
@@ -33,9 +34,7 @@ def refuse(layer: str, **arguments) -> None:
 
 def whole(layer: str, **sizes) -> tuple[int, ...]:
     """Returns sizes as plain numbers; raises unless each is an integer above 0."""
-    for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, Integral) or value <= 0:
-            raise ValueError(f"{layer} needs {name} to be an integer >= 1; got {name}={value!r}.")
+    require_integer(layer, **sizes)
     return tuple(int(value) for value in sizes.values())
 
 

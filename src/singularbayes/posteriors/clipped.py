@@ -1,17 +1,16 @@
 """A posterior whose draws are kept within a spectral norm."""
 
 import math
-from numbers import Integral
 from typing import Any
 
 import keras
 
 from singularbayes.bounds import Refused, norm_probability, truncated_kl
+from singularbayes.checks import require_integer, require_positive
 from singularbayes.posteriors import noise
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.matrices import DenseMatrix
-from singularbayes.posteriors.priors import require_positive
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.spectral import first_within
 
@@ -50,8 +49,7 @@ class Clipped(Posterior):
         if not isinstance(posterior, (Posterior, dict)):
             raise ValueError(f"Clipped needs a posterior such as LowRank(16); got {posterior!r}.")
         require_positive("Clipped", limit=limit)
-        if isinstance(redraws, bool) or not isinstance(redraws, Integral) or redraws < 0:
-            raise ValueError(f"Clipped needs redraws to be an integer >= 0; got redraws={redraws!r}.")
+        require_integer("Clipped", 0, redraws=redraws)
         self.posterior: Any = copy_posterior(posterior, "clipped")
         if not self.posterior.random or isinstance(self.posterior, Clipped):
             raise ValueError(f"Clipped needs a posterior with draws that are not clipped yet; got {self.posterior!r}.")

@@ -1,11 +1,10 @@
 """What posteriors with a random product A Bᵀ share."""
 
-from numbers import Integral
-
 import numpy as np
 from keras import ops
 
 from singularbayes.bounds import best_gauge
+from singularbayes.checks import require_integer
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.factor import Factor, halves, standardised
 from singularbayes.posteriors.local import LocalLowRank
@@ -16,8 +15,7 @@ from singularbayes.posteriors.variational import Variational
 
 def whole_rank(kind: str, rank, name: str = "rank") -> int:
     """Returns a rank as a plain number; raises unless it is an integer above 0."""
-    if isinstance(rank, bool) or not isinstance(rank, Integral) or rank < 1:
-        raise ValueError(f"{kind} needs {name} to be an integer >= 1; got {name}={rank!r}.")
+    require_integer(kind, **{name: rank})
     return int(rank)
 
 

@@ -1,11 +1,11 @@
 """Posteriors that are trained with a KL to a prior: prior, family and the weight of the KL."""
 
-from numbers import Integral
 from typing import Any
 
 import keras
 from keras import ops
 
+from singularbayes.checks import is_integer, require_positive
 from singularbayes.posteriors import families, priors
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import Factor
@@ -80,10 +80,10 @@ class Variational(Posterior):
     ):
         super().__init__(initializer, **kwargs)
         kind = type(self).__name__
-        priors.require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
+        require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
         if kl_weight is not None and not 0 <= kl_weight < float("inf"):
             raise ValueError(f"{kind} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
-        if kl_rows is not None and (isinstance(kl_rows, bool) or not isinstance(kl_rows, Integral) or kl_rows < 1):
+        if kl_rows is not None and not is_integer(kl_rows):
             raise ValueError(f"{kind} needs kl_rows to be an integer >= 1 or None; got kl_rows={kl_rows!r}.")
         self.prior = priors.get(prior)
         if self.prior.by_column and not (self.has_columns and kl_rows is None):

@@ -3,8 +3,9 @@
 import keras
 import numpy as np
 
+from singularbayes.checks import require_positive
 from singularbayes.models import arranged, find_random_posteriors
-from singularbayes.posteriors import Centred, Origin, ScalePrior, Variational, require_positive
+from singularbayes.posteriors import Centred, Origin, ScalePrior, Variational
 from singularbayes.training.data_sketch import hashed
 
 

@@ -1,11 +1,11 @@
 """Keeping spectral norms small in training. What that guarantees differs:
 
 - `SpectralProjection` bounds the *means* of the factors; draws exceed the limit freely,
-- `Clipped(posterior, limit)` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior is at
-  most the one that is trained,
+- `Clipped(posterior, limit)` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior
+  is at most the one that is trained,
 - `SpectralPenalty` bounds nothing; with `bounds.gaussian_norm` draws are bounded with a probability,
-- `Clipped` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too, with
-  the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
+- `Clipped` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too,
+  with the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
 - `truncation` says what rejection would cost a model, without changing it.
 
 Factors are A and B of W = A Bᵀ each, or W itself where all of it is drawn: ‖W‖₂ ≤ limit² or limit.
@@ -17,15 +17,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.bounds import (
-    Bound,
-    probability_at_least,
-    project_spectral,
-    require_at_least,
-    require_count,
-    require_positive,
-    truncated_kl,
-)
+from singularbayes.bounds import Bound, probability_at_least, project_spectral, truncated_kl
+from singularbayes.checks import require_at_least, require_integer, require_positive
 from singularbayes.models import draw_keys, find_random_posteriors, find_sources, forget_compiled
 from singularbayes.posteriors import Variational, noise, spectral_norm
 
@@ -114,7 +107,7 @@ def truncation(
         kl: KL(q ‖ p) of the model before rejection, exact or from above.
     """
     require_positive("truncation", limit=limit)
-    require_count("truncation", draws=draws)
+    require_integer("truncation", draws=draws)
     kept = 0
     posteriors, sources = _matrix_posteriors("truncation", model), find_sources(model)
     for key in draw_keys(seed, draws):
