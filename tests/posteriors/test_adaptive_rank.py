@@ -310,7 +310,7 @@ def test_a_step_of_the_bound_is_what_its_derivation_says():
         (lambda: ranks.prune(_model("dense"), tolerance=1.0), "prune needs 0 <= tolerance < 1; got tolerance=1.0"),
         (
             lambda: ranks.prune(keras.Sequential([keras.Input((2,)), layers.Dense(2, posterior=LowRank(1))])),
-            r"prune needs a model with LowRank\(\"auto\"\) weights",
+            "prune needs a model with AdaptiveLowRank weights",
         ),
         (lambda: ranks.prune(_model("dense")).change(0.0), "change needs radius"),
         (

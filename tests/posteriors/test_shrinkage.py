@@ -163,7 +163,7 @@ def test_columns_of_nothing_are_balanced_too():
         (lambda: AdaptiveLowRank(prior=Normal()), r"needs a prior that shrinks whole columns.*got Normal"),
         (lambda: AdaptiveLowRank(max_rank=0), "AdaptiveLowRank needs max_rank to be an integer >= 1; got max_rank=0"),
         (lambda: AdaptiveLowRank(tolerance=1.0), "AdaptiveLowRank needs 0 <= tolerance < 1; got tolerance=1.0"),
-        (lambda: LowRank("all"), "LowRank needs rank to be an integer >= 1, or 'auto'; got rank='all'"),
+        (lambda: LowRank("all"), "LowRank needs rank to be an integer >= 1; got rank='all'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, said):
