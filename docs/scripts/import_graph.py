@@ -15,11 +15,13 @@ WIDTH, HEIGHT, GAP = 1.5, 0.46, 0.3  # of a box, and between two
 
 
 def package_imports() -> dict[str, set[str]]:
-    """Returns the packages that each package imports; the experiments count as one."""
+    """Returns the packages that each package imports; the experiments count as one, single files are left out."""
     graph = grimp.build_graph(
         "singularbayes", "singularbayes_experiments", exclude_type_checking_imports=True, cache_dir=None
     )
-    packages = {name: name.rpartition(".")[2] for name in graph.find_children("singularbayes")}
+    packages = {
+        name: name.rpartition(".")[2] for name in graph.find_children("singularbayes") if graph.find_children(name)
+    }
     packages["singularbayes_experiments"] = "experiments"
     for name in packages:
         graph.squash_module(name)
@@ -27,7 +29,6 @@ def package_imports() -> dict[str, set[str]]:
         short: {packages[other] for other in graph.find_modules_directly_imported_by(name) if other in packages}
         - {short}
         for name, short in packages.items()
-        if not short.startswith("_")
     }
 
 
@@ -72,7 +73,7 @@ def places(imports: dict[str, set[str]]) -> dict:
     place: dict = {}
     for sweep in range(40):
         for row in rows if sweep % 2 else rows[::-1]:
-            wish = {p: _mean([place[q] for link in links if p in link for q in link if q in place]) for p in row}
+            wish = {p: 0.8 * _mean([place[q] for link in links if p in link for q in link if q in place]) for p in row}
             row.sort(key=wish.__getitem__)
             put: list[float] = []
             for k, point in enumerate(row):
@@ -90,7 +91,8 @@ def _mean(values: list[float]) -> float:
 def draw(imports: dict[str, set[str]]) -> figure.Figure:
     """Returns the picture: a package stands above those that it imports; implied imports are left out."""
     place = places(imports)
-    drawn = figure.Figure(figsize=(6.5, 0.62 * (max(levels(imports).values()) + 1)), layout="constrained")
+    width, height = (max(sides) - min(sides) for sides in zip(*place.values(), strict=True))
+    drawn = figure.Figure(figsize=(0.72 * (width + WIDTH), 0.72 * (height + 1)), layout="constrained")
     axes = drawn.add_subplot()
     axes.set_axis_off()
     for chain in chains(imports):
