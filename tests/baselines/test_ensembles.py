@@ -136,7 +136,9 @@ def test_an_ensemble_is_asked_only_with_members_of_its_kind():
     model = point()
     with pytest.raises(ValueError, match="one or more different models; got 2"):
         DeepEnsemble.of([model, model])
-    with pytest.raises(ValueError, match=r"point networks; got .* with a random posterior. Use LowRankEnsemble"):
+    with pytest.raises(
+        ValueError, match=r"deterministic networks; got .* with a random posterior. Use Low"
+    ):
         DeepEnsemble.of([random()])
     with pytest.raises(ValueError, match=r"members with a random posterior.* got .* Use DeepEnsemble"):
         LowRankEnsemble.of([point()])

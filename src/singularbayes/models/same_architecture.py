@@ -1,4 +1,4 @@
-"""Whether models are the same network with other numbers in it, so that one compiled program serves them all."""
+"""Whether models are the same network with other weights, so that one compiled program serves them all."""
 
 import keras
 
@@ -6,7 +6,7 @@ from singularbayes.models.traversal import flat_layers
 
 
 def kind_of(model: keras.Model) -> list:
-    """Returns what models alike have in common: the settings of the layers and the shapes of the variables.
+    """Returns what models of one architecture share: the settings of their layers and the shapes of their variables.
 
     >>> one, two = (keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]) for _ in range(2))
     >>> kind_of(one) == kind_of(two), one.layers[0].name == two.layers[0].name
@@ -17,7 +17,7 @@ def kind_of(model: keras.Model) -> list:
 
 
 def optimizer_kind(optimizer: keras.optimizers.Optimizer) -> list:
-    """Returns what optimizers alike have in common: all settings but a rate that is a variable, and the shapes."""
+    """Returns what optimizers of one kind share: all settings but a rate that is a variable, and the shapes."""
     settings = _settings(optimizer)
     if isinstance(settings.get("learning_rate"), float):
         del settings["learning_rate"]

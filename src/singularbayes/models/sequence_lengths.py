@@ -8,7 +8,7 @@ def lengths_of(x, padding) -> np.ndarray:
     """Returns the number of positions of every example up to its last that is not padding; at least 1."""
     if not (isinstance(x, np.ndarray) and x.ndim == 2 and np.issubdtype(x.dtype, np.integer)):
         shapes = keras.tree.map_structure(lambda array: (array.shape, str(array.dtype)), x)
-        raise ValueError(f"padding needs one input of whole numbers (examples, length); got {shapes}.")
+        raise ValueError(f"padding needs one input of integers (examples, length); got {shapes}.")
     used = x != padding
     return np.where(used.any(axis=1), x.shape[1] - used[:, ::-1].argmax(axis=1), 1)
 

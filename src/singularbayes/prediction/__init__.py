@@ -6,7 +6,7 @@ from singularbayes.prediction.predictive import ClassPredictive, Predictive, Val
 from singularbayes.prediction.randomized import drawn_risks, has_other_noise
 from singularbayes.prediction.recalibration import Temperature, TemperedPredictive, VarianceScale, recalibrate
 from singularbayes.prediction.reducers import Classes
-from singularbayes.prediction.stream import stream_draws
+from singularbayes.prediction.sampler import stream_draws
 
 __all__ = [
     "ClassPredictive",

@@ -20,7 +20,7 @@ from singularbayes.models import (
 )
 from singularbayes.prediction.predictive import Predictive
 from singularbayes.prediction.reducers import REDUCERS
-from singularbayes.prediction.stream import stream_draws
+from singularbayes.prediction.sampler import stream_draws
 
 
 def predict(
