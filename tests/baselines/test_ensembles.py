@@ -124,7 +124,7 @@ def test_folders_that_are_something_else_are_refused_and_left(tmp_path):
 
 @pytest.mark.parametrize("bad", [0, -1, 2.5, True, None])
 def test_a_number_of_members_that_is_not_whole_and_above_0_is_refused(bad):
-    with pytest.raises(ValueError, match=rf"DeepEnsemble needs members to be a whole number >= 1; got members={bad!r}"):
+    with pytest.raises(ValueError, match=rf"DeepEnsemble needs members to be an integer >= 1; got members={bad!r}"):
         DeepEnsemble(point, bad)
 
 
@@ -136,9 +136,7 @@ def test_an_ensemble_is_asked_only_with_members_of_its_kind():
     model = point()
     with pytest.raises(ValueError, match="one or more different models; got 2"):
         DeepEnsemble.of([model, model])
-    with pytest.raises(
-        ValueError, match=r"deterministic networks; got .* with a random posterior. Use Low"
-    ):
+    with pytest.raises(ValueError, match=r"deterministic networks; got .* with a random posterior. Use Low"):
         DeepEnsemble.of([random()])
     with pytest.raises(ValueError, match=r"members with a random posterior.* got .* Use DeepEnsemble"):
         LowRankEnsemble.of([point()])

@@ -164,7 +164,7 @@ def test_the_schedule_falls_between_half_and_nine_tenths_and_keeps_its_config():
 
 @pytest.mark.parametrize("bad", [0, 1, 2.5, True, None])
 def test_a_rank_below_2_is_refused(bad):
-    with pytest.raises(ValueError, match=rf"SWAG needs rank to be a whole number >= 2; got rank={bad!r}"):
+    with pytest.raises(ValueError, match=rf"SWAG needs rank to be an integer >= 2; got rank={bad!r}"):
         SWAG(_line(), bad)
 
 

@@ -338,10 +338,10 @@ def test_prior_data_can_be_said_where_nobody_remembered(trained):
     [
         ({"delta": 0.0}, "0 < delta < 1"),
         ({"delta": 1.5}, "0 < delta < 1"),
-        ({"draws": 0}, "draws to be a whole number"),
-        ({"tried": 0}, "tried to be a whole number"),
+        ({"draws": 0}, "draws to be an integer"),
+        ({"tried": 0}, "tried to be an integer"),
         ({"y": Y[:-1]}, "one label per example"),
-        ({"y": Y + 1}, "whole numbers from 0 to 1"),
+        ({"y": Y + 1}, "integers from 0 to 1"),
         ({"y": np.eye(2)[Y]}, "one-hot"),
         ({"x": X[:, :3]}, "inputs of shape"),
         ({"likelihood": "gaussian"}, "a classifier"),

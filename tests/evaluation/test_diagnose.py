@@ -198,7 +198,7 @@ def test_a_plain_model_is_noticed_and_answers_of_another_shape_are_refused():
     plain = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     found = sb.diagnose(plain, X, likelihood="categorical_logits")
     assert _names(found) == ["no_posterior"] and found.findings[0].severity == "notice"
-    with pytest.raises(ValueError, match="diagnose needs one label an example"):
+    with pytest.raises(ValueError, match="diagnose needs one label per example"):
         sb.diagnose(plain, X, LABELS[:3], likelihood="categorical_logits")
     with pytest.raises(ValueError, match="diagnose needs arrays of one shape"):
         sb.diagnose(plain, X, TARGETS, likelihood="gaussian")

@@ -161,7 +161,7 @@ def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda m: ranks.default_rank(0, 3), "default_rank needs rows to be a whole number >= 1; got rows=0"),
+        (lambda m: ranks.default_rank(0, 3), "default_rank needs rows to be an integer >= 1; got rows=0"),
         (lambda m: ranks.by_energy(m, 1.5), "rank_for needs 0 < energy <= 1; got energy=1.5"),
         (lambda m: ranks.by_bound(m, _examples()[0], loss="mse_no_half"), "a loss with a Lipschitz constant; got"),
         (lambda m: ranks.by_bound(m, _examples()[0], weight_kl=0.0), "by_bound needs weight_kl"),

@@ -97,8 +97,8 @@ def test_what_is_not_compiled_is_refused_before_anything_is_trained(made, traine
 @pytest.mark.parametrize(
     ("objective", "said"),
     [
-        ("nll", "got 'nll', and the likelihood says no noise. Compile with singularbayes.GaussianNLL"),
-        ("crps_total", "got 'crps_total', and the likelihood says no noise"),
+        ("nll", "got 'nll', and the likelihood does not specify the noise. Compile with singularbayes.GaussianNLL"),
+        ("crps_total", "got 'crps_total', and the likelihood does not specify the noise"),
         ("iqr_ratio", "got 'iqr_ratio', and the draws were not kept"),
         ("accuracy", "objectives that exist in regression; got 'accuracy'"),
     ],
@@ -191,7 +191,7 @@ def test_without_optuna_it_says_what_to_type(monkeypatch):
 
 @pytest.mark.parametrize(("name", "value"), [("trials", 0), ("epochs", 2.5), ("draws", True), ("warmup", -1)])
 def test_a_budget_is_of_whole_numbers(name, value):
-    with pytest.raises(ValueError, match=f"Budget needs {name} to be a whole number"):
+    with pytest.raises(ValueError, match=f"Budget needs {name} to be an integer"):
         ranks.Budget(**{name: value})
 
 

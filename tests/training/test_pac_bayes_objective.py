@@ -138,7 +138,7 @@ def test_a_penalty_multiplies_the_weight():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"num_data": 0}, "num_data to be a whole number >= 1"),
+        ({"num_data": 0}, "num_data to be an integer >= 1"),
         ({"delta": 1.0}, "0 < delta < 1"),
         ({"form": "best"}, "form to be one of"),
         ({"penalty": 0.0}, "penalty > 0"),

@@ -127,7 +127,7 @@ def test_clipping_holds_in_prediction_and_training_and_files(tmp_path):
         (lambda: RankOne(clip=1.0), "RankOne needs clip=None"),
         (lambda: LowRank(2, clip=0.0), "clip > 0"),
         (lambda: LowRank(2, redraws=3), "LowRank needs redraws .* only with clip; got redraws=3 and clip=None"),
-        (lambda: FullRank(clip=1.0, redraws=-1), "FullRank needs redraws to be a whole number >= 0"),
+        (lambda: FullRank(clip=1.0, redraws=-1), "FullRank needs redraws to be an integer >= 0"),
         (lambda: SpectralProjection(0.0), "limit > 0"),
         (lambda: SpectralPenalty(1.0, weight=-1.0), "weight >= 0"),
         (lambda: layers.Embedding(5, 4, posterior=LowRank(2, clip=1.0))(np.zeros((2, 3), "int32")), "row by row"),

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from singularbayes.baselines import folders
+from singularbayes.checks import require_integer
 from singularbayes.models import count_stored, count_trained, find_posteriors, share_programs
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import fit_many, load
@@ -24,9 +25,8 @@ class _Ensemble(ABC):
 
     def __init__(self, build: Callable[..., keras.Model], members: int = 5, seed: int = 0):
         kind = type(self).__name__
-        for name, value, least in (("members", members, 1), ("seed", seed, 0)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ValueError(f"{kind} needs {name} to be a whole number >= {least}; got {name}={value!r}.")
+        require_integer(kind, members=members)
+        require_integer(kind, 0, seed=seed)
         self.build, self.members, self.seed = build, int(members), int(seed)
         self.models: list[keras.Model] = []
         self.histories: list[keras.callbacks.History] = []

@@ -11,6 +11,7 @@ import numpy as np
 from singularbayes.baselines import folders
 from singularbayes.baselines.normalisation import has_statistics, renew_statistics
 from singularbayes.baselines.snapshots import Snapshots
+from singularbayes.checks import require_integer
 from singularbayes.models import count_stored, count_trained, draw_keys, find_posteriors, forget_compiled
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import factory, fit_many, load
@@ -87,8 +88,7 @@ class SWAG:
     """
 
     def __init__(self, model: keras.Model, rank: int = 20):
-        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 2:
-            raise ValueError(f"SWAG needs rank to be a whole number >= 2; got rank={rank!r}.")
+        require_integer("SWAG", 2, rank=rank)
         if not isinstance(model, keras.Model):
             raise TypeError(f"SWAG needs a keras.Model; got {type(model).__name__}.")
         if not model.compiled:

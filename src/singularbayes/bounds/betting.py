@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from singularbayes.bounds.require import require_share, require_unit
+from singularbayes.checks import require_share, require_unit
 
 _PARTS = 2.0 ** -np.arange(10)  # the wealth is spread evenly over these λ, so that none has to be chosen from the data
 

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy.special import rel_entr
 
-from singularbayes.bounds.require import require_at_least, require_unit
+from singularbayes.checks import require_at_least, require_unit
 
 
 def binary_kl(q: float, p: float) -> float:

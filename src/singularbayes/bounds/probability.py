@@ -3,7 +3,7 @@
 from scipy.stats import binomtest
 
 from singularbayes.bounds.bound import Bound
-from singularbayes.bounds.require import require_count, require_share
+from singularbayes.checks import require_integer, require_share
 
 
 def probability_at_least(successes: int, draws: int, delta: float = 0.05, event: str = "the event") -> Bound:
@@ -12,8 +12,8 @@ def probability_at_least(successes: int, draws: int, delta: float = 0.05, event:
     >>> round(probability_at_least(98, 100, delta=0.05).value, 4)
     0.9384
     """
-    require_count("probability_at_least", draws=draws)
-    require_count("probability_at_least", 0, successes=successes)
+    require_integer("probability_at_least", draws=draws)
+    require_integer("probability_at_least", 0, successes=successes)
     require_share("probability_at_least", delta=delta)
     if successes > draws:
         raise ValueError(f"probability_at_least needs successes <= draws; got {successes} of {draws}.")

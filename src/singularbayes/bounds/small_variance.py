@@ -9,10 +9,10 @@ import numpy as np
 from singularbayes.bounds.bound import Bound
 from singularbayes.bounds.perturbation import GaussianLayer
 from singularbayes.bounds.probability import probability_at_least
-from singularbayes.bounds.require import (
+from singularbayes.checks import (
     require_at_least,
-    require_count,
     require_finite,
+    require_integer,
     require_positive,
     require_share,
     require_unit,
@@ -136,7 +136,7 @@ def margin_risk(
     """
     require_unit("margin_risk", risk=risk)
     require_at_least("margin_risk", 0, kl=kl)
-    require_count("margin_risk", 2, num_data=num_data)
+    require_integer("margin_risk", 2, num_data=num_data)
     require_share("margin_risk", delta=delta)
     gap = 4 * math.sqrt((kl + math.log(6 * num_data / delta)) / (num_data - 1))
     reached = certificate is not None and certificate.reached

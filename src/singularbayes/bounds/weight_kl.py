@@ -7,7 +7,7 @@ the KL of a network is the sum of these numbers.
 import numpy as np
 from scipy.special import ndtr
 
-from singularbayes.bounds.require import require_finite, require_positive, require_share
+from singularbayes.checks import require_finite, require_positive, require_share
 
 _STEP = 0.25  # of the log-odds between the two components, from one cut to the next
 _LAST = 8.0  # log-odds from which on ignoring the narrow component costs at most e⁻⁸

@@ -11,6 +11,7 @@ from singularbayes import posteriors
 from singularbayes.convert import twins
 from singularbayes.convert.decide import Decision, Rules, decide, is_whole, require_start
 from singularbayes.posteriors import LowRank, Posterior
+from singularbayes.text_table import text_table
 
 
 @dataclass(frozen=True)
@@ -107,18 +108,9 @@ class Plan:
         return [head, *rows, [*total, *[""] * (len(head) - len(total))]]
 
     def __str__(self) -> str:
-        table = self._table()
-        widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-        numbers = range(4, len(widths) - 1)
-        lines = [
-            "  ".join(
-                cell.rjust(width) if i in numbers else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in table
-        ]
-        title, rule = f"Plan for {self.model!r}", "─" * max(map(len, lines))
-        return "\n".join([title, lines[0], rule, *lines[1:], *self._hint()])
+        head, *rows = self._table()
+        align = "<<<<".ljust(len(head) - 1, ">") + "<"
+        return "\n".join([f"Plan for {self.model!r}", text_table(head, rows, align), *self._hint()])
 
     def _hint(self) -> list[str]:
         """Returns a line on the layers that have to be kept, if there are any."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from singularbayes.convert import surgery, twins
 from singularbayes.models import track
+from singularbayes.text_table import text_table
 
 # Numbers of this relative size are rounding: float32 weights of rank r have rank r.
 _ROUNDING = 1e-12
@@ -79,14 +80,8 @@ class Spectrum:
         """Returns the table: sizes, both effective ranks, and the rank that keeps this share of the energy."""
         _require_share(energy)
         head = ("matrix", "type", "size", "largest", "entropy rank", "stable rank", f"rank for {_percent(energy)}")
-        rows = [head, *(_cells(row, energy) for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(f"{cell:{'<' if i < 3 else '>'}{width}}" for i, (cell, width) in enumerate(pairs)).rstrip()
-            for pairs in (zip(row, widths, strict=True) for row in rows)
-        ]
-        title = f"Spectrum of {self.model!r}"
-        return "\n".join([title, lines[0], "─" * max(map(len, lines)), *lines[1:]])
+        table = text_table(head, [_cells(row, energy) for row in self.rows], "<<<>>>>")
+        return f"Spectrum of {self.model!r}\n{table}"
 
     def __str__(self) -> str:
         return self.table()

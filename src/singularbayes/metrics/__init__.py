@@ -10,7 +10,6 @@ from singularbayes.metrics.calibration import (
 )
 from singularbayes.metrics.catalogue import FOREIGN, LEVEL, MEASURES, OF_VARIANCE, RETAINED, TABLES
 from singularbayes.metrics.catalogue import find as find_measure
-from singularbayes.metrics.checks import aligned, labelled, require_finite, require_unmasked
 from singularbayes.metrics.detection import (
     aupr_err,
     aupr_in,
@@ -66,7 +65,6 @@ __all__ = [
     "ReliabilityCurve",
     "SelectiveCurve",
     "accuracy",
-    "aligned",
     "aupr_err",
     "aupr_in",
     "aupr_ood",
@@ -92,7 +90,6 @@ __all__ = [
     "interval_score",
     "interval_width",
     "iqr_scores",
-    "labelled",
     "mean_absolute_error",
     "mi_ratio",
     "mutual_information",
@@ -103,8 +100,6 @@ __all__ = [
     "predictive_std",
     "r_squared",
     "reliability_curve",
-    "require_finite",
-    "require_unmasked",
     "root_mean_square_error",
     "selective_curve",
     "tpr_at_fpr",

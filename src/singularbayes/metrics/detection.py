@@ -6,7 +6,7 @@ of the ROC curve, where ties count half, or average precision. Higher is better,
 
 import numpy as np
 
-from singularbayes.metrics.checks import one_each
+from singularbayes.checks import one_per_example
 
 
 def ood_scores(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
@@ -84,13 +84,13 @@ def aupr_succ(uncertainty: np.ndarray, wrong: np.ndarray) -> float:
 
 
 def _foreign(name: str, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    (known,), (strange,) = one_each(name, inside=inside), one_each(name, outside=outside)
+    (known,), (strange,) = one_per_example(name, inside=inside), one_per_example(name, outside=outside)
     foreign = np.concatenate([np.zeros(len(known), int), np.ones(len(strange), int)])
     return foreign, np.concatenate([known, strange])
 
 
 def _answers(name: str, uncertainty: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    uncertainty, errors = one_each(name, uncertainty=uncertainty, wrong=wrong)
+    uncertainty, errors = one_per_example(name, uncertainty=uncertainty, wrong=wrong)
     if not np.isin(errors, (0, 1)).all() or errors.min() == errors.max():
         raise ValueError(
             f"{name} needs wrong to be 0 or 1 an example, and examples of both; got {np.unique(errors)[:5].tolist()}."

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from singularbayes.metrics.checks import aligned
+from singularbayes.checks import aligned
 from singularbayes.metrics.regression import predicted
 
 LEVELS = tuple(level / 20 for level in range(1, 20))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from singularbayes.metrics.checks import require_finite
+from singularbayes.checks import require_finite
 
 
 def pareto_front(values: np.ndarray, signs: Sequence[int]) -> np.ndarray:
@@ -23,7 +23,7 @@ def pareto_front(values: np.ndarray, signs: Sequence[int]) -> np.ndarray:
             "pareto_front needs values of shape (settings, measures), not empty, and a sign, 1 or -1, a measure; "
             f"got shape {table.shape} and signs {list(signs)}."
         )
-    require_finite("pareto_front", "values", table)
+    require_finite("pareto_front", values=table)
     good = table * sign
     as_good = (good[:, None] >= good[None]).all(axis=-1)
     better = (good[:, None] > good[None]).any(axis=-1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.metrics.checks import one_each
+from singularbayes.checks import one_per_example
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def selective_curve(uncertainty: np.ndarray, losses: np.ndarray) -> SelectiveCur
     >>> curve.for_error(0.4)
     OperatingPoint(keep uncertainty <= 0.3: 75.0 % kept, risk 0.3333)
     """
-    u, loss = one_each("selective_curve", uncertainty=uncertainty, losses=losses)
+    u, loss = one_per_example("selective_curve", uncertainty=uncertainty, losses=losses)
     thresholds, group, size = np.unique(u, return_inverse=True, return_counts=True)
     kept = size.cumsum()
     return SelectiveCurve(thresholds, kept, np.bincount(group, loss).cumsum() / kept)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
+from singularbayes.checks import require_integer
+
 _SMALLEST = 1 << 14  # entries; below it the messages of a split array cost more than its memory is worth
 
 
@@ -111,8 +113,7 @@ def _require(mesh, axis, batch, smallest, layout_map) -> None:
             raise ValueError(
                 f"ModelParallel needs {name} to be an axis of the mesh, one of {list(mesh.axis_names)}; got {value!r}."
             )
-    if isinstance(smallest, bool) or not isinstance(smallest, int) or smallest < 1:
-        raise ValueError(f"ModelParallel needs smallest to be an integer >= 1; got smallest={smallest!r}.")
+    require_integer("ModelParallel", smallest=smallest)
     if layout_map is not None and layout_map.device_mesh is not mesh:
         raise ValueError(f"ModelParallel needs a layout_map of the same mesh; got one of {layout_map.device_mesh}.")
 

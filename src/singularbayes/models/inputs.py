@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from singularbayes.metrics import require_unmasked
+from singularbayes.checks import require_unmasked
 
 
 def require_model(name: str, model) -> None:
@@ -26,7 +26,7 @@ def as_arrays(x):
 
 def _require_whole_data(x) -> None:
     for leaf in keras.tree.flatten(x):
-        require_unmasked("singularbayes", "the data", leaf)
+        require_unmasked("singularbayes", **{"the data": leaf})
         if not isinstance(leaf, Number) and not hasattr(leaf, "__array__"):
             got = repr(leaf) if isinstance(leaf, str) else f"a {type(leaf).__name__}"
             raise TypeError(

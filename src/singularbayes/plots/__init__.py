@@ -4,7 +4,7 @@ List the methods in one order, those that some figures lack last: then each has 
 """
 
 from singularbayes.metrics import Measure
-from singularbayes.plots import checks, style
+from singularbayes.plots import style
 from singularbayes.plots.bands import Bands, function_bands, quartile_bands
 from singularbayes.plots.bounds import BoundPanel, bounds_against_rank, panels_of
 from singularbayes.plots.calibration import interval_calibration, reliability
@@ -33,7 +33,6 @@ __all__ = [
     "Point",
     "against_setting",
     "bounds_against_rank",
-    "checks",
     "draw_shares",
     "efficiency_radar",
     "function_bands",

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from singularbayes.checks import require_some, vectors
 from singularbayes.metrics import Measure
-from singularbayes.plots import checks, style
+from singularbayes.plots import style
 
 Seeds = Mapping[float, Sequence[float]]  # the values of every seed, by the setting
 
@@ -22,7 +23,7 @@ def against_setting(curves: Mapping[Measure, Seeds], setting: str, *, marks: Seq
         setting: what the axis is, with its unit.
         marks: values of the setting with a line through all panels, such as the paper's.
     """
-    checks.some("against_setting", list(curves), "measures")
+    require_some("against_setting", list(curves), "measures")
     figure = Figure(figsize=(style.COLUMN, 0.5 + 1.15 * len(curves)))
     panels = figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
     looks = style.looks(measure.name for measure in curves)
@@ -41,10 +42,10 @@ def against_setting(curves: Mapping[Measure, Seeds], setting: str, *, marks: Seq
 
 def _draw(axes: Axes, measure: Measure, seeds: Seeds, look: style.Look) -> None:
     name = f"against_setting of {measure.name!r}"
-    (settings,) = checks.vectors(name, settings=sorted(seeds))
+    (settings,) = vectors(name, settings=sorted(seeds))
     if settings[0] <= 0:
         raise ValueError(f"against_setting needs settings above 0; got {settings[0]:.3g} of {measure.name!r}.")
-    values = [checks.vectors(name, **{f"values at {x:g}": seeds[x]})[0] / measure.scale for x in settings]
+    values = [vectors(name, **{f"values at {x:g}": seeds[x]})[0] / measure.scale for x in settings]
     means = [v.mean() for v in values]
     errors = [v.std(ddof=1) / np.sqrt(len(v)) if len(v) > 1 else 0.0 for v in values]
     axes.errorbar(settings, means, errors, capsize=1.5, elinewidth=0.8, **{**look.plot, "ls": "-"})

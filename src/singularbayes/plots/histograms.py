@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from singularbayes.checks import require_integer, require_methods, vectors
 from singularbayes.metrics import auroc_ood
-from singularbayes.plots import checks, style
+from singularbayes.plots import style
 
 
 def percentages(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
@@ -44,14 +45,11 @@ def uncertainty_histograms(
         bins: how many bars, from 0 to the largest number of all.
     """
     name = "uncertainty_histograms"
-    checks.some(name, uncertainties)
-    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 1:
-        raise ValueError(f"{name} needs bins to be a whole number >= 1; got bins={bins!r}.")
+    require_methods(name, uncertainties)
+    require_integer(name, bins=bins)
     pairs = {}
     for method, (known, foreign) in uncertainties.items():
-        (k,), (f,) = (
-            checks.vectors(f"{name} of {method!r}", **{w: v}) for w, v in (("known", known), ("foreign", foreign))
-        )
+        (k,), (f,) = (vectors(f"{name} of {method!r}", **{w: v}) for w, v in (("known", known), ("foreign", foreign)))
         if min(k.min(), f.min()) < 0:
             raise ValueError(
                 f"{name} needs uncertainties that are not negative; got {min(k.min(), f.min()):.3g} of {method!r}."

@@ -10,8 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 
+from singularbayes.checks import require_methods
 from singularbayes.metrics import Measure, efficiency_factors
-from singularbayes.plots import checks, style
+from singularbayes.plots import style
 
 
 def scale_ends(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) -> np.ndarray:
@@ -100,7 +101,7 @@ _SAID = "at each axis: value in the centre → on the rim"
 
 
 def _table(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) -> np.ndarray:
-    checks.some("A radar", values)
+    require_methods("A radar", values)
     if len(measures) < 3:
         raise ValueError(f"A radar needs at least 3 measures; got {len(measures)}.")
     for method, row in values.items():

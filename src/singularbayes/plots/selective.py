@@ -5,8 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
+from singularbayes.checks import require_methods, vectors
 from singularbayes.metrics import SelectiveCurve
-from singularbayes.plots import checks, style
+from singularbayes.plots import style
 
 
 @style.for_print
@@ -22,14 +23,14 @@ def selective_prediction(
         least: the smallest share drawn; few examples make a curve noisy.
         percent: write losses in %, for an error rate.
     """
-    checks.some("selective_prediction", curves)
+    require_methods("selective_prediction", curves)
     if not 0 < least < 1:
         raise ValueError(f"selective_prediction needs 0 < least < 1; got least={least!r}.")
     figure = Figure(figsize=(style.COLUMN, 2.3 + style.legend_height(curves)))
     axes, handles = figure.subplots(), []
     kept = np.linspace(least, 1, 101)
     for method, look in style.looks(curves).items():
-        (risk,) = checks.vectors(f"selective_prediction of {method!r}", risk=curves[method].at(kept))
+        (risk,) = vectors(f"selective_prediction of {method!r}", risk=curves[method].at(kept))
         handles += axes.plot(kept, risk, markevery=10, label=method, **look.plot)
     axes.xaxis.set_major_formatter(style.percent())
     if percent:

@@ -7,9 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.likelihoods import likelihood as likelihoods
-from singularbayes.likelihoods import meaning_of
-from singularbayes.metrics import labelled
+from singularbayes.checks import labelled
+from singularbayes.likelihoods import Classification, likelihood_of_output
 from singularbayes.models import (
     arranged,
     compiled,
@@ -44,14 +43,14 @@ def drawn_risks(
     better than all of them: what limits a bound of the mean is the number of draws.
 
     Args:
-        y: labels (examples,), whole numbers from 0.
+        y: labels (examples,), integers from 0.
         examples: how many examples a draw answers; None is all, once each.
     """
     x = arranged(model, x)
     count = count_examples(model, x)
     position = position_of(model, output, asked)
-    meaning = meaning_of(model, position, likelihood, asked)
-    if not isinstance(meaning, (likelihoods.Categorical, likelihoods.Bernoulli)):
+    meaning = likelihood_of_output(model, position, likelihood, asked)
+    if not isinstance(meaning, Classification):
         raise ValueError(f"{asked} needs a classifier, whose answers are right or wrong; got {meaning!r}.")
     parts, size = _parts(draws)
     keys = draw_keys(seed, parts * size).reshape(parts, size, 2)
@@ -124,6 +123,6 @@ def _differ(first: list, second: list) -> bool:
 
 
 def _labels(asked: str, y, count: int, classes: int) -> np.ndarray:
-    """Returns the labels as whole numbers; raises unless there is one an example, and they fit the classes."""
+    """Returns the labels as integers; raises unless there is one an example, and they fit the classes."""
     certain = np.broadcast_to(np.eye(classes)[0], (count, classes))
     return labelled(asked, certain, y)[1]

@@ -4,6 +4,7 @@ import math
 
 import keras
 
+from singularbayes.checks import require_integer
 from singularbayes.convert import MatrixSpectrum, spectrum
 from singularbayes.ranks.recommendation import Recommendation, Row
 
@@ -19,9 +20,7 @@ def default_rank(rows: int, columns: int) -> int:
     >>> default_rank(44, 128), default_rank(256, 256), default_rank(784, 1200), default_rank(1200, 10)
     (16, 16, 28, 10)
     """
-    for name, size in {"rows": rows, "columns": columns}.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"default_rank needs {name} to be a whole number >= 1; got {name}={size!r}.")
+    require_integer("default_rank", rows=rows, columns=columns)
     return min(max(_LEAST, math.ceil(math.sqrt(min(rows, columns)))), rows, columns)
 
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
+from singularbayes.checks import labelled
 from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, spectrum, surgery, twins
-from singularbayes.likelihoods import of_loss
-from singularbayes.metrics import labelled
+from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, predict
 from singularbayes.ranks.by_energy import by_energy
 from singularbayes.ranks.recommendation import Recommendation
-from singularbayes.ranks.table import table
+from singularbayes.text_table import text_table
 
 ENERGIES = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 
@@ -33,7 +33,7 @@ class Truncations:
 
     def __str__(self) -> str:
         rows = [(f"{energy:.6g}", f"{value:.4g}", f"{value - self.full:+.4g}") for energy, value in self.losses.items()]
-        tried = table(("energy kept", self.loss, "more than untouched"), rows)
+        tried = text_table(("energy kept", self.loss, "more than untouched"), rows)
         most = f"{self.full:.4g} + {self.error:.2g}, its standard error"
         if self.energy in self.losses:
             why = f"The smallest ranks of those tried whose {self.loss} is at most {most}."
@@ -72,7 +72,7 @@ def by_loss(
 
 def _compiled(model: keras.Model):
     """Returns what the outputs mean by the compiled loss; None lets `predict` say what is missing."""
-    return of_loss(loss_of(model, position_of(model, None)))
+    return likelihood_of_loss(loss_of(model, position_of(model, None)))
 
 
 class _Truncation:

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from singularbayes.evaluation import TASKS
-from singularbayes.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, of_loss
+from singularbayes.likelihoods import Likelihood, likelihood_of_loss
 from singularbayes.models import loss_of, position_of
 from singularbayes.ranks.space import Space
 
@@ -30,7 +30,7 @@ def task_of(model: keras.Model, task: str | None = None) -> str:
         task: what the caller says; it has to be that of the loss, and decides where the loss does not say.
     """
     likelihood = likelihood_of(model)
-    told = "classification" if isinstance(likelihood, (Categorical, Bernoulli)) else "regression"
+    told = likelihood.task if likelihood is not None else "regression"
     if task is None or (task in TASKS and (likelihood is None or task == told)):
         return task or told
     raise ValueError(
@@ -41,12 +41,13 @@ def task_of(model: keras.Model, task: str | None = None) -> str:
 
 def says_noise(model: keras.Model) -> bool:
     """Whether predictions of numbers have a total variance: the loss says the noise around them."""
-    return likelihood_of(model) not in (None, Gaussian(None))
+    likelihood = likelihood_of(model)
+    return likelihood is not None and likelihood.specifies_noise
 
 
 def likelihood_of(model: keras.Model) -> Likelihood | None:
     """Returns what the compiled loss says of the outputs; None where it does not say."""
-    return of_loss(loss_of(model, position_of(model, None)))
+    return likelihood_of_loss(loss_of(model, position_of(model, None)))
 
 
 def digest_of(model: keras.Model) -> str:

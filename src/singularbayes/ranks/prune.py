@@ -13,7 +13,7 @@ from singularbayes.convert import surgery, twins
 from singularbayes.models import find_posteriors, flat_layers
 from singularbayes.posteriors import LowRank
 from singularbayes.ranks import change
-from singularbayes.ranks.table import table
+from singularbayes.text_table import text_table
 
 Kept = Mapping[int, np.ndarray]  # of a posterior, by id, whether each column stays
 
@@ -68,7 +68,7 @@ class Pruned:
         said = [f"No bound of the change of its mean: {'; '.join(self.outside)}."]
         if not self.outside:
             said = [f"Its mean network moves by at most {self.change(1.0).rounded} for an input of norm 1."]
-        return "\n".join([title, table(head, cells), *said])
+        return "\n".join([title, text_table(head, cells), *said])
 
 
 def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from singularbayes.checks import require_integer
+
 
 @dataclass(frozen=True)
 class Data:
@@ -36,10 +38,8 @@ class Budget:
     at_once: int = 4
 
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            least = 0 if name == "warmup" else 1
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ValueError(f"Budget needs {name} to be a whole number >= {least}; got {name}={value!r}.")
+        require_integer("Budget", **{name: value for name, value in asdict(self).items() if name != "warmup"})
+        require_integer("Budget", 0, warmup=self.warmup)
         if self.warmup >= self.epochs:
             raise ValueError(f"Budget needs warmup < epochs; got warmup={self.warmup} and epochs={self.epochs}.")
 

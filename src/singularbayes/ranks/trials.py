@@ -9,7 +9,7 @@ import numpy as np
 
 from singularbayes.metrics import Measure, catalogue, pareto_front
 from singularbayes.ranks import reasons
-from singularbayes.ranks.table import table
+from singularbayes.text_table import text_table
 
 SIZE = "num_trained"  # the measure that says which of two trials is the smaller
 
@@ -122,7 +122,7 @@ class Sweep:
 
     def __str__(self) -> str:
         front = {trial.number for trial in self.pareto()} if self.finished else set()
-        text = table(*cells(self.objectives, self.trials, front))
+        text = text_table(*cells(self.objectives, self.trials, front))
         return f"{text}\n{self.why()}" if self.finished else text
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.likelihoods import require_heads, require_labels
+from singularbayes.checks import require_integer
+from singularbayes.likelihoods import require_activations, require_labels
 from singularbayes.models import as_arrays, lengths_of, require_any_length, track
 from singularbayes.training.length_buckets import Buckets
 
@@ -147,19 +148,22 @@ def fit_many(
         raise TypeError(f"fit_many needs build, a function that makes a compiled model; got {type(build).__name__}.")
     if not isinstance(seeds, Iterable):
         raise TypeError(f"fit_many needs seeds, such as range(3); got seeds={seeds!r}.")
-    seeds = [_whole("a seed", seed, 0) for seed in seeds]
+    seeds = list(seeds)
+    for seed in seeds:
+        require_integer("fit_many", 0, seed=seed)
+    seeds = [int(seed) for seed in seeds]
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"fit_many needs one or more different seeds; got seeds={seeds}.")
-    _whole("epochs", epochs)
-    _whole("initial_epoch", initial_epoch, 0)
-    train = examples("x and y", (x, y, sample_weight), _whole("batch_size", batch_size))
+    require_integer("fit_many", epochs=epochs, batch_size=batch_size)
+    require_integer("fit_many", 0, initial_epoch=initial_epoch)
+    train = examples("x and y", (x, y, sample_weight), int(batch_size))
     held_out = None if validation_data is None else examples("validation_data", validation_data, batch_size)
     if rows is not None:
         train = replace(train, rows=_rows_of(rows, seeds, len(train), padding))
     if padding is not None:
         train, held_out = _by_length(train, padding), None if held_out is None else _shortened(held_out, padding)
     if together is not None:
-        _whole("together", together)
+        require_integer("fit_many", together=together)
     data = {"x, y": train} if held_out is None else {"x, y": train, "validation_data": held_out}
     job = Job(
         _Builds(build, data, padding is not None), factory(callbacks), train, held_out, range(initial_epoch, epochs)
@@ -197,7 +201,7 @@ class _Builds:
         if self.any_length:
             require_any_length(model)
         if not self.models:  # all members have the same network
-            require_heads(model)
+            require_activations(model)
             for name, data in self.data.items():
                 require_labels(f"fit_many({name})", model, data.y, data.weight)
         self.models.add(model)
@@ -306,9 +310,3 @@ def _without_lists(structure):
 def _numbers(values) -> np.ndarray:
     array = as_arrays(values)
     return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array
-
-
-def _whole(name: str, value, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"fit_many needs {name} to be an integer >= {least}; got {value!r}.")
-    return int(value)

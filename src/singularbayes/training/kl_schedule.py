@@ -2,12 +2,12 @@
 
 import math
 import warnings
-from numbers import Integral
 
 import keras
 from keras import ops
 
-from singularbayes.likelihoods import logits_hint, require_heads
+from singularbayes.checks import require_integer
+from singularbayes.likelihoods import logits_hint, require_activations
 from singularbayes.models import compiled, find_posteriors
 from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay
 from singularbayes.training.logged_loss import (
@@ -43,9 +43,7 @@ class KLSchedule(keras.callbacks.Callback):
     def __init__(self, num_data: int, beta: float = 1.0, zero_epochs: int = 0, warmup: int = 0):
         super().__init__()
         require_kl_weight(num_data, beta)
-        for name, value in {"zero_epochs": zero_epochs, "warmup": warmup}.items():
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
-                raise ValueError(f"KLSchedule needs {name} to be an integer >= 0; got {name}={value!r}.")
+        require_integer("KLSchedule", 0, zero_epochs=zero_epochs, warmup=warmup)
         self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
         self._epoch = 0
         self._lost: int | None = None  # the first epoch whose loss was not finite
@@ -147,6 +145,6 @@ def prepare_fit(model: keras.Model, callback: keras.callbacks.Callback) -> None:
             f"fit needs one callback that sets the KL weight; got {type(callback).__name__} and "
             f"{type(model._kl_callback).__name__}. Remove one."
         )
-    require_heads(model)
+    require_activations(model)
     spare_from_decay(model)
     check_first_step(model)

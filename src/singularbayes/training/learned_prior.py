@@ -3,8 +3,9 @@
 import keras
 import numpy as np
 
+from singularbayes.checks import require_positive
 from singularbayes.models import arranged, find_posteriors
-from singularbayes.posteriors import Centred, Origin, Posterior, ScalePrior, require_positive
+from singularbayes.posteriors import Centred, Origin, Posterior, ScalePrior
 from singularbayes.training.data_sketch import hashed
 
 

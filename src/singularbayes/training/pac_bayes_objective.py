@@ -10,7 +10,8 @@ import math
 import keras
 from keras import ops
 
-from singularbayes.bounds import kl_inverse, pac_bayes, require_choice, require_count, require_share
+from singularbayes.bounds import kl_inverse, pac_bayes
+from singularbayes.checks import require_choice, require_integer, require_share
 from singularbayes.models import compiled, find_posteriors
 from singularbayes.training.elbo import kl, share_state
 from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
@@ -55,7 +56,7 @@ class PACBayesObjective(keras.callbacks.Callback):
 
     def __init__(self, num_data: int, delta: float = 0.05, form: str = "quadratic", penalty: float = 1.0):
         super().__init__()
-        require_count("PACBayesObjective", num_data=num_data)
+        require_integer("PACBayesObjective", num_data=num_data)
         require_share("PACBayesObjective", delta=delta)
         require_choice("PACBayesObjective", FORMS, form=form)
         if not 0 < penalty < math.inf:

@@ -17,15 +17,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.bounds import (
-    Bound,
-    probability_at_least,
-    project_spectral,
-    require_at_least,
-    require_count,
-    require_positive,
-    truncated_kl,
-)
+from singularbayes.bounds import Bound, probability_at_least, project_spectral, truncated_kl
+from singularbayes.checks import require_at_least, require_integer, require_positive
 from singularbayes.models import draw_keys, find_posteriors, find_sources, forget_compiled
 from singularbayes.posteriors import Posterior, noise, spectral_norm
 
@@ -114,7 +107,7 @@ def truncation(
         kl: KL(q ‖ p) of the model before rejection, exact or from above.
     """
     require_positive("truncation", limit=limit)
-    require_count("truncation", draws=draws)
+    require_integer("truncation", draws=draws)
     kept = 0
     posteriors, sources = _matrix_posteriors("truncation", model), find_sources(model)
     for key in draw_keys(seed, draws):

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from singularbayes.plots import checks, style
+from singularbayes.checks import vectors
+from singularbayes.plots import style
 from singularbayes_experiments.methods.posterior_scores import SINGULAR_VALUES
 from singularbayes_experiments.report.names import rank_in
 from singularbayes_experiments.report.picture import Panel, Picture, svg
@@ -68,7 +69,7 @@ def decay(matrix: str, values: Mapping[str, np.ndarray]) -> Figure:
     figure = Figure(figsize=(style.COLUMN, 2.4 + style.legend_height(values)))
     axes, handles = figure.subplots(), []
     for method, look in style.looks(values).items():
-        (found,) = checks.vectors(f"singular values of {method!r}", values=values[method])
+        (found,) = vectors(f"singular values of {method!r}", values=values[method])
         relative = found / (found[0] or 1.0)
         there = relative[relative >= _FLOOR]
         line = {"color": look.colour, "ls": look.line, "label": method}
