@@ -49,7 +49,7 @@ class TestArguments:
         ),
         (lambda: sb.KLSchedule(0), r"num_data > 0, the size of the training set; got num_data=0"),
         (lambda: sb.KLSchedule(-3), r"got num_data=-3"),
-        (lambda: sb.KLSchedule(X), r"got num_data=an array of shape \(4, 3\): say len\(x\)\."),
+        (lambda: sb.KLSchedule(X), r"got num_data=an array of shape \(4, 3\): pass len\(x\)\."),
         (lambda: sb.KLSchedule(10, beta=-0.5), r"beta >= 0 and finite; got beta=-0\.5"),
         (lambda: sb.KLSchedule(10, beta=float("nan")), r"got beta=nan"),
         (lambda: sb.KLSchedule(10, warmup=-1), r"warmup to be an integer >= 0; got warmup=-1"),

@@ -41,7 +41,7 @@ class _Ensemble(ABC):
         return member_seeds(self.seed, self.members)
 
     @classmethod
-    def of(cls, models: Iterable[keras.Model]) -> Self:
+    def from_models(cls, models: Iterable[keras.Model]) -> Self:
         """Returns the ensemble of models that are trained already."""
         models = list(models)
         ensemble = cls(_no_build, max(1, len(models)))
@@ -105,7 +105,7 @@ class _Ensemble(ABC):
     def load(cls, folder: str | Path, **options) -> Self:
         """Returns a saved ensemble; `options` are those of `keras.saving.load_model`."""
         content = folders.read(folder, cls.__name__)
-        ensemble = cls.of(load(Path(folder) / _file(i), **options) for i in range(content["members"]))
+        ensemble = cls.from_models(load(Path(folder) / _file(i), **options) for i in range(content["members"]))
         ensemble.seed = content["seed"]
         return ensemble
 

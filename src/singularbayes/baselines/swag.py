@@ -137,7 +137,7 @@ class SWAG:
         return self
 
     @classmethod
-    def of(cls, model: keras.Model, snapshots: Snapshots, inputs=None) -> Self:
+    def from_snapshots(cls, model: keras.Model, snapshots: Snapshots, inputs=None) -> Self:
         """Returns the SWAG of snapshots that are there already; the model then stands at their mean.
 
         Args:
@@ -207,7 +207,7 @@ class SWAG:
         content = folders.read(folder, "SWAG")
         swag = cls(load(Path(folder) / _MODEL, **options), content["rank"])
         with np.load(Path(folder) / _MOMENTS) as arrays:
-            swag.snapshots = Snapshots.of(content["rank"], content["collected"], dict(arrays))
+            swag.snapshots = Snapshots.from_arrays(content["rank"], content["collected"], dict(arrays))
         swag.inputs = inputs
         return swag
 

@@ -1,15 +1,28 @@
 """Questions about a Keras model: its posteriors, its parameters, its file, its devices."""
 
 from singularbayes.models.distribution import ModelParallel, batch_mesh, device_count, free_bytes
-from singularbayes.models.inputs import arranged, as_arrays, count_examples, require_model
+from singularbayes.models.inputs import (
+    arranged,
+    as_arrays,
+    count_examples,
+    lengths_of,
+    require_any_length,
+    require_model,
+)
 from singularbayes.models.mean_weights import forget_compiled, mean_weights
 from singularbayes.models.outputs import loss_of, names_of, position_of
 from singularbayes.models.parameters import count_stored, count_trained
-from singularbayes.models.programs import compiled, no_gradient, program_of, share_programs, variable_values
+from singularbayes.models.programs import (
+    compiled,
+    kind_of,
+    no_gradient,
+    optimizer_kind,
+    program_of,
+    share_programs,
+    variable_values,
+)
 from singularbayes.models.progress import quiet, track
-from singularbayes.models.same_architecture import kind_of, optimizer_kind
 from singularbayes.models.saving import load_without_optimizer, read_model
-from singularbayes.models.sequence_lengths import lengths_of, require_any_length
 from singularbayes.models.traversal import draw_keys, draw_sources, find_posteriors, find_sources, flat_layers
 
 __all__ = [

@@ -132,7 +132,7 @@ class Together(Trainer):
             return [collected[model]]
 
         self._at_once(compiled, seeds, self.settings.swag_epochs, callbacks)
-        return [SWAG.of(model, collected[model].snapshots, inputs=self.data.x) for model in models]
+        return [SWAG.from_snapshots(model, collected[model].snapshots, inputs=self.data.x) for model in models]
 
     def _at_once(self, make: Make, seeds: list[int], epochs: int, callbacks, validation=None) -> list[keras.Model]:
         """Returns `make(seed)` of every seed, compiled models, after so many epochs; `callbacks` is given the model."""
