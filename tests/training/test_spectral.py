@@ -1,4 +1,4 @@
-"""Spectral control: each way bounds what it says it does, and nothing else is touched."""
+"""Spectral control: each way bounds what it claims, and nothing else is touched."""
 
 import keras
 import numpy as np
@@ -65,15 +65,15 @@ def _keys(count):
 
 
 @pytest.mark.parametrize(
-    "act, said",
+    "act, message",
     [
         (lambda: SpectralProjection(0.0), "limit > 0"),
         (lambda: SpectralPenalty(1.0, weight=-1.0), "weight >= 0"),
         (lambda: truncation(_network(RankOne()), 1.0, 1.0), "low-rank or full-rank posteriors"),
     ],
 )
-def test_bad_input_is_refused(act, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_input_is_refused(act, message):
+    with pytest.raises(ValueError, match=message):
         act()
 
 
