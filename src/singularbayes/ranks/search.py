@@ -13,9 +13,8 @@ from singularbayes.ranks.fingerprint import digest_of, first, says_noise, task_o
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, read_space
 from singularbayes.ranks.storage import alone, digest, open_study, plain, quiet_optuna, require_optuna
-from singularbayes.ranks.sweep_config import Budget, Data
+from singularbayes.ranks.sweep_config import Budget, Counterpart, Data
 from singularbayes.ranks.trials import Sweep
-from singularbayes.ranks.twin import Twin
 from singularbayes.ranks.work import Ended, Work
 
 
@@ -60,7 +59,7 @@ def sweep(
         )
     model = first(build, space)
     task = task_of(model, task)
-    wanted = measures(objectives, task, data.foreign, says_noise(model))
+    wanted = measures(objectives, task, data.ood_by_name, says_noise(model))
     what = _what(build, model, data, space, wanted, budget, task, seed)
     del model  # its memory is the trials'
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
@@ -92,8 +91,8 @@ def _what(
             "task": task,
             "seed": int(seed),
             **budget.costs,
-            "data": digest((data.train, data.validation, data.foreign)),
-            "model": build.digest if isinstance(build, Twin) else digest_of(model),
+            "data": digest((data.train, data.validation, data.ood_by_name)),
+            "model": build.digest if isinstance(build, Counterpart) else digest_of(model),
         }
     )
 
