@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import OPTIONS, SEQUENCE
-from table import LAYERS
+from options import LAYERS, OPTIONS, SEQUENCE
 
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers, mean_weights
 from singularbayes.convert import counterparts
@@ -57,16 +56,15 @@ def test_counterparts_at_full_rank_and_back_compute_what_the_layer_did(name):
         _assert_equal(plain(*option.inputs, **option.call), truth)
 
 
-@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("kind", ["dense", "embedding"])
 def test_dense_and_embedding_too(kind):
-    case = LAYERS[kind]
-    inputs = case.inputs(np.random.default_rng(0))
-    layer = case.keras()
-    truth = layer(inputs)
+    option = LAYERS[kind]
+    layer = option.keras()
+    truth = layer(*option.inputs)
     counterpart = counterparts.make_counterpart(layer, Deterministic())
     counterparts.start_from(counterpart, layer)
-    _assert_equal(counterpart(inputs), truth)
-    _assert_equal(counterparts.make_plain(counterpart)(inputs), truth)
+    _assert_equal(counterpart(*option.inputs), truth)
+    _assert_equal(counterparts.make_plain(counterpart)(*option.inputs), truth)
 
 
 @pytest.mark.parametrize("make", [FullRank, RankOne, lambda: LowRank(4)])

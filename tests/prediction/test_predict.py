@@ -6,8 +6,9 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from options import LAYERS, PAIRS, alone
 from scipy import special
-from table import LAYERS, POSTERIORS, RANDOM, assert_uncorrelated, stirred_layer
+from table import POSTERIORS, RANDOM, assert_uncorrelated, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
@@ -143,12 +144,9 @@ def test_the_estimator_that_trained_the_model_does_not_matter(model, whole):
     np.testing.assert_allclose(_predict(local).draws, whole.draws, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.parametrize(("layer", "name"), [pair for pair in PAIRS if pair.values[1] in RANDOM])
 def test_coherent_for_every_layer_and_posterior(layer, name):
-    case = LAYERS[layer]
-    x = case.inputs(np.random.default_rng(0))
-    model = stirred_layer(keras.Sequential([case.make(RANDOM[name]())]), x)
+    model, x = alone(LAYERS[layer], RANDOM[name]())
     whole = sb.predict(model, x, 3, likelihood="gaussian", keep_draws=True).draws
     parts = sb.predict(model, x, 3, likelihood="gaussian", keep_draws=True, batch_size=2).draws
     np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
