@@ -14,9 +14,8 @@ import pytest
 
 import singularbayes as sb
 from singularbayes import ranks
-from singularbayes.cli import main
+from singularbayes.cli import EngineOptions, main
 from singularbayes.ranks import waves, work
-from singularbayes.ranks.engines import Where
 
 pytest.importorskip("optuna")
 with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs pip install "singularbayes[ray]"')
@@ -133,7 +132,7 @@ def test_what_one_engine_began_another_goes_on_with(folder, monkeypatch, capsys)
 
     monkeypatch.setattr(work, "train", train)
     with monkeypatch.context() as patch:
-        patch.setattr(Where, "start", lambda self: Elsewhere())
+        patch.setattr(EngineOptions, "start", lambda self: Elsewhere())
         assert main(_command("--storage", "kept.log", "--engine", "ray")) == 0
     first = capsys.readouterr().out
     assert main(_command("--storage", "kept.log")) == 0

@@ -12,7 +12,7 @@ from singularbayes_experiments.records.record import Record
 import singularbayes as sb
 from singularbayes import LowRank, layers, plots, ranks
 from singularbayes.cli import main
-from singularbayes.metrics import catalogue
+from singularbayes.metrics import find_measure
 from singularbayes.ranks import change
 from singularbayes.ranks.by_bound import _best, _complexity, _matrices
 from singularbayes.ranks.trials import Sweep, Trial
@@ -205,7 +205,7 @@ def _sweep(task, names, foreign=True):
     ]
     if not foreign:
         trials = [Trial(t.number, t.settings, {n: v for n, v in t.metrics.items() if "ood" not in n}) for t in trials]
-    return Sweep(task, (catalogue.find(names[0]),), tuple(trials))
+    return Sweep(task, (find_measure(names[0]),), tuple(trials))
 
 
 @pytest.mark.parametrize(("task", "names"), [("classification", ("nll", "ece")), ("regression", ("mae", "rmse"))])
@@ -213,7 +213,7 @@ def test_the_trade_offs_are_the_paper_s_pairs(task, names):
     figures = plots.trade_offs(_sweep(task, names))
     assert [name.rpartition("_against_")[2] for name in figures] == list(names)
     axes = next(iter(figures.values())).axes[0]
-    assert catalogue.find(names[0]).label in axes.get_xlabel() and "AUROC-OOD" in axes.get_ylabel()
+    assert find_measure(names[0]).label in axes.get_xlabel() and "AUROC-OOD" in axes.get_ylabel()
 
 
 def test_without_foreign_examples_the_size_is_drawn_against_the_objective():
@@ -226,7 +226,7 @@ def test_the_figure_rings_the_recommended_trial_names_ranks_and_draws_errors():
         Trial(i, {"rank": 2**i, "beta": 1.0}, {"nll": 1.0 - 0.1 * i, "num_trained": 10.0 * 2**i}, {"nll": 0.15})
         for i in range(3)
     )
-    sweep = Sweep("classification", (catalogue.find("nll"),), trials, seeds=3)
+    sweep = Sweep("classification", (find_measure("nll"),), trials, seeds=3)
     assert sweep.recommended() is trials[1]  # 0.9 is within 0.15 of 0.8
     (figure,) = plots.trade_offs(sweep).values()
     axes = figure.axes[0]

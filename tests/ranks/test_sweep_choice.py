@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from singularbayes.metrics import catalogue
+from singularbayes.metrics import find_measure
 from singularbayes.ranks import progress
 from singularbayes.ranks.trials import Sweep, Trial
 
 pytest.importorskip("optuna")
-OBJECTIVES = (catalogue.find("nll"), catalogue.find("auroc_ood_mi"))
+OBJECTIVES = (find_measure("nll"), find_measure("auroc_ood_mi"))
 
 
 def _found(points, errors=None):

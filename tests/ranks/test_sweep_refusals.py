@@ -37,7 +37,7 @@ def trained(monkeypatch):
 def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
     model.compile("sgd", loss)
-    assert (fingerprint.task_of(model), fingerprint.says_noise(model)) == (task, noise)
+    assert (fingerprint.task_of(model), fingerprint.has_noise(model)) == (task, noise)
 
 
 @pytest.mark.parametrize(

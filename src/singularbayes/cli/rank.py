@@ -134,7 +134,7 @@ def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Traini
     ood = None if training.ood is None else read_arrays("rank", "--ood", training.ood, ("x",))[0]
     engine = where.start()  # before JAX has threads: a cluster of this machine is forked from this process
     from singularbayes import ranks
-    from singularbayes.ranks import says_noise
+    from singularbayes.ranks import has_noise
 
     counterpart = ranks.Counterpart.read(model, tuple(packages))
     tried = counterpart.ranks()
@@ -142,7 +142,7 @@ def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Traini
     smallest = counterpart(rank=1)
     if not smallest.compiled:
         raise ValueError(f"--train needs a model that was compiled, with its loss; got {str(model)!r}, which was not.")
-    quality = "nll" if says_noise(smallest) else "rmse"
+    quality = "nll" if has_noise(smallest) else "rmse"
     return ranks.sweep(
         counterpart,
         ranks.Data(train, held_out, ood),

@@ -140,7 +140,7 @@ def plan(
     """Returns what `bayesianize` with the same arguments would do; print it. Nothing is changed.
 
     With `init="svd"` the rows also have the Eckart–Young residual ‖W − W_r‖_F and the kept share of ‖W‖_F². Layers that
-    cannot be converted are named, whatever `unsupported` says.
+    cannot be converted are named, whatever `unsupported` is.
 
     >>> import keras
     >>> hidden, head = keras.layers.Dense(10, name="hidden"), keras.layers.Dense(2, name="head")

@@ -1,6 +1,5 @@
 """Arrays in, numbers out: pure functions that know neither models nor Keras."""
 
-from singularbayes.metrics import catalogue
 from singularbayes.metrics.calibration import (
     ReliabilityCurve,
     calibration_errors,
@@ -8,8 +7,7 @@ from singularbayes.metrics.calibration import (
     optimistic_configuration,
     reliability_curve,
 )
-from singularbayes.metrics.catalogue import FOREIGN, LEVEL, MEASURES, OF_VARIANCE, RETAINED, TABLES
-from singularbayes.metrics.catalogue import find as find_measure
+from singularbayes.metrics.catalogue import LEVEL, MEASURES, OF_VARIANCE, OOD_TABLES, RETAINED, TABLES, find_measure
 from singularbayes.metrics.detection import (
     aupr_err,
     aupr_in,
@@ -53,10 +51,10 @@ from singularbayes.metrics.uncertainty import (
 
 __all__ = [
     "BETTER",
-    "FOREIGN",
     "LEVEL",
     "MEASURES",
     "OF_VARIANCE",
+    "OOD_TABLES",
     "RETAINED",
     "TABLES",
     "IntervalCalibration",
@@ -73,7 +71,6 @@ __all__ = [
     "auroc_ood",
     "brier",
     "calibration_errors",
-    "catalogue",
     "crps_gaussian",
     "crps_sample",
     "efficiency_factors",

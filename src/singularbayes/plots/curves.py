@@ -16,7 +16,7 @@ Seeds = Mapping[float, Sequence[float]]  # the values of every seed, by the sett
 
 @style.for_print
 def against_setting(curves: Mapping[Measure, Seeds], setting: str, *, marks: Sequence[float] = ()) -> Figure:
-    """Returns a panel a measure, mean and standard error over seeds, against a setting on a logarithmic axis.
+    """Returns one panel per measure, mean and standard error over seeds, against a setting on a logarithmic axis.
 
     Args:
         curves: of every measure, the values of all seeds at every value of the setting, which is above 0.

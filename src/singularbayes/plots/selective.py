@@ -37,7 +37,7 @@ def selective_prediction(
         axes.yaxis.set_major_formatter(style.percent())
     axes.set_xlim(least - 0.01, 1.01)
     axes.set_ylim(bottom=0)
-    said = f"{loss} ({unit})" if unit else loss
-    axes.set(xlabel="examples kept, the most certain first", ylabel=f"{said},\nlower is better")
+    label = f"{loss} ({unit})" if unit else loss
+    axes.set(xlabel="examples kept, the most certain first", ylabel=f"{label},\nlower is better")
     style.legend_below(figure, handles)
     return figure

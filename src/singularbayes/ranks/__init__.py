@@ -4,7 +4,7 @@ from singularbayes.ranks.by_bound import by_bound
 from singularbayes.ranks.by_loss import SHARES, Truncations, by_loss
 from singularbayes.ranks.by_spectrum import by_shape, by_spectrum, default_rank
 from singularbayes.ranks.engines import Engine, Local, Ray
-from singularbayes.ranks.fingerprint import says_noise
+from singularbayes.ranks.fingerprint import has_noise
 from singularbayes.ranks.prune import Pruned, prune
 from singularbayes.ranks.recommendation import Recommendation
 from singularbayes.ranks.search import sweep
@@ -29,7 +29,7 @@ __all__ = [
     "by_shape",
     "by_spectrum",
     "default_rank",
+    "has_noise",
     "prune",
-    "says_noise",
     "sweep",
 ]

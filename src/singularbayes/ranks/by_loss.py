@@ -53,7 +53,7 @@ def by_loss(
     Args:
         y: labels from 0, or numbers; the loss is the NLL or the squared error.
         shares: the shares to try.
-        likelihood: what the outputs mean, where the compiled loss does not say; see `predict`.
+        likelihood: what the outputs mean, where the compiled loss does not determine it; see `predict`.
     """
     if not len(shares) or not all(0 < explained <= 1 for explained in shares):
         raise ValueError(f"by_loss needs shares above 0 and at most 1; got shares={list(shares)}.")
@@ -71,7 +71,7 @@ def by_loss(
 
 
 def _compiled(model: keras.Model):
-    """Returns what the outputs mean by the compiled loss; None lets `predict` say what is missing."""
+    """Returns what the outputs mean by the compiled loss; None leaves the error to `predict`."""
     return of_loss(loss_of(model, position_of(model, None)))
 
 

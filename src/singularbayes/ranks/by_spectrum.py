@@ -14,7 +14,7 @@ _LEAST = 16
 def default_rank(rows: int, columns: int) -> int:
     """Returns the rank to begin with when nothing is known: √min(m, n), at least 16, at most min(m, n).
 
-    A rule of thumb, no more. It is near the ranks that the paper found by hand: 15 for 44 × 128, 16 for 256 × 256, 25
+    A rule of thumb, no more. It is near the ranks that the paper chose: 15 for 44 × 128, 16 for 256 × 256, 25
     for 784 × 1200, and the full rank for a head of 10 columns.
 
     >>> default_rank(44, 128), default_rank(256, 256), default_rank(784, 1200), default_rank(1200, 10)

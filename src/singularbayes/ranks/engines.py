@@ -51,8 +51,8 @@ class Ray(Engine):
     """The machines of a Ray cluster, each piece of work a task.
 
     A task whose worker or machine is lost is done again elsewhere, ten times at most. The function has to be one that
-    may be called again, such as one that goes on from its checkpoints. An error of the function itself is raised here,
-    and `ConnectionError` where the head of the cluster is lost: nothing goes on without it.
+    may be called again, such as one that resumes from its checkpoints. An error of the function itself is raised here,
+    and `ConnectionError` where the head of the cluster is lost: nothing can continue without it.
 
     Args:
         address: HOST:PORT of the cluster's head, or None: the cluster of this machine, else a new one.
@@ -129,15 +129,15 @@ class Ray(Engine):
         except errors.RayTaskError as error:
             raise error.cause from error  # the function's own, as the local engine raises it
         except errors.RayError as error:
-            said = str(error).strip().splitlines()[0]
+            text = str(error).strip().splitlines()[0]
             raise ChildProcessError(
                 f"A piece of work needs a worker that lives; got one that was lost {RETRIES + 1} times, which may be "
-                f"its own doing, such as its memory: {said} The same command goes on from what is kept."
+                f"its own doing, such as its memory: {text} The same command resumes."
             ) from error
 
 
 class _Head:
-    """The head of a cluster, which is asked now and then whether it is there."""
+    """The head of a cluster, which is polled now and then."""
 
     def __init__(self, address: str):
         self.address = address
@@ -157,7 +157,7 @@ class _Head:
             if self.lost:
                 raise ConnectionError(
                     f"--engine ray needs the head of its cluster; got no answer of {self.address} for {HEAD_S:g} s: "
-                    f"{error}. Start the cluster again; the same command goes on from what is kept."
+                    f"{error}. Start the cluster again; the same command resumes."
                 ) from None
             return False
 
@@ -205,8 +205,8 @@ def require_answer(address: str) -> None:
             f"joined within {JOIN_S:g} s."
         ) from None
     except subprocess.CalledProcessError as error:
-        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        text = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         raise ValueError(
             f"--address needs the head of a Ray cluster of the same version; got {address!r}, which answers otherwise"
-            f"{': ' + said[-1] if said else ''}."
+            f"{': ' + text[-1] if text else ''}."
         ) from None

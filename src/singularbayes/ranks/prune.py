@@ -65,10 +65,10 @@ class Pruned:
         ]
         before, now = sum(row.before for row in self.rows), sum(self.ranks.values())
         title = f"Pruned {self.model.name!r}: {before} columns, now {now}"
-        said = [f"No bound of the change of its mean: {'; '.join(self.outside)}."]
+        lines = [f"No bound of the change of its mean: {'; '.join(self.outside)}."]
         if not self.outside:
-            said = [f"Its mean network moves by at most {self.change(1.0).rounded} for an input of norm 1."]
-        return "\n".join([title, text_table(head, cells), *said])
+            lines = [f"Its mean network moves by at most {self.change(1.0).rounded} for an input of norm 1."]
+        return "\n".join([title, text_table(head, cells), *lines])
 
 
 def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
@@ -92,7 +92,7 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
     if not kept:
         raise ValueError(
             f'prune needs a model with LowRank("auto") weights; got {model.name!r}, which has none. A trained model of '
-            "fixed ranks says by its spectrum which it needs: ranks.by_spectrum(model)."
+            "fixed ranks can be judged by its spectrum: ranks.by_spectrum(model)."
         )
     steps, outside = change.read(copy, lambda q: ~kept[id(q)] if id(q) in kept else np.zeros(q.ab.shape[1], bool))
     rows, new = [], {}

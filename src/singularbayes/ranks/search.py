@@ -9,7 +9,7 @@ import keras
 from singularbayes.metrics import Measure
 from singularbayes.ranks import progress, waves
 from singularbayes.ranks.engines import Engine, Local
-from singularbayes.ranks.fingerprint import digest_of, first, says_noise, task_of
+from singularbayes.ranks.fingerprint import digest_of, first, has_noise, task_of
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, read_space
 from singularbayes.ranks.storage import alone, digest, open_study, plain, quiet_optuna, require_optuna
@@ -44,9 +44,9 @@ def sweep(
         objectives: names of measures, as an `Evaluation` has them; "auroc_ood" is by mutual information, or by the
             epistemic variance in regression. OOD objectives need `data.ood`.
         budget: or a number of trials.
-        storage: a file that keeps the trials. The same call goes on where it was interrupted; with more trials in
-            the budget it adds to them.
-        task: "classification" or "regression", where the compiled loss does not say it; a cross-entropy is the first.
+        storage: a file that keeps the trials. The same call resumes; with more trials in the budget it adds to
+            them.
+        task: "classification" or "regression", where the compiled loss does not determine it.
         seed: of the sampler; seeds of training are 0, 1, ….
         engine: where trials are trained; None is this process. Trials and their scores are the same on all engines.
     """
@@ -59,7 +59,7 @@ def sweep(
         )
     model = first(build, space)
     task = task_of(model, task)
-    wanted = measures(objectives, task, data.ood_by_name, says_noise(model))
+    wanted = measures(objectives, task, data.ood_by_name, has_noise(model))
     what = _what(build, model, data, space, wanted, budget, task, seed)
     del model  # its memory is the trials'
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]

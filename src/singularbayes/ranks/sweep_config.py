@@ -79,7 +79,7 @@ class Counterpart:
 
     @property
     def digest(self) -> str:
-        """A short hash of the file: what tells one model from another."""
+        """A short hash of the file: what distinguishes one model from another."""
         return hashlib.sha256(self.file).hexdigest()[:12]
 
     def trained(self) -> keras.Model:
