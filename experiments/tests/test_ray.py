@@ -255,7 +255,7 @@ def test_more_than_any_machine_has_is_said_with_what_they_have(fake, asked):
 
 def test_work_that_loses_every_worker_is_told_from_work_that_fails(fake):
     fake.failure = fake.exceptions.RayError("The worker died.")
-    with pytest.raises(ChildProcessError, match=r"lost 11 times, .*: The worker died\. The same command goes on"):
+    with pytest.raises(ChildProcessError, match=r"lost 11 times, .*: The worker died\. The same command resumes"):
         list(engines.Ray().map(abs, [1, 2]))
     assert fake.cancelled == [(abs, 2)] and not fake.left
     fake.failure = fake.exceptions.RayTaskError("a traceback of many lines")

@@ -1,4 +1,4 @@
-"""The sweep: one that trains, what is kept of it, and that it goes on from there."""
+"""The sweep: one that trains, what is kept of it, and that it resumes."""
 
 import dataclasses
 import json

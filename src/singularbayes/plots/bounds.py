@@ -48,7 +48,7 @@ def last_useful_rank(ranks: Sequence[int], values: Sequence[float], vacuous: flo
 
 @style.for_print
 def bounds_against_rank(panels: Sequence[BoundPanel]) -> Figure:
-    """Returns one panel per quantity: its bounds at every rank, open marks for full rank, grey where they are vacuous."""
+    """Returns one panel per quantity: bounds at every rank, open marks for full rank, grey where they are vacuous."""
     require_some("bounds_against_rank", panels, "panels")
     for panel in panels:
         _check(panel)
