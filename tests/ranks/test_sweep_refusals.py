@@ -55,7 +55,10 @@ def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
         ({"objectives": ("mean_entropy",)}, "objectives of which more or less is better; got 'mean_entropy'"),
         ({"objectives": "nll"}, "sweep needs a list of different objectives"),
         ({"objectives": ()}, "sweep needs a list of different objectives"),
-        ({"data": data(ood=False)}, r"sweep needs out-of-distribution examples for the objective 'auroc_ood'.*; got none"),
+        (
+            {"data": data(ood=False)},
+            r"needs out-of-distribution examples for the objective 'auroc_ood'.*; got none",
+        ),
         ({"objectives": ("nll", "digits/auroc_ood")}, r"objective 'digits/auroc_ood'.*got sets called \[''\]"),
         ({"space": {}}, "sweep needs a space of settings by name"),
         (

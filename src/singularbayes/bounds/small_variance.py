@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from singularbayes.bounds.bound import Bound
+from singularbayes.bounds.confidence import probability_at_least
 from singularbayes.bounds.perturbation import GaussianLayer
-from singularbayes.bounds.probability import probability_at_least
 from singularbayes.checks import (
     require_at_least,
     require_finite,

@@ -18,7 +18,6 @@ from singularbayes.metrics.detection import (
     ood_scores,
     tpr_at_fpr,
 )
-from singularbayes.metrics.efficiency import efficiency_factors
 from singularbayes.metrics.intervals import (
     IntervalCalibration,
     interval_calibration_area,
@@ -29,7 +28,7 @@ from singularbayes.metrics.intervals import (
     interval_width,
 )
 from singularbayes.metrics.measure import BETTER, Measure
-from singularbayes.metrics.pareto import pareto_front
+from singularbayes.metrics.pareto import efficiency_factors, pareto_front
 from singularbayes.metrics.regression import (
     crps_gaussian,
     crps_sample,

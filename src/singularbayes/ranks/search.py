@@ -1,20 +1,24 @@
 """A search for ranks, and for β and η beside them, by short trainings on Optuna."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import keras
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from singularbayes.metrics import Measure
-from singularbayes.ranks import progress, waves
+from singularbayes.ranks import waves
 from singularbayes.ranks.engines import Engine, Local
 from singularbayes.ranks.fingerprint import digest_of, first, has_noise, task_of
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, read_space
 from singularbayes.ranks.storage import alone, digest, open_study, plain, quiet_optuna, require_optuna
 from singularbayes.ranks.sweep_config import Budget, Counterpart, Data
-from singularbayes.ranks.trials import Sweep
+from singularbayes.ranks.trials import Sweep, Trial, cells
 from singularbayes.ranks.work import Ended, Work
 
 
@@ -65,7 +69,7 @@ def sweep(
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
     points = grid(space, seed)
     number = budget.trials if points is None else min(budget.trials, len(points))
-    with alone(storage), quiet_optuna(), progress.table(wanted) as show:
+    with alone(storage), quiet_optuna(), live_table(wanted) as show:
         study = open_study(storage, directions, what)
         waves.close(study)
         show(waves.tried(study))
@@ -111,3 +115,29 @@ def _ended(study, wave: list[Any], work: Work, engine: Engine) -> Iterator[tuple
 
 def _key(settings: dict[str, Any]) -> tuple:
     return tuple(sorted(settings.items()))
+
+
+_SHOWN = 30  # the last trials; a longer table would not fit a screen
+
+
+@contextmanager
+def live_table(measures: Sequence[Measure], console: Console | None = None) -> Iterator[Callable[[list[Trial]], None]]:
+    """Yields what to call with all trials after each of them: on a terminal it draws their table, else nothing."""
+    console = console or Console()
+    if not console.is_terminal:
+        yield lambda trials: None
+        return
+    with Live(console=console, auto_refresh=False) as shown:
+        yield lambda trials: shown.update(_drawn(measures, trials), refresh=True)
+
+
+def _drawn(measures: Sequence[Measure], trials: list[Trial]) -> Table:
+    sweep = Sweep("", tuple(measures), tuple(trials))
+    front = {trial.number for trial in sweep.pareto()} if sweep.finished else set()
+    head, rows = cells(measures, trials, front)
+    drawn = Table(title=f"{len(trials)} trials", title_justify="left")
+    for i, name in enumerate(head):
+        drawn.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows[-_SHOWN:]:
+        drawn.add_row(*row, style="bold" if row[-1] else None)
+    return drawn
