@@ -149,7 +149,7 @@ def test_what_one_engine_began_another_goes_on_with(folder, monkeypatch, capsys)
         (["--epochs", "3"], "need --train"),
         (["--seeds", "3"], "need --train"),
         (["--train", "train.npz"], "--train needs --data, an .npz file with x and y that trained ranks are judged by"),
-        (["--train", "none.npz", "--data", "held_out.npz"], "rank needs --train, an .npz file .*which is not there"),
+        (["--train", "none.npz", "--data", "held_out.npz"], "rank needs --train, an .npz file .*which does not exist"),
         (
             ["--train", "train.npz", "--data", "held_out.npz", "--explained", "0.5"],
             "--train needs neither --explained nor",
