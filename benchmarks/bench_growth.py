@@ -1,7 +1,7 @@
 """How time and memory grow: a training step with rank, width and length of the sequence, prediction with the draws.
 
-All points of a curve are timed in turn. Memory is what XLA says a program needs: weights, the optimizer's state, data
-and its own arrays; for prediction the drawn weights and the program's own arrays.
+All points of a curve are timed in turn. Memory is what XLA reports: weights, the optimizer's state, data
+and the program's own arrays; for prediction the drawn weights and the program's own arrays.
 """
 
 import time
@@ -90,7 +90,7 @@ def _prediction_bytes(model: keras.Model, x: np.ndarray, draws: int) -> int:
 
 @dataclass(frozen=True)
 class Curve:
-    """What grows, what it is asked to do, and who takes part."""
+    """What grows, what is measured, and which methods take part."""
 
     unit: str
     values: tuple[int, ...]
@@ -113,7 +113,7 @@ def _points(curve: Curve) -> Iterator[tuple[str, int]]:
 
 
 def measured(name: str, curve: Curve, repeats: int) -> list[dict[str, Any]]:
-    """Returns a row for every point of a curve."""
+    """Returns one row per point of a curve."""
     same = name == "rank"  # which only low rank has; the others are one point each
     wanted = [(m, v) for m, v in _points(curve) if not same or m == "low_rank" or v == curve.values[0]]
     console = Console(stderr=True)

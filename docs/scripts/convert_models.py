@@ -37,7 +37,7 @@ def read(paths: list[str]) -> dict[str, dict]:
 
 
 def rows(models: dict[str, dict]) -> list[str]:
-    """Returns the table of the page, a row a family."""
+    """Returns the table of the page, one row per family."""
     lines = [
         "| models | matrices | without a counterpart | logits differ by | weights differ by |",
         "|---|---|---|---|---|",

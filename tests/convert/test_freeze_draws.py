@@ -123,7 +123,7 @@ def _subclassed():
         (mlp, {"draws": 0}, r"freeze_draws needs draws to be an integer >= 1; got draws=0"),
         (mlp, {"draws": True}, r"got draws=True"),
         (mlp, {"seed": -1}, r"freeze_draws needs seed to be an integer >= 0; got seed=-1"),
-        (mlp, {"likelihood": "bernoulli_logits"}, r"^freeze_draws needs one output a row .*got shape \(None, 3\)"),
+        (mlp, {"likelihood": "bernoulli_logits"}, r"Bernoulli .*needs one output per row; got .*\(examples, 3\)"),
         (mlp, {"likelihood": None}, r"^freeze_draws needs to know what the outputs mean.*ass likelihood="),
         (mlp, {"likelihood": "odd"}, r"^freeze_draws needs likelihood to be .*got likelihood='odd'"),
         (mlp, {"output": "odd"}, r"^freeze_draws needs output= to be one of .*got output='odd'"),

@@ -135,7 +135,7 @@ class TestPredict:
         (3.0, {}, r"got shapes \[\(\)\]"),
         (np.full((4, 3), "a"), {}, r"inputs of numbers; got an array of dtype <U1"),
         (np.full((4, 3), 2**33), {}, r"whole numbers that fit 32 bits; got 8589934592"),
-        (X, {"likelihood": None}, r"the loss of 'net' does not say; got loss=None\. Compile the model"),
+        (X, {"likelihood": None}, r"the loss of 'net' does not specify it; got loss=None\. Compile the model"),
         (X, {"likelihood": "poisson"}, r"got likelihood='poisson'"),
         (X, {"output": "score"}, r"output= to be one of \[.*\] or a position; got output='score'"),
         (X, {"output": 1}, r"output= to be a name or a position 0 to 0; got output=1"),

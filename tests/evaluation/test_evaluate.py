@@ -118,7 +118,7 @@ def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():
     tempered = Temperature(2.0)(class_predictive(DRAWS))
     full = sb.evaluate(class_predictive(DRAWS), LABELS, ood=class_predictive(FOREIGN))
     for p, foreign, reason in (
-        (point, class_predictive(FOREIGN[:1]), "one function"),
+        (point, class_predictive(FOREIGN[:1]), "deterministic"),
         (tempered, Temperature(2.0)(class_predictive(FOREIGN)), "the average alone"),
     ):
         found = sb.evaluate(p, LABELS, ood=foreign)
@@ -132,14 +132,14 @@ def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():
     silent = sb.evaluate(
         value_predictive(VALUES, None, keep=False), TARGETS, ood=value_predictive(FOREIGN_VALUES, keep=False)
     )
-    assert "no noise" in silent.undefined["nll_total"] and "keep_draws=True" in silent.undefined["iqr_ratio"]
+    assert "the noise" in silent.undefined["nll_total"] and "keep_draws=True" in silent.undefined["iqr_ratio"]
     assert math.isfinite(silent.metrics["nll_epistemic"])
     flat = sb.evaluate(value_predictive(VALUES[:1], 0.3), np.ones(40))
     assert "all one" in flat.undefined["r2"]
     spread = sb.evaluate(value_predictive(VALUES, 0.3), TARGETS)
     epistemic = {name for name in spread.metrics if name.endswith("_epistemic")}
     assert len(epistemic) == 11  # the variance, eight scores of it, and two of answering only when certain
-    assert {name for name, reason in flat.undefined.items() if "one function" in reason} == epistemic
+    assert {name for name, reason in flat.undefined.items() if "deterministic" in reason} == epistemic
 
 
 def test_draws_that_all_agree_have_no_scores_of_their_spread_and_one_that_does_not_has_some():
@@ -203,7 +203,7 @@ def test_a_task_that_is_said_tells_what_a_loss_does_not():
     test = RNG.normal(size=(5, 4)), RNG.normal(size=(5, 3))
     assert sb.evaluate(model, test, task="regression", draws=3).task == "regression"
     assert sb.evaluate(_network(LowRank(2), GaussianNLL(0.5)), test, draws=3).metrics["variance_aleatoric"] == 0.25
-    with pytest.raises(ValueError, match="does not say"):
+    with pytest.raises(ValueError, match="does not specify it"):
         sb.evaluate(model, test, draws=3)
     with pytest.raises(ValueError, match="predictions of task='classification'; got those of regression"):
         sb.evaluate(_network(LowRank(2), "mse"), test, task="classification", draws=3)
@@ -272,7 +272,7 @@ def test_the_peak_is_that_of_the_block():
     with Peak() as before:
         pass
     if before.bytes is None:
-        pytest.skip("this system does not say")
+        pytest.skip("this system does not report it")
     with Peak() as during:
         np.ones(10_000_000).sum()  # 80 MB
     with Peak() as after:

@@ -14,7 +14,7 @@ from singularbayes.metrics import (
     ood_scores,
     reliability_curve,
 )
-from singularbayes.prediction.predictive import ClassPredictive
+from singularbayes.prediction import ClassPredictive
 
 HALF = np.full((3, 2), 0.5)
 SCORES = [

@@ -9,7 +9,7 @@ from scipy import optimize, special
 
 import singularbayes as sb
 from singularbayes.metrics import accuracy, entropy, expected_calibration_error, gaussian_nll, negative_log_likelihood
-from singularbayes.prediction.predictive import ClassPredictive
+from singularbayes.prediction import ClassPredictive
 from singularbayes.prediction.recalibration import Temperature, VarianceScale
 
 

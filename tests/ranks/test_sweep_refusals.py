@@ -100,8 +100,8 @@ def test_what_is_not_compiled_is_refused_before_anything_is_trained(made, traine
 @pytest.mark.parametrize(
     ("objective", "said"),
     [
-        ("nll", "got 'nll', and the likelihood says no noise. Compile with singularbayes.GaussianNLL"),
-        ("crps_total", "got 'crps_total', and the likelihood says no noise"),
+        ("nll", "got 'nll', and the likelihood does not specify the noise. Compile with singularbayes.GaussianNLL"),
+        ("crps_total", "got 'crps_total', and the likelihood does not specify the noise"),
         ("iqr_ratio", "got 'iqr_ratio', and the draws were not kept"),
         ("accuracy", "objectives that exist in regression; got 'accuracy'"),
     ],

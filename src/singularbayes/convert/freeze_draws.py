@@ -6,8 +6,7 @@ from keras import ops
 
 from singularbayes.checks import require_integer
 from singularbayes.convert.surgery import copied
-from singularbayes.likelihoods import likelihood as likelihoods
-from singularbayes.likelihoods import meaning_of
+from singularbayes.likelihoods import likelihood_of_output
 from singularbayes.models import draw_keys, find_posteriors, flat_layers, position_of
 from singularbayes.posteriors import noise, scope
 
@@ -44,12 +43,10 @@ def freeze_draws(
     if stateful:
         raise ValueError(f"freeze_draws needs a model without state between batches; got stateful layers {stateful}.")
     position = position_of(model, output, "freeze_draws")
-    meaning = meaning_of(model, position, likelihood, "freeze_draws")
-    name = "gaussian" if isinstance(meaning, likelihoods.Gaussian) else _name_of(meaning)
-    shape = keras.tree.flatten(model.outputs)[position or 0].shape
-    if isinstance(meaning, likelihoods.Bernoulli) and shape[-1] != 1:
-        raise ValueError(f"freeze_draws needs one output a row for a Bernoulli likelihood; got shape {shape}.")
-    frozen = FrozenDraws(copied(model), int(draws), int(seed), likelihood=name, position=position or 0)
+    chosen = likelihood_of_output(model, position, likelihood, "freeze_draws")
+    outputs = keras.tree.flatten(model.outputs)[position or 0]
+    chosen.export(keras.KerasTensor((draws, *outputs.shape)))  # raises where outputs of that shape do not fit
+    frozen = FrozenDraws(copied(model), int(draws), int(seed), likelihood=chosen, position=position or 0)
     # A Sequential model has one input and knows no structure of them.
     structure = getattr(model, "_inputs_struct", model.inputs[0])
     inputs = keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), structure)
@@ -58,24 +55,23 @@ def freeze_draws(
     return whole
 
 
-def _name_of(meaning) -> str:
-    return next(name for name, known in likelihoods.NAMES.items() if known == meaning)
-
-
 @keras.saving.register_keras_serializable(package="singularbayes")
 class FrozenDraws(keras.layers.Layer):
     """A model under the draws of a seed, and their summary. Made by `freeze_draws`; the model becomes its own.
 
     Args:
-        likelihood: one of the names that `predict` takes.
+        likelihood: a `Likelihood`.
         position: which of the model's outputs, in the order in which they are flattened.
     """
 
     def __init__(self, model, draws, seed, *, likelihood, position=0, **kwargs):
         kwargs["trainable"] = False
         super().__init__(**kwargs)
-        self.model = keras.saving.deserialize_keras_object(model) if isinstance(model, dict) else model
-        self.draws, self.seed, self.likelihood, self.position = draws, seed, likelihood, position
+        self.model, self.likelihood = (
+            keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
+            for part in (model, likelihood)
+        )
+        self.draws, self.seed, self.position = draws, seed, position
         self.model.trainable = False
         self._posteriors = find_posteriors(self.model)
         if not any(posterior.random for posterior in self._posteriors):
@@ -106,19 +102,11 @@ class FrozenDraws(keras.layers.Layer):
     def compute_output_spec(self, inputs):
         # Said by the model, layer by layer: to find it by a call, torch would make inputs as long as it likes.
         output = keras.tree.flatten(self.model.compute_output_spec(inputs))[self.position]
-        *examples, last = output.shape
-        if self.likelihood.startswith("bernoulli"):
-            last = 2  # both classes
-        if self.likelihood == "gaussian":
-            shapes = {"mean": output.shape, "std": output.shape}
-        elif self.likelihood == "mean_scale":
-            shapes = dict.fromkeys(("mean", "std", "noise"), (*examples, last // 2))
-        else:
-            shapes = {"mean": (*examples, last), "mutual_information": tuple(examples)}
-        return {name: keras.KerasTensor(shape, "float32") for name, shape in shapes.items()}
+        found = self.likelihood.export(keras.KerasTensor((self.draws, *output.shape), "float32"))
+        return {name: keras.KerasTensor(tensor.shape, "float32") for name, tensor in found.items()}
 
     def call(self, inputs):
-        return self._reduced(ops.stack([self._output(inputs, s) for s in range(self.draws)]))
+        return self.likelihood.export(ops.stack([self._output(inputs, s) for s in range(self.draws)]))
 
     def _output(self, inputs, s: int):
         """Returns the output of draw s."""
@@ -127,46 +115,12 @@ class FrozenDraws(keras.layers.Layer):
             outputs = keras.tree.flatten(self.model(inputs, training=False))
         return ops.cast(outputs[self.position], "float32")
 
-    def _reduced(self, outputs):
-        """Returns mean and disagreement of outputs, (draws, examples, …)."""
-        if self.likelihood == "gaussian":
-            return _moments(outputs)
-        if self.likelihood == "mean_scale":
-            mean, rho = ops.split(outputs, 2, axis=-1)
-            scale = ops.softplus(rho) + likelihoods.LEAST_SCALE
-            return {**_moments(mean), "noise": ops.sqrt(ops.mean(ops.square(scale), axis=0))}
-        probabilities = _PROBABILITIES[self.likelihood](outputs)
-        mean = ops.mean(probabilities, axis=0)
-        disagreement = _entropy(mean) - ops.mean(_entropy(probabilities), axis=0)
-        return {"mean": mean, "mutual_information": ops.maximum(disagreement, 0.0)}
-
     def get_config(self):
         return {
             **super().get_config(),
             "model": keras.saving.serialize_keras_object(self.model),
             "draws": self.draws,
             "seed": self.seed,
-            "likelihood": self.likelihood,
+            "likelihood": keras.saving.serialize_keras_object(self.likelihood),
             "position": self.position,
         }
-
-
-def _moments(values):
-    mean = ops.mean(values, axis=0)
-    return {"mean": mean, "std": ops.sqrt(ops.mean(ops.square(values - mean), axis=0))}
-
-
-def _entropy(p):
-    return -ops.sum(p * ops.log(ops.maximum(p, 1e-37)), axis=-1)
-
-
-def _both(one):
-    return ops.concatenate([1.0 - one, one], axis=-1)
-
-
-_PROBABILITIES = {
-    "categorical_logits": lambda outputs: ops.softmax(outputs, axis=-1),
-    "categorical": lambda outputs: outputs / ops.sum(outputs, axis=-1, keepdims=True),
-    "bernoulli_logits": lambda outputs: _both(ops.sigmoid(outputs)),
-    "bernoulli": _both,
-}

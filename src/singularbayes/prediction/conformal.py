@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from singularbayes.checks import labelled, require_finite
-from singularbayes.prediction.predictive import ClassPredictive, ValuePredictive, require_kind
+from singularbayes.likelihoods import ClassPredictive, ValuePredictive, require_kind
 
 VARIANCES = ("total", "epistemic", "constant")
 

@@ -1,13 +1,14 @@
 """Monte Carlo prediction with coherent draws: draw s is one function for all the data."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable
 
 import keras
 import numpy as np
 
 from singularbayes.checks import require_integer
-from singularbayes.likelihoods import logits_hint, meaning_of
+from singularbayes.likelihoods import Predictive, RunningMoments, likelihood_of_output, logits_hint
 from singularbayes.models import (
     arranged,
     count_examples,
@@ -19,8 +20,6 @@ from singularbayes.models import (
     require_model,
     track,
 )
-from singularbayes.prediction.predictive import Predictive
-from singularbayes.prediction.reducers import REDUCERS
 from singularbayes.prediction.stream import stream_draws
 
 
@@ -44,8 +43,8 @@ def predict(
     Args:
         x: array, or a list or dict of arrays for several inputs.
         likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
-            "gaussian", "mean_scale", or an object such as `Gaussian(scale=0.1)`. None reads it from the compiled loss
-            (`from_logits=True` there declares logits).
+            "gaussian", "mean_scale", or a `Likelihood` such as `Gaussian(scale=0.1)`. None reads it from the compiled
+            loss (`from_logits=True` there declares logits).
         keep_draws: keep every draw in `Predictive.draws`, which quantiles need; memory then grows with `draws`.
         output: which output of a model with several, by name or position.
         padding: the id that fills up sequences of token ids (examples, length). Examples of like length are then taken
@@ -89,20 +88,20 @@ def pool(
     x = arranged(model, x)
     examples = count_examples(model, x)
     position = position_of(model, output)
-    meaning = meaning_of(model, position, likelihood)
+    meaning = likelihood_of_output(model, position, likelihood)
     lengths = None
     if padding is not None:
         lengths = lengths_of(x, padding)
         require_any_length(model)
     share = _draws_each(model, x, draws, count)
     keys = draw_keys(seed, count * share)
-    reduce = _reducer(meaning, examples)
+    moments: dict[str, RunningMoments] = defaultdict(lambda: RunningMoments(examples))
     kept: list[tuple[int, np.ndarray, np.ndarray]] = []
     members = enumerate(itertools.chain([model], models))
     for place, model in track(members, count, "members") if count > 1 else members:
         if _draws_each(model, x, draws, count) != share:
             raise ValueError(f"predict needs members that are all random or all not; got {model.name!r} among others.")
-        if meaning_of(model, position, likelihood) != meaning:
+        if likelihood_of_output(model, position, likelihood) != meaning:
             raise ValueError(
                 f"predict needs members whose outputs mean the same; got {model.name!r} with another loss than the "
                 "first. Pass likelihood= to say what all of them mean."
@@ -115,11 +114,12 @@ def pool(
                 )
             chosen = answers[position or 0]
             _require_numbers(model, x, where, chosen)
-            values = reduce.values(chosen)
-            reduce.update(where, values)
+            statistics = meaning.statistics(chosen)
+            for name, values in statistics.items():
+                moments[name].update(where, values)
             if keep_draws:
-                kept.append((place * share + first, where, values))
-    return reduce.result(len(keys), _join(kept, len(keys), examples) if keep_draws else None)
+                kept.append((place * share + first, where, statistics["prediction"]))
+    return meaning.predictive(moments, len(keys), _join(kept, len(keys), examples) if keep_draws else None)
 
 
 def _draws_each(model, x, draws: int, count: int) -> int:
@@ -129,10 +129,6 @@ def _draws_each(model, x, draws: int, count: int) -> int:
     if not any(source.random for source in find_sources(model)):
         return 1
     return -(-draws // count)
-
-
-def _reducer(meaning, examples):
-    return REDUCERS[type(meaning)](meaning, examples)
 
 
 def _join(kept, draws, examples) -> np.ndarray:

@@ -8,8 +8,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.checks import labelled
-from singularbayes.likelihoods import likelihood as likelihoods
-from singularbayes.likelihoods import meaning_of
+from singularbayes.likelihoods import Classification, likelihood_of_output
 from singularbayes.models import (
     answers,
     arranged,
@@ -51,8 +50,8 @@ def drawn_risks(
     x = arranged(model, x)
     count = count_examples(model, x)
     position = position_of(model, output, asked)
-    meaning = meaning_of(model, position, likelihood, asked)
-    if not isinstance(meaning, (likelihoods.Categorical, likelihoods.Bernoulli)):
+    meaning = likelihood_of_output(model, position, likelihood, asked)
+    if not isinstance(meaning, Classification):
         raise ValueError(f"{asked} needs a classifier, whose answers are right or wrong; got {meaning!r}.")
     parts, size = _parts(draws)
     keys = draw_keys(seed, parts * size).reshape(parts, size, 2)

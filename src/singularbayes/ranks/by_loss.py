@@ -9,7 +9,7 @@ import numpy as np
 
 from singularbayes.checks import labelled
 from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, spectrum, surgery
-from singularbayes.likelihoods import of_loss
+from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, predict
 from singularbayes.ranks.by_spectrum import by_spectrum
@@ -72,7 +72,7 @@ def by_loss(
 
 def _compiled(model: keras.Model):
     """Returns what the outputs mean by the compiled loss; None leaves the error to `predict`."""
-    return of_loss(loss_of(model, position_of(model, None)))
+    return likelihood_of_loss(loss_of(model, position_of(model, None)))
 
 
 class _Truncation:

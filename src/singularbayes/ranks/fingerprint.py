@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from singularbayes.evaluation import TASKS
-from singularbayes.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, of_loss
+from singularbayes.likelihoods import Likelihood, likelihood_of_loss
 from singularbayes.models import loss_of, position_of
 from singularbayes.ranks.space import Space
 
@@ -30,7 +30,7 @@ def task_of(model: keras.Model, task: str | None = None) -> str:
         task: as the caller gives it; it must agree with the loss, and decides where the loss does not.
     """
     likelihood = likelihood_of(model)
-    found = "classification" if isinstance(likelihood, (Categorical, Bernoulli)) else "regression"
+    found = likelihood.task if likelihood is not None else "regression"
     if task is None or (task in TASKS and (likelihood is None or task == found)):
         return task or found
     raise ValueError(
@@ -41,12 +41,13 @@ def task_of(model: keras.Model, task: str | None = None) -> str:
 
 def has_noise(model: keras.Model) -> bool:
     """Whether regression has a total variance: the likelihood has a noise."""
-    return likelihood_of(model) not in (None, Gaussian(None))
+    likelihood = likelihood_of(model)
+    return likelihood is not None and likelihood.specifies_noise
 
 
 def likelihood_of(model: keras.Model) -> Likelihood | None:
     """Returns the likelihood of the compiled loss; None where it has none."""
-    return of_loss(loss_of(model, position_of(model, None)))
+    return likelihood_of_loss(loss_of(model, position_of(model, None)))
 
 
 def digest_of(model: keras.Model) -> str:

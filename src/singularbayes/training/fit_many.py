@@ -15,7 +15,7 @@ import keras
 import numpy as np
 
 from singularbayes.checks import require_integer
-from singularbayes.likelihoods import require_heads, require_labels
+from singularbayes.likelihoods import require_activations, require_labels
 from singularbayes.models import as_arrays, lengths_of, require_any_length, track
 from singularbayes.training.length_buckets import Buckets
 
@@ -199,7 +199,7 @@ class _Builds:
         if self.any_length:
             require_any_length(model)
         if not self.models:  # all members have the same network
-            require_heads(model)
+            require_activations(model)
             for name, data in self.data.items():
                 require_labels(f"fit_many({name})", model, data.y, data.weight)
         self.models.add(model)

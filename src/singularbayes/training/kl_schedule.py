@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from singularbayes.checks import require_integer
-from singularbayes.likelihoods import logits_hint, require_heads
+from singularbayes.likelihoods import logits_hint, require_activations
 from singularbayes.models import compiled, find_posteriors
 from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay
 from singularbayes.training.logged_loss import (
@@ -145,6 +145,6 @@ def prepare_fit(model: keras.Model, callback: keras.callbacks.Callback) -> None:
             f"fit needs one callback that sets the KL weight; got {type(callback).__name__} and "
             f"{type(model._kl_callback).__name__}. Remove one."
         )
-    require_heads(model)
+    require_activations(model)
     spare_from_decay(model)
     check_first_step(model)

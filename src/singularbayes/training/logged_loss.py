@@ -6,7 +6,7 @@ import keras
 from keras import ops
 from keras.src.backend import get_keras_mask
 
-from singularbayes.likelihoods import find_wrong, highest_label, wrong_labels
+from singularbayes.likelihoods import find_wrong_labels, highest_label, wrong_labels_error
 from singularbayes.models import forget_compiled
 
 _WRONG_LABELS = -math.inf  # what a cross-entropy never is: `nll` of an epoch with labels out of range
@@ -41,7 +41,7 @@ def require_labels_in_range(model: keras.Model) -> None:
     """Raises where the metrics of a model have seen labels out of range."""
     loss = model._compile_loss
     if isinstance(loss, _LoggedLoss) and float(ops.convert_to_numpy(loss.nll.result())) == _WRONG_LABELS:
-        raise wrong_labels(f"fit of {model.name!r}", *loss.highest_labels)
+        raise wrong_labels_error(f"fit of {model.name!r}", *loss.highest_labels)
 
 
 def count_examples_of_epoch(model: keras.Model) -> int:
@@ -63,7 +63,7 @@ class _LoggedLoss:
         # A number that only the metric sees says that labels are wrong: a step can raise no error once it is compiled.
         logged = value
         for loss, labels, outputs, weight in self._outputs(y_true, y_pred, sample_weight):
-            wrong = find_wrong(loss, labels, outputs.shape, weight, get_keras_mask(outputs))
+            wrong = find_wrong_labels(loss, labels, outputs.shape, weight, get_keras_mask(outputs))
             if wrong is not None:
                 self.highest_labels.add(highest_label(loss, outputs.shape[-1]))
                 logged = ops.where(ops.any(wrong), _WRONG_LABELS, logged)

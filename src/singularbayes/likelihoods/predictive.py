@@ -1,15 +1,18 @@
-"""What a set of posterior draws says about each example.
+"""The predictive distribution of each example, from posterior draws.
 
 Results are reduced as the draws stream past, so their memory does not grow with the number of draws. Entropies are in
 nats; `std` is over draws (population form). Quantiles need the draws themselves (`keep_draws=True`).
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy import special, stats
 
 VARIANCES = ("epistemic", "aleatoric", "total")
+DETERMINISTIC = "it is deterministic, so draws do not differ"
+NO_NOISE = "the likelihood does not specify the noise"
 
 
 class RunningMoments:
@@ -41,16 +44,22 @@ class Predictive:
     """Mean and spread over draws. Examples are the first axis.
 
     Attributes:
+        task: "classification" or "regression".
         mean: average over draws of the class probabilities, or of the predicted value.
         std: standard deviation over draws of the same: the epistemic part alone.
         num_draws: how many draws were taken.
         draws: the draws themselves, (num_draws, examples, …), with `keep_draws=True`.
     """
 
+    task: ClassVar[str]
     mean: np.ndarray
     std: np.ndarray
     num_draws: int
     draws: np.ndarray | None = None
+
+    def uncertainties(self) -> dict[str, np.ndarray | str]:
+        """Returns every uncertainty by name, one number per example, or the reason why there is none."""
+        raise NotImplementedError
 
     def quantile(self, q) -> np.ndarray:
         """Returns exact quantiles over the draws: `(*shape of q, examples, …)`."""
@@ -67,7 +76,7 @@ class Predictive:
         return f"{type(self).__name__}({draws}, mean of shape {self.mean.shape}; on average {means})"
 
     def _means(self) -> dict[str, float]:
-        """Returns what the repr tells, each a mean over examples."""
+        """Returns what the repr shows, each a mean over examples."""
         return {"std": float(self.std.mean())}
 
 
@@ -75,6 +84,7 @@ class Predictive:
 class ClassPredictive(Predictive):
     """Predictions of classes: `mean` and `std` are of probabilities, (examples, classes)."""
 
+    task: ClassVar[str] = "classification"
     expected_entropy: np.ndarray | None = None
 
     @classmethod
@@ -122,6 +132,13 @@ class ClassPredictive(Predictive):
             means["mutual information"] = float(self.mutual_information.mean())
         return means
 
+    def uncertainties(self) -> dict[str, np.ndarray | str]:
+        """Returns entropy, mutual information ("mi"), and the std over draws of the most probable class."""
+        if self.num_draws == 1:
+            return {"entropy": self.entropy, "mi": DETERMINISTIC, "std": DETERMINISTIC}
+        std = np.take_along_axis(self.std, self.labels[..., None], axis=-1)[..., 0]
+        return {"entropy": self.entropy, "mi": self.mutual_information, "std": std}
+
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Returns the central interval over draws of each probability; needs `keep_draws=True`."""
         _require_level(level)
@@ -131,12 +148,13 @@ class ClassPredictive(Predictive):
 
 @dataclass(frozen=True, repr=False)
 class ValuePredictive(Predictive):
-    """Predictions of numbers, with the noise around them where the likelihood says it.
+    """Predictions of regression targets, with the noise around them where the likelihood specifies it.
 
     Attributes:
         noise: its standard deviation: one number, or one for every value in the shape of `mean`.
     """
 
+    task: ClassVar[str] = "regression"
     noise: float | np.ndarray | None = None
 
     @classmethod
@@ -153,12 +171,25 @@ class ValuePredictive(Predictive):
             return self.std**2
         if self.noise is None:
             raise ValueError(
-                f"The {kind} variance needs the noise, and the likelihood does not say it; compile with "
+                f"The {kind} variance needs the noise, and the likelihood does not specify it; compile with "
                 "singularbayes.GaussianNLL(scale) or MeanScaleNLL(), pass likelihood=singularbayes.Gaussian(scale) to "
-                'predict, or ask for variance="epistemic", the part that more data would remove.'
+                'predict, or use variance="epistemic", the part that more data would remove.'
             )
         aleatoric = np.broadcast_to(np.square(self.noise), self.std.shape)
         return aleatoric if kind == "aleatoric" else self.std**2 + aleatoric
+
+    def why_no_variance(self, kind: str) -> str | None:
+        """Returns why predictions do not have the "epistemic", "aleatoric" or "total" variance; None where they do."""
+        if kind == "epistemic":
+            return DETERMINISTIC if self.num_draws == 1 else None
+        return NO_NOISE if self.noise is None else None
+
+    def uncertainties(self) -> dict[str, np.ndarray | str]:
+        """Returns the "epistemic" and the "total" standard deviation; of several outputs the root mean square."""
+        return {kind: self.why_no_variance(kind) or self._spread(kind) for kind in ("epistemic", "total")}
+
+    def _spread(self, kind: str) -> np.ndarray:
+        return np.sqrt(self.variance(kind).reshape(len(self), -1).mean(axis=1))
 
     def _means(self) -> dict[str, float]:
         return super()._means() | ({} if self.noise is None else {"noise": float(np.mean(self.noise))})
@@ -167,7 +198,7 @@ class ValuePredictive(Predictive):
         """Returns mean ∓ z · sd: of the "total" variance, where new values lie, or of the "epistemic" one.
 
         Both ends have the shape of `mean`, (examples, 1) for one output: compare them with `y.reshape(mean.shape)`. The
-        epistemic interval is about the mean alone and covers fewer new values than `level` says.
+        epistemic interval is about the mean alone and covers a smaller share of new values than `level`.
         """
         _require_level(level)
         half = stats.norm.ppf((1 + level) / 2) * np.sqrt(self.variance(variance))
