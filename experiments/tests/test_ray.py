@@ -155,7 +155,7 @@ def test_what_is_of_ray_needs_ray_to_be_asked_for(argument, tmp_path):
 def test_ray_that_is_not_installed_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     line = refused("--engine", "ray", "--out", str(tmp_path))
-    assert line == 'singularbayes: --engine ray needs Ray: pip install "singularbayes[ray]".'
+    assert line == 'singularbayes-experiments: --engine ray needs Ray: pip install "singularbayes[ray]".'
 
 
 @with_ray
