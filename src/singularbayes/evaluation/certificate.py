@@ -99,7 +99,7 @@ def certify(
             "that layer out, or make it act in training only."
         )
     nats = certified_kl(model)
-    risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, asked="certify")
+    risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, caller="certify")
     bound = certificate(risks, *nats, len(np.asarray(y)), delta, tried)
     bound = replace(bound, assumptions=(*bound.assumptions, *words, *more))
     return bound.with_defect(seen) if seen else bound
