@@ -126,7 +126,7 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
 
     Args:
         prior_data: inputs that the prior was learned on, where the model does not know; "disjoint" declares that
-            examples which look the same were drawn apart. That is believed as far as these examples look like each other.
+            examples which look the same were drawn apart. That is believed as far as these look like each other.
     """
     apart = isinstance(prior_data, str)
     if apart and prior_data != "disjoint":

@@ -150,8 +150,8 @@ def no_noise(case: Case) -> Iterator[Finding]:
         yield Finding(
             "no_noise",
             "notice",
-            "The loss does not specify the noise, so there is no total variance; and a squared error weighs the KL as if "
-            "the noise had a standard deviation of 0.71.",
+            "The loss does not specify the noise, so there is no total variance; and a squared error weighs the KL as "
+            "if the noise had a standard deviation of 0.71.",
             "sb.GaussianNLL(scale) for known noise, or sb.MeanScaleNLL() with layers.LearnedNoise() or a head of two.",
         )
 
