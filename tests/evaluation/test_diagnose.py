@@ -180,7 +180,7 @@ def test_intervals_that_miss_too_often_are_found():
     p, y = value_predictive(np.zeros((2, 400, 1)), 1.0), rng.normal(size=(400, 1))
     assert not list(symptoms.overconfident(_case(p=p, y=y)))
     (finding,) = symptoms.overconfident(_case(p=p, y=2 * y))
-    assert f"hold {100 * (np.abs(2 * y) <= 1.959964).mean():.1f} % of the targets" in finding.sentence
+    assert f"contain {100 * (np.abs(2 * y) <= 1.959964).mean():.1f} % of the targets" in finding.sentence
     assert not list(symptoms.overconfident(_case(p=value_predictive(np.zeros((2, 400, 1))), y=2 * y)))
 
 
