@@ -24,8 +24,9 @@ from singularbayes_experiments.problems import sst2
 from step import Step
 
 import singularbayes as sb
-from singularbayes.models.engine import draw_keys, engine_for
-from singularbayes.prediction.stream import sizes
+from singularbayes.models import draw_keys
+from singularbayes.prediction.memory import chunk_sizes
+from singularbayes.prediction.sampler import sampler_of
 
 app = App(help=__doc__)
 METHODS = ("low_rank", "full_rank", "keras")
@@ -81,11 +82,11 @@ def _prediction(method: str, draws: int) -> Point:
 
 def _prediction_bytes(model: keras.Model, x: np.ndarray, draws: int) -> int:
     """Returns the bytes of the weights drawn at a time, and of the program that runs them."""
-    chunk, together, batch = sizes(model, x, len(x), draws, IMAGES)
-    run = engine_for(model)
-    weights = run.draw(draw_keys(0, chunk))
+    chunk, batch = chunk_sizes(model, x, len(x), draws, IMAGES)
+    sampler = sampler_of(model)
+    weights = sampler.draw(draw_keys(0, chunk))
     held = sum(array.nbytes for array in keras.tree.flatten(weights))
-    return held + run.scratch(weights, x[:batch], together)
+    return held + sampler.scratch_bytes(weights, x[:batch])
 
 
 @dataclass(frozen=True)

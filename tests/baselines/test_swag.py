@@ -1,4 +1,4 @@
-"""SWAG: its Gaussian has the covariance that it says, and on a quadratic that of stationary SGD."""
+"""SWAG: its Gaussian has the covariance that it reports, and on a quadratic that of stationary SGD."""
 
 import keras
 import numpy as np
@@ -185,7 +185,7 @@ def test_what_is_no_compiled_point_network_is_refused():
     with pytest.raises(ValueError, match="SWAG needs a compiled model; got"):
         SWAG(random)
     random.compile("sgd", "mse")
-    with pytest.raises(ValueError, match="SWAG needs a point network; got"):
+    with pytest.raises(ValueError, match="SWAG needs a deterministic network; got"):
         SWAG(random)
     with pytest.raises(TypeError, match=r"SWAG needs a keras\.Model; got str"):
         SWAG("a")

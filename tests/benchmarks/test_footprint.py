@@ -12,8 +12,8 @@ import scaling_page
 from footprint import Matrix, Sizes, decoder, footprint
 
 from singularbayes import Deterministic, FullRank, LowRank, ModelParallel, RankOne, layers
-from singularbayes.models.engine import draw_bytes
 from singularbayes.models.parameters import count_trained
+from singularbayes.prediction.memory import draw_bytes
 
 BLOCKS, WIDTH, VOCABULARY, CONTEXT, INNER = 2, 8, 30, 6, 20
 KINDS = {"low_rank": lambda: LowRank(3), "full_rank": FullRank, "deterministic": Deterministic}

@@ -11,7 +11,7 @@ from table import set_factor
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
 from singularbayes.bounds import empirical_risk, kl_inverse
-from singularbayes.bounds.betting import betting_mean
+from singularbayes.bounds.confidence import betting_mean
 from singularbayes.evaluation.certificate import certificate
 from singularbayes.evaluation.certified_kl import certified_kl
 from singularbayes.prediction.randomized import drawn_risks

@@ -130,7 +130,7 @@ def test_of_learned_noise_nobody_knows_what_a_fit_can_save(loss):
 
 
 def test_what_is_no_model_is_refused():
-    ensemble = sb.baselines.LowRankEnsemble.of([_model(), _model()])
+    ensemble = sb.baselines.LowRankEnsemble.from_models([_model(), _model()])
     with pytest.raises(TypeError, match="diagnose needs a Keras model; got LowRankEnsemble"):
         sb.diagnose(ensemble, X)
 

@@ -1,4 +1,4 @@
-"""A `.keras` file is the whole model: the same predictions here and on every other backend, and training goes on."""
+"""A `.keras` file is the whole model: the same predictions here and on every other backend, and training resumes."""
 
 import importlib.util
 import json

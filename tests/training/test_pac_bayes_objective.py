@@ -136,7 +136,7 @@ def test_a_penalty_multiplies_the_weight():
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
         ({"num_data": 0}, "num_data to be an integer >= 1"),
         ({"delta": 1.0}, "0 < delta < 1"),
@@ -144,8 +144,8 @@ def test_a_penalty_multiplies_the_weight():
         ({"penalty": 0.0}, "penalty > 0"),
     ],
 )
-def test_bad_arguments_are_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
         PACBayesObjective(**{"num_data": 100, **arguments})
 
 

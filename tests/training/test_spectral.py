@@ -1,4 +1,4 @@
-"""Spectral control: each way bounds what it says it does, and nothing else is touched."""
+"""Spectral control: each way bounds what it claims, and nothing else is touched."""
 
 import keras
 import numpy as np
@@ -93,7 +93,7 @@ def test_redrawn_ones_have_the_law_of_those_within_the_limit(make, scale):
     for a, b, norm in zip(own, other, _norms(other), strict=True):
         if norm <= 0.999 * limit:
             np.testing.assert_array_equal(a, b)
-    # The law of the norm is that of free draws within; clipped ones would pile up at the limit.
+    # The distribution of the norm is that of free draws within; clipped ones would pile up at the limit.
     assert ks_2samp(norms, within).pvalue > 1e-3
     assert (norms > 0.9999 * limit).mean() < 0.02
 
@@ -122,7 +122,7 @@ def test_clipping_holds_in_prediction_and_training_and_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "act, said",
+    "act, message",
     [
         (lambda: RankOne(clip=1.0), "RankOne needs clip=None"),
         (lambda: LowRank(2, clip=0.0), "clip > 0"),
@@ -134,8 +134,8 @@ def test_clipping_holds_in_prediction_and_training_and_files(tmp_path):
         (lambda: truncation(_network(RankOne()), 1.0, 1.0), "low-rank or full-rank posteriors"),
     ],
 )
-def test_bad_input_is_refused(act, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_input_is_refused(act, message):
+    with pytest.raises(ValueError, match=message):
         act()
 
 

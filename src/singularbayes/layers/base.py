@@ -130,6 +130,14 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
             )
         self._last_pass = weakref.ref(current) if current is not None else self._last_pass
 
+    def activation_size(self, length: int) -> int:
+        """Returns the numbers per example in the largest array inside a call, beside the outputs; 0 if they are larger.
+
+        Args:
+            length: of the sequences, where the inputs are sequences.
+        """
+        return 0
+
     def get_config(self):
         return {
             **super().get_config(),

@@ -5,7 +5,7 @@ from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets
 from singularbayes.prediction.predict import pool, predict
 from singularbayes.prediction.randomized import drawn_risks, has_other_noise
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
-from singularbayes.prediction.stream import stream_draws
+from singularbayes.prediction.sampler import stream_draws
 
 __all__ = [
     "ClassPredictive",

@@ -20,7 +20,7 @@ from singularbayes.models import (
     require_model,
     track,
 )
-from singularbayes.prediction.stream import stream_draws
+from singularbayes.prediction.sampler import stream_draws
 
 
 def predict(

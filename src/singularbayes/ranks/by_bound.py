@@ -93,7 +93,7 @@ def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
     if reasons:
         raise ValueError(
             f"by_bound needs dense and convolutional layers in a row, whose norms multiply; got {'; '.join(reasons)}. "
-            "ranks.by_energy takes any network."
+            "ranks.by_spectrum takes any network."
         )
     if loss in _OF_LOGITS and _gives_probabilities(model):
         steps = (*steps[:-1], replace(steps[-1], slope=1.0))  # the constant of the loss has the last step in it

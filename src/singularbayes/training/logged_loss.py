@@ -60,7 +60,7 @@ class _LoggedLoss:
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         value = self.loss(y_true, y_pred, sample_weight)
-        # A number that only the metric sees says that labels are wrong: a step can raise no error once it is compiled.
+        # A value that only the metric sees marks wrong labels: a step can raise no error once it is compiled.
         logged = value
         for loss, labels, outputs, weight in self._outputs(y_true, y_pred, sample_weight):
             wrong = find_wrong_labels(loss, labels, outputs.shape, weight, get_keras_mask(outputs))

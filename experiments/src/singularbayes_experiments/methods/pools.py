@@ -31,7 +31,7 @@ def fit_swag(
     collect = Collect(rank)
     model.compile(keras.optimizers.SGD(learning_rate, momentum=MOMENTUM), loss)
     seconds = train(model, x, y, epochs, batch_size, watch, keep, None, [collect], weight, padding)
-    return SWAG.of(model, collect.snapshots, inputs=x), seconds
+    return SWAG.from_snapshots(model, collect.snapshots, inputs=x), seconds
 
 
 def later(watch: Watch | None, epochs: int) -> Watch | None:
@@ -53,4 +53,4 @@ class Collect(Resumable):
         return {"collected": np.array(self.snapshots.collected), **self.snapshots.arrays()}
 
     def restore(self, state: State) -> None:
-        self.snapshots = Snapshots.of(self.snapshots.rank, int(state["collected"]), state)
+        self.snapshots = Snapshots.from_arrays(self.snapshots.rank, int(state["collected"]), state)

@@ -1,4 +1,4 @@
-"""The prediction engine: cut to the length of the text, to the memory, and spread over devices, with one answer."""
+"""The sampler: predictions cut to the length of the text and to the memory, and spread over devices, do not change."""
 
 import os
 import subprocess
@@ -12,8 +12,9 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
-from singularbayes.models.engine import JaxEngine, draw_keys, engine_for
-from singularbayes.prediction import stream
+from singularbayes.models import draw_keys
+from singularbayes.prediction import sampler
+from singularbayes.prediction.sampler import JaxSampler, sampler_of
 
 RNG = np.random.default_rng(3)
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="programs are compiled by XLA on JAX alone")
@@ -35,10 +36,9 @@ class TestPadding:
     def test_cutting_the_padding_changes_no_answer(self, monkeypatch):
         model, ids = _reader(), _texts([3, 16, 1, 9, 4, 4, 12, 2, 0])
         seen = []
-        run = type(engine_for(model)).run
-        monkeypatch.setattr(
-            type(engine_for(model)), "run", lambda self, w, x, n: seen.append(x.shape) or run(self, w, x, n)
-        )
+        kind = type(sampler_of(model))
+        run = kind.run
+        monkeypatch.setattr(kind, "run", lambda self, draws, x: seen.append(x.shape) or run(self, draws, x))
         wanted = sb.predict(model, ids, 6, likelihood="categorical_logits", keep_draws=True)
         seen.clear()
         ours = sb.predict(model, ids, 6, likelihood="categorical_logits", keep_draws=True, padding=0, batch_size=3)
@@ -52,7 +52,7 @@ class TestPadding:
 
     def test_numbers_that_are_no_ids_are_refused(self):
         model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=LowRank(1))])
-        with pytest.raises(ValueError, match=r"one input of whole numbers \(examples, length\); got .*float32"):
+        with pytest.raises(ValueError, match=r"one input of integers \(examples, length\); got .*float32"):
             sb.predict(model, np.ones((3, 4), "float32"), likelihood="gaussian", padding=0)
 
 
@@ -61,25 +61,31 @@ class TestPrograms:
     def test_what_a_program_needs_is_known_before_it_runs(self):
         model = keras.Sequential([keras.Input((4,)), layers.Dense(1000, "tanh", posterior=LowRank(1))])
         model.add(layers.Dense(2, posterior=LowRank(1)))
-        run = engine_for(model)
-        assert isinstance(run, JaxEngine)
+        run = sampler_of(model)
+        assert isinstance(run, JaxSampler)
         x = np.ones((50, 4), "float32")
-        few, many = (run.scratch(run.draw(draw_keys(0, 20)), x, together) for together in (2, 20))
+        few, many = (run.scratch_bytes(run.draw(draw_keys(0, chunk)), x) for chunk in (2, 20))
         assert 5 < many / few < 15
 
     def test_a_program_too_large_is_cut(self, monkeypatch):
         model = keras.Sequential([keras.Input((4,)), layers.Dense(500, posterior=LowRank(1))])
         seen = []
-        run = JaxEngine.run
-        monkeypatch.setattr(JaxEngine, "run", lambda self, w, x, n: seen.append((n, len(x))) or run(self, w, x, n))
-        monkeypatch.setattr(JaxEngine, "scratch", lambda self, w, x, n: n * len(x) * 100)
-        monkeypatch.setattr(stream, "_SCRATCH_BYTES", 800)
+        run = JaxSampler.run
+
+        def chunk(draws):
+            return len(keras.tree.flatten(draws)[0])
+
+        monkeypatch.setattr(
+            JaxSampler, "run", lambda self, draws, x: seen.append((chunk(draws), len(x))) or run(self, draws, x)
+        )
+        monkeypatch.setattr(JaxSampler, "scratch_bytes", lambda self, draws, x: chunk(draws) * len(x) * 100)
+        monkeypatch.setattr(sampler, "program_limit", lambda: 800)
         sb.predict(model, np.ones((16, 4)), 8, likelihood="gaussian")
         assert set(seen) == {(1, 8)}
 
     def test_weights_are_made_once_for_requests_that_follow(self, monkeypatch):
         model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1))])
-        run = engine_for(model)
+        run = sampler_of(model)
         first = run.draw(draw_keys(0, 5))
         assert run.draw(draw_keys(0, 5)) is first
         assert run.draw(draw_keys(1, 5)) is not first
@@ -89,16 +95,17 @@ class TestPrograms:
 
 SPREAD = """
     import jax, keras, numpy as np, singularbayes as sb
-    from singularbayes.models.engine import draw_keys, engine_for, _spread
+    from singularbayes.models import draw_keys
+    from singularbayes.prediction.sampler import sampler_of
     assert len(jax.devices()) == {devices}
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(6, "relu", posterior=sb.LowRank(2))])
     model.add(sb.layers.Dense(3, posterior=sb.LowRank(2)))
     x = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
-    run = engine_for(model)
-    output = run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), x[:8]), 2)[0]
+    run = sampler_of(model)
+    output = run.run_on_devices(run.draw(draw_keys(0, 8)), x[:8])[0]
     assert len(output.devices()) == {devices}, output.sharding
-    one = run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), x[:1]), 8)[0]
+    one = run.run_on_devices(run.draw(draw_keys(0, 8)), x[:1])[0]
     assert len(one.devices()) == {devices}, one.sharding
     answers = [sb.predict(model, part, 7, likelihood="categorical_logits").mean for part in (x, x[:1])]
     np.save("{path}", np.concatenate(answers))
