@@ -309,7 +309,9 @@ def test_a_prior_that_saw_the_examples_is_refused_or_marked():
     marked = certify(model, X, Y, draws=20, allow_seen=True)
     assert not marked.is_certificate and "the prior was learned on these" in marked.defect
     assert "NOT a certificate" in repr(marked)
-    _refused(model, "150 of 150 that it remembers are here, and only 0.0 % of these have a twin", prior_data="disjoint")
+    _refused(
+        model, "150 of 150 that it remembers are here, and only 0.0 % of these have an equal", prior_data="disjoint"
+    )
     apart = certify(model, X[150:], Y[150:], draws=20, prior_data="disjoint")
     assert apart.is_certificate and any("on the caller's word" in assumed for assumed in apart.assumptions)
 

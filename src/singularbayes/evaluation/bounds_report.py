@@ -1,4 +1,4 @@
-"""Every bound that speaks about a model, in one table, and for those that do not the reason."""
+"""Every bound that applies to a model, in one table, and for those that do not apply the reason."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,8 @@ from singularbayes.evaluation import rank_curves
 from singularbayes.evaluation.bounds_table import BoundsReport, Row
 from singularbayes.evaluation.certificate import certify
 from singularbayes.evaluation.certificate_conditions import Refused, seen_by_prior
-from singularbayes.evaluation.feed_forward import DenseWeight, read, reasons_without_norms
-from singularbayes.evaluation.norm_rows import (
+from singularbayes.evaluation.feed_forward import DenseWeight, read_dense_layers, reasons_without_norms
+from singularbayes.evaluation.norm_bounds import (
     Question,
     complexity_rows,
     explicit_curve,
@@ -75,7 +75,7 @@ def bounds_report(
         "output": output,
     }
     rows = list(_pac_bayes(question, options))
-    weights, reasons = read(model)
+    weights, reasons = read_dense_layers(model)
     reasons = reasons or (() if isinstance(x, np.ndarray) else ("several inputs",))
     ranked = rank_curves.ranked_weights(model)
     rows += _planning(question, ranked, rows[0].bound)
@@ -139,7 +139,7 @@ def _index(question: Question, ranked: list[Weight]) -> Iterator[Row]:
 
 def _why_no_index(question: Question, ranked: list[Weight]) -> str | None:
     if not isinstance(question.x, np.ndarray) or not np.issubdtype(question.x.dtype, np.floating):
-        return "needs one input of numbers with a norm"
+        return "needs one input of floating-point numbers, which has a norm"
     if not ranked:
         return "needs weight matrices with posteriors"
     return "; ".join(reason for weight in ranked for reason in reasons_without_norms(weight.posterior)) or None

@@ -70,11 +70,11 @@ class DenseWeight:
         return (arrays[0], arrays[1]) if self.low_rank else (arrays[0], np.eye(arrays[0].shape[1]))
 
 
-def read(model: keras.Model) -> tuple[list[DenseWeight], tuple[str, ...]]:
+def read_dense_layers(model: keras.Model) -> tuple[list[DenseWeight], tuple[str, ...]]:
     """Returns the weights of a feed-forward network in order, or none and the reasons why it is not one."""
     if type(model) is not keras.Sequential:
         return [], (f"{type(model).__name__} is not a keras.Sequential, whose layers follow one another",)
-    layers = [layer for layer in flat(model) if type(layer) not in _IDLE]
+    layers = [layer for layer in flat_layers_in_order(model) if type(layer) not in _IDLE]
     reasons = list(reasons_outside([_facts(layer) for layer in layers]))
     weights = []
     for place, layer in enumerate(layers, start=1):
@@ -99,11 +99,11 @@ def factor_draws(
         yield [weight.draws(weight.posterior.draw(keys[i])) for weight, i in zip(weights, places, strict=True)]
 
 
-def flat(model: keras.Sequential) -> Iterator[keras.layers.Layer]:
+def flat_layers_in_order(model: keras.Sequential) -> Iterator[keras.layers.Layer]:
     """Yields the layers of a Sequential model, those of models in it one by one."""
     for layer in model.layers:
         if type(layer) is keras.Sequential:
-            yield from flat(layer)
+            yield from flat_layers_in_order(layer)
         else:
             yield layer
 

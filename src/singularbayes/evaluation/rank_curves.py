@@ -27,7 +27,7 @@ class Weight:
 
     @cached_property
     def kl(self) -> float:
-        """The KL of its numbers in nats, in the best gauge."""
+        """The KL of its parameters in nats, in the best gauge."""
         return posterior_kl(self.posterior)[1]
 
     def at(self, rank: int) -> int:
@@ -35,7 +35,7 @@ class Weight:
         return min(rank, *self.shape)
 
     def entries(self, rank: int | None) -> int:
-        """Returns how many numbers a draw has."""
+        """Returns how many parameters a draw has."""
         rows, columns = self.shape
         return rows * columns if rank is None else self.at(rank) * (rows + columns)
 
@@ -88,7 +88,7 @@ def own_rank(weights: Sequence[Weight]) -> int | None:
 
 
 def weight_kl(weights: Sequence[Weight]) -> float:
-    """Returns C, the mean KL of one number in nats."""
+    """Returns C, the mean KL of one parameter in nats."""
     return sum(weight.kl for weight in weights) / sum(weight.entries(weight.rank) for weight in weights)
 
 
@@ -116,10 +116,10 @@ def overall_ratio(weights: Sequence[Weight]) -> float:
 
 def ratio_words(weights: Sequence[Weight]) -> str:
     """Returns what each low-rank weight's complexity term is of a full one's, and below which rank it is less."""
-    told = [
+    ratios = [
         f"{w.posterior.path} at rank {w.rank} {complexity_ratio(*w.shape, w.rank):.3g}, below 1 for r < "
         f"{break_even_rank(*w.shape):.4g}"
         for w in weights
         if w.rank is not None
     ]
-    return f"√(Σ r(m + n)/Σ mn), if every number costs the same KL; {'; '.join(told)}"
+    return f"√(Σ r(m + n)/Σ mn), if every parameter costs the same KL; {'; '.join(ratios)}"

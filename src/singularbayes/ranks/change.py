@@ -11,7 +11,7 @@ from keras import ops
 from singularbayes import layers
 from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm
 from singularbayes.checks import require_positive
-from singularbayes.evaluation import activation_name, flat
+from singularbayes.evaluation import activation_name, flat_layers_in_order
 from singularbayes.posteriors import LowRank
 
 _KINDS = (layers.Dense, layers.Conv1D, layers.Conv2D, keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
@@ -79,7 +79,7 @@ def read(model: keras.layers.Layer, gone: Gone) -> tuple[tuple[Step, ...], tuple
     if type(model) is not keras.Sequential:
         return (), (f"{type(model).__name__} is not a keras.Sequential, whose layers follow one another",)
     steps, reasons = [], []
-    for layer in flat(model):
+    for layer in flat_layers_in_order(model):
         found = _step(layer, gone)
         if isinstance(found, str):
             reasons.append(f"layer {layer.name!r} ({type(layer).__name__}) {found}")
