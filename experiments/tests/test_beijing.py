@@ -19,7 +19,7 @@ import singularbayes as sb
 from singularbayes.prediction import ValuePredictive
 
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "beijing_trials.jsonl"
-TINY = beijing.Settings(
+TINY = beijing.ForecastSettings(
     windows=(200, 60, 50),
     hours=3,
     units=3,
@@ -184,9 +184,9 @@ def test_the_papers_start_of_full_rank_means_is_uniform_and_another_in_every_ker
 
 
 def test_ranks_are_those_that_the_method_names_and_at_most_the_features():
-    settings = beijing.PROBLEM.of_rank(beijing.Settings(), 32)
+    settings = beijing.PROBLEM.of_rank(beijing.ForecastSettings(), 32)
     assert settings.ranks == (15, 32, 32, 32, 1)
-    model = study.network_of(beijing.PROBLEM, "low_rank_8", beijing.Settings())(Weights("low_rank", settings))
+    model = study.network_of(beijing.PROBLEM, "low_rank_8", beijing.ForecastSettings())(Weights("low_rank", settings))
     assert [q.rank for q in sb.find_posteriors(model) if hasattr(q, "rank")] == [8, 8, 8, 8, 1]
 
 
@@ -201,7 +201,9 @@ def test_every_method_has_as_many_candidates_and_the_paper_its_own_settings():
     counts = {method: len(beijing.CANDIDATES.settings(method)) for method in beijing.METHODS}
     own = {method: count for method, count in counts.items() if method not in beijing.CANDIDATES.alike}
     assert set(own.values()) == {4} and set(beijing.PRESETS["paper"]) == set(beijing.METHODS)
-    assert beijing.PRESETS["paper"]["low_rank"] == beijing.Settings() and set(beijing.CHOSEN) == set(beijing.METHODS)
+    assert beijing.PRESETS["paper"]["low_rank"] == beijing.ForecastSettings() and set(beijing.CHOSEN) == set(
+        beijing.METHODS
+    )
     for method in own:
         assert len(set(beijing.CANDIDATES.settings(method).values())) == 4
 

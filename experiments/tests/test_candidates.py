@@ -27,7 +27,7 @@ from singularbayes_experiments.records import record
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.runs import runner, together
 
-PAPER = images.Settings()
+PAPER = images.ImageSettings()
 RESULTS = Path(__file__).parents[2] / "experiments" / "results"
 
 

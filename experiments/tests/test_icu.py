@@ -181,11 +181,11 @@ def test_the_committed_choice_is_that_of_the_committed_trials():
 # -- networks and scores ---------------------------------------------------------------------------------------------
 
 
-class MadeUp(mortality.Problem):
+class MadeUp(mortality.MortalityProblem):
     """A hundred stays with 44 features."""
 
     name = "made_up"
-    paper = mortality.published(mortality.Settings())
+    paper = mortality.published(mortality.MortalitySettings())
 
     def sets(self, settings):
         x = np.random.default_rng(0).random((100, 44)).astype("float32")
@@ -200,12 +200,12 @@ class MadeUp(mortality.Problem):
     [("deterministic", 22_401), ("full_rank", 44_802), ("low_rank", 13_612), ("rank_one", 23_257)],
 )
 def test_networks_have_the_published_sizes(kind, parameters):
-    settings = mortality.Settings()
+    settings = mortality.MortalitySettings()
     assert count_trained(MadeUp().network(Weights(kind, settings), settings)) == parameters
 
 
 def test_a_rank_above_the_number_of_features_is_that_number():
-    settings = mortality.Settings(rank=60)
+    settings = mortality.MortalitySettings(rank=60)
     found = [
         q.rank
         for q in sb.find_posteriors(MadeUp().network(Weights("low_rank", settings), settings))
@@ -229,14 +229,14 @@ def test_a_weighted_network_learns_the_weighted_odds_and_dividing_them_undoes_it
     weighted = (weight * 20) / (weight * 20 + 80)
     p = sb.ClassPredictive(np.tile([1 - weighted, weighted], (100, 1)), np.zeros((100, 2)), 1)
     np.testing.assert_allclose(mortality.without_weight(p, weight).mean[:, 1], 0.2)
-    training = MadeUp().training(mortality.Settings())
+    training = MadeUp().training(mortality.MortalitySettings())
     y = training.y[:, 0]
     assert training.weight[y == 1].sum() == pytest.approx(len(y), rel=1e-5) and (training.weight[y == 0] == 1).all()
-    assert MadeUp().training(mortality.Settings(class_weights=False)).weight is None
+    assert MadeUp().training(mortality.MortalitySettings(class_weights=False)).weight is None
 
 
 def test_every_part_is_scored_by_its_own_stays_and_labels():
-    ask, problem, settings = Answers(2), MadeUp(), mortality.Settings()
+    ask, problem, settings = Answers(2), MadeUp(), mortality.MortalitySettings()
     found, _ = problem.tested(ask, settings)
     sets = problem.sets(settings)
     expected = scored_by_hand(ask.given, sets.test[1], sets.validation[1], ask.given["foreign"])

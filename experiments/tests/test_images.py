@@ -22,7 +22,7 @@ from singularbayes.models.parameters import count_trained
 
 PUBLISHED = {"low_rank": 245_810, "low_rank_laplace": 245_810, "full_rank": 4_788_010, "rank_one": 2_406_398}
 OURS = {"deterministic": 2_395_210, "low_rank_10": 114_290, "low_rank_50": 465_010}
-TINY = images.Settings(
+TINY = images.ImageSettings(
     num_train=192,
     num_validation=60,
     units=(12,),
@@ -36,7 +36,7 @@ TINY = images.Settings(
     svd_epochs=2,
     swag_epochs=2,
 )
-TINY_CNN = cnn.Settings(filters=(4, 6), units=(8,), ranks=(2, 3, 3, 2))
+TINY_CNN = cnn.CNNSettings(filters=(4, 6), units=(8,), ranks=(2, 3, 3, 2))
 CONVOLUTIONS = {"low_rank": 58_450, "full_rank": 211_610, "deterministic": 105_866}
 
 
@@ -68,14 +68,14 @@ def untrained(problem, method, settings, seeds=(0,)):
 
 @pytest.mark.parametrize(("method", "parameters"), {**PUBLISHED, **OURS}.items())
 def test_the_networks_have_the_published_parameters(method, parameters):
-    (model,), _ = untrained(mnist.PROBLEM, method, images.Settings())
+    (model,), _ = untrained(mnist.PROBLEM, method, images.ImageSettings())
     assert count_trained(model) == parameters
 
 
 @pytest.mark.parametrize(("method", "parameters"), CONVOLUTIONS.items())
 def test_the_convolutional_network_has_the_parameters_of_its_ranks(method, parameters):
     # Low rank: 2 Σ r (m + n) + biases over 9 × 16, 144 × 32, 1568 × 64 and 64 × 10.
-    (model,), _ = untrained(cnn.PROBLEM, method, cnn.Settings())
+    (model,), _ = untrained(cnn.PROBLEM, method, cnn.CNNSettings())
     assert count_trained(model) == parameters
 
 
@@ -145,7 +145,7 @@ def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
         raise AssertionError("a trial read the test images")
 
     whole, _ = alone("low_rank")
-    monkeypatch.setattr(images.Problem, "testing", read)
+    monkeypatch.setattr(images.ImageProblem, "testing", read)
     found = fashion_mnist.run("low_rank", 5, TINY, preset="trial")
     assert {name.split("_")[0] for name in found.metrics} == {"validation", "posterior"}
     assert found.preset == "trial" and not found.arrays
@@ -234,7 +234,7 @@ def test_the_study_spans_six_decades_and_says_its_beta(monkeypatch):
     found = kl_study.run("beta_100", 3)
     assert asked == [("kl_study", "low_rank", 100.0)]
     assert (found.experiment, found.method, found.metrics) == ("kl_study", "beta_100", {"nll": 0.5, "beta": 100.0})
-    assert found.name == record.identity("kl_study", "beta_100", 3, record.plain(kl_study.Settings()))
+    assert found.name == record.identity("kl_study", "beta_100", 3, record.plain(kl_study.KLStudySettings()))
 
 
 def test_a_posterior_is_summed_up_by_its_numbers():
@@ -276,7 +276,7 @@ def test_temperature_comes_from_validation_and_changes_no_label():
 
 def test_a_start_with_random_biases_takes_over_all_that_the_point_network_learned():
     @dataclass(frozen=True)
-    class Drawn(images.Settings):
+    class Drawn(images.ImageSettings):
         bayesian_bias: bool = True
 
     def network(weights):
@@ -291,7 +291,7 @@ def test_a_start_with_random_biases_takes_over_all_that_the_point_network_learne
     x = np.random.default_rng(0).normal(size=(4, 6)).astype("float32")
     with sb.mean_weights(model):
         np.testing.assert_allclose(*(ops.convert_to_numpy(one(x)) for one in (model, point)), atol=1e-5)
-    assert Weights("rank_one", Drawn()).bias() is None and Weights("low_rank", images.Settings()).bias() is None
+    assert Weights("rank_one", Drawn()).bias() is None and Weights("low_rank", images.ImageSettings()).bias() is None
 
 
 def test_weights_count_in_both_ways_of_training():

@@ -75,7 +75,7 @@ def test_every_vital_sign_of_a_synthetic_newborn_is_beyond_the_adults(synthetic)
 @pytest.mark.backend
 def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic, monkeypatch):
     monkeypatch.setenv(mimic3.FOLDER, synthetic)
-    assert mimic3.Settings().tables == "own"
+    assert mimic3.MIMIC3Settings().tables == "own"
     tiny = {"units": (8,), "rank": 2, "epochs": 3, "draws": 4, "tables": "own"}
     found = mimic3.run("low_rank", 1, replace(mimic3.PRESETS["paper"]["low_rank"], **tiny))
     wanted = "auroc auprc nll brier ece auroc_ood_mi aupr_in_mi auroc_ood_entropy auroc_ood_std mi_ratio mean_mi"
@@ -93,7 +93,7 @@ def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic, monkeyp
 
 def test_tables_of_ones_own_are_named_by_a_variable(monkeypatch):
     monkeypatch.delenv(mimic3.FOLDER, raising=False)
-    assert mimic3.Settings().tables == "demo" and mimic3.folder_of("demo") == "demo"
+    assert mimic3.MIMIC3Settings().tables == "demo" and mimic3.folder_of("demo") == "demo"
     with pytest.raises(data.DataError, match=r"mimic3 needs \$SINGULARBAYES_MIMIC3, the folder with the tables"):
         mimic3.folder_of("own")
     with pytest.raises(ValueError, match="mimic3 needs tables to be 'own' or 'demo'; got 'ours'"):

@@ -29,13 +29,13 @@ def test_the_transformer_has_the_published_parameters(method):
 @pytest.mark.parametrize("ranks", SWEEP)
 def test_the_rank_sweep_has_the_published_parameters(ranks):
     embedding, rank = ranks
-    settings = dataclasses.replace(sst2.Settings(), embedding_rank=embedding, rank=rank)
+    settings = dataclasses.replace(sst2.ReviewSettings(), embedding_rank=embedding, rank=rank)
     assert SWEEP[ranks] == 61_556 * embedding + 29_188 * rank + 18_436
     assert count_trained(sst2.network("low_rank", settings)) == SWEEP[ranks]
 
 
 def test_factors_per_head_have_the_parameters_that_the_paper_does_not():
-    assert count_trained(sst2.network("low_rank", sst2.Settings(per_head=True))) == 1_765_252
+    assert count_trained(sst2.network("low_rank", sst2.ReviewSettings(per_head=True))) == 1_765_252
 
 
 @pytest.mark.parametrize("method", BEIJING)

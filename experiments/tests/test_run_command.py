@@ -45,7 +45,7 @@ def refused(capsys, *arguments):
 def test_every_method_and_seed_leaves_a_record_with_its_preset_and_memory(asked, tmp_path):
     assert run(tmp_path, "--seeds", "0,3-4") == 0
     order = [(method, seed) for seed in (0, 3, 4) for method in ("low_rank", "full_rank")]
-    assert asked == [(*one, toy.Settings()) for one in order]
+    assert asked == [(*one, toy.ToySettings()) for one in order]
     found = record.read(tmp_path)
     assert [(r.method, r.seed) for r in found] == order
     assert {r.preset for r in found} == {"paper"}
@@ -91,7 +91,7 @@ def test_a_run_whose_settings_were_tried_is_not_finished(asked, tmp_path):
 def test_other_settings_are_another_run(asked, tmp_path):
     run(tmp_path)
     assert run(tmp_path, "--set", "beta=0.3", "--set", "train_range=0,0.5") == 0
-    assert asked[-1][2] == replace(toy.Settings(), beta=0.3, train_range=(0.0, 0.5))
+    assert asked[-1][2] == replace(toy.ToySettings(), beta=0.3, train_range=(0.0, 0.5))
     assert [r.preset for r in record.read(tmp_path)] == ["paper"] * 2 + ["hand"] * 2
     assert run(tmp_path, "--scale", "quick") == 0 and asked[-1][2] == toy.QUICK
     assert len(record.read(tmp_path)) == 6
@@ -220,7 +220,7 @@ def test_the_list_names_every_experiment_with_its_methods_and_scales(capsys):
 
 
 def test_settings_may_depend_on_the_method(monkeypatch):
-    chosen = {"low_rank": toy.QUICK, "full_rank": toy.Settings()}
+    chosen = {"low_rank": toy.QUICK, "full_rank": toy.ToySettings()}
     monkeypatch.setitem(toy.PRESETS, "chosen", chosen)
     jobs = runner.plan("toy", ["low_rank", "full_rank"], [0], "chosen")
     assert [job.settings for job in jobs] == list(chosen.values()) and {job.preset for job in jobs} == {"chosen"}

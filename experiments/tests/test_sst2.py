@@ -93,7 +93,7 @@ def test_early_stopping_and_trials_need_sentences_to_hold_out(needed):
 def test_a_refit_is_the_choice_on_all_rows_and_nothing_else():
     assert sst2.REFIT.keys() == sst2.CHOSEN.keys()
     for method, settings in sst2.REFIT.items():
-        assert replace(settings, num_validation=reviews.Settings().num_validation) == sst2.CHOSEN[method]
+        assert replace(settings, num_validation=reviews.ReviewSettings().num_validation) == sst2.CHOSEN[method]
         assert settings.num_validation == 0 and settings.patience is None
 
 
@@ -148,7 +148,7 @@ def test_a_network_started_at_a_point_network_says_the_same():
 
 
 def test_what_a_kind_starts_from_is_the_papers():
-    settings = reviews.Settings(vocabulary=50, width=32, blocks=1, feed_forward=32)
+    settings = reviews.ReviewSettings(vocabulary=50, width=32, blocks=1, feed_forward=32)
     full, low = (reviews.network(kind, settings) for kind in ("full_rank", "low_rank"))
     loc = np.concatenate([keras.ops.convert_to_numpy(q.w.loc).ravel() for q in _matrices(full)])
     assert np.abs(loc).max() <= 0.2 and loc.std() == pytest.approx(0.2 / np.sqrt(3), rel=0.05)

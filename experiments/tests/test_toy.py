@@ -12,7 +12,7 @@ from singularbayes_experiments.records import record
 
 from singularbayes.models.parameters import count_trained
 
-TINY_TOY = toy.Settings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)
+TINY_TOY = toy.ToySettings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)
 
 
 def test_the_toy_function_is_the_papers(vectors):
@@ -23,18 +23,18 @@ def test_the_toy_function_is_the_papers(vectors):
 
 @pytest.mark.parametrize(("method", "name"), [("full_rank", "toy_full"), ("low_rank", "toy_lowrank")])
 def test_toy_networks_have_the_papers_parameter_counts(method, name, vectors):
-    network = toy.network(Weights(method, toy.Settings()), toy.Settings())
+    network = toy.network(Weights(method, toy.ToySettings()), toy.ToySettings())
     assert count_trained(network) == vectors["parameter_counts"]["expected"][name]
 
 
 def test_the_band_is_compared_inside_and_outside_the_training_range():
     x = np.linspace(-0.5, 1.5, 401)
     width = np.where((x >= -0.1) & (x <= 0.6), 2.0, 5.0)
-    assert toy.spread(x, width, toy.Settings()) == {"inside": 2.0, "outside": 5.0, "ratio": 2.5}
+    assert toy.spread(x, width, toy.ToySettings()) == {"inside": 2.0, "outside": 5.0, "ratio": 2.5}
 
 
 def test_the_default_toy_settings_are_the_papers_and_quick_ones_say_what_differs():
-    assert record.departures(toy.Settings()) == {}
+    assert record.departures(toy.ToySettings()) == {}
     assert record.departures(toy.QUICK) == {"epochs": 800, "warmup": 760, "learning_rate": 5e-4}
 
 

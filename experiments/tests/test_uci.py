@@ -16,7 +16,7 @@ from singularbayes.models.parameters import count_trained
 
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "uci_trials.jsonl"
 SETS = ("yacht", "protein_tertiary_structure")
-TINY = uci.Settings(sets=SETS, units=4, rank=2, epochs=2, warmup=1, draws=3, members=2)
+TINY = uci.UCISettings(sets=SETS, units=4, rank=2, epochs=2, warmup=1, draws=3, members=2)
 ROWS, TRAIN = 60, 50
 
 
@@ -104,7 +104,7 @@ def test_a_trial_is_scored_by_the_mean_over_sets_and_watched_through_all_of_them
 @pytest.mark.backend
 def test_the_networks_have_a_rank_no_larger_than_their_inputs_and_noise_of_one_or_of_each():
     for own, outputs in ((False, 1), (True, 2)):
-        settings = uci.Settings(own_noise=own)
+        settings = uci.UCISettings(own_noise=own)
         model = small_regression.network("low_rank", 4, 50, settings)
         # Means and scales of 4 (4 + 50) and (50 + 1) factors and of the biases, and the noise.
         assert count_trained(model) == 2 * (216 + 50 + outputs * 52) + (not own)
@@ -120,7 +120,7 @@ def test_the_committed_choice_is_that_of_the_committed_trials():
 
 def test_every_method_has_four_candidates():
     assert {len(uci.CANDIDATES.settings(method)) for method in uci.METHODS} == {4}
-    assert uci.Settings().sets == UCI_SETS and len(UCI_SETS) == 9
+    assert uci.UCISettings().sets == UCI_SETS and len(UCI_SETS) == 9
 
 
 def test_a_seed_is_the_number_of_a_split():
