@@ -24,7 +24,7 @@ from singularbayes_experiments.problems import reviews
 from step import Step
 
 import singularbayes as sb
-from singularbayes.models.engine import draw_keys, engine
+from singularbayes.models.engine import draw_keys, engine_for
 from singularbayes.prediction.stream import sizes
 
 app = App(help=__doc__)
@@ -82,7 +82,7 @@ def _prediction(method: str, draws: int) -> Point:
 def _prediction_bytes(model: keras.Model, x: np.ndarray, draws: int) -> int:
     """Returns the bytes of the weights drawn at a time, and of the program that runs them."""
     chunk, together, batch = sizes(model, x, len(x), draws, IMAGES)
-    run = engine(model)
+    run = engine_for(model)
     weights = run.draw(draw_keys(0, chunk))
     held = sum(array.nbytes for array in keras.tree.flatten(weights))
     return held + run.scratch(weights, x[:batch], together)

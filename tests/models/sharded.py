@@ -13,7 +13,7 @@ from jax.experimental import multihost_utils
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, KTied, LowRank, RankOne, layers
-from singularbayes.models.engine import _spread, draw_keys, engine
+from singularbayes.models.engine import _spread, draw_keys, engine_for
 from singularbayes.training.elbo import log_nll
 
 NUM_DATA, BATCH, RATE = 16, 8, 1 / 16
@@ -100,7 +100,7 @@ def counted_once(model):
 
 def parts(model):
     """The draws and examples that one device answers, for many examples and for one."""
-    run, (x, _) = engine(model), data()
+    run, (x, _) = engine_for(model), data()
     outputs = [run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), part), 8)[0] for part in (x, x[:1])]
     return [output.sharding.shard_shape(output.shape)[:2] for output in outputs]
 

@@ -12,7 +12,7 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
-from singularbayes.models.engine import JaxEngine, draw_keys, engine
+from singularbayes.models.engine import JaxEngine, draw_keys, engine_for
 from singularbayes.prediction import stream
 
 RNG = np.random.default_rng(3)
@@ -35,9 +35,9 @@ class TestPadding:
     def test_cutting_the_padding_changes_no_answer(self, monkeypatch):
         model, ids = _reader(), _texts([3, 16, 1, 9, 4, 4, 12, 2, 0])
         seen = []
-        run = type(engine(model)).run
+        run = type(engine_for(model)).run
         monkeypatch.setattr(
-            type(engine(model)), "run", lambda self, w, x, n: seen.append(x.shape) or run(self, w, x, n)
+            type(engine_for(model)), "run", lambda self, w, x, n: seen.append(x.shape) or run(self, w, x, n)
         )
         wanted = sb.predict(model, ids, 6, likelihood="categorical_logits", keep_draws=True)
         seen.clear()
@@ -61,7 +61,7 @@ class TestPrograms:
     def test_what_a_program_needs_is_known_before_it_runs(self):
         model = keras.Sequential([keras.Input((4,)), layers.Dense(1000, "tanh", posterior=LowRank(1))])
         model.add(layers.Dense(2, posterior=LowRank(1)))
-        run = engine(model)
+        run = engine_for(model)
         assert isinstance(run, JaxEngine)
         x = np.ones((50, 4), "float32")
         few, many = (run.scratch(run.draw(draw_keys(0, 20)), x, together) for together in (2, 20))
@@ -79,7 +79,7 @@ class TestPrograms:
 
     def test_weights_are_made_once_for_requests_that_follow(self, monkeypatch):
         model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1))])
-        run = engine(model)
+        run = engine_for(model)
         first = run.draw(draw_keys(0, 5))
         assert run.draw(draw_keys(0, 5)) is first
         assert run.draw(draw_keys(1, 5)) is not first
@@ -89,13 +89,13 @@ class TestPrograms:
 
 SPREAD = """
     import jax, keras, numpy as np, singularbayes as sb
-    from singularbayes.models.engine import draw_keys, engine, _spread
+    from singularbayes.models.engine import draw_keys, engine_for, _spread
     assert len(jax.devices()) == {devices}
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(6, "relu", posterior=sb.LowRank(2))])
     model.add(sb.layers.Dense(3, posterior=sb.LowRank(2)))
     x = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
-    run = engine(model)
+    run = engine_for(model)
     output = run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), x[:8]), 2)[0]
     assert len(output.devices()) == {devices}, output.sharding
     one = run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), x[:1]), 8)[0]

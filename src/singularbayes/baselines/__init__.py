@@ -5,9 +5,20 @@ A baseline has `fit(x, y, …)`, which returns itself, and `predict(x, draws, se
 how many are kept to predict from. `save(folder)` and the class method `load(folder)` keep it.
 """
 
-from singularbayes.baselines.ensembles import DeepEnsemble, LowRankEnsemble
+from singularbayes.baselines.ensembles import DeepEnsemble, LowRankEnsemble, member_seeds
 from singularbayes.baselines.mc_dropout import MCDropout
-from singularbayes.baselines.swag import SWAG, SWASchedule
+from singularbayes.baselines.snapshots import Snapshots
+from singularbayes.baselines.swag import SWAG, SWASchedule, flat
 from singularbayes.baselines.temperature import TemperatureScaled
 
-__all__ = ["SWAG", "DeepEnsemble", "LowRankEnsemble", "MCDropout", "SWASchedule", "TemperatureScaled"]
+__all__ = [
+    "SWAG",
+    "DeepEnsemble",
+    "LowRankEnsemble",
+    "MCDropout",
+    "SWASchedule",
+    "Snapshots",
+    "TemperatureScaled",
+    "flat",
+    "member_seeds",
+]

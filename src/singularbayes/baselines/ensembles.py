@@ -9,11 +9,8 @@ import keras
 import numpy as np
 
 from singularbayes.baselines import folders
-from singularbayes.models import find_posteriors
-from singularbayes.models.engine import share_programs
-from singularbayes.models.parameters import count_stored, count_trained
-from singularbayes.prediction import Predictive
-from singularbayes.prediction.predict import pool
+from singularbayes.models import count_stored, count_trained, find_posteriors, share_programs
+from singularbayes.prediction import Predictive, pool
 from singularbayes.training import fit_many, load
 
 

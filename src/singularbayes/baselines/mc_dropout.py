@@ -9,8 +9,7 @@ import keras
 from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.models.parameters import count_stored, count_trained
-from singularbayes.models.traversal import flat_layers
+from singularbayes.models import count_stored, count_trained, flat_layers
 from singularbayes.posteriors import noise, scope
 from singularbayes.prediction import Predictive, predict
 from singularbayes.training import fit_many, load

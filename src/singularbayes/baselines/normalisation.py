@@ -4,9 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.models.engine import compiled
-from singularbayes.models.inputs import arranged
-from singularbayes.models.traversal import flat_layers
+from singularbayes.models import arranged, compiled, flat_layers
 
 _BATCH = 256
 

@@ -11,14 +11,9 @@ import numpy as np
 from singularbayes.baselines import folders
 from singularbayes.baselines.normalisation import has_statistics, renew_statistics
 from singularbayes.baselines.snapshots import Snapshots
-from singularbayes.models import find_posteriors
-from singularbayes.models.engine import draw_keys
-from singularbayes.models.mean_weights import forget_compiled
-from singularbayes.models.parameters import count_stored, count_trained
-from singularbayes.prediction import Predictive
-from singularbayes.prediction.predict import pool
-from singularbayes.training import fit_many, load
-from singularbayes.training.fit_many import factory
+from singularbayes.models import count_stored, count_trained, draw_keys, find_posteriors, forget_compiled
+from singularbayes.prediction import Predictive, pool
+from singularbayes.training import factory, fit_many, load
 
 _MODEL, _MOMENTS = "model.keras", "moments.npz"
 

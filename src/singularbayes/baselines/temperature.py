@@ -6,7 +6,7 @@ from typing import Self
 import keras
 
 from singularbayes.baselines import folders
-from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.models import count_stored, count_trained
 from singularbayes.prediction import ClassPredictive, Temperature, predict, recalibrate
 from singularbayes.training import load
 

@@ -35,6 +35,13 @@ from singularbayes.bounds.perturbation import (
 )
 from singularbayes.bounds.probability import probability_at_least
 from singularbayes.bounds.rank_dependence import break_even_rank, complexity_ratio, critical_rank
+from singularbayes.bounds.require import (
+    require_at_least,
+    require_choice,
+    require_count,
+    require_positive,
+    require_share,
+)
 from singularbayes.bounds.small_variance import SmallVariance, budget_probability, margin_risk, small_variance
 from singularbayes.bounds.spectral import (
     GUARANTEES,
@@ -88,7 +95,12 @@ __all__ = [
     "project_spectral",
     "reasons_outside",
     "relative_perturbation",
+    "require_at_least",
+    "require_choice",
+    "require_count",
     "require_inside",
+    "require_positive",
+    "require_share",
     "risk_certificate",
     "small_variance",
     "spectral_penalty",

@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 
 from singularbayes.cli.files import Packages, load_model, one_line, read_arrays, require_figure
 from singularbayes.optional import require_package
-from singularbayes.ranks.engines import Where
+from singularbayes.ranks import Where
 
 if TYPE_CHECKING:
     from singularbayes.ranks import Sweep
@@ -129,7 +129,7 @@ def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Traini
     ood = None if training.ood is None else read_arrays("rank", "--ood", training.ood, ("x",))[0]
     engine = where.start()  # before JAX has threads: a cluster of this machine is forked from this process
     from singularbayes import ranks
-    from singularbayes.ranks.fingerprint import says_noise
+    from singularbayes.ranks import says_noise
 
     twin = ranks.Twin.read(model, tuple(packages))
     tried = twin.ranks()

@@ -1,9 +1,21 @@
 """From a trained Keras model to a Bayesian one, and back."""
 
+from singularbayes.convert import surgery, twins
 from singularbayes.convert.bayesianize import bayesianize
 from singularbayes.convert.collapse import collapse
 from singularbayes.convert.frozen import freeze_draws
 from singularbayes.convert.plan import Plan, plan
-from singularbayes.convert.spectrum import Spectrum, spectrum
+from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
 
-__all__ = ["Plan", "Spectrum", "bayesianize", "collapse", "freeze_draws", "plan", "spectrum"]
+__all__ = [
+    "MatrixSpectrum",
+    "Plan",
+    "Spectrum",
+    "bayesianize",
+    "collapse",
+    "freeze_draws",
+    "plan",
+    "spectrum",
+    "surgery",
+    "twins",
+]

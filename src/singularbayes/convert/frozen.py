@@ -6,10 +6,8 @@ from keras import ops
 
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood as likelihoods
-from singularbayes.likelihoods.head import meaning_of
-from singularbayes.models.engine import draw_keys
-from singularbayes.models.outputs import position_of
-from singularbayes.models.traversal import find_posteriors, flat_layers
+from singularbayes.likelihoods import meaning_of
+from singularbayes.models import draw_keys, find_posteriors, flat_layers, position_of
 from singularbayes.posteriors import noise, scope
 
 

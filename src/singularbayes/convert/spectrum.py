@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from singularbayes.convert import surgery, twins
-from singularbayes.models.progress import track
+from singularbayes.models import track
 
 # Numbers of this relative size are rounding: float32 weights of rank r have rank r.
 _ROUNDING = 1e-12

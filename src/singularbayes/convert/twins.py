@@ -16,7 +16,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes import layers
-from singularbayes.layers.base import hand_down
+from singularbayes.layers import hand_down
 from singularbayes.posteriors import Posterior
 
 TWINS: dict[type[keras.layers.Layer], type[keras.layers.Layer]] = {

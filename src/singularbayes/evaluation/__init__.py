@@ -4,23 +4,36 @@ from singularbayes.evaluation.bounds_report import bounds_report
 from singularbayes.evaluation.bounds_table import BoundsReport
 from singularbayes.evaluation.certificate import certify
 from singularbayes.evaluation.comparison import Comparison, compare
+from singularbayes.evaluation.comparison_columns import NONE, Cell, Column
+from singularbayes.evaluation.comparison_latex import escaped, maths
 from singularbayes.evaluation.diagnosis import Diagnosis, diagnose
-from singularbayes.evaluation.evaluate import Evaluation, evaluate
+from singularbayes.evaluation.evaluate import TASKS, Evaluation, evaluate
+from singularbayes.evaluation.feed_forward import activation_name, flat
+from singularbayes.evaluation.memory import Peak
 from singularbayes.evaluation.selection import selective
 from singularbayes.evaluation.small_variance import small_variance
 from singularbayes.evaluation.symptoms import Finding
 
 __all__ = [
+    "NONE",
+    "TASKS",
     "BoundsReport",
+    "Cell",
+    "Column",
     "Comparison",
     "Diagnosis",
     "Evaluation",
     "Finding",
+    "Peak",
+    "activation_name",
     "bounds_report",
     "certify",
     "compare",
     "diagnose",
+    "escaped",
     "evaluate",
+    "flat",
+    "maths",
     "selective",
     "small_variance",
 ]

@@ -6,8 +6,7 @@ import keras
 import numpy as np
 
 from singularbayes import bounds
-from singularbayes.bounds import Bound
-from singularbayes.bounds.require import require_count, require_positive, require_share
+from singularbayes.bounds import Bound, require_count, require_positive, require_share
 from singularbayes.evaluation import rank_curves
 from singularbayes.evaluation.bounds_table import BoundsReport, Row
 from singularbayes.evaluation.certificate import certify
@@ -21,7 +20,7 @@ from singularbayes.evaluation.norm_rows import (
     small_variance_rows,
 )
 from singularbayes.evaluation.rank_curves import RankCurves, Weight
-from singularbayes.models.inputs import as_arrays
+from singularbayes.models import as_arrays
 
 _ONE_MAP = "about one linear map; per layer see bounds.truncation_bound with the singular values of `spectrum`"
 _NO_TARGET = "needs the full-rank W* that is approximated; see bounds.learned_bound"

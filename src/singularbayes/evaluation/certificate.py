@@ -5,8 +5,7 @@ from dataclasses import replace
 import keras
 import numpy as np
 
-from singularbayes.bounds import Bound, empirical_risk, pac_bayes
-from singularbayes.bounds.require import require_count, require_share
+from singularbayes.bounds import Bound, empirical_risk, pac_bayes, require_count, require_share
 from singularbayes.evaluation.certificate_conditions import (
     Refused,
     own_code,
@@ -16,8 +15,8 @@ from singularbayes.evaluation.certificate_conditions import (
     seen_by_prior,
 )
 from singularbayes.evaluation.certified_kl import certified_kl
-from singularbayes.models.inputs import as_arrays
-from singularbayes.prediction.randomized import drawn_risks, has_other_noise
+from singularbayes.models import as_arrays
+from singularbayes.prediction import drawn_risks, has_other_noise
 
 DRAWS = 10_000
 EXAMPLES = 256  # that a draw answers
@@ -95,8 +94,8 @@ def certify(
     if has_other_noise(model, x, draws, EXAMPLES, seed):
         raise Refused(
             f"certify needs outputs that depend on inputs and drawn weights alone; those of {model.name!r} change "
-            "between two passes with the same draw, because a layer has random noise of its own at inference. "
-            "Leave that layer out, or make it act in training only."
+            "between two passes with the same draw, because a layer has random noise of its own at inference. Leave "
+            "that layer out, or make it act in training only."
         )
     nats = certified_kl(model)
     risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, asked="certify")

@@ -9,14 +9,9 @@ import keras
 import numpy as np
 from scipy.stats import binom
 
-from singularbayes.models import find_posteriors
-from singularbayes.models.inputs import arranged
-from singularbayes.models.traversal import flat_layers
-from singularbayes.posteriors import Centred
-from singularbayes.posteriors.factor import Scalars
-from singularbayes.posteriors.prior_memory import Origin
-from singularbayes.posteriors.priors import Prior
-from singularbayes.training.data_sketch import Seen, count_repeats, hashed, seen_among, share_alike
+from singularbayes.models import arranged, find_posteriors, flat_layers
+from singularbayes.posteriors import Centred, Origin, Prior, Scalars
+from singularbayes.training import Seen, count_repeats, hashed, seen_among, share_alike
 
 _SHOWN = 4  # paths in an error
 _CHANCE = 1e-3  # less likely coincidences are not believed

@@ -8,8 +8,7 @@ import numpy as np
 from singularbayes.bounds import best_gauge, norm_probability, truncated_kl
 from singularbayes.evaluation.certificate_conditions import Refused
 from singularbayes.models import find_posteriors
-from singularbayes.posteriors import Posterior
-from singularbayes.posteriors.factor import Scalars, standardised
+from singularbayes.posteriors import Posterior, Scalars, standardised
 
 _ROUNDING = 1e-5  # a draw is made again a little below the limit, in single precision
 

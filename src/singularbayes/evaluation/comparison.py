@@ -9,8 +9,7 @@ from scipy import stats
 
 from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
 from singularbayes.evaluation.evaluate import Evaluation
-from singularbayes.metrics.catalogue import FOREIGN, TABLES, find
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import FOREIGN, TABLES, Measure, find_measure
 
 Runs = dict[str, dict[int, Evaluation]]  # by method and seed
 
@@ -92,7 +91,9 @@ def compare(
     reference = next(iter(runs)) if reference is None else reference
     if reference not in runs:
         raise ValueError(f"compare needs reference to be one of {list(runs)}; got reference={reference!r}.")
-    measures = [find(m) if isinstance(m, str) else m for m in (_usual(every[0]) if metrics is None else metrics)]
+    measures = [
+        find_measure(m) if isinstance(m, str) else m for m in (_usual(every[0]) if metrics is None else metrics)
+    ]
     if not measures or len({measure.name for measure in measures}) < len(measures):
         raise ValueError(f"compare needs one or more different metrics; got {[m.name for m in measures]}.")
     return Comparison(

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 
 NONE = "–"
 

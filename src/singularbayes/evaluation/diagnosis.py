@@ -8,10 +8,8 @@ import numpy as np
 from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
 from singularbayes.likelihoods import MeanScale, likelihood
-from singularbayes.metrics.checks import aligned, labelled
-from singularbayes.models import find_posteriors
-from singularbayes.models.inputs import as_arrays
-from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.metrics import aligned, labelled
+from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, ValuePredictive, predict
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)

@@ -13,9 +13,8 @@ import numpy as np
 
 from singularbayes.evaluation import inputs, scores
 from singularbayes.evaluation.memory import Peak
-from singularbayes.likelihoods.likelihood import of_loss
-from singularbayes.models.outputs import loss_of, position_of
-from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.likelihoods import of_loss
+from singularbayes.models import count_stored, count_trained, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
 TASKS: dict[str, type[Predictive]] = {"classification": ClassPredictive, "regression": ValuePredictive}

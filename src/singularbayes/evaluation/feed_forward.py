@@ -8,13 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.bounds import LayerFacts, reasons_outside
-from singularbayes.bounds.perturbation import product_norm
+from singularbayes.bounds import LayerFacts, product_norm, reasons_outside
 from singularbayes.layers import Dense
-from singularbayes.models.engine import draw_keys
-from singularbayes.models.traversal import find_sources
-from singularbayes.posteriors import LowRank, Posterior, noise
-from singularbayes.posteriors.entrywise import Entrywise
+from singularbayes.models import draw_keys, find_sources
+from singularbayes.posteriors import Entrywise, LowRank, Posterior, noise
 
 # By identity: a subclass, or a class of the same name, may compute anything.
 _KINDS = {

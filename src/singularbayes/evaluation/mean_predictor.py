@@ -9,13 +9,10 @@ from scipy import special
 
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.small_variance import within
-from singularbayes.likelihoods.head import meaning_of
-from singularbayes.metrics import brier
-from singularbayes.metrics.checks import labelled
-from singularbayes.models import mean_weights
-from singularbayes.models.engine import draw_keys
-from singularbayes.prediction.reducers import Classes
-from singularbayes.prediction.stream import stream
+from singularbayes.likelihoods import meaning_of
+from singularbayes.metrics import brier, labelled
+from singularbayes.models import draw_keys, mean_weights
+from singularbayes.prediction import Classes, stream_draws
 
 _BATCH = 1024
 
@@ -38,7 +35,7 @@ def accepted_brier(
     reduce = Classes(meaning, len(x))
     keys = draw_keys(seed, draws)[np.array(accepted)]
     each = np.zeros(len(keys))
-    for first, where, answers in stream(model, x, len(x), keys, 256, None, alone=False):
+    for first, where, answers in stream_draws(model, x, len(x), keys, 256, None, alone=False):
         probabilities = reduce.values(answers[0])
         reduce.update(where, probabilities)
         scores = [brier(*labelled("bounds_report", draw, y[where])) for draw in probabilities]

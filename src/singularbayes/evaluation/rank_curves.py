@@ -14,8 +14,7 @@ import keras
 from singularbayes.bounds import break_even_rank, complexity_ratio
 from singularbayes.evaluation.certified_kl import posterior_kl
 from singularbayes.models import find_posteriors
-from singularbayes.posteriors import LowRank
-from singularbayes.posteriors.entrywise import Entrywise
+from singularbayes.posteriors import Entrywise, LowRank
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from singularbayes import metrics
-from singularbayes.metrics.catalogue import LEVEL, OF_VARIANCE, RETAINED
-from singularbayes.metrics.checks import aligned, labelled
-from singularbayes.prediction.predictive import ClassPredictive, ValuePredictive
-from singularbayes.prediction.recalibration import TemperedPredictive
+from singularbayes.metrics import LEVEL, OF_VARIANCE, RETAINED, aligned, labelled
+from singularbayes.prediction import ClassPredictive, TemperedPredictive, ValuePredictive
 
 Scores = dict[str, float | str]
 

@@ -3,10 +3,8 @@
 import numpy as np
 
 from singularbayes.evaluation.scores import uncertainties
-from singularbayes.metrics import SelectiveCurve, selective_curve
-from singularbayes.metrics.checks import aligned, labelled
-from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
-from singularbayes.prediction.predictive import require_kind
+from singularbayes.metrics import SelectiveCurve, aligned, labelled, selective_curve
+from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, require_kind
 
 
 def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:

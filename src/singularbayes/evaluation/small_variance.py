@@ -6,9 +6,17 @@ import keras
 import numpy as np
 
 from singularbayes import bounds
-from singularbayes.bounds import GaussianLayer, SmallVariance, gaussian_norm, good_event_failure
-from singularbayes.bounds.perturbation import relative_perturbation, sum_threshold
-from singularbayes.bounds.require import require_count, require_positive, require_share
+from singularbayes.bounds import (
+    GaussianLayer,
+    SmallVariance,
+    gaussian_norm,
+    good_event_failure,
+    relative_perturbation,
+    require_count,
+    require_positive,
+    require_share,
+    sum_threshold,
+)
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws, read
 
 

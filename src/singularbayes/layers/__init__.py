@@ -1,7 +1,7 @@
 """Where a weight is used: Keras's layers with a posterior over their weights."""
 
 from singularbayes.layers.attention import MultiHeadAttention
-from singularbayes.layers.base import BayesianLayer
+from singularbayes.layers.base import BayesianLayer, hand_down
 from singularbayes.layers.convolution import Conv1D, Conv2D
 from singularbayes.layers.dense import Dense
 from singularbayes.layers.einsum_dense import EinsumDense
@@ -25,4 +25,5 @@ __all__ = [
     "MultiHeadAttention",
     "ReversibleEmbedding",
     "TransformerEncoder",
+    "hand_down",
 ]

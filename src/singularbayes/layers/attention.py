@@ -8,7 +8,7 @@ from singularbayes import posteriors
 from singularbayes.layers.base import FreezesWhole, refuse
 from singularbayes.layers.einsum_dense import EinsumDense
 from singularbayes.layers.latent import Projection, latent_attention
-from singularbayes.posteriors.matrices import LowRankMatrix
+from singularbayes.posteriors import LowRankMatrix
 
 
 class _PerHead(keras.layers.Layer):

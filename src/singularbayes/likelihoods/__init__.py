@@ -1,7 +1,19 @@
 """What the outputs of a model mean."""
 
+from singularbayes.likelihoods import likelihood
 from singularbayes.likelihoods.bounded_crossentropy import BoundedCrossentropy
-from singularbayes.likelihoods.likelihood import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL
+from singularbayes.likelihoods.head import logits_hint, meaning_of, require_heads
+from singularbayes.likelihoods.labels import find_wrong, highest_label, require_labels, wrong_labels
+from singularbayes.likelihoods.likelihood import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    GaussianNLL,
+    Likelihood,
+    MeanScale,
+    MeanScaleNLL,
+    of_loss,
+)
 
 __all__ = [
     "Bernoulli",
@@ -9,6 +21,16 @@ __all__ = [
     "Categorical",
     "Gaussian",
     "GaussianNLL",
+    "Likelihood",
     "MeanScale",
     "MeanScaleNLL",
+    "find_wrong",
+    "highest_label",
+    "likelihood",
+    "logits_hint",
+    "meaning_of",
+    "of_loss",
+    "require_heads",
+    "require_labels",
+    "wrong_labels",
 ]

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from singularbayes.bounds.require import require_share
+from singularbayes.bounds import require_share
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")

@@ -8,7 +8,7 @@ from keras.src.ops.nn import Sigmoid, Softmax
 from singularbayes import layers
 from singularbayes.likelihoods import likelihood as likelihoods
 from singularbayes.likelihoods.likelihood import Bernoulli, Categorical, Likelihood
-from singularbayes.models.outputs import loss_of, names_of
+from singularbayes.models import loss_of, names_of
 
 _ACTIVATED = (
     keras.layers.Activation,

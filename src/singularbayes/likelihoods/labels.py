@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 from keras.src.losses.losses import LossFunctionWrapper  # what `compile` makes of a function
 
-from singularbayes.models.outputs import loss_of, names_of
+from singularbayes.models import loss_of, names_of
 
 
 def highest_label(loss, classes: int | None) -> int | None:

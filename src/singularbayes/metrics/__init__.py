@@ -1,5 +1,6 @@
 """Arrays in, numbers out: pure functions that know neither models nor Keras."""
 
+from singularbayes.metrics import catalogue
 from singularbayes.metrics.calibration import (
     ReliabilityCurve,
     calibration_errors,
@@ -7,7 +8,9 @@ from singularbayes.metrics.calibration import (
     optimistic_configuration,
     reliability_curve,
 )
+from singularbayes.metrics.catalogue import FOREIGN, LEVEL, MEASURES, OF_VARIANCE, RETAINED, TABLES
 from singularbayes.metrics.catalogue import find as find_measure
+from singularbayes.metrics.checks import aligned, labelled, require_finite, require_unmasked
 from singularbayes.metrics.detection import (
     aupr_err,
     aupr_in,
@@ -28,7 +31,8 @@ from singularbayes.metrics.intervals import (
     interval_score,
     interval_width,
 )
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics.measure import BETTER, Measure
+from singularbayes.metrics.pareto import pareto_front
 from singularbayes.metrics.regression import (
     crps_gaussian,
     crps_sample,
@@ -49,12 +53,20 @@ from singularbayes.metrics.uncertainty import (
 )
 
 __all__ = [
+    "BETTER",
+    "FOREIGN",
+    "LEVEL",
+    "MEASURES",
+    "OF_VARIANCE",
+    "RETAINED",
+    "TABLES",
     "IntervalCalibration",
     "Measure",
     "OperatingPoint",
     "ReliabilityCurve",
     "SelectiveCurve",
     "accuracy",
+    "aligned",
     "aupr_err",
     "aupr_in",
     "aupr_ood",
@@ -63,6 +75,7 @@ __all__ = [
     "auroc_ood",
     "brier",
     "calibration_errors",
+    "catalogue",
     "crps_gaussian",
     "crps_sample",
     "efficiency_factors",
@@ -79,15 +92,19 @@ __all__ = [
     "interval_score",
     "interval_width",
     "iqr_scores",
+    "labelled",
     "mean_absolute_error",
     "mi_ratio",
     "mutual_information",
     "negative_log_likelihood",
     "ood_scores",
     "optimistic_configuration",
+    "pareto_front",
     "predictive_std",
     "r_squared",
     "reliability_curve",
+    "require_finite",
+    "require_unmasked",
     "root_mean_square_error",
     "selective_curve",
     "tpr_at_fpr",

@@ -233,7 +233,7 @@ def no_gradient():
 _ENGINES: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-def engine(model: keras.Model) -> LoopEngine | JaxEngine:
+def engine_for(model: keras.Model) -> LoopEngine | JaxEngine:
     """Returns the model's engine; it is kept with its compiled programs as long as the model lives."""
     if model not in _ENGINES:
         _ENGINES[model] = (JaxEngine if keras.backend.backend() == "jax" else LoopEngine)(model)
@@ -246,12 +246,12 @@ def share_programs(models: list[keras.Model]) -> None:
     kind = kind_of(first)
     for model in others:
         if kind_of(model) == kind:
-            engine(model).adopt(engine(first))
+            engine_for(model).adopt(engine_for(first))
 
 
 def compiled(model: keras.Model, function, *arguments):
     """Returns function(model, *arguments); on JAX as one compiled program instead of operation by operation."""
-    return engine(model).evaluate(function, *arguments)
+    return engine_for(model).evaluate(function, *arguments)
 
 
 def activations(model: keras.Model, x) -> int:
@@ -259,7 +259,7 @@ def activations(model: keras.Model, x) -> int:
     return max((_inner(layer, x) for layer in flat_layers(model)), default=0)
 
 
-def outputs(model: keras.Model, x) -> int:
+def output_size(model: keras.Model, x) -> int:
     """Returns the numbers in the model's largest output for one example; 0 where it is not known."""
     return _numbers(getattr(model, "outputs", None) or [], x)
 

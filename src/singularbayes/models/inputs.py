@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from singularbayes.metrics.checks import require_unmasked
+from singularbayes.metrics import require_unmasked
 
 
 def require_model(name: str, model) -> None:

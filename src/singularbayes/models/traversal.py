@@ -2,8 +2,7 @@
 
 import keras
 
-from singularbayes.posteriors import Posterior
-from singularbayes.posteriors.scope import Source
+from singularbayes.posteriors import Posterior, Source
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:

@@ -3,38 +3,52 @@
 List the methods in one order, those that some figures lack last: then each has the same colour, line and mark in all.
 """
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
+from singularbayes.plots import checks, style
 from singularbayes.plots.bands import Bands, function_bands, quartile_bands
 from singularbayes.plots.bounds import BoundPanel, bounds_against_rank, panels_of
 from singularbayes.plots.calibration import interval_calibration, reliability
 from singularbayes.plots.correlation import weight_correlations
 from singularbayes.plots.curves import against_setting
-from singularbayes.plots.histograms import uncertainty_histograms
+from singularbayes.plots.histograms import draw_shares, percentages, uncertainty_histograms
 from singularbayes.plots.pareto import Point, pareto, points_of
 from singularbayes.plots.radar import efficiency_radar, radar
 from singularbayes.plots.selective import selective_prediction
 from singularbayes.plots.spectra import spectra
-from singularbayes.plots.style import write
+from singularbayes.plots.style import BLUE, COLOURS, INK, PAGE, PALE, SKY, VERMILION, Look, look, write
 from singularbayes.plots.sweeps import trade_offs
 
 __all__ = [
+    "BLUE",
+    "COLOURS",
+    "INK",
+    "PAGE",
+    "PALE",
+    "SKY",
+    "VERMILION",
     "Bands",
     "BoundPanel",
+    "Look",
     "Measure",
     "Point",
     "against_setting",
     "bounds_against_rank",
+    "checks",
+    "draw_shares",
     "efficiency_radar",
     "function_bands",
     "interval_calibration",
+    "look",
     "panels_of",
     "pareto",
+    "percentages",
     "points_of",
     "quartile_bands",
     "radar",
     "reliability",
     "selective_prediction",
     "spectra",
+    "style",
     "trade_offs",
     "uncertainty_histograms",
     "weight_correlations",

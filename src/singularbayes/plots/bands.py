@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy import special
 
-from singularbayes.metrics.checks import require_finite
+from singularbayes.metrics import require_finite
 from singularbayes.plots import checks, style
 
 

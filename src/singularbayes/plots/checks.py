@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from singularbayes.metrics.checks import require_finite
+from singularbayes.metrics import require_finite
 
 
 def some(name: str, methods: Mapping[str, object] | Sequence[object], what: str = "methods") -> None:

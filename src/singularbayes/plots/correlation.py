@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from singularbayes.metrics.checks import require_finite
+from singularbayes.metrics import require_finite
 from singularbayes.plots import checks, style
 
 

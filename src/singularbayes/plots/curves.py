@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 from singularbayes.plots import checks, style
 
 Seeds = Mapping[float, Sequence[float]]  # the values of every seed, by the setting

@@ -11,12 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from singularbayes.metrics.measure import Measure
-from singularbayes.metrics.pareto import pareto_front
+from singularbayes.metrics import Measure, pareto_front
 from singularbayes.plots import checks, style
 
 if TYPE_CHECKING:
-    from singularbayes.evaluation.comparison import Comparison
+    from singularbayes.evaluation import Comparison
 
 
 @dataclass(frozen=True)

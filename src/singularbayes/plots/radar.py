@@ -10,8 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.projections.polar import PolarAxes
 
-from singularbayes.metrics import efficiency_factors
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure, efficiency_factors
 from singularbayes.plots import checks, style
 
 

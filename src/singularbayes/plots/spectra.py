@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentF
 from singularbayes.plots.style import COLOURS, INK, PAGE, PALE, drawn_in, looks
 
 if TYPE_CHECKING:
-    from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
+    from singularbayes.convert import MatrixSpectrum, Spectrum
 
 _LONGEST = 44  # characters of a name
 _FLOOR = 1e-6  # smaller singular values are rounding

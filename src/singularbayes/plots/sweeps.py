@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from singularbayes.metrics import catalogue
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure, catalogue
 from singularbayes.plots.pareto import Point, pareto
 
 if TYPE_CHECKING:
-    from singularbayes.ranks.trials import Sweep, Trial
+    from singularbayes.ranks import Sweep, Trial
 
 _AGAINST = {"classification": ("nll", "ece"), "regression": ("mae", "rmse")}
 _DETECTION = {"classification": "auroc_ood_mi", "regression": "auroc_ood_epistemic"}

@@ -2,38 +2,58 @@
 
 import keras
 
-from singularbayes.posteriors import initializers
+from singularbayes.posteriors import initializers, noise, scope
 from singularbayes.posteriors.adapter import Adapter
-from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.base import Posterior, SharedState
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.deterministic import Deterministic
+from singularbayes.posteriors.entrywise import Entrywise
+from singularbayes.posteriors.factor import Scalars, standardised
 from singularbayes.posteriors.full_rank import FullRank
 from singularbayes.posteriors.k_tied import KTied
 from singularbayes.posteriors.low_rank import LowRank
+from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.moments import entry_correlation
-from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture
+from singularbayes.posteriors.prior_memory import Origin
+from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture, ScalePrior, require_positive
 from singularbayes.posteriors.rank_one import RankOne
+from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
+from singularbayes.posteriors.softplus import inverse_softplus
+from singularbayes.posteriors.spectral import spectral_norm
 
 __all__ = [
     "Adapter",
     "Centred",
     "ColumnShrinkage",
     "Deterministic",
+    "Entrywise",
     "FullRank",
     "KTied",
     "Laplace",
     "LowRank",
+    "LowRankMatrix",
     "Normal",
+    "Origin",
     "Posterior",
     "Prior",
     "RankOne",
+    "Scalars",
     "ScaleMixture",
+    "ScalePrior",
+    "SharedState",
+    "Source",
     "entry_correlation",
     "get",
     "initializers",
+    "inverse_softplus",
+    "noise",
     "recipe",
+    "require_positive",
+    "scope",
     "serialize",
+    "spectral_norm",
+    "standardised",
 ]
 
 # LowRank and Adapter have no name here: they need a rank.

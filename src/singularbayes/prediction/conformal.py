@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.metrics.checks import labelled, require_finite
+from singularbayes.metrics import labelled, require_finite
 from singularbayes.prediction.predictive import ClassPredictive, ValuePredictive, require_kind
 
 VARIANCES = ("total", "epistemic", "constant")

@@ -6,16 +6,21 @@ from collections.abc import Iterable
 import keras
 import numpy as np
 
-from singularbayes.likelihoods.head import logits_hint, meaning_of
-from singularbayes.models.engine import draw_keys
-from singularbayes.models.inputs import arranged, count_examples, require_model
-from singularbayes.models.outputs import position_of
-from singularbayes.models.progress import track
-from singularbayes.models.sequence_lengths import lengths_of, require_any_length
-from singularbayes.models.traversal import find_sources
+from singularbayes.likelihoods import logits_hint, meaning_of
+from singularbayes.models import (
+    arranged,
+    count_examples,
+    draw_keys,
+    find_sources,
+    lengths_of,
+    position_of,
+    require_any_length,
+    require_model,
+    track,
+)
 from singularbayes.prediction.predictive import Predictive
 from singularbayes.prediction.reducers import REDUCERS
-from singularbayes.prediction.stream import stream
+from singularbayes.prediction.stream import stream_draws
 
 
 def predict(
@@ -103,7 +108,7 @@ def pool(
                 "first. Pass likelihood= to say what all of them mean."
             )
         own = keys[place * share : (place + 1) * share]
-        for first, where, answers in stream(model, x, examples, own, batch_size, lengths, alone=count == 1):
+        for first, where, answers in stream_draws(model, x, examples, own, batch_size, lengths, alone=count == 1):
             if not (position < len(answers) if position is not None else len(answers) == 1):
                 raise ValueError(
                     f"predict needs output= for a model with {len(answers)} outputs; got output={output!r}."

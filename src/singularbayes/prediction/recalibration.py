@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, special
 
-from singularbayes.metrics.checks import aligned, labelled
-from singularbayes.models.inputs import as_arrays
+from singularbayes.metrics import aligned, labelled
+from singularbayes.models import as_arrays
 from singularbayes.prediction.predictive import ClassPredictive, Predictive, ValuePredictive, require_kind
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from singularbayes.models.engine import activations, device_count, draw_bytes, engine, free_bytes, outputs
-from singularbayes.models.progress import track
+from singularbayes.models import activations, device_count, draw_bytes, engine_for, free_bytes, output_size, track
 
 _WEIGHT_BYTES = 256 << 20  # drawn weights held at a time
 # Of the largest layer's outputs, over all draws and examples at a time: what stays in the caches of a CPU, and a share
@@ -20,11 +19,11 @@ _SCRATCH_SHARE = 1 / 2
 _LIKE_LENGTHS = 32  # examples in the smallest batch that is made for its length's sake
 
 
-def stream(
+def stream_draws(
     model, x, examples, keys, batch_size, lengths, alone: bool
 ) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
     """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
-    run = engine(model)
+    run = engine_for(model)
     draws = len(keys)
     if lengths is not None:  # few enough that a batch has like lengths
         batch_size = min(batch_size, max(_LIKE_LENGTHS, math.ceil(examples / 8)))
@@ -70,7 +69,7 @@ def sizes(model, x, examples, draws, batch_size) -> tuple[int, int, int]:
     """Returns how many draws have their weights made and are run together, and how many examples, so that they fit."""
     free, devices = free_bytes(), device_count()
     budget = _CACHED_BYTES if free is None else int(free * _ACCELERATOR_SHARE)
-    an_example, reduced = max(1, 4 * activations(model, x)), max(1, 32 * outputs(model, x))
+    an_example, reduced = max(1, 4 * activations(model, x)), max(1, 32 * output_size(model, x))
     batch = min(batch_size, examples, max(1, budget // an_example))
     # Examples, or where there are too few the draws, are in equal parts for all devices.
     batch = devices * math.ceil(batch / devices) if batch >= devices else batch

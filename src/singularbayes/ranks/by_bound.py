@@ -7,12 +7,17 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.bounds import loss_constants, pac_bayes, truncation_bound
-from singularbayes.bounds.require import require_count, require_positive, require_share
-from singularbayes.convert.spectrum import MatrixSpectrum, spectrum
-from singularbayes.evaluation.feed_forward import flat
-from singularbayes.models import mean_weights
-from singularbayes.models.inputs import as_arrays
+from singularbayes.bounds import (
+    loss_constants,
+    pac_bayes,
+    require_count,
+    require_positive,
+    require_share,
+    truncation_bound,
+)
+from singularbayes.convert import MatrixSpectrum, spectrum
+from singularbayes.evaluation import flat
+from singularbayes.models import as_arrays, mean_weights
 from singularbayes.ranks import change
 from singularbayes.ranks.recommendation import Recommendation, Row
 

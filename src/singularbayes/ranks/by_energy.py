@@ -4,7 +4,7 @@ import math
 
 import keras
 
-from singularbayes.convert.spectrum import MatrixSpectrum, spectrum
+from singularbayes.convert import MatrixSpectrum, spectrum
 from singularbayes.ranks.recommendation import Recommendation, Row
 
 _LEAST = 16

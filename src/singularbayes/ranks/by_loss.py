@@ -7,14 +7,10 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from singularbayes.convert import surgery, twins
-from singularbayes.convert.collapse import collapse
-from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
-from singularbayes.likelihoods.likelihood import of_loss
-from singularbayes.metrics.checks import labelled
-from singularbayes.models import find_posteriors
-from singularbayes.models.inputs import as_arrays
-from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, spectrum, surgery, twins
+from singularbayes.likelihoods import of_loss
+from singularbayes.metrics import labelled
+from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, predict
 from singularbayes.ranks.by_energy import by_energy
 from singularbayes.ranks.recommendation import Recommendation

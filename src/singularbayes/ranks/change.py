@@ -9,9 +9,8 @@ import numpy as np
 from keras import ops
 
 from singularbayes import layers
-from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm
-from singularbayes.bounds.require import require_positive
-from singularbayes.evaluation.feed_forward import activation_name, flat
+from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm, require_positive
+from singularbayes.evaluation import activation_name, flat
 from singularbayes.posteriors import LowRank
 
 _KINDS = (layers.Dense, layers.Conv1D, layers.Conv2D, keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)

@@ -9,9 +9,9 @@ from typing import Any
 
 import keras
 
-from singularbayes.evaluation.evaluate import TASKS
-from singularbayes.likelihoods.likelihood import Bernoulli, Categorical, Gaussian, Likelihood, of_loss
-from singularbayes.models.outputs import loss_of, position_of
+from singularbayes.evaluation import TASKS
+from singularbayes.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, of_loss
+from singularbayes.models import loss_of, position_of
 from singularbayes.ranks.space import Space
 
 

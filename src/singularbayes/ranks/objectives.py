@@ -5,8 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from singularbayes.evaluation import Evaluation, evaluate
-from singularbayes.metrics import catalogue
-from singularbayes.metrics.measure import BETTER, Measure
+from singularbayes.metrics import BETTER, Measure, catalogue
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
 # Names that say less than an evaluation does, by task.

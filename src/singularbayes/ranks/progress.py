@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 from singularbayes.ranks.trials import Sweep, Trial, cells
 
 _SHOWN = 30  # the last trials; a longer table would not fit a screen

@@ -10,7 +10,7 @@ from keras import ops
 from singularbayes import posteriors
 from singularbayes.bounds import Bound
 from singularbayes.convert import surgery, twins
-from singularbayes.models.traversal import find_posteriors, flat_layers
+from singularbayes.models import find_posteriors, flat_layers
 from singularbayes.posteriors import LowRank
 from singularbayes.ranks import change
 from singularbayes.ranks.table import table

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 from singularbayes.ranks import progress, waves
+from singularbayes.ranks.engines import Engine, Local
 from singularbayes.ranks.fingerprint import digest_of, first, says_noise, task_of
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, read_space
@@ -16,20 +17,6 @@ from singularbayes.ranks.sweep_config import Budget, Data
 from singularbayes.ranks.trials import Sweep
 from singularbayes.ranks.twin import Twin
 from singularbayes.ranks.work import Ended, Work
-
-
-class Engine(Protocol):
-    """Where trials are trained: `experiments.engines.Local()`, `experiments.ray_engine.Ray()`, or what has the verb."""
-
-    def map(self, function: Callable, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Yields the position of an item and what the function gives for it, in the order in which they end."""
-
-
-class _Here:
-    """This process, one after another."""
-
-    def map(self, function, items):
-        yield from ((position, function(item)) for position, item in enumerate(items))
 
 
 def sweep(
@@ -86,7 +73,7 @@ def sweep(
         try:
             while wave := waves.ask(study, space, points, number, budget.at_once, seed):
                 work = Work(build, data, wanted, budget, task, waves.curves(study))
-                for trial, ended in _ended(study, wave, work, engine or _Here()):
+                for trial, ended in _ended(study, wave, work, engine or Local()):
                     waves.tell(study, trial, ended, wanted)
                     show(waves.tried(study))
         finally:

@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from singularbayes.metrics import catalogue
-from singularbayes.metrics.measure import Measure
-from singularbayes.metrics.pareto import pareto_front
+from singularbayes.metrics import Measure, catalogue, pareto_front
 from singularbayes.ranks import reasons
 from singularbayes.ranks.table import table
 

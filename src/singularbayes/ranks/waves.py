@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 from singularbayes.ranks.space import Space, suggest
 from singularbayes.ranks.storage import require_optuna
 from singularbayes.ranks.trials import Trial

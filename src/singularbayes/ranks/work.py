@@ -10,8 +10,8 @@ import numpy as np
 from scipy.stats import sem
 
 from singularbayes import evaluation
-from singularbayes.metrics.measure import Measure
-from singularbayes.models.progress import quiet
+from singularbayes.metrics import Measure
+from singularbayes.models import quiet
 from singularbayes.ranks.storage import quiet_optuna, require_optuna
 from singularbayes.ranks.sweep_config import Budget, Data
 from singularbayes.training import KLSchedule, fit_many

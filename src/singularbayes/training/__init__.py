@@ -1,7 +1,8 @@
 """How a model is fitted."""
 
+from singularbayes.training.data_sketch import Seen, count_repeats, hashed, seen_among, share_alike
 from singularbayes.training.elbo import KLSchedule, kl, set_kl
-from singularbayes.training.fit_many import fit_many
+from singularbayes.training.fit_many import factory, fit_many
 from singularbayes.training.learned_prior import centre_prior, learn_prior
 from singularbayes.training.loading import load
 from singularbayes.training.pac_bayes_objective import PACBayesObjective
@@ -10,14 +11,20 @@ from singularbayes.training.spectral_limits import SpectralPenalty, SpectralProj
 __all__ = [
     "KLSchedule",
     "PACBayesObjective",
+    "Seen",
     "SpectralPenalty",
     "SpectralProjection",
     "Truncation",
     "centre_prior",
+    "count_repeats",
+    "factory",
     "fit_many",
+    "hashed",
     "kl",
     "learn_prior",
     "load",
+    "seen_among",
     "set_kl",
+    "share_alike",
     "truncation",
 ]

@@ -15,12 +15,9 @@ import keras
 from keras import ops
 from keras.src.backend import get_keras_mask
 
-from singularbayes.likelihoods.head import logits_hint, require_heads
-from singularbayes.likelihoods.labels import find_wrong, highest_label, wrong_labels
-from singularbayes.models.engine import compiled
-from singularbayes.models.mean_weights import forget_compiled
-from singularbayes.models.traversal import find_posteriors
-from singularbayes.posteriors.base import Posterior, SharedState
+from singularbayes.likelihoods import find_wrong, highest_label, logits_hint, require_heads, wrong_labels
+from singularbayes.models import compiled, find_posteriors, forget_compiled
+from singularbayes.posteriors import Posterior, SharedState
 
 _KL_METHODS = ("training", "bound", "exact")
 _WRONG_LABELS = -math.inf  # what a cross-entropy never is: `nll` of an epoch with labels out of range

@@ -14,11 +14,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.likelihoods.head import require_heads
-from singularbayes.likelihoods.labels import require_labels
-from singularbayes.models.inputs import as_arrays
-from singularbayes.models.progress import track
-from singularbayes.models.sequence_lengths import lengths_of, require_any_length
+from singularbayes.likelihoods import require_heads, require_labels
+from singularbayes.models import as_arrays, lengths_of, require_any_length, track
 from singularbayes.training.length_buckets import Buckets
 
 Callbacks = Callable[[], list[keras.callbacks.Callback]]

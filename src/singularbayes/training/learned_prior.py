@@ -3,11 +3,8 @@
 import keras
 import numpy as np
 
-from singularbayes.models.inputs import arranged
-from singularbayes.models.traversal import find_posteriors
-from singularbayes.posteriors import Centred, Posterior
-from singularbayes.posteriors.prior_memory import Origin
-from singularbayes.posteriors.priors import ScalePrior, require_positive
+from singularbayes.models import arranged, find_posteriors
+from singularbayes.posteriors import Centred, Origin, Posterior, ScalePrior, require_positive
 from singularbayes.training.data_sketch import hashed
 
 

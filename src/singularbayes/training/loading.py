@@ -4,7 +4,7 @@ from pathlib import Path
 
 import keras
 
-from singularbayes.models.saving import read_model
+from singularbayes.models import read_model
 from singularbayes.training.elbo import log_stored_kl_weight
 
 

@@ -10,10 +10,8 @@ import math
 import keras
 from keras import ops
 
-from singularbayes.bounds import kl_inverse, pac_bayes
-from singularbayes.bounds.require import require_choice, require_count, require_share
-from singularbayes.models.engine import compiled
-from singularbayes.models.traversal import find_posteriors
+from singularbayes.bounds import kl_inverse, pac_bayes, require_choice, require_count, require_share
+from singularbayes.models import compiled, find_posteriors
 from singularbayes.training.elbo import (
     kl,
     log_nll,

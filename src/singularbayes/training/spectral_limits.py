@@ -17,13 +17,17 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.bounds import Bound, probability_at_least, project_spectral, truncated_kl
-from singularbayes.bounds.require import require_at_least, require_count, require_positive
-from singularbayes.models.engine import draw_keys
-from singularbayes.models.mean_weights import forget_compiled
-from singularbayes.models.traversal import find_posteriors, find_sources
-from singularbayes.posteriors import Posterior, noise
-from singularbayes.posteriors.spectral import spectral_norm
+from singularbayes.bounds import (
+    Bound,
+    probability_at_least,
+    project_spectral,
+    require_at_least,
+    require_count,
+    require_positive,
+    truncated_kl,
+)
+from singularbayes.models import draw_keys, find_posteriors, find_sources, forget_compiled
+from singularbayes.posteriors import Posterior, noise, spectral_norm
 
 
 class SpectralProjection(keras.callbacks.Callback):

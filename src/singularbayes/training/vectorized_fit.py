@@ -9,9 +9,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.models.engine import free_bytes, share_programs
-from singularbayes.models.progress import track
-from singularbayes.models.same_architecture import kind_of, optimizer_kind
+from singularbayes.models import free_bytes, kind_of, optimizer_kind, share_programs, track
 from singularbayes.training.fit_many import Examples, Job
 
 _CPU_BYTES = 4 << 30  # of a program on a CPU; on an accelerator it is a share of what is free

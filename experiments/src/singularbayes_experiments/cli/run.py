@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from singularbayes.cli.files import one_line, require_writable
-from singularbayes.ranks.engines import Engine, Local, Where
+from singularbayes.cli import one_line, require_writable
+from singularbayes.ranks import Engine, Local, Where
 from singularbayes_experiments.runs.progress import progress
 
 if TYPE_CHECKING:

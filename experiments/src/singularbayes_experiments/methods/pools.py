@@ -5,9 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.baselines import SWAG
-from singularbayes.baselines.snapshots import Snapshots
-from singularbayes.baselines.swag import flat
+from singularbayes.baselines import SWAG, Snapshots, flat
 from singularbayes_experiments.methods.stopping import Resumable, State
 from singularbayes_experiments.methods.training import Watch, train
 

@@ -4,9 +4,7 @@ import keras
 import numpy as np
 
 from singularbayes.convert import spectrum
-from singularbayes.models import find_posteriors
-from singularbayes.models.engine import compiled
-from singularbayes.models.progress import quiet
+from singularbayes.models import compiled, find_posteriors, quiet
 from singularbayes.posteriors import LowRank
 from singularbayes.training import kl
 

@@ -14,9 +14,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.baselines.ensembles import member_seeds
-from singularbayes.evaluation.memory import Peak
-from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.baselines import member_seeds
+from singularbayes.evaluation import Peak
+from singularbayes.models import count_stored, count_trained
 from singularbayes.prediction import Predictive, predict
 from singularbayes_experiments.methods import methods
 from singularbayes_experiments.methods.experiment import Problem

@@ -10,8 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.models import find_posteriors
-from singularbayes.models.progress import quiet
+from singularbayes.models import find_posteriors, quiet
 from singularbayes.training import KLSchedule, fit_many
 from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.stopping import Resumable

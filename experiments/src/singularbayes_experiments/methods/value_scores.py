@@ -13,8 +13,7 @@ from scipy import optimize
 
 from singularbayes import metrics
 from singularbayes.evaluation import evaluate
-from singularbayes.prediction import ValuePredictive
-from singularbayes.prediction.conformal import conformal_intervals
+from singularbayes.prediction import ValuePredictive, conformal_intervals
 
 _LEVEL = 0.95
 _LEAST_SHARE = 1e-4

@@ -32,10 +32,9 @@ import numpy as np
 from singularbayes import layers
 from singularbayes.evaluation import certify
 from singularbayes.likelihoods import BoundedCrossentropy
-from singularbayes.models.parameters import count_trained
-from singularbayes.posteriors import Centred, FullRank, LowRank, Normal
-from singularbayes.posteriors.softplus import inverse_softplus
-from singularbayes.prediction.randomized import drawn_risks
+from singularbayes.models import count_trained
+from singularbayes.posteriors import Centred, FullRank, LowRank, Normal, inverse_softplus
+from singularbayes.prediction import drawn_risks
 from singularbayes.training import KLSchedule, PACBayesObjective, learn_prior
 from singularbayes_experiments import data
 from singularbayes_experiments.methods.overrides import overridden

@@ -11,10 +11,9 @@ import keras
 import numpy as np
 
 from singularbayes import layers
-from singularbayes.baselines import DeepEnsemble
-from singularbayes.baselines.ensembles import member_seeds
+from singularbayes.baselines import DeepEnsemble, member_seeds
 from singularbayes.likelihoods import MeanScaleNLL
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 from singularbayes.prediction import ValuePredictive, predict
 from singularbayes.training import KLSchedule, fit_many
 from singularbayes_experiments import data

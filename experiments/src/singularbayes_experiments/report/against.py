@@ -7,8 +7,8 @@ from itertools import groupby
 
 import numpy as np
 
-from singularbayes.evaluation.comparison_columns import NONE
-from singularbayes.metrics.measure import Measure
+from singularbayes.evaluation import NONE
+from singularbayes.metrics import Measure
 from singularbayes_experiments.report.published import Number
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import Section

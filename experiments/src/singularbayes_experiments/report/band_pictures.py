@@ -6,8 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from singularbayes.metrics import IntervalCalibration, interval_calibration_curve
-from singularbayes.plots.calibration import interval_calibration
-from singularbayes.plots.style import BLUE, INK, PALE, SKY
+from singularbayes.plots import BLUE, INK, PALE, SKY, interval_calibration
 from singularbayes_experiments.report.picture import Key, Panel, Picture, panel, svg
 from singularbayes_experiments.report.rows import Row, listed
 

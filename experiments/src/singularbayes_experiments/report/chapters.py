@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from singularbayes.metrics.catalogue import MEASURES
+from singularbayes.metrics import MEASURES
 from singularbayes.plots import style
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, general, looks, published, settings, tables

@@ -6,10 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from singularbayes.metrics import auroc_ood, reliability_curve, selective_curve
-from singularbayes.plots.calibration import reliability
-from singularbayes.plots.histograms import draw_shares, percentages
-from singularbayes.plots.selective import selective_prediction
-from singularbayes.plots.style import BLUE, VERMILION
+from singularbayes.plots import BLUE, VERMILION, draw_shares, percentages, reliability, selective_prediction
 from singularbayes_experiments.report.picture import Key, Panel, Picture, panel, svg
 from singularbayes_experiments.report.rows import Row, listed
 

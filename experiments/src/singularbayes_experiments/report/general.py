@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 from singularbayes_experiments.methods.posterior_scores import SINGULAR_VALUES
 from singularbayes_experiments.report import spectrum_pictures
 from singularbayes_experiments.report.measure_pictures import radars, sweep

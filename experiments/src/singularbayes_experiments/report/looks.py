@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singularbayes.plots.style import COLOURS, Look, look
+from singularbayes.plots import COLOURS, Look, look
 from singularbayes_experiments.report.names import LINES
 from singularbayes_experiments.report.rows import Row
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from singularbayes.metrics.measure import Measure
-from singularbayes.plots.curves import against_setting
-from singularbayes.plots.pareto import Point, pareto
-from singularbayes.plots.radar import efficiency_radar, radar
+from singularbayes.metrics import Measure
+from singularbayes.plots import Point, against_setting, efficiency_radar, pareto, radar
 from singularbayes_experiments.report.picture import Panel, Picture, svg
 from singularbayes_experiments.report.rows import Row, listed
 

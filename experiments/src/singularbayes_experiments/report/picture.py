@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import matplotlib
 from matplotlib.figure import Figure
 
-from singularbayes.plots.style import PAGE
+from singularbayes.plots import PAGE
 
 _METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
 

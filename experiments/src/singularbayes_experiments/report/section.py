@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from singularbayes.metrics.catalogue import MEASURES
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import MEASURES, Measure
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.literature import Other
 from singularbayes_experiments.report.picture import Picture

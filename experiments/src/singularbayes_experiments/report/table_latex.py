@@ -3,7 +3,7 @@ r"""A table for a paper: below a method, the paper's numbers and the differences
 It needs \usepackage{amsmath,booktabs,textcomp}.
 """
 
-from singularbayes.evaluation.comparison_latex import escaped, maths
+from singularbayes.evaluation import escaped, maths
 from singularbayes_experiments.report.tables import Cell, Table, TableRow
 
 

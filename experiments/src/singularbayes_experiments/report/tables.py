@@ -7,11 +7,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from singularbayes.evaluation.comparison import compare
-from singularbayes.evaluation.comparison_columns import NONE, Column
-from singularbayes.evaluation.comparison_columns import Cell as Summary
-from singularbayes.evaluation.evaluate import Evaluation
-from singularbayes.metrics.measure import Measure
+from singularbayes.evaluation import NONE, Column, Evaluation, compare
+from singularbayes.evaluation import Cell as Summary
+from singularbayes.metrics import Measure
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.literature import Other
 from singularbayes_experiments.report.published import Number

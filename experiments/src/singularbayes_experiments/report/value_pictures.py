@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from singularbayes.metrics import interval_calibration_curve, selective_curve
-from singularbayes.plots.calibration import interval_calibration
-from singularbayes.plots.selective import selective_prediction
+from singularbayes.plots import interval_calibration, selective_prediction
 from singularbayes_experiments.report.class_pictures import histogram_picture
 from singularbayes_experiments.report.picture import Panel, Picture, svg
 from singularbayes_experiments.report.rows import Row, listed

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from singularbayes.ranks import Engine
 from singularbayes_experiments.records import record
-from singularbayes.ranks.engines import Engine
-from singularbayes_experiments.runs.progress import Bars
 from singularbayes_experiments.runs.piece import Outcome, Piece
+from singularbayes_experiments.runs.progress import Bars
 from singularbayes_experiments.runs.runner import Job, Member
 
 

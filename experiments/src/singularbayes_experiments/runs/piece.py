@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from singularbayes_experiments.runs import board, runner
+from singularbayes_experiments.methods.training import Diverged, Watch
 from singularbayes_experiments.records.checkpoints import EVERY_S
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.methods.training import Diverged, Watch
+from singularbayes_experiments.runs import board, runner
 
 Watching = Callable[[], AbstractContextManager[Watch]]
 

@@ -15,14 +15,14 @@ from typing import Any
 
 from filelock import Timeout
 
-from singularbayes.evaluation.memory import Peak
-from singularbayes_experiments.records import files, record
+from singularbayes.evaluation import Peak
 from singularbayes_experiments.methods.experiment import Experiment
-from singularbayes_experiments.records.checkpoints import EVERY_S, Keep
 from singularbayes_experiments.methods.overrides import did_you_mean, overridden
-from singularbayes_experiments.problems.registry import find_experiment
-from singularbayes_experiments.records.record import Record, identity, plain
 from singularbayes_experiments.methods.training import Watch
+from singularbayes_experiments.problems.registry import find_experiment
+from singularbayes_experiments.records import files, record
+from singularbayes_experiments.records.checkpoints import EVERY_S, Keep
+from singularbayes_experiments.records.record import Record, identity, plain
 
 UNFINISHED = "unfinished"
 FINISHED = "finished before; --again does it again"

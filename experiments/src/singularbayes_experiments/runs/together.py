@@ -5,6 +5,7 @@ machine has how many runs shared a program. Finished runs are not done again. No
 Several processes may share a folder.
 """
 
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ def run_together(
     choose: bool = False,
     configuration: str | None = None,
 ) -> Iterator[str]:
-    """Does the runs that the folder does not hold yet, and yields a line for every program.
+    """Returns an iterator that does the runs that the folder does not hold yet, with a line for every program.
 
     Args:
         presets: in this order for each method; "trial" is the tuning runs of all configurations.
@@ -41,13 +42,17 @@ def run_together(
     known = [*found.presets, *([] if found.configurations is None else ["trial"])]
     if unknown := [preset for preset in presets if preset not in known]:
         raise ValueError(f"{experiment} needs --preset among {', '.join(known)}; got {', '.join(unknown)}.")
-    for method in require_methods(found, methods):
-        for preset in presets:
+    names = require_methods(found, methods)
+
+    def lines() -> Iterator[str]:
+        for method, preset in itertools.product(names, presets):
             own_seeds = seeds or (TUNING_SEEDS if preset == "trial" else found.seeds)
-            tuning_runs = folder if choose else None
-            for settings in preset_settings(found, preset, method, tuning_runs, configuration):
+            for settings in preset_settings(found, preset, method, folder if choose else None, configuration):
                 line = _run_missing(found, preset, method, settings, own_seeds, folder)
-                yield from [] if line is None else [line]
+                if line is not None:
+                    yield line
+
+    return lines()
 
 
 def preset_settings(

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from singularbayes.metrics.catalogue import MEASURES, find
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import MEASURES, Measure, find_measure
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.names import NAMES
 from singularbayes_experiments.report.rows import words
@@ -41,4 +40,4 @@ def section_of(experiment: str, records: Sequence[Record]) -> Section:
 
 
 def _measure(name: str) -> Measure:
-    return find(name) if name.rpartition("/")[2] in MEASURES else Measure(name, label=words(name))
+    return find_measure(name) if name.rpartition("/")[2] in MEASURES else Measure(name, label=words(name))

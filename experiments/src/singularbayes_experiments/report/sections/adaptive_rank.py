@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 from singularbayes_experiments.problems.adaptive_rank import verdict
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import Columns

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singularbayes.metrics.catalogue import MEASURES, find
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import MEASURES, Measure, find_measure
 from singularbayes_experiments.report import class_pictures, sentences
 from singularbayes_experiments.report.measure_pictures import pareto_front, radars
 from singularbayes_experiments.report.names import NAMES
@@ -85,7 +84,7 @@ def _found(name: str, by: str) -> Measure:
 def drawings(foreign: Sequence[str]) -> tuple[Drawing, ...]:
     """Returns the figures of a classifier of images."""
     found = replace(_found(foreign[-1], "entropy"), label=f"{SETS[foreign[-1]]} (H)")
-    axes = (ACCURACY, NLL, ECE, found, find("aupr_err_entropy"))
+    axes = (ACCURACY, NLL, ECE, found, find_measure("aupr_err_entropy"))
     curves = ("test_mean", "test_labels")
     return (
         Drawing("Calibration", class_pictures.calibration, curves, methods=_LINES),

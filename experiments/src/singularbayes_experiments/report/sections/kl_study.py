@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 from singularbayes_experiments.report.measure_pictures import sweep
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import Columns, Drawing, Section

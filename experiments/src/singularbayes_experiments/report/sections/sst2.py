@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singularbayes.metrics.catalogue import MEASURES
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import MEASURES, Measure
 from singularbayes_experiments.report import class_pictures, sentences
 from singularbayes_experiments.report.measure_pictures import pareto_front, radars
 from singularbayes_experiments.report.names import LINES, NAMES

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 from singularbayes_experiments.report import band_pictures, sentences
 from singularbayes_experiments.report.names import NAMES
 from singularbayes_experiments.report.rows import Row

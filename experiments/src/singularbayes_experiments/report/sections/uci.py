@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import Measure
 from singularbayes_experiments.report import literature
 from singularbayes_experiments.report.literature import SETS
 from singularbayes_experiments.report.names import NAMES

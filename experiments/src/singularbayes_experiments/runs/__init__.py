@@ -1,0 +1,1 @@
+"""Running experiments: one after another, together, or on other machines."""
