@@ -77,7 +77,9 @@ def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic, monkeyp
     monkeypatch.setenv(mimic3.FOLDER, synthetic)
     assert mimic3.MIMIC3Settings().tables == "own"
     tiny = {"units": (8,), "rank": 2, "epochs": 3, "draws": 4, "tables": "own"}
-    found = mimic3.run("low_rank", 1, replace(mimic3.PRESETS["paper"]["low_rank"], **tiny))
+    found = mimic3.EXPERIMENT.problem.run(
+        "low_rank", 1, replace(mimic3.EXPERIMENT.presets["paper"]["low_rank"], **tiny)
+    )
     wanted = "auroc auprc nll brier ece auroc_ood_mi aupr_in_mi auroc_ood_entropy auroc_ood_std mi_ratio mean_mi"
     wanted += " validation_nll unweighted_nll shifted_nll ece_equal_width_30"
     assert set(wanted.split()) <= found.metrics.keys()
@@ -101,6 +103,6 @@ def test_tables_of_ones_own_are_named_by_a_variable(monkeypatch):
 
 
 def test_length_of_stay_is_used_by_the_published_preset_alone():
-    assert all(settings.length_of_stay for settings in mimic3.PRESETS["paper"].values())
-    assert not any(settings.length_of_stay for settings in mimic3.CHOSEN.values()) and not mimic3.QUICK.length_of_stay
-    assert next(iter(mimic3.PRESETS)) == "chosen"  # what `run` takes unless told
+    assert all(settings.length_of_stay for settings in mimic3.EXPERIMENT.presets["paper"].values())
+    assert not any(settings.length_of_stay for settings in mimic3.TUNED.values()) and not mimic3.QUICK.length_of_stay
+    assert next(iter(mimic3.EXPERIMENT.presets)) == "chosen"  # what `run` takes unless told

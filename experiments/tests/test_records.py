@@ -52,12 +52,12 @@ def test_a_trial_and_the_run_of_the_same_settings_leave_each_other_whole(tmp_pat
         assert np.array_equal(back[run.preset].arrays["mean"], run.arrays["mean"]) and not back["trial"].arrays
 
 
-def test_a_trial_is_not_counted_as_a_finished_run_nor_a_run_as_a_trial(tmp_path):
+def test_a_tuning_run_is_not_counted_as_a_finished_run_nor_the_other_way(tmp_path):
     trial = dataclasses.replace(toy_record(seed=1), preset="trial", arrays={})
     for one in (toy_record(seed=0), trial, trial):
         record.append(one, tmp_path)
     assert record.count(tmp_path) == {toy_record(seed=0).name: 1}
-    assert record.count(tmp_path, trials=True) == {trial.name: 2}
+    assert record.count(tmp_path, tuning=True) == {trial.name: 2}
 
 
 def test_a_file_of_lines_is_read_without_arrays_beside_it(tmp_path):

@@ -95,5 +95,5 @@ def _words(kind: Any) -> str:
         return f"one of {', '.join(map(str, inside))}"
     if typing.get_origin(kind) is tuple:
         many = "any number" if inside[-1] is Ellipsis else str(len(inside))
-        return f"{many} of {_words(inside[0]).removeprefix('a ')}s with commas between, such as 1,2"
+        return f"{many} of {_words(inside[0]).split(' ', 1)[-1]}s with commas between, such as 1,2"
     return " or ".join(_words(choice) for choice in inside)

@@ -4,6 +4,7 @@ All splits of a set train as one program on JAX.
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -114,9 +115,12 @@ def train(
         return [KLSchedule(rows, settings.beta, warmup=settings.warmup), *first]
 
     x, y = (np.concatenate([getattr(one, part) for one in examples]).astype("float32") for part in ("x", "y"))
-    runs = fit_many(
-        build, x, y, seeds, settings.epochs, settings.batch_size, callbacks=callbacks, rows=np.tile(own, passes)
-    )
+    with warnings.catch_warnings():
+        if passes > 1:  # the KL is divided by the rows, however often an epoch passes over them
+            warnings.filterwarnings("ignore", message="KLSchedule has num_data")
+        runs = fit_many(
+            build, x, y, seeds, settings.epochs, settings.batch_size, callbacks=callbacks, rows=np.tile(own, passes)
+        )
     models = [run.model for run in runs]
     return [models[i * size : (i + 1) * size] for i in range(len(examples))]
 
