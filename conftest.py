@@ -1,4 +1,4 @@
-"""Every test starts from the same seed; every law can ask for every posterior."""
+"""Every test starts from the same seed; fixtures give a test every posterior."""
 
 import gc
 import json
@@ -9,9 +9,17 @@ import keras
 import pytest
 from table import POSTERIORS, RANDOM, stirred
 
-# The same examples in every run: a failure can be had again.
+# The same examples in every run, so that a failure can be repeated.
 hypothesis.settings.register_profile("same", derandomize=True)
 hypothesis.settings.load_profile("same")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Exhaustive tests run only where -m names them: make test-all."""
+    if "exhaustive" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("exhaustive")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
 
 
 def pytest_collection_finish():
@@ -24,10 +32,7 @@ def pytest_sessionfinish():
 
 @pytest.fixture(scope="module", autouse=True)
 def left_behind():
-    """What was imported, and programs of earlier files, stay: nobody who walks through all objects need see them again.
-
-    The garbage collector is one who does, and `mean_weights` another.
-    """
+    """Imported modules and programs of earlier files stay alive: the garbage collector need not walk them again."""
     gc.collect()
     gc.freeze()
 
@@ -57,7 +62,7 @@ def vectors():
 
 @pytest.fixture(scope="module")
 def compiled_once(tmp_path_factory):
-    """For files that train the same networks again and again: on JAX programs come from files after the first time."""
+    """For files that train the same networks many times: on JAX programs are compiled once, then read from files."""
     if keras.backend.backend() != "jax":
         yield
         return

@@ -1,7 +1,7 @@
 """How time and memory grow: a training step with rank, width and length of the sequence, prediction with the draws.
 
-All points of a curve are timed in turn. Memory is what XLA says a program needs: weights, the optimizer's state, data
-and its own arrays; for prediction the drawn weights and the program's own arrays.
+All points of a curve are timed in turn. Memory is what XLA reports: weights, the optimizer's state, data
+and the program's own arrays; for prediction the drawn weights and the program's own arrays.
 """
 
 import time
@@ -24,8 +24,9 @@ from singularbayes_experiments.problems import reviews
 from step import Step
 
 import singularbayes as sb
-from singularbayes.models.engine import draw_keys, engine_for
-from singularbayes.prediction.stream import sizes
+from singularbayes.models import draw_keys
+from singularbayes.prediction.memory import chunk_sizes
+from singularbayes.prediction.sampler import sampler_of
 
 app = App(help=__doc__)
 METHODS = ("low_rank", "full_rank", "keras")
@@ -81,16 +82,16 @@ def _prediction(method: str, draws: int) -> Point:
 
 def _prediction_bytes(model: keras.Model, x: np.ndarray, draws: int) -> int:
     """Returns the bytes of the weights drawn at a time, and of the program that runs them."""
-    chunk, together, batch = sizes(model, x, len(x), draws, IMAGES)
-    run = engine_for(model)
-    weights = run.draw(draw_keys(0, chunk))
+    chunk, batch = chunk_sizes(model, x, len(x), draws, IMAGES)
+    sampler = sampler_of(model)
+    weights = sampler.draw(draw_keys(0, chunk))
     held = sum(array.nbytes for array in keras.tree.flatten(weights))
-    return held + run.scratch(weights, x[:batch], together)
+    return held + sampler.scratch_bytes(weights, x[:batch])
 
 
 @dataclass(frozen=True)
 class Curve:
-    """What grows, what it is asked to do, and who takes part."""
+    """What grows, what is measured, and which methods take part."""
 
     unit: str
     values: tuple[int, ...]
@@ -113,7 +114,7 @@ def _points(curve: Curve) -> Iterator[tuple[str, int]]:
 
 
 def measured(name: str, curve: Curve, repeats: int) -> list[dict[str, Any]]:
-    """Returns a row for every point of a curve."""
+    """Returns one row per point of a curve."""
     same = name == "rank"  # which only low rank has; the others are one point each
     wanted = [(m, v) for m, v in _points(curve) if not same or m == "low_rank" or v == curve.values[0]]
     console = Console(stderr=True)

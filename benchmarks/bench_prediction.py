@@ -1,6 +1,6 @@
 """Monte Carlo prediction: many draws for many examples, and the latency of one request.
 
-Ours is `singularbayes.predict`. Keras answers once; where the row says so its time is multiplied by the draws. Every
+Ours is `singularbayes.predict`. Keras predicts once; where the row says so its time is multiplied by the draws. Every
 rival has the batch size that was best for it. `--peers` adds other libraries, each as its own guide shows it.
 """
 
@@ -18,7 +18,7 @@ PATIENCE = 20.0  # seconds of one rival
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked of a network.
+    """What a network has to predict.
 
     Args:
         same: a batch size at which low rank and Keras are also compared.
@@ -39,7 +39,7 @@ class Job:
         keras = replace(rows.pop("keras"), times=times)
         name = f"{times} x keras" if self.multiplied else "keras, once"
         rows = {name: keras, **rows}
-        rows["deterministic"] = replace(rows["deterministic"], note="nothing is random: answers once, not multiplied")
+        rows["deterministic"] = replace(rows["deterministic"], note="nothing is random: predicts once, not multiplied")
         if self.same:
             for row in (name, "low_rank"):
                 rows[f"{row}, batch {self.same}"] = replace(rows[row], batches=(self.same,))

@@ -65,18 +65,18 @@ class Child:
             env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
         )
 
-    def answer(self) -> float:
-        """Waits for an answer; the first says that all is compiled."""
+    def receive(self) -> float:
+        """Waits for a number of seconds; the first comes when all is compiled."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise ChildProcessError(f"A measurement needs a process that answers; got status {self.process.wait()}.")
+            raise ChildProcessError(f"A measurement needs a process that replies; got status {self.process.wait()}.")
         return json.loads(line)
 
     def run(self, name: str) -> float:
         assert self.process.stdin is not None
         print(name, file=self.process.stdin, flush=True)
-        return self.answer()
+        return self.receive()
 
     def close(self) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -86,7 +86,7 @@ class Child:
 
 
 def serve(work: dict[str, Work], lines: Iterable[str], out: TextIO) -> None:
-    """Does every piece once, so that it is compiled, and says 0; then answers each name with its seconds."""
+    """Does every piece once, so that it is compiled, and prints 0; then replies to each name with its seconds."""
     for do in work.values():
         do()
     print(0.0, file=out, flush=True)
@@ -118,7 +118,7 @@ def workers() -> None:
 
 
 def _answers() -> TextIO:
-    """Returns where answers go; what libraries print goes elsewhere."""
+    """Returns where replies go; what libraries print goes elsewhere."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return out
@@ -129,7 +129,7 @@ def _runs(count: int, most: int, folder: Path) -> None:
     from singularbayes_experiments.runs import runner
     from singularbayes_experiments.runs.piece import Piece
 
-    from singularbayes.ranks.ray_engine import Ray
+    from singularbayes.ranks import Ray
 
     jobs = runner.plan("toy", ["low_rank"], range(RUNS), None, TOY)
     with tempfile.TemporaryDirectory(dir=folder) as place:
@@ -192,7 +192,7 @@ def _started(ended: ExitStack, children: dict[int, Child]) -> dict[int, Child]:
     for child in children.values():
         ended.callback(child.close)
     for child in children.values():
-        child.answer()
+        child.receive()
     return children
 
 

@@ -1,4 +1,4 @@
-"""Our networks and their Keras twins, by the names of `shapes.SHAPES`."""
+"""Our networks and their Keras counterparts, by the names of `shapes.SHAPES`."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -66,7 +66,7 @@ def _keras_lstm(shape: Lstm) -> keras.Model:
 
 
 class _Block(keras.layers.Layer):
-    """The encoder block of Keras's own layers; the last one answers for the first token alone, as ours."""
+    """The encoder block of Keras's own layers; the last one computes the first token alone, as ours."""
 
     def __init__(self, shape: Transformer, positions: int | None):
         super().__init__()

@@ -24,7 +24,7 @@ PEERS = {
 
 
 class DoesNotInstall(Exception):
-    """pip could not install a peer; the message says why."""
+    """pip could not install a peer; the message has the reason."""
 
 
 def interpreter(peer: str) -> Path:

@@ -41,7 +41,7 @@ def prediction(
 
 
 def _products(method: str, s: ReviewSettings, length: float) -> float:
-    """Returns the multiply-adds of a token; the last block answers for the first token alone."""
+    """Returns the multiply-adds of a token; the last block computes the first token alone."""
     if method == "low_rank":
         latent = s.heads * s.rank * (s.rank + length + length + s.rank)  # queries, scores, weighed sums, output
         inputs = {"keys and values": 2 * s.width * s.rank, "query": s.width * s.rank, "output": s.width * s.rank}

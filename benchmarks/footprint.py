@@ -1,4 +1,4 @@
-"""What a network costs to train and to ask, from the sizes of its matrices alone: nothing is built."""
+"""What a network costs to train and to predict with, from the sizes of its matrices alone: nothing is built."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The matrices of a network, and how many trained numbers beside them are not random: biases, norms, positions."""
+    """The matrices of a network, and how many other trainable parameters it has: biases, norms, positions."""
 
     matrices: tuple[Matrix, ...]
     plain: int = 0
@@ -103,7 +103,7 @@ def footprint(sizes: Sizes, posterior: Posterior) -> Footprint:
 
 
 def _of(matrix: Matrix, posterior: Posterior) -> tuple[int, int, int, int]:
-    """Returns what a matrix trains, draws, and multiplies when it is applied and when a row is read."""
+    """Returns what a matrix trains, draws, and multiplies when it is applied and when one of its rows is read."""
     entries, sides = matrix.rows * matrix.columns, matrix.rows + matrix.columns
     if isinstance(posterior, LowRank):
         factors = posterior.rank * sides

@@ -32,7 +32,7 @@ def peers(network: str) -> dict[str, Rival]:
 def compare(
     rivals: dict[str, Rival], order: dict[str, Any], goals: dict[str, float | None], repeats: int, patience: float
 ) -> tuple[dict[str, dict], dict[str, Any]]:
-    """Returns a row for every rival that took part; and the ratios, and why the others are absent.
+    """Returns one row per library that took part; and the ratios, and why the others are absent.
 
     Ratios are those of `goals`, and of low rank to every peer.
     """

@@ -150,11 +150,11 @@ def targets() -> str:
     step = record("training_step_peers")["results"]["mlp 784-1200-1200-10"]["ratios"]
     many = record("prediction_peers")["results"]["mlp, 10000 images x 50 draws"]["ratios"]
     trained = record("sst2_profile_training")["results"]["rows"]
-    asked = record("sst2_profile_prediction")["results"]["rows"]
-    time = {name: median(row["mc100"]) for name, row in asked.items()}
+    found = record("sst2_profile_prediction")["results"]["rows"]
+    time = {name: median(row["mc100"]) for name, row in found.items()}
     memory = {name: row["training_program_bytes"] for name, row in trained.items()}
     peak = {name: row["training_peak_bytes"] for name, row in trained.items()}
-    draws = asked["low_rank, 10000 draws"]
+    draws = found["low_rank, 10000 draws"]
     batch = "low_rank, batch 1000 / 50 x keras, batch 1000"
     aims = [
         ("MNIST MLP step, CPU: low-rank / Keras", 0.35, step["low_rank / keras"][0], ""),

@@ -2,7 +2,7 @@
 
 Protocol: batches of 64 × 64 tokens, 10 warm-up steps and two epochs of 25 steps of Keras's step; prediction of 872
 sentences by one pass, by 20 and by 100 draws. Every row is a process of its own, so that its peak memory is its own;
-the steps that ratios are made of are taken in turn. The memory of training is what XLA says its program needs: the
+the steps that ratios are made of are taken in turn. The memory of training is what XLA reports for its program: the
 allocator's peak, kept beside it, also holds what the compiler took to try kernels out. `--ids FILE.npy` gives real
 token ids (872, 64), else made up; `--ranks` adds the seven ranks. Next to times stands their floor (`floor.py`).
 """
@@ -28,7 +28,7 @@ SWEEP = ((4, 8), (8, 12), (10, 16), (12, 24), (16, 32), (24, 48), (32, 64))  # r
 
 @dataclass(frozen=True)
 class Row:
-    """A network, how it is asked, and what is measured of it."""
+    """A network, how it predicts, and what is measured of it."""
 
     method: str
     embedding_rank: int = 16
@@ -62,7 +62,7 @@ IN_TURN = ("keras", "low_rank", "full_rank")
 
 
 class Worker:
-    """A process with one row and a share of the memory; `ask` gives the numbers of one job."""
+    """A process with one row and a share of the memory; `measure` gives the numbers of one job."""
 
     def __init__(self, row: Row, ids: str):
         order = json.dumps({"row": asdict(row), "ids": ids})
@@ -82,7 +82,7 @@ class Worker:
     def ready(self) -> None:
         self.facts = self._answer()
 
-    def ask(self, job: str) -> Any:
+    def measure(self, job: str) -> Any:
         assert self.process.stdin is not None
         self.process.stdin.write(job + "\n")
         self.process.stdin.flush()
@@ -103,17 +103,17 @@ class Worker:
 
 def serve(order: dict[str, Any]) -> None:
     """Answers jobs line by line, after one line of facts when all of them are compiled."""
-    answers = os.fdopen(os.dup(1), "w")
+    replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     row = Row(**order["row"])
     jobs, facts = _jobs(row, order["ids"])
-    print(json.dumps(facts), file=answers, flush=True)
+    print(json.dumps(facts), file=replies, flush=True)
     for line in sys.stdin:
-        print(json.dumps(jobs[line.strip()]()), file=answers, flush=True)
+        print(json.dumps(jobs[line.strip()]()), file=replies, flush=True)
 
 
 def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, Any]]:
-    """Returns what the row can be asked, each compiled, and its parameters and peak memory."""
+    """Returns what can be measured of the row, each compiled, and its parameters and peak memory."""
     import builders
     import keras
     from singularbayes_experiments.problems import reviews
@@ -212,11 +212,11 @@ def _measured(workers: dict[str, Worker], rows: dict[str, Row], repeats: int) ->
         results[name]["step"] = []  # seconds
     for _ in range(repeats):
         for name in in_turn:
-            results[name]["step"].append(workers[name].ask("step"))
+            results[name]["step"].append(workers[name].measure("step"))
     for name, worker in workers.items():
         for job in rows[name].jobs:
-            if job != "mc10000":  # its memory is asked for alone
-                results[name][job] = worker.ask(job)
+            if job != "mc10000":  # its memory is measured alone
+                results[name][job] = worker.measure(job)
         worker.close()
         print(name, json.dumps(results[name]), file=sys.stderr, flush=True)
     return results
@@ -241,7 +241,7 @@ def floors(row: Row, parameters: int, measured: dict[str, float], length: float)
 
 @app.default
 def main(ids: str = "", ranks: bool = False, only: str = "", repeats: int = 8, record: str = "", worker: str = ""):
-    """Profiles the methods, and the ranks too if asked; `only` picks rows by a part of their name.
+    """Profiles the methods, and the ranks too if requested; `only` picks rows by a part of their name.
 
     Args:
         ids: a file of token ids; record: another folder for the record; worker: how a row starts itself.

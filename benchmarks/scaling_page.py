@@ -20,7 +20,7 @@ def cost() -> str:
     kinds = {"deterministic": Deterministic(), "full-rank": FullRank()}
     kinds |= {f"low-rank, rank {rank}": LowRank(rank) for rank in (16, 32, 64)}
     plain = footprint(XL, Deterministic())
-    header = ["weights", "trained numbers", "memory to train", f"on each of {DEVICES} devices", "file", "work a token"]
+    header = ["weights", "parameters", "memory to train", f"on each of {DEVICES} devices", "file", "work per token"]
     return table(header, [[name, *_cells(footprint(XL, kind), plain)] for name, kind in kinds.items()])
 
 
@@ -33,7 +33,7 @@ def _cells(found: Footprint, plain: Footprint) -> list[str]:
 
 
 def measured() -> str:
-    """Returns what the record of bench_scaling.py says."""
+    """Returns the section from the record of bench_scaling.py."""
     path = RECORDS / "scaling.json"
     if not path.exists():
         return "Not measured yet."

@@ -33,7 +33,7 @@ class Step:
 
     @property
     def bytes(self) -> int:
-        """What XLA says that weights, the optimizer's state, data, and the program's own arrays take."""
+        """What XLA reports that weights, the optimizer's state, data, and the program's own arrays take."""
         need = self.program.memory_analysis()
         kept = need.argument_size_in_bytes + need.output_size_in_bytes - need.alias_size_in_bytes
         return int(kept + need.temp_size_in_bytes)

@@ -1,11 +1,12 @@
-"""The table of layers × options for the dense-twin law: ours, Keras's, the inputs and how the twin gets its weights."""
+"""The table of layers: ours and Keras's, arguments, inputs, and how Keras's layer gets the matrices of a draw."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import keras
 import numpy as np
+import pytest
 from keras import ops
-from table import dense_of
+from table import POSTERIORS, dense_of, stir
 
 from singularbayes import layers
 
@@ -17,6 +18,7 @@ IDS = RNG.integers(0, 5, (3, 4)).astype("int32")
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 0, 1, 1]], "bool")
 PAIRS_SEEN = np.tril(np.ones((3, 5, 5), "bool")) & (np.arange(5) != 1) | np.eye(5, dtype="bool")
 STATE = RNG.normal(size=(3, 3)).astype("float32")
+ROWS = RNG.normal(size=(6, 5)).astype("float32")
 
 
 @dataclass(frozen=True)
@@ -28,23 +30,34 @@ class Option:
     inputs: tuple = (SEQUENCE,)
     call: dict = field(default_factory=dict)
 
-    def make(self, **arguments):
+    def make(self, posterior, **arguments):
         """Returns our layer; a layer without a bias takes no posterior over it."""
-        if self.layer == "ReversibleEmbedding":
+        if "Embedding" in self.layer:
             arguments.pop("bias_posterior", None)
-        return getattr(layers, self.layer)(**self.arguments, **arguments)
+        return getattr(layers, self.layer)(**self.arguments, posterior=posterior, **arguments)
 
-    @property
-    def weights(self) -> Callable:
-        return WEIGHTS[self.layer]
+    def keras(self, **arguments):
+        """Returns the Keras layer of the same name; None where Keras has none."""
+        if self.layer == "TransformerEncoder":
+            return None
+        given = {k: v for k, v in self.arguments.items() if k != "per_head"}
+        return getattr(keras.layers, self.layer)(**given, **arguments)
+
+    def weights(self, layer, dense) -> list:
+        """Returns the weights of the Keras layer, where dense(posterior) is a matrix of our layer."""
+        return WEIGHTS[self.layer](layer, dense)
 
 
 def _bias(layer, dense):
-    if not layer.use_bias:
+    if not getattr(layer, "use_bias", False):
         return []
     if layer.bias is not None:
         return [ops.convert_to_numpy(layer.bias)]
     return [dense(layer.bias_posterior).reshape(layer._bias_shape)]
+
+
+def _matrix(layer, dense):
+    return [dense(layer.posterior), *_bias(layer, dense)]
 
 
 def _recurrent(layer, dense):
@@ -97,6 +110,8 @@ def _reversible(layer, dense):
 
 ROW_SIZES = {"abcd,cde->abe": (7, 4), "abcd,dce->abe": (4, 7), "acbd,bde->ace": (7, 4)}
 WEIGHTS = {
+    "Dense": _matrix,
+    "Embedding": _matrix,
     "LSTM": _recurrent,
     "GRU": _recurrent,
     "Conv1D": _convolution,
@@ -191,8 +206,10 @@ OPTIONS = {
     ),
 }
 
-# One row a layer, for the laws of whole layers: Keras's battery, files and bad input.
-ROWS = {
+# One row per layer, for the invariants of whole layers. Their kernels take every posterior of the other table.
+LAYERS = {
+    "dense": Option("Dense", {"units": 4, "activation": "tanh"}, (ROWS,)),
+    "embedding": Option("Embedding", {"input_dim": 5, "output_dim": 4}, (IDS,)),
     "lstm": OPTIONS["lstm_sequences"],
     "gru": OPTIONS["gru_reset_before"],
     "conv1d": OPTIONS["conv1d_causal_dilated"],
@@ -208,6 +225,30 @@ ROWS = {
 }
 
 
+# Every posterior in a dense layer and every layer with `low_rank`; `make test-all` adds the other pairs.
+PAIRS = [
+    pytest.param(layer, posterior, marks=[] if layer == "dense" or posterior == "low_rank" else pytest.mark.exhaustive)
+    for layer in LAYERS
+    for posterior in POSTERIORS
+]
+
+
+def alone(option: Option, posterior, **arguments):
+    """Returns a model of our layer alone with weights that differ in every entry, and its inputs."""
+    inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in option.inputs]
+    outputs = option.make(posterior, **arguments)(*inputs, **option.call)
+    single = len(inputs) == 1
+    return stir(keras.Model(inputs[0] if single else inputs, outputs)), option.inputs[0] if single else option.inputs
+
+
 def load(option: Option, layer, twin, draw) -> None:
     """Gives the Keras layer the matrices of the draw."""
     twin.set_weights(option.weights(layer, lambda posterior: dense_of(posterior, draw[id(posterior)])))
+
+
+def twin_of(option: Option, layer, inputs, draw, **arguments):
+    """Returns the Keras layer of the same name, loaded with the matrices of the draw."""
+    twin = option.keras(**arguments)
+    twin(inputs)
+    load(option, layer, twin, draw)
+    return twin

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from singularbayes.prediction.predictive import ClassPredictive, RunningMoments, ValuePredictive
+from singularbayes.likelihoods import ClassPredictive, RunningMoments, ValuePredictive
 
 
 def class_predictive(probabilities, keep=True):

@@ -1,14 +1,12 @@
-"""The one table of posteriors, the one of layers, and the few helpers that laws are stated with."""
+"""The table of posteriors and the helpers that invariants are stated with; `options.py` has the table of layers."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import keras
 import numpy as np
 from keras import ops
 
-from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, RankOne, find_posteriors, layers
+from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, RankOne, find_posteriors
 from singularbayes.posteriors import noise
 from singularbayes.posteriors.k_tied import TiedScalars
 
@@ -29,36 +27,6 @@ POSTERIORS = {
 }
 RANDOM = {name: make for name, make in POSTERIORS.items() if name != "deterministic"}
 GAUSSIAN = {name: make for name, make in RANDOM.items() if not name.endswith("laplace")}
-
-
-@dataclass(frozen=True)
-class Case:
-    """One layer as the laws meet it. Its kernel has the shape SHAPE, so every posterior of the table fits."""
-
-    make: Callable  # (posterior, **arguments) -> our layer
-    keras: Callable  # (**arguments) -> the Keras layer of the same name
-    inputs: Callable  # (rng) -> an array of inputs
-    weights: Callable  # (layer, dense) -> the Keras layer's weights, where dense(posterior) is a matrix of a draw
-
-
-def _bias(layer, dense):
-    return ops.convert_to_numpy(layer.bias) if layer.bias is not None else dense(layer.bias_posterior)[0]
-
-
-LAYERS = {
-    "dense": Case(
-        make=lambda posterior, **k: layers.Dense(4, "tanh", posterior=posterior, **k),
-        keras=lambda **k: keras.layers.Dense(4, "tanh", **k),
-        inputs=lambda rng: rng.normal(size=(6, 5)).astype("float32"),
-        weights=lambda layer, dense: [dense(layer.posterior), _bias(layer, dense)],
-    ),
-    "embedding": Case(
-        make=lambda posterior, **k: layers.Embedding(5, 4, posterior=posterior, **k),
-        keras=lambda **k: keras.layers.Embedding(5, 4, **k),
-        inputs=lambda rng: rng.integers(0, 5, (6, 3)).astype("int32"),
-        weights=lambda layer, dense: [dense(layer.posterior)],
-    ),
-}
 
 
 def stirred_layer(layer, inputs, seed=0):
@@ -90,14 +58,6 @@ def draw_of(layer, seed=0):
 def dense_of(posterior, arrays):
     """Returns the matrix that the arrays of a draw stand for, as NumPy."""
     return ops.convert_to_numpy(posterior.weight(arrays).dense())
-
-
-def twin_of(case, layer, inputs, draw, **arguments):
-    """Returns the Keras layer of the same name, loaded with the matrices of the draw."""
-    twin = case.keras(**arguments)
-    twin(inputs)
-    twin.set_weights(case.weights(layer, lambda posterior: dense_of(posterior, draw[id(posterior)])))
-    return twin
 
 
 def built(posterior, shape=SHAPE):

@@ -27,7 +27,7 @@ def train(shape: Shape, variant: str, execution: int = 1) -> Callable[[], int]:
 
 
 def predict(shape: Shape, variant: str) -> Callable[[np.ndarray, int, int], np.ndarray]:
-    """Keras answers once, however many draws are asked for."""
+    """Keras predicts once, however many draws are requested."""
     model = _model(shape, variant)
     if variant != "keras":
         likelihood = "gaussian" if shape.outputs == 1 else None

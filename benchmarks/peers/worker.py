@@ -1,7 +1,7 @@
 """One rival in a process of its own: python -m peers.worker ORDER, with `benchmarks` on the path.
 
-It builds the network, warms up and says so in one line of JSON. Then it answers every line "run" with the seconds of
-one repeat, until its input ends.
+It builds the network, warms up and reports it in one line of JSON. Then it replies to every line "run" with the seconds
+of one repeat, until its input ends.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from shapes import SHAPES
 from peers import NoSuchLayer
 
 THREADS = 2
-SHORTEST = 0.3  # seconds; a repeat of training goes on until then
+SHORTEST = 0.3  # seconds; a repeat of training lasts at least as long
 TRIAL_DRAWS = 2  # enough to choose a batch size when draws are taken one after another
 
 
@@ -28,19 +28,19 @@ def serve(prepare: Callable[[], tuple[Callable[[], float], dict[str, Any]]], lin
     try:
         repeat, facts = prepare()
     except NoSuchLayer as missing:
-        _say(out, absent=f"no such layer: {missing}")
+        _send(out, absent=f"no such layer: {missing}")
         return
     except Exception as error:
-        _say(out, absent=f"fails: {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}")
+        _send(out, absent=f"fails: {type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}")
         raise
-    _say(out, **facts)
+    _send(out, **facts)
     for line in lines:
         if line.strip() == "run":
-            _say(out, seconds=repeat())
+            _send(out, seconds=repeat())
 
 
-def _say(out: TextIO, **answer: Any) -> None:
-    print(json.dumps(answer), file=out, flush=True)
+def _send(out: TextIO, **reply: Any) -> None:
+    print(json.dumps(reply), file=out, flush=True)
 
 
 def prepare(order: dict[str, Any]) -> tuple[Callable[[], float], dict[str, Any]]:
@@ -53,20 +53,22 @@ def prepare(order: dict[str, Any]) -> tuple[Callable[[], float], dict[str, Any]]
         run = peer.train(shape, order["variant"], **options)
         _seconds_a_step(run)  # compiles
         return lambda: _seconds_a_step(run), {**facts, "batch": shape.batch}
-    ask = peer.predict(shape, order["variant"])
+    predict = peer.predict(shape, order["variant"])
     x = shape.inputs(order["examples"])
     draws = order["draws"]
-    batch = best_batch(ask, x, draws if peer.VECTORISED else min(draws, TRIAL_DRAWS), order["batches"])
-    check(ask(x[:batch], min(draws, TRIAL_DRAWS), batch), shape.outputs)
-    return lambda: _seconds(lambda: ask(x, draws, batch)), {**facts, "batch": batch}
+    batch = best_batch(predict, x, draws if peer.VECTORISED else min(draws, TRIAL_DRAWS), order["batches"])
+    check(predict(x[:batch], min(draws, TRIAL_DRAWS), batch), shape.outputs)
+    return lambda: _seconds(lambda: predict(x, draws, batch)), {**facts, "batch": batch}
 
 
-def best_batch(ask: Callable[[np.ndarray, int, int], np.ndarray], x: np.ndarray, draws: int, batches: list[int]) -> int:
+def best_batch(
+    predict: Callable[[np.ndarray, int, int], np.ndarray], x: np.ndarray, draws: int, batches: list[int]
+) -> int:
     """Returns the batch size that takes least time an example: larger ones are tried until one is slower."""
     best, least = 0, float("inf")
     for batch in batches:
-        ask(x[:batch], draws, batch)  # compiles
-        each = _seconds(lambda: ask(x[:batch], draws, batch)) / batch  # noqa: B023
+        predict(x[:batch], draws, batch)  # compiles
+        each = _seconds(lambda: predict(x[:batch], draws, batch)) / batch  # noqa: B023
         if each > least:
             break
         best, least = batch, each
@@ -98,7 +100,7 @@ def _seconds_a_step(run: Callable[[], int]) -> float:
 if __name__ == "__main__":
     if hasattr(os, "sched_setaffinity"):  # the same cores for all, also for libraries that have no setting for threads
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
-    answers = os.fdopen(os.dup(1), "w")
+    replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print goes elsewhere
     order = json.loads(sys.argv[1])
-    serve(lambda: prepare(order), sys.stdin, answers)
+    serve(lambda: prepare(order), sys.stdin, replies)

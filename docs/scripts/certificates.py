@@ -30,8 +30,18 @@ def merged(records: list[dict]) -> list[dict]:
 
 
 def table(records: list[dict]) -> str:
-    """Returns the table in Markdown, a row a run."""
-    names = ("posterior", "prior", "seed", "numbers trained", "N", "KL", "risk on them", "certified risk", "test error")
+    """Returns the table in Markdown, one row per run."""
+    names = (
+        "posterior",
+        "prior",
+        "seed",
+        "trainable parameters",
+        "N",
+        "KL",
+        "risk on them",
+        "certified risk",
+        "test error",
+    )
     lines = [f"| {' | '.join(names)} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
     for record in records:
         m, (posterior, prior) = record["metrics"], record["method"].rsplit("_", 1)

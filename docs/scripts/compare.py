@@ -73,12 +73,12 @@ AXES = {
     "auroc_ood_entropy": Measure("AUROC-OOD", "higher", limits=(0.5, 1)),
     "aupr_err_entropy": Measure("AUPR-Err", "higher", limits=(0, 1)),
 }
-NOT_DRAWN = ("rank-one", "SWAG")  # seven lines are as many as can be told apart
+NOT_DRAWN = ("rank-one", "SWAG")  # more than seven lines cannot be distinguished
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """Trains the network of the digits, 64-units-units-classes with ReLU, in the way the settings say."""
+    """Trains the network of the digits, 64-units-units-classes with ReLU, with the settings."""
 
     data: digits.Data
     settings: Settings
@@ -122,7 +122,7 @@ class Trainer:
         return [kind(build, s.members, seed).fit(*self.data.train, **self.options()) for seed in s.seeds]
 
     def swag(self) -> list[sb.SWAG]:
-        """Returns one Gaussian a seed: a point network trained for most of the epochs, snapshots of SGD in the rest."""
+        """Returns one Gaussian per seed: a network trained for most of the epochs, snapshots of SGD in the rest."""
         s = self.settings
         models = self.seeds(_point, s.epochs - s.swag_epochs)
         return [
@@ -169,7 +169,7 @@ def table_of(runs: list[Evaluation]) -> Comparison:
 
 
 def draw(table: Comparison, path: Path) -> None:
-    """Writes both radars side by side: the means over seeds, and the same weighed by the numbers stored."""
+    """Writes both radars side by side: the means over seeds, and the same weighted by the stored parameters."""
     means = {c.measure.name: [cell.mean for cell in c.cells] for c in table.columns}
     values = dict(zip(table.methods, zip(*(means[name] for name in AXES), strict=True), strict=True))
     stored = dict(zip(table.methods, map(int, means["num_stored"]), strict=True))

@@ -47,7 +47,7 @@ def digits(settings: Settings) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     images, labels = load_digits(return_X_y=True)
     images = (images / 16).reshape(-1, 8, 8, 1).astype("float32")
     known = np.random.default_rng(settings.seed).permutation(np.flatnonzero(labels < 8))
-    parts = {"train": known[: settings.images], "test": known[-400:], "foreign": np.flatnonzero(labels >= 8)}
+    parts = {"train": known[: settings.images], "test": known[-400:], "ood": np.flatnonzero(labels >= 8)}
     found = {name: (images[part], labels[part]) for name, part in parts.items()}
     wrong = slice(0, settings.images // 10)
     found["train"][1][wrong] = (found["train"][1][wrong] + 1) % 8
@@ -68,25 +68,25 @@ def cnn() -> keras.Model:
     return keras.Sequential([keras.Input((8, 8, 1), name="image"), *stack], name="digits")
 
 
-def scores(probabilities, labels, uncertainty=None, foreign=None) -> dict[str, float]:
-    """Returns accuracy, NLL and calibration error, and how well an uncertainty tells foreign inputs."""
+def scores(probabilities, labels, uncertainty=None, ood=None) -> dict[str, float]:
+    """Returns accuracy, NLL and calibration error, and how well an uncertainty detects out-of-distribution inputs."""
     found = {
         "accuracy": metrics.accuracy(probabilities, labels),
         "nll": metrics.negative_log_likelihood(probabilities, labels),
         "ece": metrics.expected_calibration_error(probabilities, labels),
     }
-    return found if uncertainty is None else {**found, "auroc": metrics.auroc_ood(uncertainty, foreign)}
+    return found if uncertainty is None else {**found, "auroc": metrics.auroc_ood(uncertainty, ood)}
 
 
-def point(model, known, labels, foreign) -> dict[str, float]:
+def deterministic(model, known, labels, ood) -> dict[str, float]:
     """Returns the scores of a plain model; its uncertainty is the entropy of its probabilities."""
-    p, q = (sb.predict(model, x, draws=1) for x in (known, foreign))
+    p, q = (sb.predict(model, x, draws=1) for x in (known, ood))
     return scores(p.mean, labels, p.entropy, q.entropy)
 
 
-def bayesian(model, known, labels, foreign, draws) -> dict[str, float]:
+def bayesian(model, known, labels, ood, draws) -> dict[str, float]:
     """Returns the scores of a Bayesian model; its uncertainty is the mutual information."""
-    p, q = (sb.predict(model, x, draws=draws) for x in (known, foreign))
+    p, q = (sb.predict(model, x, draws=draws) for x in (known, ood))
     return scores(p.mean, labels, p.mutual_information, q.mutual_information)
 
 
@@ -94,7 +94,7 @@ def convert_cnn(settings: Settings, folder: Path) -> dict:
     """Trains the CNN, converts it, trains on, and exports it; returns what the page shows."""
     keras.utils.set_random_seed(settings.seed)
     data = digits(settings)
-    (x, y), (x_test, y_test), (x_foreign, _) = (data[part] for part in ("train", "test", "foreign"))
+    (x, y), (x_test, y_test), (x_ood, _) = (data[part] for part in ("train", "test", "ood"))
     model = cnn()
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(x, y, epochs=settings.epochs, verbose=0)
@@ -103,14 +103,14 @@ def convert_cnn(settings: Settings, folder: Path) -> dict:
 
     from singularbayes.plots import spectra
 
-    spectra.write(spectrum, folder / "convert.png", energy=0.9)
+    spectra.write(spectrum, folder / "convert.png", explained=0.9)
 
     posterior = sb.LowRank(16, prior=sb.Normal(0.3), rho_lr=4)
     plan = sb.plan(model, posterior, init="svd", cap=True)
     print(plan)
 
     bayes = sb.bayesianize(model, posterior, init="svd", cap=True)
-    start = bayesian(bayes, x_test, y_test, x_foreign, settings.draws)
+    start = bayesian(bayes, x_test, y_test, x_ood, settings.draws)
     bayes.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     bayes.fit(x, y, epochs=settings.bayes_epochs, verbose=0, callbacks=[sb.KLSchedule(num_data=len(x), beta=0.1)])
     p = sb.predict(bayes, x_test, draws=settings.draws)
@@ -130,16 +130,16 @@ def convert_cnn(settings: Settings, folder: Path) -> dict:
         "spectrum": str(spectrum),
         "plan": str(plan),
         "parameters": {"before": plan.before, "after": plan.after, "plain": sb.collapse(bayes).count_params()},
-        "before": point(model, x_test, y_test, x_foreign),
+        "before": deterministic(model, x_test, y_test, x_ood),
         "start": start,
-        "after": bayesian(bayes, x_test, y_test, x_foreign, settings.draws),
+        "after": bayesian(bayes, x_test, y_test, x_ood, settings.draws),
         "onnx": {"difference": float(difference), "kilobytes": (folder / "digits.onnx").stat().st_size // 1000},
     }
 
 
 # A made-up language. A sentence has one word that praises or blames, and "not" before it turns it round.
 PAD, CLS, NOT = 0, 1, 2
-GOOD, BAD, PLAIN, STRANGE = range(10, 20), range(20, 30), range(30, 80), range(80, 100)
+GOOD, BAD, PLAIN, UNSEEN = range(10, 20), range(20, 30), range(30, 80), range(80, 100)
 LENGTH = 12
 
 
@@ -149,10 +149,10 @@ def sentences(number: int, seed: int, words=PLAIN) -> tuple[dict[str, np.ndarray
     ids, labels = np.full((number, LENGTH), PAD, "int32"), np.zeros(number, "int32")
     for row in range(number):
         praised, turned = rng.random(2) < 0.5
-        said = list(rng.choice(words, rng.integers(4, 9)))
+        filler = list(rng.choice(words, rng.integers(4, 9)))
         verdict = [NOT] * bool(turned) + [rng.choice(GOOD if praised else BAD)]
-        place = rng.integers(0, len(said) + 1)
-        sentence = [CLS, *said[:place], *verdict, *said[place:]]
+        place = rng.integers(0, len(filler) + 1)
+        sentence = [CLS, *filler[:place], *verdict, *filler[place:]]
         ids[row, : len(sentence)] = sentence
         labels[row] = (praised != turned) != (rng.random() < 0.05)
     return {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": (ids != PAD).astype("int32")}, labels
@@ -180,7 +180,7 @@ def convert_bert(settings: Settings, folder: Path) -> dict:
     keras.utils.set_random_seed(settings.seed)
     x, y = sentences(settings.sentences, 1)
     x_test, y_test = sentences(500, 2)
-    x_foreign, _ = sentences(500, 3, words=STRANGE)
+    x_ood, _ = sentences(500, 3, words=UNSEEN)
     model = bert()
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(1e-3), loss)
@@ -213,9 +213,9 @@ def convert_bert(settings: Settings, folder: Path) -> dict:
     difference = max(np.abs(mean - p.mean).max(), np.abs(mutual_information - p.mutual_information).max())
     return {
         "plan": shortened(str(plan)),
-        "before": point(model, x_test, y_test, x_foreign),
+        "before": deterministic(model, x_test, y_test, x_ood),
         "at_means": at_means,
-        "after": bayesian(adapted, x_test, y_test, x_foreign, settings.draws),
+        "after": bayesian(adapted, x_test, y_test, x_ood, settings.draws),
         "onnx": {"difference": float(difference), "kilobytes": (folder / "bert.onnx").stat().st_size // 1000},
     }
 
@@ -240,7 +240,7 @@ def rows(record: dict) -> list[str]:
         },
         "bert": {"trained": text["before"], "converted and trained": text["after"]},
     }
-    head = ["| network | accuracy | NLL | calibration error | AUROC of foreign inputs |", "|---|---|---|---|---|"]
+    head = ["| network | accuracy | NLL | calibration error | AUROC of OOD inputs |", "|---|---|---|---|---|"]
     body = [
         [
             f"| {name} | {s['accuracy']:.3f} | {s['nll']:.3f} | {s['ece']:.3f} | {s['auroc']:.3f} |"

@@ -37,9 +37,9 @@ def read(paths: list[str]) -> dict[str, dict]:
 
 
 def rows(models: dict[str, dict]) -> list[str]:
-    """Returns the table of the page, a row a family."""
+    """Returns the table of the page, one row per family."""
     lines = [
-        "| models | matrices | without a twin | logits differ by | weights differ by |",
+        "| models | matrices | without a counterpart | logits differ by | weights differ by |",
         "|---|---|---|---|---|",
     ]
     for family in FAMILIES:

@@ -71,13 +71,13 @@ MEASURES = (
 )
 
 
-class Answers:
+class Predictions:
     """The probabilities that single draws give to the test images and to the held-out digits, and their scores."""
 
-    def __init__(self, test: np.ndarray, foreign: np.ndarray, labels: np.ndarray, parameters: int):
+    def __init__(self, test: np.ndarray, ood: np.ndarray, labels: np.ndarray, parameters: int):
         self.draws, self.mean, self.labels, self.parameters = test, test.mean(axis=0), labels, parameters
-        self.mi = metrics.mutual_information(test), metrics.mutual_information(foreign)
-        self.entropy = metrics.entropy(self.mean), metrics.entropy(foreign.mean(axis=0))
+        self.mi = metrics.mutual_information(test), metrics.mutual_information(ood)
+        self.entropy = metrics.entropy(self.mean), metrics.entropy(ood.mean(axis=0))
         self.wrong = self.mean.argmax(axis=1) != labels
 
     def scores(self) -> list[float]:
@@ -106,13 +106,13 @@ def _schedule(settings: digits.Settings) -> TrainingSettings:
     return TrainingSettings(**{name: getattr(settings, name) for name in names})
 
 
-def asked(models: list[keras.Model], data: digits.Data, draws: int) -> Answers:
-    """Returns the answers of one network, or of several together."""
-    test, foreign = (
+def predictions(models: list[keras.Model], data: digits.Data, draws: int) -> Predictions:
+    """Returns the predictions of one network, or of several together."""
+    test, ood = (
         np.concatenate([sb.predict(model, x, draws, keep_draws=True).draws for model in models])
         for x in (data.test[0], data.ood[0])
     )
-    return Answers(test, foreign, data.test[1], sum(count_trained(model) for model in models))
+    return Predictions(test, ood, data.test[1], sum(count_trained(model) for model in models))
 
 
 def noisy_digits(settings: Settings) -> digits.Data:
@@ -121,7 +121,7 @@ def noisy_digits(settings: Settings) -> digits.Data:
 
 
 def classify(settings: Settings) -> dict[str, Any]:
-    """Trains every method on noisy digits 0 … 7; 8 and 9 are foreign."""
+    """Trains every method on noisy digits 0 … 7; 8 and 9 are out-of-distribution."""
     schedule = digits.Settings(epochs=settings.epochs, warmup=settings.warmup)
     data = noisy_digits(settings)
 
@@ -136,18 +136,20 @@ def classify(settings: Settings) -> dict[str, Any]:
             trained(lambda _: sb.Deterministic(), data, schedule, settings.seed + m) for m in range(settings.members)
         ],
     }
-    answers = {m: asked(found, data, 1 if "ensemble" in m else settings.draws) for m, found in models.items()}
-    answers["deterministic"] = asked(models[f"ensemble of {settings.members}"][:1], data, 1)
+    predicted = {m: predictions(found, data, 1 if "ensemble" in m else settings.draws) for m, found in models.items()}
+    predicted["deterministic"] = predictions(models[f"ensemble of {settings.members}"][:1], data, 1)
     block = {"rows": range(20, 26), "columns": range(6)}
     hidden = {m: models[m][0].layers[1].posterior for m in ("full-rank", "low-rank 16")}
     points = []
     for beta in settings.betas:
         for rank in settings.ranks:
             model = trained(low_rank(rank), data, replace(schedule, beta=beta), settings.seed)
-            found = dict(zip((m.name for m in MEASURES), asked([model], data, settings.draws).scores(), strict=True))
+            found = dict(
+                zip((m.name for m in MEASURES), predictions([model], data, settings.draws).scores(), strict=True)
+            )
             points.append(Point(f"{rank}", found["NLL"], found["AUROC-OOD"], f"β = {beta:g}"))
     return {
-        "answers": answers,
+        "predicted": predicted,
         "correlations": {m: entry_correlation(posterior, **block) for m, posterior in hidden.items()},
         "points": points,
     }
@@ -204,12 +206,12 @@ def regress(settings: Settings) -> dict[str, Any]:
 
 def draw(classes: dict[str, Any], panel: BoundPanel, values: dict[str, Any]) -> dict[str, Any]:
     """Returns every figure by the name of its file."""
-    answers = classes["answers"]
-    scores = {method: answer.scores() for method, answer in answers.items()}
-    parameters = {method: answer.parameters for method, answer in answers.items()}
-    several = {method: answer for method, answer in answers.items() if len(answer.draws) > 1}
-    curves = {m: metrics.reliability_curve(a.mean, a.labels, bins=6) for m, a in answers.items()}
-    kept = {m: metrics.selective_curve(a.entropy[0], a.wrong) for m, a in answers.items()}
+    predicted = classes["predicted"]
+    scores = {method: one.scores() for method, one in predicted.items()}
+    parameters = {method: one.parameters for method, one in predicted.items()}
+    several = {method: one for method, one in predicted.items() if len(one.draws) > 1}
+    curves = {m: metrics.reliability_curve(a.mean, a.labels, bins=6) for m, a in predicted.items()}
+    kept = {m: metrics.selective_curve(a.entropy[0], a.wrong) for m, a in predicted.items()}
     nll, detection = MEASURES[1], MEASURES[4]
     alike = [point for point in classes["points"] if point.group == classes["points"][-1].group]
     ranks = {nll: {int(p.label): [p.x] for p in alike}, detection: {int(p.label): [p.y] for p in alike}}
@@ -240,8 +242,8 @@ def write(settings: Settings, folder: Path, classes: dict[str, Any], panel: Boun
         "settings": asdict(settings),
         "backend": keras.backend.backend(),
         "keras": keras.__version__,
-        "parameters": {m: a.parameters for m, a in classes["answers"].items()},
-        "scores": {m: dict(zip(names, a.scores(), strict=True)) for m, a in classes["answers"].items()},
+        "parameters": {m: a.parameters for m, a in classes["predicted"].items()},
+        "scores": {m: dict(zip(names, a.scores(), strict=True)) for m, a in classes["predicted"].items()},
         "bounds": asdict(panel),
         "points": [asdict(point) for point in classes["points"]],
     }

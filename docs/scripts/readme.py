@@ -1,4 +1,4 @@
-"""The tables of results in README.md, from the records in docs/results: means over seeds with our settings.
+"""The tables of results in README.md, from experiments/results: means over seeds with the tuned settings.
 
 python docs/scripts/readme.py
 """
@@ -15,10 +15,10 @@ FOLDER = Path(__file__).parents[1]
 PAGE, RECORDS = FOLDER.parent / "README.md", FOLDER.parent / "experiments" / "results"
 NAMES = {
     "low_rank": "low-rank",
-    "low_rank_svd": "low-rank from an SVD",
+    "low_rank_svd": "low-rank, SVD-initialised",
     "low_rank_laplace": "low-rank Laplace",
     "low_rank_ensemble": "low-rank ensemble of 5",
-    "low_rank_svd_ensemble": "low-rank ensemble of 5 from SVDs",
+    "low_rank_svd_ensemble": "low-rank ensemble of 5, SVD-initialised",
     "full_rank": "full-rank",
     "rank_one": "rank-one",
     "deterministic": "deterministic",
@@ -79,7 +79,7 @@ TABLES: dict[str, list[Column]] = {
 
 @cache
 def means(name: str) -> dict[str, dict[str, float]]:
-    """Returns the mean of every metric of every method, and the numbers it stores as "stored"."""
+    """Returns the mean of every metric of every method, and its stored parameters as "stored"."""
     experiment, _, preset = name.partition(" ")
     runs = defaultdict(list)
     for line in (RECORDS / f"{experiment}.jsonl").read_text(encoding="utf-8").splitlines():
@@ -96,9 +96,9 @@ def means(name: str) -> dict[str, dict[str, float]]:
 
 
 def table(name: str) -> str:
-    """Returns the table of an experiment in Markdown, a row a method."""
+    """Returns the table of an experiment in Markdown, one row per method."""
     columns, found = TABLES[name], means(name)
-    rows = [f"| {' | '.join(['', 'numbers stored', *(column.title for column in columns)])} |"]
+    rows = [f"| {' | '.join(['', 'parameters', *(column.title for column in columns)])} |"]
     rows.append(f"|---|---:|{'---:|' * len(columns)}")
     for method in (method for method in NAMES if method in found):
         cells = [column.shown(found[method].get(column.metric, math.nan)) for column in columns]
@@ -110,7 +110,7 @@ def table(name: str) -> str:
 class Aim:
     """A row of what was aimed at: an experiment, its scores with their bounds, and a method for each of three columns.
 
-    The columns are one low-rank network, one from an SVD, and an ensemble; None where the aim is not asked of any.
+    The columns are one low-rank network, one that is SVD-initialised, and an ensemble; None where the aim has none.
     """
 
     title: str
@@ -129,7 +129,7 @@ class Aim:
 def aims() -> str:
     """Returns the table of what was aimed at and what came out."""
     rows = [
-        "| | scores | the paper's | aim | low-rank | low-rank from an SVD | low-rank ensemble |",
+        "| | scores | the paper's | aim | low-rank | low-rank, SVD-initialised | low-rank ensemble |",
         f"|---|{'---|' * 6}",
     ]
     for aim in _aims():
@@ -187,8 +187,8 @@ def _text_aims(accuracy: float, nll: float, far: float) -> list[Column]:
 
 
 def _image_aims(accuracy: float, nll: float, ece: float) -> list[Column]:
-    said, like, right, _ = _classes("")
-    bounds = ((said, accuracy, math.inf), (like, -math.inf, nll), (right, -math.inf, ece))
+    accuracies, losses, calibration, _ = _classes("")
+    bounds = ((accuracies, accuracy, math.inf), (losses, -math.inf, nll), (calibration, -math.inf, ece))
     return [Column(column.title, column.metric, column.form, *bound) for column, *bound in bounds]
 
 

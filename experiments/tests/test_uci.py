@@ -100,7 +100,7 @@ def test_a_trial_is_scored_by_the_mean_over_sets_and_watched_through_all_of_them
     nlls = [found.metrics[f"validation/{name}/nll"] for name in SETS]
     assert found.metrics["validation_nll"] == pytest.approx(np.mean(nlls)) and not found.arrays
     assert not any(name.startswith("yacht") for name in found.metrics)
-    assert seen == [0, 1, 2, 3] and uci.epochs("deep_ensemble", TINY) == 4
+    assert seen == [0, 1, 2, 3] and uci.EXPERIMENT.problem.count_epochs("deep_ensemble", TINY) == 4
 
 
 @pytest.mark.backend

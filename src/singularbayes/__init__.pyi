@@ -52,7 +52,6 @@ from .posteriors import Normal as Normal
 from .posteriors import RankOne as RankOne
 from .posteriors import ScaleMixture as ScaleMixture
 from .prediction import ClassPredictive as ClassPredictive
-from .prediction import Predictive as Predictive
 from .prediction import ValuePredictive as ValuePredictive
 from .prediction import conformal_intervals as conformal_intervals
 from .prediction import conformal_sets as conformal_sets
@@ -96,7 +95,6 @@ __all__ = [
     "ModelParallel",
     "Normal",
     "PACBayesObjective",
-    "Predictive",
     "RankOne",
     "ScaleMixture",
     "SpectralPenalty",

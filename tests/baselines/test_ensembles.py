@@ -38,7 +38,7 @@ def _same(one, other, rtol=1e-6):
 @pytest.mark.parametrize(("kind", "build"), [(DeepEnsemble, point), (LowRankEnsemble, random)])
 def test_an_ensemble_of_one_equals_its_member(kind, build):
     model = build()
-    _same(kind.of([model]).predict(X, draws=30, seed=3), sb.predict(model, X, draws=30, seed=3))
+    _same(kind.from_models([model]).predict(X, draws=30, seed=3), sb.predict(model, X, draws=30, seed=3))
 
 
 def test_members_are_those_of_fit_many_and_the_first_of_a_larger_ensemble():
@@ -52,7 +52,7 @@ def test_members_are_those_of_fit_many_and_the_first_of_a_larger_ensemble():
 
 
 def test_probabilities_of_members_are_averaged():
-    ensemble = DeepEnsemble.of([point(), point(), point()])
+    ensemble = DeepEnsemble.from_models([point(), point(), point()])
     each = np.stack([special.softmax(ops.convert_to_numpy(model(X)), axis=-1) for model in ensemble.models])
     p = ensemble.predict(X, keep_draws=True)
     np.testing.assert_allclose(p.draws, each, rtol=1e-5)
@@ -65,12 +65,12 @@ def test_probabilities_of_members_are_averaged():
 def test_members_that_are_identical_have_no_mutual_information():
     one, other = point(), point()
     other.set_weights(one.get_weights())
-    assert DeepEnsemble.of([one, other]).predict(X).mutual_information.max() < 1e-6
+    assert DeepEnsemble.from_models([one, other]).predict(X).mutual_information.max() < 1e-6
 
 
 def test_the_draws_of_all_members_are_pooled_and_no_two_members_draw_alike():
     one, other = random(), random()
-    ensemble = LowRankEnsemble.of([one, other])
+    ensemble = LowRankEnsemble.from_models([one, other])
     p = ensemble.predict(X, draws=40, seed=5, keep_draws=True)
     assert p.num_draws == 40 and p.draws.shape == (40, 20, 3)
     np.testing.assert_allclose(p.mean, p.draws.mean(axis=0), rtol=1e-6)
@@ -87,19 +87,19 @@ def test_a_low_rank_ensemble_trains_by_the_elbo():
 
 
 def test_an_ensemble_stores_all_its_members():
-    assert DeepEnsemble.of([point(), point()]).num_stored == 2 * 15
-    assert LowRankEnsemble.of([random(), random()]).num_trained == 2 * (2 * 2 * (4 + 3) + 3)
+    assert DeepEnsemble.from_models([point(), point()]).num_stored == 2 * 15
+    assert LowRankEnsemble.from_models([random(), random()]).num_trained == 2 * (2 * 2 * (4 + 3) + 3)
 
 
 def test_the_paper_s_ensemble_is_counted_as_printed(vectors):
     widths = [keras.Input((44,)), *[keras.layers.Dense(n) for n in (128, 128, 1)]]
-    counted = DeepEnsemble.of(keras.models.clone_model(keras.Sequential(widths)) for _ in range(5)).num_stored
+    counted = DeepEnsemble.from_models(keras.models.clone_model(keras.Sequential(widths)) for _ in range(5)).num_stored
     assert counted == vectors["parameter_counts"]["expected"]["mimic_ensemble"]
 
 
 @pytest.mark.parametrize(("kind", "build"), [(DeepEnsemble, point), (LowRankEnsemble, random)])
 def test_a_saved_ensemble_predicts_the_same(kind, build, tmp_path):
-    ensemble = kind.of([build(), build()])
+    ensemble = kind.from_models([build(), build()])
     for _ in range(2):  # a second time over the first
         ensemble.save(tmp_path / "ensemble")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["ensemble"]
@@ -111,7 +111,7 @@ def test_a_saved_ensemble_predicts_the_same(kind, build, tmp_path):
 
 def test_folders_that_are_something_else_are_refused_and_left(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    ensemble = DeepEnsemble.of([point()])
+    ensemble = DeepEnsemble.from_models([point()])
     with pytest.raises(ValueError, match="save needs a new folder, or one that a baseline was saved in"):
         ensemble.save(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
@@ -124,7 +124,7 @@ def test_folders_that_are_something_else_are_refused_and_left(tmp_path):
 
 @pytest.mark.parametrize("bad", [0, -1, 2.5, True, None])
 def test_a_number_of_members_that_is_not_whole_and_above_0_is_refused(bad):
-    with pytest.raises(ValueError, match=rf"DeepEnsemble needs members to be a whole number >= 1; got members={bad!r}"):
+    with pytest.raises(ValueError, match=rf"DeepEnsemble needs members to be an integer >= 1; got members={bad!r}"):
         DeepEnsemble(point, bad)
 
 
@@ -132,18 +132,18 @@ def test_an_ensemble_is_asked_only_with_members_of_its_kind():
     with pytest.raises(ValueError, match="needs trained members; call fit first"):
         DeepEnsemble(point).predict(X)
     with pytest.raises(ValueError, match="one or more different models; got 0"):
-        DeepEnsemble.of([])
+        DeepEnsemble.from_models([])
     model = point()
     with pytest.raises(ValueError, match="one or more different models; got 2"):
-        DeepEnsemble.of([model, model])
-    with pytest.raises(ValueError, match=r"point networks; got .* with a random posterior. Use LowRankEnsemble"):
-        DeepEnsemble.of([random()])
+        DeepEnsemble.from_models([model, model])
+    with pytest.raises(ValueError, match=r"deterministic networks; got .* with a random posterior. Use Low"):
+        DeepEnsemble.from_models([random()])
     with pytest.raises(ValueError, match=r"members with a random posterior.* got .* Use DeepEnsemble"):
-        LowRankEnsemble.of([point()])
+        LowRankEnsemble.from_models([point()])
 
 
 def test_draws_that_members_cannot_share_are_rounded_up():
-    ensemble = LowRankEnsemble.of([random(), random()])
+    ensemble = LowRankEnsemble.from_models([random(), random()])
     assert ensemble.predict(X, draws=5).num_draws == 6
     np.testing.assert_array_equal(ensemble.predict(X, draws=5).mean, ensemble.predict(X, draws=6).mean)
 
@@ -153,15 +153,15 @@ def test_members_whose_outputs_mean_something_else_are_refused():
     calm.compile("sgd", sb.GaussianNLL(0.1))
     loud.compile("sgd", sb.GaussianNLL(2.0))
     with pytest.raises(ValueError, match=r"outputs mean the same; got .* with another loss than the first"):
-        DeepEnsemble.of([calm, loud]).predict(X)
-    assert DeepEnsemble.of([calm, loud]).predict(X, likelihood=sb.Gaussian(0.5)).noise == 0.5
+        DeepEnsemble.from_models([calm, loud]).predict(X)
+    assert DeepEnsemble.from_models([calm, loud]).predict(X, likelihood=sb.Gaussian(0.5)).noise == 0.5
 
 
 def test_an_ensemble_of_one_keeps_as_many_numbers_as_its_member():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.BatchNormalization()])
     model.layers[0].trainable = False
-    assert DeepEnsemble.of([model]).num_stored == count_stored(model) == 16 + 16
-    assert DeepEnsemble.of([model]).num_trained == 8
+    assert DeepEnsemble.from_models([model]).num_stored == count_stored(model) == 16 + 16
+    assert DeepEnsemble.from_models([model]).num_trained == 8
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="there are compiled programs on JAX alone")
@@ -177,9 +177,9 @@ def test_members_alike_are_compiled_once_and_others_apart():
         return _compiled(keras.Sequential([keras.Input((4,)), Counted(units), keras.layers.Dense(3)]))
 
     models = [build(2), build(2), build(5)]
-    DeepEnsemble.of(models[:1]).predict(X)
+    DeepEnsemble.from_models(models[:1]).predict(X)
     calls.clear()
-    p = DeepEnsemble.of(models).predict(X, keep_draws=True)
+    p = DeepEnsemble.from_models(models).predict(X, keep_draws=True)
     assert set(calls) == {5}
     for model, draw in zip(models, p.draws, strict=True):
         expected = special.softmax(ops.convert_to_numpy(model(X)), axis=-1)

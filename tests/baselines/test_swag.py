@@ -1,4 +1,4 @@
-"""SWAG: its Gaussian has the covariance that it says, and on a quadratic that of stationary SGD."""
+"""SWAG: its Gaussian has the covariance that it reports, and on a quadratic that of stationary SGD."""
 
 import keras
 import numpy as np
@@ -164,7 +164,7 @@ def test_the_schedule_falls_between_half_and_nine_tenths_and_keeps_its_config():
 
 @pytest.mark.parametrize("bad", [0, 1, 2.5, True, None])
 def test_a_rank_below_2_is_refused(bad):
-    with pytest.raises(ValueError, match=rf"SWAG needs rank to be a whole number >= 2; got rank={bad!r}"):
+    with pytest.raises(ValueError, match=rf"SWAG needs rank to be an integer >= 2; got rank={bad!r}"):
         SWAG(_line(), bad)
 
 
@@ -185,7 +185,7 @@ def test_what_is_no_compiled_point_network_is_refused():
     with pytest.raises(ValueError, match="SWAG needs a compiled model; got"):
         SWAG(random)
     random.compile("sgd", "mse")
-    with pytest.raises(ValueError, match="SWAG needs a point network; got"):
+    with pytest.raises(ValueError, match="SWAG needs a deterministic network; got"):
         SWAG(random)
     with pytest.raises(TypeError, match=r"SWAG needs a keras\.Model; got str"):
         SWAG("a")

@@ -1,4 +1,4 @@
-"""The temperature of a point network minimises the held-out loss, and changes no label."""
+"""The temperature of a deterministic network minimises the held-out loss, and changes no label."""
 
 import keras
 import numpy as np
@@ -58,5 +58,5 @@ def test_labels_that_do_not_fit_are_refused(labels):
 def test_what_is_no_point_classifier_is_refused():
     random = keras.Sequential([keras.Input((3,)), layers.Dense(3, posterior=LowRank(2))])
     for model, likelihood in ((random, "categorical_logits"), (_identity(), "gaussian")):
-        with pytest.raises(ValueError, match="needs a point network that gives one class an example; got"):
+        with pytest.raises(ValueError, match="needs a deterministic network that gives one class per example; got"):
             TemperatureScaled(model).fit(LOGITS, LABELS, likelihood=likelihood)

@@ -1,4 +1,4 @@
-"""The cost that is told from sizes is that of the model with these sizes."""
+"""The cost that is computed from sizes is that of the model with these sizes."""
 
 import io
 import json
@@ -12,15 +12,15 @@ import scaling_page
 from footprint import Matrix, Sizes, decoder, footprint
 
 from singularbayes import Deterministic, FullRank, LowRank, ModelParallel, RankOne, layers
-from singularbayes.models.engine import draw_bytes
 from singularbayes.models.parameters import count_trained
+from singularbayes.prediction.memory import draw_bytes
 
 BLOCKS, WIDTH, VOCABULARY, CONTEXT, INNER = 2, 8, 30, 6, 20
 KINDS = {"low_rank": lambda: LowRank(3), "full_rank": FullRank, "deterministic": Deterministic}
 
 
 def network(posterior):
-    """A decoder as `decoder` says it, built of our layers."""
+    """The decoder of `decoder`, built of our layers."""
     ids, places = (keras.Input((CONTEXT,), dtype="int32") for _ in range(2))
     table = layers.ReversibleEmbedding(VOCABULARY, WIDTH, posterior=posterior())
     h = table(ids) + keras.layers.Embedding(CONTEXT, WIDTH)(places)
@@ -38,11 +38,11 @@ def test_trained_numbers_draws_and_moments_are_those_of_the_model(kind):
     model = network(KINDS[kind])
     model.compile("adam")
     model.optimizer.build(model.trainable_variables)
-    told = footprint(decoder(BLOCKS, WIDTH, VOCABULARY, CONTEXT, INNER), KINDS[kind]())
+    cost = footprint(decoder(BLOCKS, WIDTH, VOCABULARY, CONTEXT, INNER), KINDS[kind]())
     moments = sum(int(np.prod(variable.shape)) for variable in model.optimizer.variables if variable.shape)
-    assert (count_trained(model), moments) == (told.trained, 2 * told.trained)
-    assert draw_bytes(model) == 4 * told.drawn
-    assert told.stored_bytes == 4 * told.trained and told.training_bytes == 16 * told.trained + 4 * told.drawn
+    assert (count_trained(model), moments) == (cost.trained, 2 * cost.trained)
+    assert draw_bytes(model) == 4 * cost.drawn
+    assert cost.stored_bytes == 4 * cost.trained and cost.training_bytes == 16 * cost.trained + 4 * cost.drawn
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,7 +120,7 @@ def test_work_is_compiled_before_it_is_timed(monkeypatch):
     assert [json.loads(line) for line in out.getvalue().splitlines()] == [0.0, 2.5, 0.5]
 
 
-def test_what_was_measured_is_told_with_the_most_that_its_machine_can_show(monkeypatch, tmp_path):
+def test_what_was_measured_is_cost_with_the_most_that_its_machine_can_show(monkeypatch, tmp_path):
     for page in (performance_page, scaling_page):
         monkeypatch.setattr(page, "RECORDS", tmp_path)
     assert scaling_page.measured() == "Not measured yet."

@@ -44,7 +44,7 @@ def test_the_numbers_of_the_page_are_those_of_the_record(script):
     for kind in ("cnn", "bert"):
         assert f"{RECORD[kind]['onnx']['difference']:.1e}" in PAGE
         assert RECORD[kind]["onnx"]["difference"] < 1e-5
-    assert f"{RECORD['cnn']['parameters']['plain']:,} numbers" in PAGE
+    assert f"{RECORD['cnn']['parameters']['plain']:,} parameters" in PAGE
 
 
 def test_the_record_is_of_the_settings_in_the_script(script):

@@ -23,7 +23,7 @@ def _model(**arguments):
 
 class TestArguments:
     CASES = (
-        (lambda: LowRank(0), r"LowRank needs rank to be a whole number >= 1, or 'auto'; got rank=0"),
+        (lambda: LowRank(0), r"LowRank needs rank to be an integer >= 1, or 'auto'; got rank=0"),
         (lambda: LowRank(-2), r"got rank=-2"),
         (lambda: LowRank(2.0), r"got rank=2\.0"),
         (lambda: LowRank(True), r"got rank=True"),
@@ -31,7 +31,7 @@ class TestArguments:
         (lambda: LowRank(1, family="student"), r"family needs .*\['gaussian', 'laplace'\]; got family='student'"),
         (lambda: LowRank(1, kl_weight=-1.0), r"needs kl_weight >= 0 and finite; got kl_weight=-1\.0"),
         (lambda: FullRank(eta=0), r"FullRank needs eta > 0 and finite; got eta=0"),
-        (lambda: FullRank(kl_rows=0), r"kl_rows to be a whole number >= 1 or None; got kl_rows=0"),
+        (lambda: FullRank(kl_rows=0), r"kl_rows to be an integer >= 1 or None; got kl_rows=0"),
         (lambda: RankOne("sum"), r"RankOne needs form .*\['outer', 'product', 'scale'\]; got form='sum'"),
         (lambda: ScaleMixture(pi=1.0), r"0 < pi < 1; got pi=1\.0"),
         (lambda: sb.Normal(-1.0), r"Normal needs scale > 0 and finite; got scale=-1\.0"),
@@ -49,10 +49,10 @@ class TestArguments:
         ),
         (lambda: sb.KLSchedule(0), r"num_data > 0, the size of the training set; got num_data=0"),
         (lambda: sb.KLSchedule(-3), r"got num_data=-3"),
-        (lambda: sb.KLSchedule(X), r"got num_data=an array of shape \(4, 3\): say len\(x\)\."),
+        (lambda: sb.KLSchedule(X), r"got num_data=an array of shape \(4, 3\): pass len\(x\)\."),
         (lambda: sb.KLSchedule(10, beta=-0.5), r"beta >= 0 and finite; got beta=-0\.5"),
         (lambda: sb.KLSchedule(10, beta=float("nan")), r"got beta=nan"),
-        (lambda: sb.KLSchedule(10, warmup=-1), r"warmup to be a whole number >= 0; got warmup=-1"),
+        (lambda: sb.KLSchedule(10, warmup=-1), r"warmup to be an integer >= 0; got warmup=-1"),
         (lambda: sb.KLSchedule(10, zero_epochs=1.5), r"got zero_epochs=1\.5"),
         (lambda: sb.set_kl(_model(), 0), r"got num_data=0"),
         (lambda: sb.set_kl(_model(), 10, beta=-1), r"got beta=-1"),
@@ -120,11 +120,11 @@ class TestLocal:
 
 class TestPredict:
     CASES = (
-        (X, {"draws": 0}, r"draws to be a whole number >= 1; got draws=0"),
+        (X, {"draws": 0}, r"draws to be an integer >= 1; got draws=0"),
         (X, {"draws": -5}, r"got draws=-5"),
         (X, {"draws": 2.5}, r"got draws=2\.5"),
         (X, {"batch_size": 0}, r"got batch_size=0"),
-        (X, {"seed": -1}, r"seed to be a whole number >= 0; got seed=-1"),
+        (X, {"seed": -1}, r"seed to be an integer >= 0; got seed=-1"),
         (X, {"seed": None}, r"got seed=None"),
         (np.where(np.eye(4, 3) > 0, np.nan, 1), {}, r"without NaN; got NaN at index \(0, 0\) of an array \(4, 3\)"),
         (np.ones((4, 2)), {}, r"shape \(None, 3\) for model 'net'; got \(4, 2\)"),
@@ -133,9 +133,9 @@ class TestPredict:
         ([X, X], {}, r"got \(4, 3\), \(4, 3\)"),
         (np.ones((0, 3)), {}, r"number of examples >= 1; got shapes \[\(0, 3\)\]"),
         (3.0, {}, r"got shapes \[\(\)\]"),
-        (np.full((4, 3), "a"), {}, r"inputs of numbers; got an array of dtype <U1"),
-        (np.full((4, 3), 2**33), {}, r"whole numbers that fit 32 bits; got 8589934592"),
-        (X, {"likelihood": None}, r"the loss of 'net' does not say; got loss=None\. Compile the model"),
+        (np.full((4, 3), "a"), {}, r"numeric inputs; got an array of dtype <U1"),
+        (np.full((4, 3), 2**33), {}, r"integers that fit 32 bits; got 8589934592"),
+        (X, {"likelihood": None}, r"the loss of 'net' does not specify it; got loss=None\. Compile the model"),
         (X, {"likelihood": "poisson"}, r"got likelihood='poisson'"),
         (X, {"output": "score"}, r"output= to be one of \[.*\] or a position; got output='score'"),
         (X, {"output": 1}, r"output= to be a name or a position 0 to 0; got output=1"),

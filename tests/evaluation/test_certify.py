@@ -11,7 +11,7 @@ from table import set_factor
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
 from singularbayes.bounds import empirical_risk, kl_inverse
-from singularbayes.bounds.betting import betting_mean
+from singularbayes.bounds.confidence import betting_mean
 from singularbayes.evaluation.certificate import certificate
 from singularbayes.evaluation.certified_kl import certified_kl
 from singularbayes.prediction.randomized import drawn_risks
@@ -338,10 +338,10 @@ def test_prior_data_can_be_said_where_nobody_remembered(trained):
     [
         ({"delta": 0.0}, "0 < delta < 1"),
         ({"delta": 1.5}, "0 < delta < 1"),
-        ({"draws": 0}, "draws to be a whole number"),
-        ({"tried": 0}, "tried to be a whole number"),
+        ({"draws": 0}, "draws to be an integer"),
+        ({"tried": 0}, "tried to be an integer"),
         ({"y": Y[:-1]}, "one label per example"),
-        ({"y": Y + 1}, "whole numbers from 0 to 1"),
+        ({"y": Y + 1}, "integers from 0 to 1"),
         ({"y": np.eye(2)[Y]}, "one-hot"),
         ({"x": X[:, :3]}, "inputs of shape"),
         ({"likelihood": "gaussian"}, "a classifier"),

@@ -16,7 +16,7 @@ from table import set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Normal, certify, layers
-from singularbayes.models.engine import share_programs
+from singularbayes.models import share_programs
 
 RISK = 0.5
 MARGIN = 0.02

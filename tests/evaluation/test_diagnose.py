@@ -130,7 +130,7 @@ def test_of_learned_noise_nobody_knows_what_a_fit_can_save(loss):
 
 
 def test_what_is_no_model_is_refused():
-    ensemble = sb.baselines.LowRankEnsemble.of([_model(), _model()])
+    ensemble = sb.baselines.LowRankEnsemble.from_models([_model(), _model()])
     with pytest.raises(TypeError, match="diagnose needs a Keras model; got LowRankEnsemble"):
         sb.diagnose(ensemble, X)
 
@@ -198,7 +198,7 @@ def test_a_plain_model_is_noticed_and_answers_of_another_shape_are_refused():
     plain = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     found = sb.diagnose(plain, X, likelihood="categorical_logits")
     assert _names(found) == ["no_posterior"] and found.findings[0].severity == "notice"
-    with pytest.raises(ValueError, match="diagnose needs one label an example"):
+    with pytest.raises(ValueError, match="diagnose needs one label per example"):
         sb.diagnose(plain, X, LABELS[:3], likelihood="categorical_logits")
     with pytest.raises(ValueError, match="diagnose needs arrays of one shape"):
         sb.diagnose(plain, X, TARGETS, likelihood="gaussian")

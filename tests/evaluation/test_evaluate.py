@@ -13,7 +13,7 @@ import singularbayes as sb
 from singularbayes import Adapter, GaussianNLL, LowRank, layers, metrics
 from singularbayes.evaluation import Evaluation
 from singularbayes.evaluation.memory import Peak
-from singularbayes.metrics import catalogue
+from singularbayes.metrics import MEASURES, find_measure
 from singularbayes.prediction.recalibration import Temperature
 
 RNG = np.random.default_rng(3)
@@ -105,12 +105,12 @@ def test_an_evaluation_of_values_says_each_score_of_a_spread_for_each_variance(n
 def test_every_metric_has_a_measure_with_a_label_of_its_own():
     classes = sb.evaluate(class_predictive(DRAWS), LABELS, ood={"far": class_predictive(FOREIGN)})
     values = sb.evaluate(value_predictive(VALUES, 0.1), TARGETS, ood=value_predictive(FOREIGN_VALUES, 0.1))
-    measures = [catalogue.find(name) for name in {**classes.metrics, **values.metrics}]
+    measures = [find_measure(name) for name in {**classes.metrics, **values.metrics}]
     assert len({measure.label for measure in measures}) == len(measures)
     costs = {"num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes"}
-    assert {measure.name.rpartition("/")[2] for measure in measures} | costs == set(catalogue.MEASURES)
+    assert {measure.name.rpartition("/")[2] for measure in measures} | costs == set(MEASURES)
     with pytest.raises(ValueError, match=r"no measure 'auc'\. .*There are \['accuracy'"):
-        catalogue.find("auc")
+        find_measure("auc")
 
 
 def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():
@@ -118,7 +118,7 @@ def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():
     tempered = Temperature(2.0)(class_predictive(DRAWS))
     full = sb.evaluate(class_predictive(DRAWS), LABELS, ood=class_predictive(FOREIGN))
     for p, foreign, reason in (
-        (point, class_predictive(FOREIGN[:1]), "one function"),
+        (point, class_predictive(FOREIGN[:1]), "deterministic"),
         (tempered, Temperature(2.0)(class_predictive(FOREIGN)), "the average alone"),
     ):
         found = sb.evaluate(p, LABELS, ood=foreign)
@@ -132,14 +132,14 @@ def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():
     silent = sb.evaluate(
         value_predictive(VALUES, None, keep=False), TARGETS, ood=value_predictive(FOREIGN_VALUES, keep=False)
     )
-    assert "no noise" in silent.undefined["nll_total"] and "keep_draws=True" in silent.undefined["iqr_ratio"]
+    assert "the noise" in silent.undefined["nll_total"] and "keep_draws=True" in silent.undefined["iqr_ratio"]
     assert math.isfinite(silent.metrics["nll_epistemic"])
     flat = sb.evaluate(value_predictive(VALUES[:1], 0.3), np.ones(40))
     assert "all one" in flat.undefined["r2"]
     spread = sb.evaluate(value_predictive(VALUES, 0.3), TARGETS)
     epistemic = {name for name in spread.metrics if name.endswith("_epistemic")}
     assert len(epistemic) == 11  # the variance, eight scores of it, and two of answering only when certain
-    assert {name for name, reason in flat.undefined.items() if "one function" in reason} == epistemic
+    assert {name for name, reason in flat.undefined.items() if "deterministic" in reason} == epistemic
 
 
 def test_draws_that_all_agree_have_no_scores_of_their_spread_and_one_that_does_not_has_some():
@@ -203,7 +203,7 @@ def test_a_task_that_is_said_tells_what_a_loss_does_not():
     test = RNG.normal(size=(5, 4)), RNG.normal(size=(5, 3))
     assert sb.evaluate(model, test, task="regression", draws=3).task == "regression"
     assert sb.evaluate(_network(LowRank(2), GaussianNLL(0.5)), test, draws=3).metrics["variance_aleatoric"] == 0.25
-    with pytest.raises(ValueError, match="does not say"):
+    with pytest.raises(ValueError, match="does not specify it"):
         sb.evaluate(model, test, draws=3)
     with pytest.raises(ValueError, match="predictions of task='classification'; got those of regression"):
         sb.evaluate(_network(LowRank(2), "mse"), test, task="classification", draws=3)
@@ -262,7 +262,7 @@ def test_wrong_input_is_refused():
         sb.evaluate(class_predictive(DRAWS), LABELS, ood=x)
     with pytest.raises(ValueError, match=r"no options of predict for a Predictive; got \['batch_size'\]"):
         sb.evaluate(class_predictive(DRAWS), LABELS, batch_size=3)
-    with pytest.raises(ValueError, match=r"evaluate needs one label an example; got shapes \(40, 3\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"evaluate needs one label per example; got shapes \(40, 3\) and \(3,\)"):
         sb.evaluate(class_predictive(DRAWS), LABELS[:3])
     with pytest.raises(ValueError, match="those of regression"):
         sb.evaluate(class_predictive(DRAWS), LABELS, ood=value_predictive(FOREIGN_VALUES[..., [0, 0, 0]]))
@@ -272,7 +272,7 @@ def test_the_peak_is_that_of_the_block():
     with Peak() as before:
         pass
     if before.bytes is None:
-        pytest.skip("this system does not say")
+        pytest.skip("this system does not report it")
     with Peak() as during:
         np.ones(10_000_000).sum()  # 80 MB
     with Peak() as after:

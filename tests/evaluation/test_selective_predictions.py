@@ -38,11 +38,13 @@ def test_values_are_kept_by_total_or_epistemic_deviation_over_outputs():
 def test_an_uncertainty_that_is_not_there_is_refused_with_those_that_are():
     with pytest.raises(ValueError, match=r"by= to be one of \['entropy', 'mi', 'std'\].*got by='total'"):
         sb.selective(class_predictive(DRAWS), LABELS, by="total")
-    with pytest.raises(ValueError, match=r"no uncertainty by='mi': it is one function.*Others are \['entropy'\]"):
+    with pytest.raises(ValueError, match=r"no uncertainty by='mi': it is deterministic.*Others are \['entropy'\]"):
         sb.selective(class_predictive(DRAWS[:1]), LABELS, by="mi")
-    with pytest.raises(ValueError, match=r"by='total': the likelihood says no noise. Others are \['epistemic'\]"):
+    with pytest.raises(
+        ValueError, match=r"by='total': the likelihood does not specify the noise. Others are \['epistemic'\]"
+    ):
         sb.selective(value_predictive(VALUES), TARGETS)
     with pytest.raises(TypeError, match="selective needs a Predictive, as predict returns it; got ndarray"):
         sb.selective(DRAWS, LABELS)
-    with pytest.raises(ValueError, match="selective needs one label an example"):
+    with pytest.raises(ValueError, match="selective needs one label per example"):
         sb.selective(class_predictive(DRAWS), LABELS[:4])

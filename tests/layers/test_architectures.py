@@ -8,9 +8,9 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
-from singularbayes.models import engine
-from singularbayes.posteriors import scope
-from singularbayes.prediction import stream
+from singularbayes.models import draw_keys, draw_sources
+from singularbayes.posteriors import noise, scope
+from singularbayes.prediction import sampler
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(6)
@@ -75,7 +75,7 @@ def _draws(model, x, **arguments):
 def _fixed(model, s, x):
     """Returns what an eager pass says with the weights of draw s of `_draws` fixed."""
     posteriors = sb.find_posteriors(model)
-    draw = engine._draw(posteriors, engine.noise.as_keys(engine.draw_keys(5, s + 1)[s]))
+    draw = draw_sources(posteriors, noise.as_keys(draw_keys(5, s + 1)[s]))
     with scope.fix({id(p): arrays for p, arrays in zip(posteriors, draw, strict=True)}):
         return ops.convert_to_numpy(model(x))
 
@@ -86,7 +86,8 @@ def test_a_draw_is_one_function_however_the_data_and_the_draws_are_cut(network, 
     for s in (0, 3):
         np.testing.assert_allclose(whole[s], _fixed(model, s, x), rtol=1e-4, atol=1e-5)
     assert min(np.abs(whole[s] - whole[t]).max() for s in range(4) for t in range(s)) > 1e-3
-    monkeypatch.setattr(stream, "sizes", lambda *_: (4, 2, 4))
+    monkeypatch.setattr(sampler, "chunk_sizes", lambda *_: (4, 4))
+    monkeypatch.setattr(sampler, "side_by_side", lambda *_: 2)
     np.testing.assert_allclose(_draws(model, x), whole, rtol=1e-4, atol=1e-5)
 
 

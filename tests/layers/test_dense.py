@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from options import LAYERS, twin_of
 from table import (
     GAUSSIAN,
-    LAYERS,
     POSTERIORS,
     RANDOM,
     assert_unbiased,
@@ -18,7 +18,6 @@ from table import (
     input_gradient,
     repeated,
     stirred_layer,
-    twin_of,
 )
 
 from singularbayes import Adapter, FullRank, LowRank, find_posteriors, layers, mean_weights

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from options import LAYERS, twin_of
 from table import (
-    LAYERS,
     POSTERIORS,
     RANDOM,
     assert_unbiased,
@@ -18,7 +18,6 @@ from table import (
     over_keys,
     repeated,
     stirred_layer,
-    twin_of,
 )
 
 from singularbayes import FullRank, LowRank, layers

@@ -1,18 +1,16 @@
-"""Keras's own layer test, its training check on, for every layer × posterior."""
+"""Keras's own layer test, its training check on."""
 
 import keras
-import numpy as np
 import pytest
 from keras.src.testing import TestCase
-from options import ROWS
-from table import LAYERS, POSTERIORS, RANDOM
+from options import LAYERS, PAIRS
+from table import POSTERIORS, RANDOM
 
 from singularbayes import FullRank, layers
 
 pytestmark = pytest.mark.backend
 WEIGHED = {name: (lambda make=make: make(kl_weight=1e-3)) for name, make in RANDOM.items()}
 WEIGHED["deterministic"] = POSTERIORS["deterministic"]
-EVERY = ("lstm", "conv2d", "einsum_dense", "attention")  # one layer of each kind meets every posterior
 
 
 class _Battery(TestCase):
@@ -43,68 +41,32 @@ def _arguments(layer):
     return {k: v for k, v in layer.get_config().items() if k not in ("name", "trainable", "dtype")}
 
 
-def _run(layer, x, expected_output_shape, supports_masking, kind=None, **arguments):
+def _run_row(name, posterior, **arguments):
+    option = LAYERS[name]
+    layer, theirs, x = option.make(posterior, **arguments), option.keras(), option.inputs[0]
+    shape, masks = x.shape, True  # of a block that Keras has not
+    if theirs is not None:
+        tensors = [keras.KerasTensor(x.shape, str(x.dtype)) for x in option.inputs]
+        shape, masks = theirs(*tensors, **option.call).shape, theirs.supports_masking
     _Battery().run_layer_test(
-        kind or type(layer),
+        SelfAttention if option.layer == "MultiHeadAttention" else type(layer),
         _arguments(layer),
         input_shape=x.shape,
         input_dtype=str(x.dtype),
-        expected_output_shape=expected_output_shape,
-        supports_masking=supports_masking,
-        **arguments,
+        expected_output_shape=shape,
+        supports_masking=masks,
+        call_kwargs=option.call,
     )
 
 
-def _run_case(case, layer):
-    twin = case.keras()
-    x = case.inputs(np.random.default_rng(0))
-    _run(layer, x, twin.compute_output_shape(x.shape), twin.supports_masking)
-
-
-def _run_row(name, posterior, bias_posterior=None, **arguments):
-    option = ROWS[name]
-    layer, x = option.make(posterior=posterior, bias_posterior=bias_posterior), option.inputs[0]
-    if option.layer == "TransformerEncoder":
-        shape, masks = x.shape, True
-    else:
-        twin = getattr(keras.layers, option.layer)(**{k: v for k, v in option.arguments.items() if k != "per_head"})
-        tensors = [keras.KerasTensor(x.shape, str(x.dtype)) for x in option.inputs]
-        shape, masks = twin(*tensors, **option.call).shape, twin.supports_masking
-    kind = SelfAttention if option.layer == "MultiHeadAttention" else None
-    _run(layer, x, shape, masks, kind, call_kwargs=option.call, **arguments)
-
-
-@pytest.mark.parametrize("posterior", POSTERIORS)
-@pytest.mark.parametrize("layer", LAYERS)
-def test_every_layer_and_posterior_passes(layer, posterior):
-    _run_case(LAYERS[layer], LAYERS[layer].make(WEIGHED[posterior]()))
-
-
-@pytest.mark.parametrize("layer", [name for name in LAYERS if name != "embedding"])
-def test_every_layer_with_a_bayesian_bias_passes(layer):
-    _run_case(LAYERS[layer], LAYERS[layer].make(WEIGHED["low_rank"](), bias_posterior=FullRank(kl_weight=1e-3)))
-
-
-# Where compiling takes long, an adapter, which is a sum of two of the others, is run in one of these layers.
-PAIRS = [(layer, posterior) for layer in EVERY for posterior in POSTERIORS if posterior != "adapter"]
-PAIRS += [(layer, "adapter") for layer in EVERY if layer == "conv2d" or keras.backend.backend() != "jax"]
-
-
 @pytest.mark.parametrize(("layer", "posterior"), PAIRS)
-def test_recurrent_convolution_einsum_and_attention_layers_pass_with_every_posterior(layer, posterior):
-    # Half precision of every layer is a law of the twins; here it is run once a kind.
-    _run_row(layer, WEIGHED[posterior](), run_mixed_precision_check=posterior == "low_rank")
-
-
-@pytest.mark.parametrize("layer", ROWS)
-def test_each_passes_with_a_low_rank_kernel_and_a_rank_one_bias(layer):
-    half = layer == "transformer"
-    _run_row(layer, WEIGHED["low_rank"](), WEIGHED["rank_one"](), run_mixed_precision_check=half)
+def test_every_layer_and_every_posterior_pass(layer, posterior):
+    _run_row(layer, WEIGHED[posterior](), bias_posterior=WEIGHED["rank_one"]() if posterior == "low_rank" else None)
 
 
 def test_attention_passes_as_keras_tests_it():
     # With two inputs, where Keras has no training check.
-    option = ROWS["attention"]
+    option = LAYERS["attention"]
     shapes = {"query_shape": (2, 5, 4), "value_shape": (2, 3, 6)}
     layer = option.make(posterior=WEIGHED["low_rank"](), bias_posterior=FullRank())
     _Battery().run_layer_test(

@@ -120,15 +120,15 @@ def test_frozen_draws_say_the_noise_too():
 @pytest.mark.parametrize("scale", [1e-4, 0.5, 1e4])
 def test_the_learned_noise_starts_where_it_is_told(scale):
     outputs = ops.convert_to_numpy(layers.LearnedNoise(scale)(np.zeros((2, 3))))
-    _, noise = MeanScale().mean_and_scale(outputs)
+    noise = np.sqrt(MeanScale().statistics(outputs)["noise_variance"])
     np.testing.assert_allclose(noise, scale, rtol=2e-2 if scale < 1e-3 else 1e-5)  # 10⁻⁶ is the least
 
 
 def test_wrong_heads_and_scales_are_refused():
-    with pytest.raises(ValueError, match=r"two numbers for every target, .*got outputs of shape \(examples, …, 3\)"):
+    with pytest.raises(ValueError, match=r"two outputs for every target, .*got outputs of shape \(examples, …, 3\)"):
         MeanScaleNLL()(np.zeros((2, 1)), np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"Double the units of the last layer, or put layers.LearnedNoise\(\) behind"):
-        MeanScale().mean_and_scale(np.zeros((5, 2, 1)))
+        MeanScale().statistics(np.zeros((5, 2, 1)))
     for scale in (0, -1.0, float("inf"), float("nan")):
         with pytest.raises(ValueError, match="LearnedNoise needs scale > 0"):
             layers.LearnedNoise(scale)

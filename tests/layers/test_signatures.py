@@ -6,7 +6,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from options import OPTIONS, ROWS
+from options import LAYERS, OPTIONS, PAIRS
 from table import POSTERIORS
 
 from singularbayes import FullRank, LowRank, layers
@@ -46,9 +46,9 @@ def _again(layer):
     return type(layer).from_config(json.loads(_json(layer)))
 
 
-@pytest.mark.parametrize("name", {**OPTIONS, **ROWS})
+@pytest.mark.parametrize("name", {**OPTIONS, **LAYERS})
 def test_a_configuration_through_json_makes_the_same_layer(name):
-    option = {**OPTIONS, **ROWS}[name]
+    option = {**OPTIONS, **LAYERS}[name]
     layer = option.make(posterior=LowRank(2, prior="normal", kl_weight=0.5), bias_posterior=FullRank(family="laplace"))
     assert _json(_again(layer)) == _json(layer)
     config = layer.get_config()
@@ -57,8 +57,7 @@ def test_a_configuration_through_json_makes_the_same_layer(name):
         assert np.all(np.array(config[argument], "object") == np.array(value, "object")), argument  # 2 may be (2, 2)
 
 
-@pytest.mark.parametrize("posterior", POSTERIORS)
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize(("name", "posterior"), PAIRS)
 def test_so_it_does_with_every_posterior(name, posterior):
-    layer = ROWS[name].make(posterior=POSTERIORS[posterior](), name="layer", dtype="mixed_bfloat16", trainable=False)
+    layer = LAYERS[name].make(POSTERIORS[posterior](), name="layer", dtype="mixed_bfloat16", trainable=False)
     assert _json(_again(layer)) == _json(layer)

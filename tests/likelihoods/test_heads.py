@@ -7,6 +7,7 @@ from keras import ops
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
+from singularbayes.likelihoods import require_activations
 
 pytestmark = pytest.mark.backend
 X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
@@ -75,8 +76,6 @@ def _compiled_again(units, loss):
 
 
 def test_heads_that_agree_with_their_loss_are_taken():
-    from singularbayes.likelihoods.head import require_heads
-
     for last, loss in [
         (_dense(1, "sigmoid"), "binary_crossentropy"),
         (_dense(1), BINARY(from_logits=True)),
@@ -87,7 +86,7 @@ def test_heads_that_agree_with_their_loss_are_taken():
     ]:
         model = _sequential(last)
         model.compile("sgd", loss)
-        require_heads(model)
+        require_activations(model)
 
 
 def test_the_loss_of_each_of_several_outputs_is_compared_with_its_own_head():

@@ -1,4 +1,6 @@
-"""What outputs mean is read from the compiled loss, said by name, or an error."""
+"""Every likelihood of the table, and one of the user's own; which one is meant is read from the compiled loss."""
+
+from dataclasses import dataclass
 
 import keras
 import numpy as np
@@ -8,7 +10,7 @@ from scipy import special, stats
 
 import singularbayes as sb
 from singularbayes import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL
-from singularbayes.likelihoods import likelihood
+from singularbayes.likelihoods import LIKELIHOODS, Regression, RunningMoments, find_likelihood
 from singularbayes.models.outputs import loss_of
 
 LOSSES = [
@@ -31,6 +33,29 @@ LOSSES = [
 ]
 
 
+# Outputs of 6 draws for 5 examples, as each likelihood of the table takes them.
+RNG = np.random.default_rng(0)
+OUTPUTS = {
+    "categorical_logits": RNG.normal(size=(6, 5, 3)),
+    "categorical": RNG.dirichlet(np.ones(3), (6, 5)),
+    "bernoulli_logits": RNG.normal(size=(6, 5, 1)),
+    "bernoulli": RNG.uniform(size=(6, 5, 1)),
+    "gaussian": RNG.normal(size=(6, 5, 2)),
+    "mean_scale": RNG.normal(size=(6, 5, 4)),
+}
+
+
+@dataclass(frozen=True)
+class Poisson(Regression):
+    """Counts whose rate is the exponential of the output: a likelihood that a user writes."""
+
+    predicts_noise = True
+
+    def statistics(self, outputs):
+        rate = np.exp(np.asarray(outputs, "float64"))
+        return {"prediction": rate, "noise_variance": rate}
+
+
 def _model(loss=None, classes=3):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(classes)])
     if loss is not None:
@@ -39,21 +64,21 @@ def _model(loss=None, classes=3):
 
 
 @pytest.mark.parametrize(("loss", "expected"), LOSSES)
-def test_the_compiled_loss_says_what_outputs_mean(loss, expected):
-    assert likelihood.get(None, loss_of(_model(loss), None), "net") == expected
+def test_the_compiled_loss_determines_the_likelihood(loss, expected):
+    assert find_likelihood(None, loss_of(_model(loss), None), "net") == expected
 
 
-def test_the_loss_says_so_too_after_a_fit_with_a_schedule():
+def test_the_loss_determines_it_too_after_a_fit_with_a_schedule():
     model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(1, posterior=sb.LowRank(1))])
     model.compile(loss=GaussianNLL(0.3))
     model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0, callbacks=[sb.KLSchedule(4)])
-    assert likelihood.get(None, loss_of(model, None)) == Gaussian(0.3)
+    assert find_likelihood(None, loss_of(model, None)) == Gaussian(0.3)
 
 
 def test_names_and_objects_go_before_the_loss():
     model = _model("mse")
-    assert likelihood.get("categorical_logits", model.loss) == Categorical(True)
-    assert likelihood.get(Gaussian(0.1), model.loss) == Gaussian(0.1)
+    assert find_likelihood("categorical_logits", model.loss) == Categorical(True)
+    assert find_likelihood(Gaussian(0.1), model.loss) == Gaussian(0.1)
 
 
 def _own(base, name, **arguments):
@@ -75,14 +100,14 @@ NAMESAKES = [
 
 
 @pytest.mark.parametrize("loss", [None, "hinge", keras.losses.Huber(), lambda y, p: ops.mean(p), *NAMESAKES])
-def test_a_loss_that_does_not_say_is_an_error_with_the_choices(loss):
-    with pytest.raises(ValueError, match=r"the loss of .* does not say; got loss=.*ass likelihood= one of \['bern"):
-        likelihood.get(None, loss_of(_model(loss), None), "net")
+def test_a_loss_that_does_not_specify_it_is_an_error_with_the_choices(loss):
+    with pytest.raises(ValueError, match=r"the loss of .* does not specify it; got .*ass likelihood= one of \['bern"):
+        find_likelihood(None, loss_of(_model(loss), None), "net")
 
 
 def test_an_unknown_name_is_an_error_with_the_choices():
     with pytest.raises(ValueError, match=r"one of \['bernoulli', .*\]; got likelihood='softmax'"):
-        likelihood.get("softmax")
+        find_likelihood("softmax")
 
 
 def test_logits_become_probabilities():
@@ -103,7 +128,7 @@ def test_logits_where_probabilities_were_declared_are_an_error_with_the_fix(mean
 
 def test_a_softmax_where_logits_were_declared_is_an_error_with_the_fix():
     p = special.softmax(np.random.default_rng(0).normal(size=(2, 5, 3)), -1).astype("float32")
-    with pytest.raises(ValueError, match=r"outputs are logits; got numbers >= 0 that sum to 1.*from_logits=False"):
+    with pytest.raises(ValueError, match=r"outputs that are logits; got numbers >= 0 that sum to 1.*from_logits=False"):
         Categorical().probabilities(p)
     shifted = p + np.eye(5, 3)  # of one example alone the numbers sum to 1 by chance
     np.testing.assert_allclose(Categorical().probabilities(shifted), special.softmax(shifted, -1), rtol=1e-6)
@@ -111,12 +136,12 @@ def test_a_softmax_where_logits_were_declared_is_an_error_with_the_fix():
 
 @pytest.mark.parametrize("from_logits", [True, False])
 def test_one_class_is_no_classification(from_logits):
-    with pytest.raises(ValueError, match=r"two or more; got outputs of shape \(examples, …, 1\).*BinaryCrossentropy"):
+    with pytest.raises(ValueError, match=r"two or more outputs.* of shape \(examples, …, 1\).*BinaryCrossentropy"):
         Categorical(from_logits).probabilities(np.ones((2, 4, 1)))
 
 
-def test_bernoulli_needs_one_output_a_row():
-    with pytest.raises(ValueError, match=r"one output a row; got outputs of shape \(examples, 3\)"):
+def test_bernoulli_needs_one_output_per_row():
+    with pytest.raises(ValueError, match=r"one output per row; got outputs of shape \(examples, 3\)"):
         Bernoulli().probabilities(np.zeros((2, 4, 3)))
 
 
@@ -135,3 +160,57 @@ def test_gaussian_nll_is_minus_the_log_density_summed_over_outputs():
 def test_gaussian_nll_needs_a_positive_scale(scale):
     with pytest.raises(ValueError, match=f"GaussianNLL needs scale > 0.*got scale={scale}"):
         GaussianNLL(scale)
+
+
+def _predictive(likelihood, outputs, parts):
+    """Returns the predictive of draws that arrive in so many parts, for two halves of the examples."""
+    moments = {}
+    for draws in np.array_split(outputs, parts):
+        for where in (np.array([0, 2]), np.array([1, 3, 4])):
+            for name, values in likelihood.statistics(draws[:, where]).items():
+                moments.setdefault(name, RunningMoments(5)).update(where, values)
+    return likelihood.predictive(moments, len(outputs), None)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_parts_of_the_draws_have_the_moments_of_all(name):
+    likelihood = LIKELIHOODS[name]
+    p = _predictive(likelihood, OUTPUTS[name], 3)
+    statistics = likelihood.statistics(OUTPUTS[name])
+    np.testing.assert_allclose(p.mean, statistics["prediction"].mean(axis=0))
+    np.testing.assert_allclose(p.std, statistics["prediction"].std(axis=0))
+    assert p.task == likelihood.task
+    if p.task == "classification":
+        np.testing.assert_allclose(p.expected_entropy, special.entr(statistics["prediction"]).sum(-1).mean(axis=0))
+    elif likelihood.predicts_noise:
+        np.testing.assert_allclose(p.noise**2, statistics["noise_variance"].mean(axis=0))
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_what_is_exported_is_the_predictive_in_single_precision(name):
+    p = _predictive(LIKELIHOODS[name], OUTPUTS[name], 1)
+    exported = LIKELIHOODS[name].export(ops.convert_to_tensor(OUTPUTS[name].astype("float32")))
+    assert "mean" in exported
+    for key, tensor in exported.items():
+        np.testing.assert_allclose(ops.convert_to_numpy(tensor), getattr(p, key), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("likelihood", [*LIKELIHOODS.values(), Gaussian(0.3)], ids=str)
+def test_a_likelihood_is_serialized_as_keras_objects_are(likelihood):
+    config = keras.saving.serialize_keras_object(likelihood)
+    assert keras.saving.deserialize_keras_object(config) == likelihood
+
+
+def test_a_likelihood_of_the_users_own_predicts_and_is_evaluated():
+    model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(1, posterior=sb.LowRank(1))])
+    x = np.ones((7, 2), "float32")
+    p = sb.predict(model, x, draws=30, likelihood=Poisson(), keep_draws=True)
+    rates = np.exp(sb.predict(model, x, draws=30, likelihood="gaussian", keep_draws=True).draws)
+    np.testing.assert_allclose(p.mean, rates.mean(axis=0))
+    np.testing.assert_allclose(p.variance("aleatoric"), rates.mean(axis=0))  # that of a Poisson is its rate
+    counts = np.arange(7.0)[:, None]
+    found = sb.evaluate(model, (x, counts), draws=30, likelihood=Poisson())
+    assert found.task == "regression" and np.isfinite(found.value("nll_total"))
+    with pytest.raises(NotImplementedError, match="freeze_draws needs a likelihood with the method `export`; Poisson"):
+        sb.freeze_draws(model, 2, likelihood=Poisson())

@@ -14,7 +14,7 @@ from singularbayes.metrics import (
     ood_scores,
     reliability_curve,
 )
-from singularbayes.prediction.predictive import ClassPredictive
+from singularbayes.prediction import ClassPredictive
 
 HALF = np.full((3, 2), 0.5)
 SCORES = [
@@ -27,7 +27,7 @@ SCORES = [
     reliability_curve,
 ]
 BAD = {
-    "one label too few": (HALF, np.zeros(2, int), r"one label an example; got shapes \(3, 2\) and \(2,\)"),
+    "one label too few": (HALF, np.zeros(2, int), r"one label per example; got shapes \(3, 2\) and \(2,\)"),
     "one-hot labels": (HALF, np.eye(2)[[0, 1, 1]], r"got shapes \(3, 2\) and \(3, 2\).*labels.argmax\(axis=1\)"),
     "one column": (
         np.full((3, 1), 0.5),
@@ -49,11 +49,11 @@ BAD = {
         np.zeros(3, int),
         "not negative and sum to 1 .* got values from -0.2 to 1.2",
     ),
-    "a label too high": (HALF, np.array([0, 1, 2]), "whole numbers from 0 to 1; got int64 from 0 to 2"),
-    "a label too low": (HALF, np.array([-1, 1, 1]), "whole numbers from 0 to 1; got int64 from -1 to 1"),
-    "a label between": (HALF, np.array([0, 0.5, 1]), "whole numbers from 0 to 1; got float64 from 0.0 to 1.0"),
-    "a missing label": (HALF, np.array([0, np.nan, 1]), "whole numbers from 0 to 1; got float64"),
-    "words": (HALF, np.array(["cat", "dog", "dog"]), "whole numbers from 0 to 1; got <U3"),
+    "a label too high": (HALF, np.array([0, 1, 2]), "integers from 0 to 1; got int64 from 0 to 2"),
+    "a label too low": (HALF, np.array([-1, 1, 1]), "integers from 0 to 1; got int64 from -1 to 1"),
+    "a label between": (HALF, np.array([0, 0.5, 1]), "integers from 0 to 1; got float64 from 0.0 to 1.0"),
+    "a missing label": (HALF, np.array([0, np.nan, 1]), "integers from 0 to 1; got float64"),
+    "words": (HALF, np.array(["cat", "dog", "dog"]), "integers from 0 to 1; got <U3"),
 }
 
 

@@ -121,7 +121,7 @@ def test_one_call_gives_what_each_function_gives():
         (np.ones(0), np.ones(2), r"not empty; got inside \(0,\)"),
         (np.ones(2), np.ones(0), r"not empty; got outside \(0,\)"),
         (np.ones(2), np.float64(1), r"got outside \(\)"),
-        (np.ones((2, 3)), np.ones(2), r"one number an example in inside; got shape \(2, 3\)"),
+        (np.ones((2, 3)), np.ones(2), r"one number per example in inside; got shape \(2, 3\)"),
         (np.array([0, np.nan]), np.ones(2), r"finite numbers; got nan in inside at \[1\], and 1 of 2"),
         (np.ones(2), np.array([np.inf, 0]), r"finite numbers; got inf in outside at \[0\]"),
     ],
@@ -145,7 +145,7 @@ def test_rates_lie_between_0_and_1(rate):
     [
         ([0, 0, 0], r"examples of both; got \[0.0\]"),
         ([True, True, True], r"examples of both; got \[1.0\]"),
-        ([0, 1, 2], r"0 or 1 an example, and examples of both; got \[0.0, 1.0, 2.0\]"),
+        ([0, 1, 2], r"0 or 1 per example, and examples of both; got \[0.0, 1.0, 2.0\]"),
         ([0, 1], r"one shape, .* got uncertainty \(3,\), wrong \(2,\)"),
         ([0, 1, np.nan], "got nan in wrong"),
     ],

@@ -96,7 +96,7 @@ def test_wrong_input_is_refused():
     for uncertainty, losses, message in [
         (np.ones(3), np.ones(2), r"got uncertainty \(3,\), losses \(2,\)"),
         (np.ones(0), np.ones(0), "not empty"),
-        (np.ones((3, 2)), np.ones((3, 2)), r"one number an example in uncertainty and losses; got shape \(3, 2\)"),
+        (np.ones((3, 2)), np.ones((3, 2)), r"one number per example in uncertainty and losses; got shape \(3, 2\)"),
         (np.array([np.nan, 1]), np.ones(2), "got nan in uncertainty"),
         (np.ones(2), np.array([np.inf, 1]), "got inf in losses"),
     ]:

@@ -1,4 +1,4 @@
-"""Trains and asks one network under distributions of devices; called as a program by test_layout.py.
+"""Trains one network and predicts with it under distributions of devices; called as a program by test_layout.py.
 
 sharded.py FILE            one device and three distributions over four: the numbers of each, in FILE
 sharded.py FILE PORT ID    process ID of two, each with two devices, that train the network together: its numbers
@@ -13,8 +13,9 @@ from jax.experimental import multihost_utils
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, KTied, LowRank, RankOne, layers
-from singularbayes.models.engine import _spread, draw_keys, engine_for
-from singularbayes.training.elbo import log_nll
+from singularbayes.models import draw_keys
+from singularbayes.prediction.sampler import sampler_of
+from singularbayes.training.logged_loss import log_nll
 
 NUM_DATA, BATCH, RATE = 16, 8, 1 / 16
 LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -100,13 +101,13 @@ def counted_once(model):
 
 def parts(model):
     """The draws and examples that one device answers, for many examples and for one."""
-    run, (x, _) = engine_for(model), data()
-    outputs = [run._run(run._values(), *_spread(run.draw(draw_keys(0, 8)), part), 8)[0] for part in (x, x[:1])]
+    sampler, (x, _) = sampler_of(model), data()
+    outputs = [sampler.run_on_devices(sampler.draw(draw_keys(0, 8)), part)[0] for part in (x, x[:1])]
     return [output.sharding.shard_shape(output.shape)[:2] for output in outputs]
 
 
 def results(name):
-    """All laws for one device, data parallel and model parallel; for both on one axis, only the training."""
+    """All invariants for one device, data parallel and model parallel; for both on one axis, only the training."""
     model, numbers = trained(shared)
     found = {f"shared/{key}": value for key, value in numbers.items()}
     if name == "both":

@@ -1,4 +1,4 @@
-"""One model over several devices and processes gives the numbers of one device; where its arrays lie is as said."""
+"""One model over several devices and processes gives the results of one device; its arrays lie as described."""
 
 import os
 import socket
@@ -106,7 +106,7 @@ def test_factors_are_split_by_rows_and_the_table_says_so(found):
     assert len(factors) == 8 and all(spec.endswith("P(None, 'model', None)") for spec in factors)
     *rows, total = str(found["table"]).splitlines()
     assert rows[0].split()[1:] == ["(2,", "18·,", "2)", "36", "on", "a", "device"]
-    assert total == "491 of 982 numbers on a device: 2 parts over 'model'; · marks the axis that is split"
+    assert total == "491 of 982 entries on a device: 2 parts over 'model'; · marks the axis that is split"
 
 
 def test_two_processes_train_and_predict_as_one_device(found, tmp_path):
@@ -148,9 +148,9 @@ def test_the_longest_axis_that_devices_divide_is_split(shape, parts, split):
 
 def test_a_layout_map_decides_where_it_names_a_variable():
     here = mesh("batch", "model")
-    said = keras.distribution.LayoutMap(here)
-    said[".*dense.*/ab"] = (None, None, "model")
-    with sb.ModelParallel(here, smallest=1, layout_map=said).scope():
+    layout_map = keras.distribution.LayoutMap(here)
+    layout_map[".*dense.*/ab"] = (None, None, "model")
+    with sb.ModelParallel(here, smallest=1, layout_map=layout_map).scope():
         dense = sb.layers.Dense(4, posterior=sb.LowRank(2), name="dense")
         dense.build((None, 4))
     assert dense.posterior.ab.values._layout.axes == (None, None, "model")
@@ -186,19 +186,19 @@ def test_a_large_variable_is_made_in_parts_and_starts_the_same(monkeypatch, post
         ({"axis": "rows"}, r"needs axis to be an axis of the mesh, one of \['batch', 'model'\]; got 'rows'"),
         ({"axis": None}, "needs axis to be an axis of the mesh"),
         ({"batch": "examples"}, "needs batch to be an axis of the mesh"),
-        ({"smallest": 0}, "needs smallest to be a whole number >= 1; got smallest=0"),
-        ({"smallest": True}, "needs smallest to be a whole number"),
+        ({"smallest": 0}, "needs smallest to be an integer >= 1; got smallest=0"),
+        ({"smallest": True}, "needs smallest to be an integer"),
         ({"layout_map": "none"}, "needs a layout_map of the same mesh"),
     ],
 )
-def test_what_is_wrong_is_said(arguments, message):
+def test_what_is_wrong_is_named(arguments, message):
     if arguments.get("layout_map"):
         arguments = {"layout_map": keras.distribution.LayoutMap(mesh("batch", "model"))}
     with pytest.raises(ValueError, match=message):
         sb.ModelParallel(**{"mesh": mesh("batch", "model"), **arguments})
 
 
-def test_another_backend_is_said(monkeypatch):
+def test_another_backend_is_refused(monkeypatch):
     monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
     with pytest.raises(ValueError, match="needs Keras on JAX; got the backend 'torch'"):
         sb.ModelParallel(mesh("batch", "model"))

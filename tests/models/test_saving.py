@@ -1,4 +1,4 @@
-"""A `.keras` file is the whole model: the same predictions here and on every other backend, and training goes on."""
+"""A `.keras` file is the whole model: the same predictions here and on every other backend, and training resumes."""
 
 import importlib.util
 import json
@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from keras import ops
 from keras.src.saving.serialization_lib import ObjectSharingScope  # what reading a file enters
-from options import ROWS
-from table import LAYERS, POSTERIORS, RANDOM, stir, stirred_layer
+from table import stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, RankOne, layers, posteriors
@@ -28,35 +27,6 @@ BACKENDS = {"jax": "jax", "torch": "torch", "tensorflow": "tensorflow"}
 def _means(model, x):
     with sb.mean_weights(model):
         return ops.convert_to_numpy(model(x))
-
-
-@pytest.mark.parametrize("name", POSTERIORS)
-@pytest.mark.parametrize("layer", LAYERS)
-def test_a_loaded_model_predicts_the_same_for_every_layer_and_posterior(layer, name, tmp_path):
-    case = LAYERS[layer]
-    x = case.inputs(np.random.default_rng(0))
-    posterior = RANDOM[name](kl_weight=0.25) if name in RANDOM else POSTERIORS[name]()
-    inputs = keras.Input(x.shape[1:], dtype=str(x.dtype))
-    model = stirred_layer(keras.Model(inputs, case.make(posterior)(inputs)), x)
-    model.save(tmp_path / "model.keras")
-    again = sb.load(tmp_path / "model.keras")
-    np.testing.assert_allclose(_means(again, x), _means(model, x), rtol=1e-6)
-    for ours, theirs in zip(model.weights, again.weights, strict=True):
-        np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
-
-
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one"])
-@pytest.mark.parametrize("row", ROWS)
-def test_so_it_does_for_recurrent_convolution_einsum_and_attention_layers(row, name, tmp_path):
-    option = ROWS[row]
-    layer = option.make(posterior=RANDOM[name](kl_weight=0.25), bias_posterior=RANDOM[name.replace("low", "full")]())
-    inputs = [keras.Input(x.shape[1:], dtype=str(x.dtype)) for x in option.inputs]
-    model = stir(keras.Model(inputs, layer(*inputs, **option.call)))
-    model.save(tmp_path / "model.keras")
-    again = sb.load(tmp_path / "model.keras")
-    np.testing.assert_allclose(_means(again, option.inputs), _means(model, option.inputs), rtol=1e-6)
-    for ours, theirs in zip(model.weights, again.weights, strict=True):
-        np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
 
 
 def _network():

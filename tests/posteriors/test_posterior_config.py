@@ -75,14 +75,14 @@ def test_an_unknown_posterior_is_refused_with_the_known_ones(bad):
 @pytest.mark.parametrize(("make", "also"), [(LowRank, ", or 'auto'"), (Adapter, "")])
 @pytest.mark.parametrize("rank", [0, -1, 1.5, 2.0, True, "2", None])
 def test_a_rank_that_is_not_a_whole_number_above_0_is_refused(rank, make, also):
-    said = rf"{make.__name__} needs rank to be a whole number >= 1{also}; got rank={rank!r}"
+    said = rf"{make.__name__} needs rank to be an integer >= 1{also}; got rank={rank!r}"
     with pytest.raises(ValueError, match=said):
         make(rank)
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "2", None])
 def test_a_number_of_ties_that_is_not_whole_and_above_0_is_refused(k):
-    with pytest.raises(ValueError, match=f"KTied needs k to be a whole number >= 1; got k={k!r}"):
+    with pytest.raises(ValueError, match=f"KTied needs k to be an integer >= 1; got k={k!r}"):
         KTied(k)
 
 
@@ -127,7 +127,7 @@ def test_a_negative_or_infinite_kl_weight_is_refused(bad):
 
 @pytest.mark.parametrize("bad", [0, -1, 1.5, True, "4"])
 def test_a_number_of_kl_rows_that_is_not_whole_and_above_0_is_refused(bad):
-    with pytest.raises(ValueError, match=rf"needs kl_rows to be a whole number >= 1 or None; got kl_rows={bad!r}"):
+    with pytest.raises(ValueError, match=rf"needs kl_rows to be an integer >= 1 or None; got kl_rows={bad!r}"):
         FullRank(kl_rows=bad)
 
 

@@ -139,10 +139,10 @@ def test_correlations_are_0_without_factors_and_do_not_depend_on_the_scale_of_on
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
-        ([], [0], r"rows that are different whole numbers from 0 to 4, at least one; got rows=\[\]"),
+        ([], [0], r"rows that are different integers from 0 to 4, at least one; got rows=\[\]"),
         ([0, 0], [0], r"got rows=\[0, 0\]"),
         ([-1], [0], r"got rows=\[-1\]"),
-        ([0], [4], r"columns that are different whole numbers from 0 to 3, at least one; got columns=\[4\]"),
+        ([0], [4], r"columns that are different integers from 0 to 3, at least one; got columns=\[4\]"),
     ],
 )
 def test_a_block_outside_the_weight_is_refused(rows, columns, message):

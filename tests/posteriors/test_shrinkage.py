@@ -161,9 +161,9 @@ def test_columns_of_nothing_are_balanced_too():
         (lambda: LowRank(2, prior=ColumnShrinkage(), kl_rows=3), "kl_rows=None; got LowRank with kl_rows=3"),
         (lambda: Centred(ColumnShrinkage()), "Centred needs a prior of single weights"),
         (lambda: LowRank("auto", prior=Normal()), r"needs a prior that shrinks whole columns.*got Normal"),
-        (lambda: LowRank("auto", max_rank=0), "LowRank needs max_rank to be a whole number >= 1; got max_rank=0"),
+        (lambda: LowRank("auto", max_rank=0), "LowRank needs max_rank to be an integer >= 1; got max_rank=0"),
         (lambda: LowRank("auto", tolerance=1.0), "LowRank needs 0 <= tolerance < 1; got tolerance=1.0"),
-        (lambda: LowRank("all"), "LowRank needs rank to be a whole number >= 1, or 'auto'; got rank='all'"),
+        (lambda: LowRank("all"), "LowRank needs rank to be an integer >= 1, or 'auto'; got rank='all'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, said):

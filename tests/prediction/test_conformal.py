@@ -114,7 +114,7 @@ def test_wrong_input_is_refused():
         sb.conformal_intervals(p, y, variance="both")
     with pytest.raises(ValueError, match=r'a variance above 0 everywhere; got 0. Use variance="constant"'):
         sb.conformal_intervals(value_predictive(np.zeros((1, 30, 1))), y, variance="epistemic")
-    with pytest.raises(ValueError, match="conformal_sets needs one label an example"):
+    with pytest.raises(ValueError, match="conformal_sets needs one label per example"):
         sb.conformal_sets(q, labels[:3])
     with pytest.raises(TypeError, match=r"conformal_sets needs a ClassPredictive, .* got ValuePredictive"):
         sb.conformal_sets(p, y)

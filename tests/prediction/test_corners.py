@@ -7,7 +7,7 @@ from keras import ops
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors, layers
-from singularbayes.prediction import stream
+from singularbayes.prediction.memory import chunk_sizes, side_by_side
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(4)
@@ -175,19 +175,18 @@ def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
 
 
 def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
-    sizes = stream.sizes
-
     def network(width):
         dense = layers.Dense(width, posterior=LowRank(1))
         return keras.Sequential([keras.Input((4,)), dense, layers.Dense(2, posterior=LowRank(1))])
 
     x = np.ones((10_000, 4))
-    assert sizes(network(100), x, 10_000, 640, 256) == (640, 80, 256)
-    assert sizes(network(100), x, 10_000, 100, 256) == (100, 50, 256)
-    assert sizes(network(100), x[:1], 1, 640, 256) == (640, 640, 1)
-    weights, draws, batch = sizes(network(100_000), x, 10_000, 640, 256)
-    assert draws * batch * 4 * 100_000 <= 8 << 20
-    assert weights * 4 * 200_006 <= 256 << 20
+    for examples, draws, batch, group in [(10_000, 640, 256, 80), (10_000, 100, 256, 50), (1, 640, 1, 640)]:
+        assert chunk_sizes(network(100), x[:examples], examples, draws, 256) == (draws, batch)
+        assert side_by_side(network(100), x[:batch], draws) == group
+    wide = network(100_000)
+    chunk, batch = chunk_sizes(wide, x, 10_000, 640, 256)
+    assert side_by_side(wide, x[:batch], chunk) * batch * 4 * 100_000 <= 8 << 20
+    assert chunk * 4 * 200_006 <= 256 << 20
 
 
 def test_a_rank_that_a_recurrent_kernel_cannot_hold_is_refused_before_any_weight_is_made():

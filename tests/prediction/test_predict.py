@@ -6,14 +6,15 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from options import LAYERS, PAIRS, alone
 from scipy import special
-from table import LAYERS, POSTERIORS, RANDOM, assert_uncorrelated, stirred_layer
+from table import POSTERIORS, RANDOM, assert_uncorrelated, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
-from singularbayes.models import engine
-from singularbayes.posteriors import scope
-from singularbayes.prediction import stream
+from singularbayes.models import draw_keys, draw_sources
+from singularbayes.posteriors import noise, scope
+from singularbayes.prediction import memory, sampler
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(4)
@@ -60,7 +61,7 @@ def many(model):
 def _function(model, seed, s, x):
     """Returns what draw s of `predict` says for x, by an eager pass with its weights fixed."""
     posteriors = sb.find_posteriors(model)
-    draw = engine._draw(posteriors, engine.noise.as_keys(engine.draw_keys(seed, s + 1)[s]))
+    draw = draw_sources(posteriors, noise.as_keys(draw_keys(seed, s + 1)[s]))
     with scope.fix({id(p): arrays for p, arrays in zip(posteriors, draw, strict=True)}):
         return special.softmax(ops.convert_to_numpy(model(x)).astype("float64"), axis=-1)
 
@@ -78,21 +79,22 @@ def test_draws_do_not_depend_on_the_batch_size(model, whole, batch_size):
     np.testing.assert_allclose(ours.mutual_information, whole.mutual_information, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 4), (3, 3, 4), (10, 2, 3), (6, 4, 11)])
-def test_draws_do_not_depend_on_how_they_are_chunked(model, whole, monkeypatch, sizes):
-    monkeypatch.setattr(stream, "sizes", lambda *_: sizes)
+@pytest.mark.parametrize(("chunk", "batch", "group"), [(1, 4, 1), (3, 4, 3), (10, 3, 2), (6, 11, 4)])
+def test_draws_do_not_depend_on_how_they_are_chunked(model, whole, monkeypatch, chunk, batch, group):
+    monkeypatch.setattr(sampler, "chunk_sizes", lambda *_: (chunk, batch))
+    monkeypatch.setattr(sampler, "side_by_side", lambda *_: group)
     _assert_same(_predict(model), whole)
 
 
-@pytest.mark.parametrize("limit", ["_WEIGHT_BYTES", "_CACHED_BYTES", "_SCRATCH_BYTES"])
+@pytest.mark.parametrize("limit", ["_CHUNK_BYTES", "_CACHE_BYTES", "_PROGRAM_FACTOR"])
 def test_draws_do_not_depend_on_the_memory_there_is(model, whole, monkeypatch, limit):
-    monkeypatch.setattr(stream, limit, 0)
+    monkeypatch.setattr(memory, limit, 0)
     _assert_same(_predict(model, batch_size=4), whole)
 
 
 @pytest.mark.parametrize("free", [1 << 30, 1 << 18, 0])
 def test_draws_do_not_depend_on_the_memory_of_an_accelerator(model, whole, monkeypatch, free):
-    monkeypatch.setattr(stream, "free_bytes", lambda: free)
+    monkeypatch.setattr(memory, "free_bytes", lambda: free)
     _assert_same(_predict(model, batch_size=4), whole)
 
 
@@ -143,12 +145,9 @@ def test_the_estimator_that_trained_the_model_does_not_matter(model, whole):
     np.testing.assert_allclose(_predict(local).draws, whole.draws, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.parametrize(("layer", "name"), [pair for pair in PAIRS if pair.values[1] in RANDOM])
 def test_coherent_for_every_layer_and_posterior(layer, name):
-    case = LAYERS[layer]
-    x = case.inputs(np.random.default_rng(0))
-    model = stirred_layer(keras.Sequential([case.make(RANDOM[name]())]), x)
+    model, x = alone(LAYERS[layer], RANDOM[name]())
     whole = sb.predict(model, x, 3, likelihood="gaussian", keep_draws=True).draws
     parts = sb.predict(model, x, 3, likelihood="gaussian", keep_draws=True, batch_size=2).draws
     np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-5)
@@ -314,11 +313,12 @@ class TestInputsAndOutputs:
         assert sb.predict(Net(), X, draws=3, likelihood="gaussian").mean.shape == (11, 2)
 
 
-def test_memory_does_not_grow_with_the_number_of_draws():
+def test_memory_does_not_grow_with_the_number_of_draws(monkeypatch):
     if keras.backend.backend() != "jax":
         pytest.skip("the same stream of chunks; slow under tracemalloc")
     model = keras.Sequential([keras.Input((5,)), layers.Dense(3, posterior=LowRank(2))])
     x = np.repeat(X, 100, axis=0)
+    monkeypatch.setattr(memory, "_CHUNK_BYTES", 16 << 20)
 
     def peak(draws):
         tracemalloc.start()

@@ -10,7 +10,7 @@ from predictions import class_predictive, value_predictive
 from scipy import stats
 
 from singularbayes import metrics
-from singularbayes.prediction.predictive import ClassPredictive, RunningMoments, ValuePredictive
+from singularbayes.likelihoods import ClassPredictive, RunningMoments, ValuePredictive
 
 
 def test_mutual_information_is_the_paper_s(vectors):

@@ -9,7 +9,7 @@ from scipy import optimize, special
 
 import singularbayes as sb
 from singularbayes.metrics import accuracy, entropy, expected_calibration_error, gaussian_nll, negative_log_likelihood
-from singularbayes.prediction.predictive import ClassPredictive
+from singularbayes.prediction import ClassPredictive
 from singularbayes.prediction.recalibration import Temperature, VarianceScale
 
 
@@ -160,9 +160,9 @@ def test_a_factor_is_finite_and_above_0(value):
 def test_wrong_input_is_refused():
     p, y = values()
     classes, labels = made_up()
-    with pytest.raises(ValueError, match=r"recalibrate needs one label an example; got shapes \(200, 4\) and \(3,\)"):
+    with pytest.raises(ValueError, match=r"recalibrate needs one label per example; got shapes \(200, 4\) and \(3,\)"):
         sb.recalibrate(classes, labels[:3])
-    with pytest.raises(ValueError, match="whole numbers from 0 to 3; got int64 from 0 to 5"):
+    with pytest.raises(ValueError, match="integers from 0 to 3; got int64 from 0 to 5"):
         sb.recalibrate(classes, np.where(labels == 3, 5, labels))
     with pytest.raises(ValueError, match=r"recalibrate needs arrays of one shape, .* targets \(3, 1\)"):
         sb.recalibrate(p, y[:3])

@@ -37,7 +37,7 @@ def trained(monkeypatch):
 def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
     model.compile("sgd", loss)
-    assert (fingerprint.task_of(model), fingerprint.says_noise(model)) == (task, noise)
+    assert (fingerprint.task_of(model), fingerprint.has_noise(model)) == (task, noise)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,10 @@ def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
         ({"objectives": ("mean_entropy",)}, "objectives of which more or less is better; got 'mean_entropy'"),
         ({"objectives": "nll"}, "sweep needs a list of different objectives"),
         ({"objectives": ()}, "sweep needs a list of different objectives"),
-        ({"data": data(ood=False)}, r"sweep needs foreign examples for the objective 'auroc_ood'.*; got none"),
+        (
+            {"data": data(ood=False)},
+            r"needs out-of-distribution examples for the objective 'auroc_ood'.*; got none",
+        ),
         ({"objectives": ("nll", "digits/auroc_ood")}, r"objective 'digits/auroc_ood'.*got sets called \[''\]"),
         ({"space": {}}, "sweep needs a space of settings by name"),
         (
@@ -97,8 +100,8 @@ def test_what_is_not_compiled_is_refused_before_anything_is_trained(made, traine
 @pytest.mark.parametrize(
     ("objective", "said"),
     [
-        ("nll", "got 'nll', and the likelihood says no noise. Compile with singularbayes.GaussianNLL"),
-        ("crps_total", "got 'crps_total', and the likelihood says no noise"),
+        ("nll", "got 'nll', and the likelihood does not specify the noise. Compile with singularbayes.GaussianNLL"),
+        ("crps_total", "got 'crps_total', and the likelihood does not specify the noise"),
         ("iqr_ratio", "got 'iqr_ratio', and the draws were not kept"),
         ("accuracy", "objectives that exist in regression; got 'accuracy'"),
     ],
@@ -191,7 +194,7 @@ def test_without_optuna_it_says_what_to_type(monkeypatch):
 
 @pytest.mark.parametrize(("name", "value"), [("trials", 0), ("epochs", 2.5), ("draws", True), ("warmup", -1)])
 def test_a_budget_is_of_whole_numbers(name, value):
-    with pytest.raises(ValueError, match=f"Budget needs {name} to be a whole number"):
+    with pytest.raises(ValueError, match=f"Budget needs {name} to be an integer"):
         ranks.Budget(**{name: value})
 
 

@@ -137,7 +137,7 @@ def test_seeds_share_the_lengths_of_batches_and_not_the_examples():
 
 
 def test_padding_needs_token_ids_and_a_model_of_any_length():
-    with pytest.raises(ValueError, match="padding needs one input of whole numbers"):
+    with pytest.raises(ValueError, match="padding needs one input of integers"):
         sb.fit_many(_network, IDS.astype("float32"), Y, [0], epochs=1, padding=0)
     with pytest.raises(ValueError, match="padding needs a model that takes any length"):
         sb.fit_many(lambda: _network(20), IDS, Y, [0], epochs=1, padding=0)

@@ -118,7 +118,7 @@ def test_a_member_with_rows_of_its_own_is_the_member_that_was_given_them_alone()
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([[0, 1]], {}, r"whole numbers \(members, examples\), here \(2, …\); got int64 \(1, 2\)"),
+        ([[0, 1]], {}, r"integers \(members, examples\), here \(2, …\); got int64 \(1, 2\)"),
         ([[0.5], [1.0]], {}, "got float64"),
         ([[0, 21], [1, 2]], {}, "needs rows from 0 to 20; got 0 to 21"),
         ([[0], [1]], {"padding": 0}, "needs rows or padding, not both"),
@@ -127,6 +127,22 @@ def test_a_member_with_rows_of_its_own_is_the_member_that_was_given_them_alone()
 def test_rows_that_cannot_be_are_refused(rows, options, message):
     with pytest.raises(ValueError, match=message):
         sb.fit_many(_line, X, X[:, :1], [1, 2], epochs=1, rows=rows, **options)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("together", [None, 1])
+def test_a_build_with_an_argument_seed_is_given_the_seed_of_its_member(together):
+    seeds = []
+
+    def build(seed):
+        seeds.append(seed)
+        return _line()
+
+    runs = sb.fit_many(build, X, X[:, :1], [4, 7], epochs=1, together=together)
+    plain = sb.fit_many(_line, X, X[:, :1], [4, 7], epochs=1, together=together)
+    assert seeds == [4, 7]
+    for one, other in zip(runs, plain, strict=True):
+        np.testing.assert_array_equal(_weights(one.model)[0], _weights(other.model)[0])
 
 
 @on_jax
@@ -236,17 +252,17 @@ def test_callbacks_of_batches_are_refused_in_a_program(callback):
     [
         ({"seeds": []}, r"one or more different seeds; got seeds=\[\]"),
         ({"seeds": [1, 1]}, r"different seeds; got seeds=\[1, 1\]"),
-        ({"seeds": [-1]}, "a seed to be a whole number >= 0; got -1"),
-        ({"epochs": 0}, "epochs to be a whole number >= 1; got 0"),
-        ({"batch_size": 2.5}, "batch_size to be a whole number >= 1; got 2.5"),
-        ({"together": 0}, "together to be a whole number >= 1; got 0"),
+        ({"seeds": [-1]}, "seed to be an integer >= 0; got seed=-1"),
+        ({"epochs": 0}, "epochs to be an integer >= 1; got epochs=0"),
+        ({"batch_size": 2.5}, "batch_size to be an integer >= 1; got batch_size=2.5"),
+        ({"together": 0}, "together to be an integer >= 1; got together=0"),
         ({"x": X[:0], "y": Y[:0]}, r"one and the same number of examples >= 1; got shapes \[\(0, 4\), \(0,\)\]"),
         ({"y": Y[:3]}, r"got shapes \[\(21, 4\), \(3,\)\]"),
         ({"sample_weight": Y[:2]}, r"got shapes \[\(21, 4\), \(21,\), \(2,\)\]"),
         ({"validation_data": (X[:0], Y[:0])}, "validation_data needs one and the same number"),
         ({"callbacks": []}, r"callbacks needs to be a function.*got a list. Write callbacks=lambda: \[...\]"),
         ({"validation_data": X}, r"validation_data needs to be \(x, y\)"),
-        ({"x": np.full_like(X, np.nan)}, "x and y needs numbers without NaN"),
+        ({"x": np.full_like(X, np.nan)}, "x and y needs values without NaN"),
     ],
 )
 def test_bad_arguments_are_refused(change, message):

@@ -136,16 +136,16 @@ def test_a_penalty_multiplies_the_weight():
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
+    "arguments, message",
     [
-        ({"num_data": 0}, "num_data to be a whole number >= 1"),
+        ({"num_data": 0}, "num_data to be an integer >= 1"),
         ({"delta": 1.0}, "0 < delta < 1"),
         ({"form": "best"}, "form to be one of"),
         ({"penalty": 0.0}, "penalty > 0"),
     ],
 )
-def test_bad_arguments_are_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
         PACBayesObjective(**{"num_data": 100, **arguments})
 
 

@@ -1,4 +1,4 @@
-"""Defects seen in other libraries, each as a law here."""
+"""Defects seen in other libraries, each as an invariant here."""
 
 import keras
 import numpy as np

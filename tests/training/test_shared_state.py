@@ -1,4 +1,4 @@
-"""On JAX the posteriors of a model share one seed generator and one KL weight: fewer variables in a step, same laws."""
+"""On JAX the posteriors of a model share one seed generator and one KL weight: fewer variables per step."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ def _model():
     return keras.Sequential([keras.Input((6,)), *[layers.Dense(6, posterior=LowRank(2)) for _ in range(3)]])
 
 
-def test_a_model_has_one_generator_and_one_weight_once_the_weight_is_said():
+def test_a_model_has_one_generator_and_one_weight_once_the_weight_is_set():
     model = _model()
     apart = len(model.variables)
     sb.set_kl(model, num_data=8, beta=2.0)
@@ -56,7 +56,7 @@ def test_files_hold_what_each_layer_had(tmp_path):
     np.testing.assert_array_equal(sb.predict(other, X, 5, likelihood="gaussian").mean, predictions[0])
 
 
-def test_a_layer_of_two_models_follows_the_one_that_was_said_last():
+def test_a_layer_of_two_models_follows_the_one_that_was_set_last():
     shared = layers.Dense(6, posterior=LowRank(2))
     first, second = (keras.Sequential([keras.Input((6,)), layers.Dense(6, posterior=LowRank(1)), shared]) for _ in "ab")
     sb.set_kl(first, num_data=10)

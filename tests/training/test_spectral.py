@@ -1,4 +1,4 @@
-"""Spectral control: each way bounds what it says it does, and nothing else is touched."""
+"""Spectral control: each way bounds what it claims, and nothing else is touched."""
 
 import keras
 import numpy as np
@@ -93,7 +93,7 @@ def test_redrawn_ones_have_the_law_of_those_within_the_limit(make, scale):
     for a, b, norm in zip(own, other, _norms(other), strict=True):
         if norm <= 0.999 * limit:
             np.testing.assert_array_equal(a, b)
-    # The law of the norm is that of free draws within; clipped ones would pile up at the limit.
+    # The distribution of the norm is that of free draws within; clipped ones would pile up at the limit.
     assert ks_2samp(norms, within).pvalue > 1e-3
     assert (norms > 0.9999 * limit).mean() < 0.02
 
@@ -122,20 +122,20 @@ def test_clipping_holds_in_prediction_and_training_and_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "act, said",
+    "act, message",
     [
         (lambda: RankOne(clip=1.0), "RankOne needs clip=None"),
         (lambda: LowRank(2, clip=0.0), "clip > 0"),
         (lambda: LowRank(2, redraws=3), "LowRank needs redraws .* only with clip; got redraws=3 and clip=None"),
-        (lambda: FullRank(clip=1.0, redraws=-1), "FullRank needs redraws to be a whole number >= 0"),
+        (lambda: FullRank(clip=1.0, redraws=-1), "FullRank needs redraws to be an integer >= 0"),
         (lambda: SpectralProjection(0.0), "limit > 0"),
         (lambda: SpectralPenalty(1.0, weight=-1.0), "weight >= 0"),
         (lambda: layers.Embedding(5, 4, posterior=LowRank(2, clip=1.0))(np.zeros((2, 3), "int32")), "row by row"),
         (lambda: truncation(_network(RankOne()), 1.0, 1.0), "low-rank or full-rank posteriors"),
     ],
 )
-def test_bad_input_is_refused(act, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_input_is_refused(act, message):
+    with pytest.raises(ValueError, match=message):
         act()
 
 

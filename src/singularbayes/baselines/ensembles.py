@@ -1,4 +1,4 @@
-"""Ensembles: several networks trained alike from different seeds, whose draws are pooled."""
+"""Ensembles: several networks trained in the same way from different seeds, whose draws are pooled."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from singularbayes.baselines import folders
+from singularbayes.checks import require_integer
 from singularbayes.models import count_stored, count_trained, find_posteriors, share_programs
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import fit_many, load
@@ -22,11 +23,10 @@ def member_seeds(seed: int, members: int) -> list[int]:
 class _Ensemble(ABC):
     """Members trained by `fit_many`, which predict together."""
 
-    def __init__(self, build: Callable[[], keras.Model], members: int = 5, seed: int = 0):
+    def __init__(self, build: Callable[..., keras.Model], members: int = 5, seed: int = 0):
         kind = type(self).__name__
-        for name, value, least in (("members", members, 1), ("seed", seed, 0)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ValueError(f"{kind} needs {name} to be a whole number >= {least}; got {name}={value!r}.")
+        require_integer(kind, members=members)
+        require_integer(kind, 0, seed=seed)
         self.build, self.members, self.seed = build, int(members), int(seed)
         self.models: list[keras.Model] = []
         self.histories: list[keras.callbacks.History] = []
@@ -41,7 +41,7 @@ class _Ensemble(ABC):
         return member_seeds(self.seed, self.members)
 
     @classmethod
-    def of(cls, models: Iterable[keras.Model]) -> Self:
+    def from_models(cls, models: Iterable[keras.Model]) -> Self:
         """Returns the ensemble of models that are trained already."""
         models = list(models)
         ensemble = cls(_no_build, max(1, len(models)))
@@ -74,16 +74,16 @@ class _Ensemble(ABC):
 
     @property
     def num_trained(self) -> int:
-        """How many numbers are trained, over all members."""
+        """The trainable parameters of all members."""
         return sum(map(count_trained, self._fitted()))
 
     @property
     def num_stored(self) -> int:
-        """How many numbers are kept, over all members."""
+        """The stored parameters of all members."""
         return sum(map(count_stored, self._fitted()))
 
     def predict(self, x, draws: int = 100, seed: int = 0, **options) -> Predictive:
-        """Returns what all members say together; `options` are those of `singularbayes.predict`.
+        """Returns what all members predict together; `options` are those of `singularbayes.predict`.
 
         `draws` are shared out equally, if need be a few more, and each counts the same; members without noise give one
         each, whatever `draws`.
@@ -92,7 +92,7 @@ class _Ensemble(ABC):
         return pool(models, len(models), x, draws, seed, **options)
 
     def save(self, folder: str | Path) -> None:
-        """Writes one `.keras` file a member into a folder; an older ensemble there is replaced."""
+        """Writes one `.keras` file per member into a folder; an older ensemble there is replaced."""
         models = self._fitted()
 
         def fill(path: Path) -> None:
@@ -105,16 +105,17 @@ class _Ensemble(ABC):
     def load(cls, folder: str | Path, **options) -> Self:
         """Returns a saved ensemble; `options` are those of `keras.saving.load_model`."""
         content = folders.read(folder, cls.__name__)
-        ensemble = cls.of(load(Path(folder) / _file(i), **options) for i in range(content["members"]))
+        ensemble = cls.from_models(load(Path(folder) / _file(i), **options) for i in range(content["members"]))
         ensemble.seed = content["seed"]
         return ensemble
 
 
 class DeepEnsemble(_Ensemble):
-    """M point networks from different seeds (Lakshminarayanan et al. 2017): M trainings, M times the numbers, M passes.
+    """M deterministic networks from different seeds (Lakshminarayanan et al. 2017): M trainings, M times the
+    parameters, M passes.
 
     Args:
-        build: makes a new compiled model.
+        build: makes a new compiled model, as in `fit_many`.
         seed: the members' seeds are hashed from it.
 
     >>> import keras, numpy as np
@@ -131,15 +132,16 @@ class DeepEnsemble(_Ensemble):
     def _require(self, model, random):
         if random:
             raise ValueError(
-                f"DeepEnsemble needs point networks; got {model.name!r} with a random posterior. Use LowRankEnsemble."
+                f"DeepEnsemble needs deterministic networks; got {model.name!r} with a random posterior. Use "
+                "LowRankEnsemble."
             )
 
 
 class LowRankEnsemble(_Ensemble):
     """M variational networks from different seeds, whose posterior draws are pooled; the paper's has 5 × 20 draws.
 
-    Members may have any random posterior. `build` and `seed` are as in `DeepEnsemble`; `fit` needs the weight of the
-    KL: `callbacks=lambda: [sb.KLSchedule(num_data=len(x))]`.
+    Members may have any random posterior. `build` and `seed` are as in `DeepEnsemble`; `fit` needs the KL
+    weight: `callbacks=lambda: [sb.KLSchedule(num_data=len(x))]`.
     """
 
     def _require(self, model, random):

@@ -15,7 +15,7 @@ from singularbayes.prediction import Predictive, predict
 from singularbayes.training import fit_many, load
 
 _FILE = "model.keras"
-# Where Keras's layers say how much they drop or add.
+# The attributes of Keras's layers for how much they drop or add.
 _RATES = ("rate", "dropout", "recurrent_dropout", "stddev")
 
 
@@ -36,7 +36,7 @@ def _of_model(name: str) -> property:
 
 
 class _Dropping(keras.Model):
-    """A model that answers with dropout on, and else as in prediction."""
+    """A model that predicts with dropout on."""
 
     def __init__(self, model):
         super().__init__(name=f"{model.name}_dropping")
@@ -121,16 +121,16 @@ class MCDropout:
 
     @property
     def num_trained(self) -> int:
-        """How many numbers are trained."""
+        """The trainable parameters."""
         return count_trained(self.model)
 
     @property
     def num_stored(self) -> int:
-        """How many numbers are kept."""
+        """The stored parameters."""
         return count_stored(self.model)
 
     def predict(self, x, draws: int = 100, seed: int = 0, **options) -> Predictive:
-        """Returns what `draws` passes with dropout say; `options` are those of `singularbayes.predict`."""
+        """Returns what `draws` passes with dropout predict; `options` are those of `singularbayes.predict`."""
         if self._dropping is None:
             if not self.model.built:
                 self.model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights

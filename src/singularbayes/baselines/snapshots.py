@@ -64,7 +64,7 @@ class Snapshots:
         return {"mean": self.mean, "squares": self._squares, "deviations": np.array(self.deviations)}
 
     @classmethod
-    def of(cls, rank: int, collected: int, arrays: dict[str, np.ndarray]) -> Self:
+    def from_arrays(cls, rank: int, collected: int, arrays: dict[str, np.ndarray]) -> Self:
         """Returns the snapshots that `arrays` came from."""
         snapshots = cls(rank)
         snapshots.collected, snapshots.mean, snapshots._squares = collected, arrays["mean"], arrays["squares"]

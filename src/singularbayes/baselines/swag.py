@@ -11,6 +11,7 @@ import numpy as np
 from singularbayes.baselines import folders
 from singularbayes.baselines.normalisation import has_statistics, renew_statistics
 from singularbayes.baselines.snapshots import Snapshots
+from singularbayes.checks import require_integer
 from singularbayes.models import count_stored, count_trained, draw_keys, find_posteriors, forget_compiled
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import factory, fit_many, load
@@ -66,12 +67,12 @@ def _trained_by(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> It
 
 
 class SWAG:
-    """A point network and the Gaussian N(mean, ½ diag(var) + ½ D Dᵀ / (K − 1)) of its weights along SGD.
+    """A deterministic network and the Gaussian N(mean, ½ diag(var) + ½ D Dᵀ / (K − 1)) of its weights along SGD.
 
     The mean and the variances are of all snapshots; D has the last K of their deviations from the running mean. One
-    training of some epochs more, (2 + K) times the numbers, one pass a draw. After `fit` the model itself stands at the
-    mean. With batch normalisation every draw gets its own statistics from the training inputs, as the authors do it:
-    one pass over them a draw.
+    training of some epochs more, (2 + K) times the parameters, one pass per draw. After `fit` the model is at the mean.
+    With batch normalisation every draw gets its own statistics from the training inputs, as the authors do it:
+    one pass over them per draw.
 
     Args:
         model: compiled; trained already, or trained by `fit` before it collects.
@@ -87,14 +88,13 @@ class SWAG:
     """
 
     def __init__(self, model: keras.Model, rank: int = 20):
-        if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 2:
-            raise ValueError(f"SWAG needs rank to be a whole number >= 2; got rank={rank!r}.")
+        require_integer("SWAG", 2, rank=rank)
         if not isinstance(model, keras.Model):
             raise TypeError(f"SWAG needs a keras.Model; got {type(model).__name__}.")
         if not model.compiled:
             raise ValueError(f"SWAG needs a compiled model; got {model.name!r}. Call compile first.")
         if any(posterior.random for posterior in find_posteriors(model)):
-            raise ValueError(f"SWAG needs a point network; got {model.name!r} with a random posterior.")
+            raise ValueError(f"SWAG needs a deterministic network; got {model.name!r} with a random posterior.")
         self.model, self.rank = model, int(rank)
         self.snapshots = Snapshots(self.rank)
         self.history: keras.callbacks.History | None = None
@@ -137,7 +137,7 @@ class SWAG:
         return self
 
     @classmethod
-    def of(cls, model: keras.Model, snapshots: Snapshots, inputs=None) -> Self:
+    def from_snapshots(cls, model: keras.Model, snapshots: Snapshots, inputs=None) -> Self:
         """Returns the SWAG of snapshots that are there already; the model then stands at their mean.
 
         Args:
@@ -151,17 +151,17 @@ class SWAG:
 
     @property
     def num_trained(self) -> int:
-        """How many numbers are trained: P of one network."""
+        """The trainable parameters: P of one network."""
         return count_trained(self.model)
 
     @property
     def num_stored(self) -> int:
-        """How many numbers are kept: (2 + K) P, and what is not trained. The first deviation is 0 and is not kept."""
+        """The stored parameters: (2 + K) P, and what is not trained. The first deviation is 0 and is not kept."""
         frozen = count_stored(self.model) - self.num_trained
         return (2 + len(self.snapshots.deviations)) * self.num_trained + frozen
 
     def predict(self, x, draws: int = 100, seed: int = 0, **options) -> Predictive:
-        """Returns what `draws` networks from the Gaussian say; `options` are those of `singularbayes.predict`."""
+        """Returns what `draws` networks from the Gaussian predict; `options` are those of `singularbayes.predict`."""
         self.snapshots.require()
         if has_statistics(self.model) and self.inputs is None:
             raise ValueError(
@@ -207,11 +207,11 @@ class SWAG:
         content = folders.read(folder, "SWAG")
         swag = cls(load(Path(folder) / _MODEL, **options), content["rank"])
         with np.load(Path(folder) / _MOMENTS) as arrays:
-            swag.snapshots = Snapshots.of(content["rank"], content["collected"], dict(arrays))
+            swag.snapshots = Snapshots.from_arrays(content["rank"], content["collected"], dict(arrays))
         swag.inputs = inputs
         return swag
 
 
 def flat(variables) -> np.ndarray:
-    """Returns all numbers of some variables in one row, (P,)."""
+    """Returns all entries of some variables in one row, (P,)."""
     return np.concatenate([keras.ops.convert_to_numpy(variable).ravel() for variable in variables])

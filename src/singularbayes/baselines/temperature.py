@@ -1,4 +1,4 @@
-"""A point classifier whose confidence is set on held-out data (Guo et al. 2017)."""
+"""A deterministic classifier whose confidence is set on held-out data (Guo et al. 2017)."""
 
 from pathlib import Path
 from typing import Self
@@ -14,10 +14,10 @@ _FILE = "model.keras"
 
 
 class TemperatureScaled:
-    """A trained point classifier with probabilities softmax(logits / T): one number more, which changes no label.
+    """A trained deterministic classifier with probabilities softmax(logits / T): T changes no label.
 
     Args:
-        model: trained and compiled; its loss says whether it gives logits or probabilities.
+        model: trained and compiled; its loss decides whether it gives logits or probabilities.
 
     >>> import keras, numpy as np
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, kernel_initializer="identity")])
@@ -34,7 +34,7 @@ class TemperatureScaled:
         return f"TemperatureScaled({self.model.name!r}, temperature={self.temperature:.4g})"
 
     def fit(self, x, y, **options) -> Self:
-        """Finds the T that minimises −log p(y) on held-out `x` and whole-number labels `y`. Returns the baseline."""
+        """Finds the T that minimises −log p(y) on held-out `x` and integer labels `y`. Returns the baseline."""
         self.temperature = recalibrate(self._ask(x, options), y).value
         return self
 
@@ -42,23 +42,23 @@ class TemperatureScaled:
         predictive = predict(self.model, x, **options)
         if not isinstance(predictive, ClassPredictive) or predictive.num_draws > 1 or predictive.mean.ndim != 2:
             raise ValueError(
-                f"TemperatureScaled needs a point network that gives one class an example; got {self.model.name!r}, "
-                f"with {predictive.num_draws} draws of shape {predictive.mean.shape}."
+                f"TemperatureScaled needs a deterministic network that gives one class per example; got "
+                f"{self.model.name!r}, with {predictive.num_draws} draws of shape {predictive.mean.shape}."
             )
         return predictive
 
     @property
     def num_trained(self) -> int:
-        """How many numbers are trained: the model's and T."""
+        """The trainable parameters: the model's and T."""
         return count_trained(self.model) + 1
 
     @property
     def num_stored(self) -> int:
-        """How many numbers are kept: the model's and T."""
+        """The stored parameters: the model's and T."""
         return count_stored(self.model) + 1
 
     def predict(self, x, draws: int = 1, seed: int = 0, **options) -> ClassPredictive:
-        """Returns the scaled probabilities; nothing is random, so there is one draw whatever `draws` says."""
+        """Returns the scaled probabilities; nothing is random, so there is one draw whatever `draws` is."""
         return Temperature(self.temperature)(self._ask(x, options))
 
     def save(self, folder: str | Path) -> None:

@@ -13,13 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from singularbayes.bounds.bound import Bound
-from singularbayes.bounds.require import (
-    require_choice,
-    require_count,
-    require_positive,
-    require_share,
-    require_unit,
-)
+from singularbayes.checks import require_choice, require_integer, require_positive, require_share, require_unit
 
 _ASSUMPTIONS = (
     "independent examples",
@@ -117,7 +111,7 @@ def good_event_risk(
     """Returns a risk bound for draws whose norms are bounded only with probability 1 − `failure`.
 
     "rejection" is about f_good, the predictor that averages only the draws within the norms: it needs no more than
-    `complexity_risk`, and `failure` only says how many draws are rejected. Approaches A and B of the paper are about
+    `complexity_risk`, and `failure` only gives how many draws are rejected. Approaches A and B of the paper are about
     the average over *all* draws: they add `failure` and need a loss that is convex and in [0, 1] on the outputs.
 
     Args:
@@ -157,7 +151,7 @@ def matrix_failure(failure: float, depth: int, approach: str = "A", variant: str
     what it pays for is not used.
     """
     require_share("matrix_failure", failure=failure)
-    require_count("matrix_failure", depth=depth)
+    require_integer("matrix_failure", depth=depth)
     require_choice("matrix_failure", ("A", "B"), approach=approach)
     require_choice("matrix_failure", ("sound", "published"), variant=variant)
     wasted = 2 if approach == "B" and variant == "published" else 1
@@ -169,7 +163,7 @@ def _require(name: str, risk, complexity, num_data, lipschitz, delta, share) -> 
     if not isinstance(complexity, Bound):
         raise TypeError(f"{name} needs complexity as gaussian_complexity returns it; got {type(complexity).__name__}.")
     require_positive(name, lipschitz=lipschitz)
-    require_count(name, num_data=num_data)
+    require_integer(name, num_data=num_data)
     require_share(name, delta=delta)
     if share != 1:
         require_share(name, share=share)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.bounds.require import require_finite, require_positive
+from singularbayes.checks import require_finite, require_positive
 
 Divergence = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (loc, scale) → KL of every entry
 

@@ -14,13 +14,7 @@ from scipy.integrate import quad
 from scipy.linalg import svdvals
 
 from singularbayes.bounds.bound import Bound
-from singularbayes.bounds.require import (
-    require_choice,
-    require_count,
-    require_finite,
-    require_positive,
-    require_share,
-)
+from singularbayes.checks import require_choice, require_finite, require_integer, require_positive, require_share
 
 VARIANTS = ("explicit", "sound", "pinto", "published")
 _CLASS = (
@@ -57,9 +51,9 @@ class NetworkClass:
             )
         require_positive("NetworkClass", norms=self.norms)
         for rank in self.ranks:
-            require_count("NetworkClass", rank=rank)
+            require_integer("NetworkClass", rank=rank)
         for width in self.widths:
-            require_count("NetworkClass", width=width)
+            require_integer("NetworkClass", width=width)
 
     @property
     def depth(self) -> int:
@@ -100,7 +94,7 @@ def gaussian_complexity(
     """
     require_choice("gaussian_complexity", VARIANTS, variant=variant)
     require_positive("gaussian_complexity", input_norm=input_norm, k1=k1, k2=k2)
-    require_count("gaussian_complexity", num_data=num_data)
+    require_integer("gaussian_complexity", num_data=num_data)
     formula = {"explicit": _explicit, "sound": _sound, "pinto": _pinto, "published": _published}[variant]
     defect = _DEFECTS.get(variant)
     if variant in ("sound", "pinto") and network.depth == 1:
@@ -140,12 +134,12 @@ def linear_complexity(
     require_finite("linear_complexity", inputs=inputs)
     if inputs.ndim < 2:
         raise ValueError(f"linear_complexity needs inputs (examples, …, features); got shape {inputs.shape}.")
-    require_count("linear_complexity", width=width, rank=rank, draws=draws)
+    require_integer("linear_complexity", width=width, rank=rank, draws=draws)
     require_positive("linear_complexity", norm=norm)
     require_share("linear_complexity", delta=delta)
     rng = rng or np.random.default_rng(0)
     rank = min(rank, width, inputs.shape[-1])
-    # ΓX has the law of Z R for X = QR: its size does not depend on the number of examples.
+    # ΓX has the distribution of Z R for X = QR: its size does not depend on the number of examples.
     root = np.linalg.qr(inputs.reshape(-1, inputs.shape[-1]), mode="r")
     noise = (rng.standard_normal((width, len(root))) for _ in range(draws))  # one at a time: it may be large
     estimate = float(np.mean([svdvals(z @ root)[:rank].sum() for z in noise]))

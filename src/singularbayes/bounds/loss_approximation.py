@@ -7,13 +7,7 @@ smaller: true, and looser. Both are about one map; in a deep network R holds the
 import numpy as np
 
 from singularbayes.bounds.bound import Bound
-from singularbayes.bounds.require import (
-    require_at_least,
-    require_choice,
-    require_count,
-    require_finite,
-    require_positive,
-)
+from singularbayes.checks import require_at_least, require_choice, require_finite, require_integer, require_positive
 
 _ASSUMPTIONS = ("one linear map", "L-Lipschitz loss", "‖x‖ ≤ R")
 
@@ -31,7 +25,7 @@ def truncation_bound(
     2.291
     """
     require_choice("truncation_bound", ("sound", "published"), variant=variant)
-    require_count("truncation_bound", 0, rank=rank)
+    require_integer("truncation_bound", 0, rank=rank)
     require_positive("truncation_bound", lipschitz=lipschitz, radius=radius)
     require_finite("truncation_bound", singular_values=singular_values)
     values = np.sort(np.abs(np.asarray(singular_values, "float64")).ravel())[::-1]
@@ -49,7 +43,7 @@ def learned_bound(
     and the rank bias s_{r+1}(W*), which only a higher rank does. "published" is L R times their sum in Frobenius norm.
     """
     require_choice("learned_bound", ("sound", "published"), variant=variant)
-    require_count("learned_bound", 0, rank=rank)
+    require_integer("learned_bound", 0, rank=rank)
     require_positive("learned_bound", lipschitz=lipschitz, radius=radius)
     require_finite("learned_bound", w=w, w_star=w_star)
     if np.shape(w) != np.shape(w_star) or np.ndim(w) != 2:

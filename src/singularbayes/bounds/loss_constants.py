@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from singularbayes.bounds.require import require_choice, require_positive
+from singularbayes.checks import require_choice, require_positive
 
 SOFTMAX_LIPSCHITZ = 0.5  # of p = softmax(z): the largest eigenvalue of diag(p) − p pᵀ, reached at (½, ½, 0, …)
 

@@ -13,10 +13,9 @@ import math
 
 import numpy as np
 
-from singularbayes.bounds.betting import betting_mean
-from singularbayes.bounds.binary_kl import kl_inverse
 from singularbayes.bounds.bound import Bound
-from singularbayes.bounds.require import require_at_least, require_choice, require_count, require_share, require_unit
+from singularbayes.bounds.confidence import betting_mean, kl_inverse
+from singularbayes.checks import require_at_least, require_choice, require_integer, require_share, require_unit
 
 FORMS = ("kl", "sqrt", "quadratic")
 _NAMES = {"kl": "kl inverse", "sqrt": "square root", "quadratic": "quadratic"}
@@ -94,7 +93,7 @@ def pac_bayes(
     require_choice("pac_bayes", FORMS, form=form)
     require_choice("pac_bayes", ("sound", "published"), variant=variant)
     require_at_least("pac_bayes", 0, kl=kl)
-    require_count("pac_bayes", num_data=num_data)
+    require_integer("pac_bayes", num_data=num_data)
     require_share("pac_bayes", delta=delta)
     _require_part("pac_bayes", share)
     if variant == "published":
@@ -138,7 +137,7 @@ def risk_certificate(
     0.165
     """
     require_share("risk_certificate", delta=delta)
-    require_count("risk_certificate", tried=tried)
+    require_integer("risk_certificate", tried=tried)
     empirical = empirical_risk(risks, delta / 5, 1 / tried, method)
     return pac_bayes(empirical, kl, num_data, delta - delta / 5, form, 1 / tried)
 

@@ -15,13 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from singularbayes.bounds.bound import Bound
-from singularbayes.bounds.require import (
-    require_at_least,
-    require_choice,
-    require_finite,
-    require_positive,
-    require_share,
-)
+from singularbayes.checks import require_at_least, require_choice, require_finite, require_positive, require_share
 
 FORMS = ("exponential", "product", "mean", "linear")
 LINEAR_LIMIT = 1.7507867226801461  # e S ≥ e^S − 1 up to here, and not beyond
@@ -108,7 +102,7 @@ def sum_threshold(margin: float, norms: Sequence[float], radius: float, form: st
 
 @dataclass(frozen=True)
 class GaussianLayer:
-    """What the analytic budget asks of a layer A Bᵀ with independent Gaussian entries.
+    """What the analytic budget needs of a layer A Bᵀ with independent Gaussian entries.
 
     Args:
         rows_a, rows_b, rank: A is rows_a × rank, B rows_b × rank.

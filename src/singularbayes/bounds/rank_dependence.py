@@ -6,7 +6,7 @@ A bound for a trained model takes the actual sum of its KL; see `pac_bayes`.
 import math
 from collections.abc import Sequence
 
-from singularbayes.bounds.require import require_count, require_positive, require_share, require_unit
+from singularbayes.checks import require_integer, require_positive, require_share, require_unit
 
 
 def complexity_ratio(rows: int, columns: int, rank: int) -> float:
@@ -15,7 +15,7 @@ def complexity_ratio(rows: int, columns: int, rank: int) -> float:
     >>> complexity_ratio(256, 2, 16)  # a narrow head at rank 16: larger than 1
     2.84
     """
-    require_count("complexity_ratio", rows=rows, columns=columns, rank=rank)
+    require_integer("complexity_ratio", rows=rows, columns=columns, rank=rank)
     return math.sqrt(rank * (rows + columns) / (rows * columns))
 
 
@@ -25,7 +25,7 @@ def break_even_rank(rows: int, columns: int) -> float:
     >>> break_even_rank(100, 100)
     50.0
     """
-    require_count("break_even_rank", rows=rows, columns=columns)
+    require_integer("break_even_rank", rows=rows, columns=columns)
     return rows * columns / (rows + columns)
 
 
@@ -42,11 +42,11 @@ def critical_rank(
     """
     require_unit("critical_rank", risk=risk)
     require_positive("critical_rank", weight_kl=weight_kl)
-    require_count("critical_rank", num_data=num_data)
+    require_integer("critical_rank", num_data=num_data)
     require_share("critical_rank", delta=delta)
     if not len(shapes):
         raise ValueError("critical_rank needs the shape of at least one layer; got none.")
     for rows, columns in shapes:
-        require_count("critical_rank", rows=rows, columns=columns)
-    room = 2 * num_data * (1 - risk) ** 2 - math.log(2 * math.sqrt(num_data) / delta)
-    return max(0, math.ceil(room / (weight_kl * sum(rows + columns for rows, columns in shapes))) - 1)
+        require_integer("critical_rank", rows=rows, columns=columns)
+    slack = 2 * num_data * (1 - risk) ** 2 - math.log(2 * math.sqrt(num_data) / delta)
+    return max(0, math.ceil(slack / (weight_kl * sum(rows + columns for rows, columns in shapes))) - 1)

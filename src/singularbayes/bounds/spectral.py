@@ -15,13 +15,7 @@ import math
 import numpy as np
 
 from singularbayes.bounds.bound import Bound
-from singularbayes.bounds.require import (
-    require_at_least,
-    require_choice,
-    require_finite,
-    require_positive,
-    require_share,
-)
+from singularbayes.checks import require_at_least, require_choice, require_finite, require_positive, require_share
 
 GUARANTEES = {
     "projected means": "means only",

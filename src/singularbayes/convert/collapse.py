@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes import layers
-from singularbayes.convert import surgery, twins
+from singularbayes.convert import counterparts, surgery
 from singularbayes.posteriors import LowRank
 
 _SPLIT = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Embedding)
@@ -43,9 +43,9 @@ def collapse(model: keras.Model, merge: bool = False) -> keras.Model:
 def _plain(layer, split: bool) -> surgery.Chain:
     if isinstance(layer, layers.TransformerEncoder):
         return _encoder(layer)
-    if twins.plain_class(layer) is None:
+    if counterparts.plain_class(layer) is None:
         raise ValueError(f"collapse needs layers of this package; got {type(layer).__name__} {layer.name!r}.")
-    return _pair(layer) if split and _smaller_in_two(layer) else twins.make_plain(layer)
+    return _pair(layer) if split and _smaller_in_two(layer) else counterparts.make_plain(layer)
 
 
 def _smaller_in_two(layer) -> bool:
@@ -73,9 +73,9 @@ def _pair(layer) -> list[keras.layers.Layer]:
     first.build(shape)
     second.build(first.compute_output_shape(shape))
     for part, matrix in ((first, a), (second, b.T)):
-        next(iter(twins.slots(part).values())).write(matrix)
-    if "bias" in twins.weights(layer):
-        twins.slots(second)["bias"].write(twins.value(twins.weights(layer)["bias"]))
+        next(iter(counterparts.slots(part).values())).write(matrix)
+    if "bias" in counterparts.weights(layer):
+        counterparts.slots(second)["bias"].write(counterparts.value(counterparts.weights(layer)["bias"]))
     return [first, second]
 
 
@@ -92,14 +92,14 @@ def _factored(layer, rank: int) -> tuple[keras.layers.Layer, keras.layers.Layer]
         outer[name] = getattr(layer, name)
     if isinstance(layer, layers.Dense):
         return keras.layers.Dense(rank, use_bias=False, **inner), keras.layers.Dense(layer.units, **outer)
-    kind, form = twins.PLAIN[type(layer)], {"data_format": layer.data_format}
+    kind, form = counterparts.PLAIN[type(layer)], {"data_format": layer.data_format}
     where = {name: getattr(layer, name) for name in ("kernel_size", "strides", "padding", "dilation_rate")}
     return kind(rank, use_bias=False, **where, **form, **inner), kind(layer.filters, 1, **form, **outer)
 
 
 def _encoder(block: layers.TransformerEncoder) -> keras.Model:
     """Returns the block as a functional model of Keras layers."""
-    attention, inner, outer = (twins.make_plain(part) for part in (block.attention, block.inner, block.outer))
+    attention, inner, outer = (counterparts.make_plain(part) for part in (block.attention, block.inner, block.outer))
     norms = [_norm(norm) for norm in (block.attention_norm, block.dense_norm)]
     drop = keras.layers.Dropout(block.dropout, dtype=block.dtype_policy, name="dropout")
     shape = (None, *block.get_build_config()["input_shape"][1:])

@@ -1,6 +1,6 @@
 """The demo: two stories, each trained in seconds, on one page.
 
-A story is a module with `METHODS`, `Settings`, `QUICK` and `tell(trainer, settings) -> Story`. To add one, add it to
+A story is a module with `METHODS`, `Settings`, `QUICK` and `run(trainer, settings) -> Story`. To add one, add it to
 `STORIES`.
 """
 
@@ -29,7 +29,7 @@ def run(out: Path, seed: int, quick: bool, command: str, console: Console) -> Pa
         console: where one line for each trained network and the tables are printed.
     """
     trainer = Trainer(console, seed, total=sum(len(story.METHODS) for story in STORIES))
-    stories = [story.tell(trainer, story.QUICK if quick else story.Settings()) for story in STORIES]
+    stories = [story.run(trainer, story.QUICK if quick else story.Settings()) for story in STORIES]
     path = page.write(stories, out, command, quick)
     for story in stories:
         console.print(f"\n[bold]{story.title}[/bold]")

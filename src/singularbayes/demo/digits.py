@@ -102,7 +102,7 @@ def network(posterior: Callable[[int], Posterior], units: int, classes: int) -> 
     )
 
 
-def tell(trainer: Trainer, settings: Settings) -> Story:
+def run(trainer: Trainer, settings: Settings) -> Story:
     """Trains three networks, and compares their entropy on test images and on the held-out digits."""
     data = add_noise(load(settings.held_out, trainer.seed), settings.pixel_noise, trainer.seed)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -151,7 +151,7 @@ def _entropy(model: keras.Model, x: np.ndarray, draws: int, seed: int) -> np.nda
 
 
 def summary(evaluations: list[Evaluation], held_out: str) -> str:
-    """Returns which network tells the held-out digits apart best, and what the low-rank one costs and gains."""
+    """Returns which network detects the held-out digits best, and what the low-rank one costs and gains."""
     by_method = {evaluation.method: evaluation for evaluation in evaluations}
     low, full = by_method["low-rank"], by_method["full-rank"]
     rates = ", ".join(f"{e.value('auroc_ood_entropy'):.3f} ({e.method})" for e in evaluations)

@@ -81,7 +81,7 @@ def network(method: str, settings: Settings) -> keras.Model:
     )
 
 
-def tell(trainer: Trainer, settings: Settings) -> Story:
+def run(trainer: Trainer, settings: Settings) -> Story:
     """Trains both networks and compares their bands inside and outside the training range."""
     rng = np.random.default_rng(_DATA_SEED)
     x, y = sample(settings.num_train, settings.noise, rng)

@@ -15,7 +15,7 @@ class Story:
     Args:
         name: the section's id on the page, in letters and hyphens.
         setup: the data and the networks.
-        sentence: the answer, written from the numbers of this run.
+        sentence: the result, written from the numbers of this run.
         alt: the figure in words, for those who cannot see it.
         note: how to read the table.
         settings: of the training, by their names.

@@ -6,7 +6,8 @@ import keras
 import numpy as np
 
 from singularbayes import bounds
-from singularbayes.bounds import Bound, require_count, require_positive, require_share
+from singularbayes.bounds import Bound
+from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.evaluation import rank_curves
 from singularbayes.evaluation.bounds_table import BoundsReport, Row
 from singularbayes.evaluation.certificate import certify
@@ -60,7 +61,7 @@ def bounds_report(
         prior_data, frozen, duplicates, tried, allow_seen, likelihood, output: as `certify` takes them.
     """
     require_share("bounds_report", delta=delta)
-    require_count("bounds_report", draws=draws, tried=tried)
+    require_integer("bounds_report", draws=draws, tried=tried)
     require_positive("bounds_report", margin=margin)
     x, y = as_arrays(x), as_arrays(y)
     seen, _ = seen_by_prior(model, x, prior_data)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from singularbayes.bounds import Bound
 from singularbayes.evaluation.rank_curves import RankCurves
+from singularbayes.text_table import text_table
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,6 @@ class BoundsReport:
         raise KeyError(f"BoundsReport has rows {[row.name for row in self.rows]}; got {name!r}.")
 
     def __repr__(self) -> str:
-        cells = [("bound", "value", "probability", "what it is"), *(row.cells for row in self.rows)]
-        widths = [max(len(row[i]) for row in cells) for i in range(4)]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-        ]
+        table = text_table(("bound", "value", "probability", "what it is"), [row.cells for row in self.rows], "<<<<")
         notes = [textwrap.fill(row.note, 118, initial_indent="- ", subsequent_indent="  ") for row in self.rows]
-        return "\n".join([f"Bounds of {self.model!r} on {self.num_data:,} examples", "", *lines, "", *notes])
+        return "\n".join([f"Bounds of {self.model!r} on {self.num_data:,} examples", "", table, "", *notes])

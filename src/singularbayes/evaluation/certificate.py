@@ -5,7 +5,8 @@ from dataclasses import replace
 import keras
 import numpy as np
 
-from singularbayes.bounds import Bound, empirical_risk, pac_bayes, require_count, require_share
+from singularbayes.bounds import Bound, empirical_risk, pac_bayes
+from singularbayes.checks import require_integer, require_share
 from singularbayes.evaluation.certificate_conditions import (
     Refused,
     own_code,
@@ -53,7 +54,7 @@ def certify(
     What the data and the model cannot show is listed among the assumptions of the result.
 
     Args:
-        y: labels, whole numbers from 0.
+        y: labels, integers from 0.
         draws: more draws make the bound tighter, by about ln(10/(δ/5))/draws; to be chosen before the result is seen.
         prior_data: inputs that the prior was learned on, where `learn_prior` and `centre_prior` have not remembered
             them; "disjoint" if examples that look the same were drawn apart. That is taken on your word, unless more
@@ -79,7 +80,7 @@ def certify(
     if not isinstance(model, keras.Model):
         raise TypeError(f"certify needs a Keras model; got {type(model).__name__}.")
     require_share("certify", delta=delta)
-    require_count("certify", draws=draws, tried=tried)
+    require_integer("certify", draws=draws, tried=tried)
     x = as_arrays(x)
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights

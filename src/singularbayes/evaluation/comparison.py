@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from singularbayes.checks import require_integer, require_share
 from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
 from singularbayes.evaluation.evaluate import Evaluation
-from singularbayes.metrics import FOREIGN, TABLES, Measure, find_measure
+from singularbayes.metrics import OOD_TABLES, TABLES, Measure, find_measure
+from singularbayes.text_table import text_table
 
 Runs = dict[str, dict[int, Evaluation]]  # by method and seed
 
@@ -41,11 +43,7 @@ class Comparison:
     def __repr__(self) -> str:
         head = ["", *(f"{c.measure.label} {c.measure.arrow}".strip() for c in self.columns)]
         rows = [[name, *(_marked(c, c.cells[i]) for c in self.columns)] for i, name in enumerate(self.methods)]
-        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]]
-        return "\n".join(
-            line.rstrip() for line in [lines[0], "─" * len(lines[0]), *lines[1:], f"* best. {self.caption}"]
-        )
+        return f"{text_table(head, rows, '<' * len(head))}\n* best. {self.caption}"
 
 
 def compare(
@@ -84,10 +82,8 @@ def compare(
     """
     runs = _by_method([evaluations] if isinstance(evaluations, Evaluation) else list(evaluations))
     every = [run for seeds in runs.values() for run in seeds.values()]
-    if not 0 < level < 1:
-        raise ValueError(f"compare needs 0 < level < 1; got level={level!r}.")
-    if isinstance(digits, bool) or not isinstance(digits, int) or digits < 1:
-        raise ValueError(f"compare needs digits to be a whole number >= 1; got digits={digits!r}.")
+    require_share("compare", level=level)
+    require_integer("compare", digits=digits)
     reference = next(iter(runs)) if reference is None else reference
     if reference not in runs:
         raise ValueError(f"compare needs reference to be one of {list(runs)}; got reference={reference!r}.")
@@ -135,7 +131,7 @@ def _by_method(evaluations: list[Evaluation]) -> Runs:
 def _usual(run: Evaluation) -> list[str]:
     """Returns the columns of a task: the usual ones, and how well each set of foreign examples is found."""
     places = dict.fromkeys(name.rpartition("/")[0] for name in run.metrics if "auroc_ood" in name)
-    detection = [f"{place}/{name}".lstrip("/") for place in places for name in FOREIGN[run.task]]
+    detection = [f"{place}/{name}".lstrip("/") for place in places for name in OOD_TABLES[run.task]]
     return [name for name in (*TABLES[run.task], *detection) if name in run.metrics or not math.isnan(run.value(name))]
 
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
+from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
-from singularbayes.likelihoods import MeanScale, likelihood
-from singularbayes.metrics import aligned, labelled
+from singularbayes.likelihoods import find_likelihood
 from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
-from singularbayes.prediction import ClassPredictive, ValuePredictive, predict
+from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)
 _THEN = (
@@ -75,17 +75,17 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
         return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_ANSWERS))
     p = predict(model, x, draws, seed, **options)
     assert isinstance(p, (ClassPredictive, ValuePredictive))
-    meaning = likelihood.get(options.get("likelihood"), loss_of(model, position_of(model, options.get("output"))))
+    likelihood = find_likelihood(options.get("likelihood"), loss_of(model, position_of(model, options.get("output"))))
     answers = None if y is None else _answers(p, y)
-    case = Case(model, posteriors, p, answers, learned_noise=isinstance(meaning, MeanScale))
+    case = Case(model, posteriors, p, answers, learned_noise=likelihood.predicts_noise)
     checks = (*_THEN, *(() if y is None else _WITH_ANSWERS))
     findings += [finding for check in checks for finding in check(case)]
     return _diagnosis(model, findings, (*_FIRST, *checks), _WITH_ANSWERS if y is None else ())
 
 
-def _answers(p: ClassPredictive | ValuePredictive, y) -> np.ndarray:
-    """Returns answers in the form that checks use: labels (examples,), or targets in the shape of the means."""
-    if isinstance(p, ClassPredictive):
+def _answers(p: Predictive, y) -> np.ndarray:
+    """Returns labels (examples,), or targets in the shape of the means."""
+    if p.task == "classification":
         return labelled("diagnose", p.mean, y)[1]
     _, targets = aligned("diagnose", mean=p.mean, targets=y)
     return targets.reshape(p.mean.shape)

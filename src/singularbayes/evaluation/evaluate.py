@@ -13,11 +13,11 @@ import numpy as np
 
 from singularbayes.evaluation import inputs, scores
 from singularbayes.evaluation.memory import Peak
-from singularbayes.likelihoods import of_loss
+from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.models import count_stored, count_trained, loss_of, position_of
-from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
+from singularbayes.prediction import Predictive, predict
 
-TASKS: dict[str, type[Predictive]] = {"classification": ClassPredictive, "regression": ValuePredictive}
+TASKS = ("classification", "regression")
 
 
 @runtime_checkable
@@ -120,12 +120,13 @@ def evaluate(
         **options: those of `predict`; `keep_draws=True` adds the scores that need every draw: interquartile ranges and
             the CRPS of samples.
 
-    >>> p = ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]]), np.zeros((3, 2)), 1)
+    >>> import singularbayes as sb
+    >>> p = sb.ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2]]), np.zeros((3, 2)), 1)
     >>> result = evaluate(p, np.array([0, 1, 1]), name="mine")
     >>> result
     Evaluation('mine', classification, seed 0: accuracy 0.6667, auroc 1, nll 0.7419, brier 0.54, … 26 metrics)
     >>> result.undefined["mean_mi"]
-    'it is one function, so draws do not differ'
+    'it is deterministic, so draws do not differ'
     """
     if task is not None and task not in TASKS:
         raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
@@ -170,7 +171,7 @@ def _asker(method, task, draws, seed, options):
     if isinstance(method, keras.Model):
         if task == "regression" and "likelihood" not in options:
             position = position_of(method, options.get("output"))
-            if of_loss(loss_of(method, position)) is None:
+            if likelihood_of_loss(loss_of(method, position)) is None:
                 options = {**options, "likelihood": "gaussian"}
         return lambda x: predict(method, x, draws, seed, **options)
     if not isinstance(method, Method):
@@ -191,10 +192,9 @@ def _asker(method, task, draws, seed, options):
 def _task_of(p: Predictive, task: str | None) -> str:
     if not isinstance(p, Predictive):
         raise TypeError(f"evaluate needs predict to return a Predictive; got {type(p).__name__}.")
-    found = next(name for name, kind in TASKS.items() if isinstance(p, kind))
-    if task not in (None, found):
-        raise ValueError(f"evaluate needs predictions of task={task!r}; got those of {found}.")
-    return found
+    if task not in (None, p.task):
+        raise ValueError(f"evaluate needs predictions of task={task!r}; got those of {p.task}.")
+    return p.task
 
 
 def _rng(seed: int) -> np.random.Generator:

@@ -7,12 +7,13 @@ import numpy as np
 from keras import ops
 from scipy import special
 
+from singularbayes.checks import labelled
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.small_variance import within
-from singularbayes.likelihoods import meaning_of
-from singularbayes.metrics import brier, labelled
+from singularbayes.likelihoods import Classification, RunningMoments, likelihood_of_output
+from singularbayes.metrics import brier
 from singularbayes.models import draw_keys, mean_weights
-from singularbayes.prediction import Classes, stream_draws
+from singularbayes.prediction import stream_draws
 
 _BATCH = 1024
 
@@ -31,16 +32,17 @@ def accepted_brier(
     accepted = [within(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
     if not any(accepted):
         raise ValueError(f"A mean over accepted draws needs one; none of {draws} was within its norms.")
-    meaning = meaning_of(model, None, likelihood, "bounds_report")
-    reduce = Classes(meaning, len(x))
+    meaning = likelihood_of_output(model, None, likelihood, "bounds_report")
+    assert isinstance(meaning, Classification)  # `certify` has checked it
+    moments = RunningMoments(len(x))
     keys = draw_keys(seed, draws)[np.array(accepted)]
     each = np.zeros(len(keys))
     for first, where, answers in stream_draws(model, x, len(x), keys, 256, None, alone=False):
-        probabilities = reduce.values(answers[0])
-        reduce.update(where, probabilities)
+        probabilities = meaning.probabilities(answers[0])
+        moments.update(where, probabilities)
         scores = [brier(*labelled("bounds_report", draw, y[where])) for draw in probabilities]
         each[first : first + len(scores)] += 0.5 * np.array(scores) * len(where) / len(x)
-    return 0.5 * brier(*labelled("bounds_report", reduce.moments.mean, y)), each
+    return 0.5 * brier(*labelled("bounds_report", moments.mean, y)), each
 
 
 def margin_risk_of(model: keras.Model, x: np.ndarray, y: np.ndarray, margin: float) -> float:

@@ -5,14 +5,13 @@ from collections.abc import Callable
 import numpy as np
 
 from singularbayes import metrics
-from singularbayes.metrics import LEVEL, OF_VARIANCE, RETAINED, aligned, labelled
-from singularbayes.prediction import ClassPredictive, TemperedPredictive, ValuePredictive
+from singularbayes.checks import aligned, labelled
+from singularbayes.likelihoods import DETERMINISTIC
+from singularbayes.metrics import LEVEL, OF_VARIANCE, RETAINED
+from singularbayes.prediction import ClassPredictive, ValuePredictive
 
 Scores = dict[str, float | str]
 
-_ONE_FUNCTION = "it is one function, so draws do not differ"
-_TEMPERED = "a temperature recalibrates the average alone, not the draws"
-_NO_NOISE = "the likelihood says no noise"
 _NO_SPREAD = "a prediction has no spread"
 _NO_SPREADS = "no prediction has a spread"
 _NO_DRAWS = "the draws were not kept; pass keep_draws=True"
@@ -32,7 +31,7 @@ def of_classes(p: ClassPredictive, y) -> Scores:
     }
     found |= {f"ece_{name}": value for name, value in metrics.calibration_errors(probabilities, labels).items()}
     both = 0 < wrong.sum() < len(wrong)
-    for by, uncertainty in uncertainties(p).items():
+    for by, uncertainty in p.uncertainties().items():
         if isinstance(uncertainty, str):
             found |= dict.fromkeys((f"mean_{by}", *_names(_ERRORS, by), *_names(_SELECTIVE, by)), uncertainty)
             continue
@@ -59,11 +58,11 @@ def of_values(p: ValuePredictive, y, rng: np.random.Generator) -> Scores:
         "r2": "the targets are all one" if (flat == flat[0]).all(axis=0).any() else metrics.r_squared(mean, targets),
     }
     for kind in ("epistemic", "aleatoric", "total"):
-        found[f"variance_{kind}"] = _lacking(p, kind) or float(p.variance(kind).mean())
+        found[f"variance_{kind}"] = p.why_no_variance(kind) or float(p.variance(kind).mean())
     for kind in ("epistemic", "total"):
         found |= {f"{name}_{kind}": score for name, score in _of_variance(p, targets, kind, rng).items()}
     errors = np.abs(mean - targets).reshape(len(targets), -1).mean(axis=1)
-    for by, uncertainty in uncertainties(p).items():
+    for by, uncertainty in p.uncertainties().items():
         if isinstance(uncertainty, str):
             found |= dict.fromkeys(_names(_SELECTIVE, by), uncertainty)
         else:
@@ -73,7 +72,7 @@ def of_values(p: ValuePredictive, y, rng: np.random.Generator) -> Scores:
 
 def of_foreign(p: ClassPredictive | ValuePredictive, foreign: ClassPredictive | ValuePredictive) -> Scores:
     """Returns how well each uncertainty tells foreign examples from the test's."""
-    inside, outside = uncertainties(p), uncertainties(foreign)
+    inside, outside = p.uncertainties(), foreign.uncertainties()
     found: Scores = {}
     for by, known in inside.items():
         strange = outside[by]
@@ -86,31 +85,8 @@ def of_foreign(p: ClassPredictive | ValuePredictive, foreign: ClassPredictive | 
     return found | (_mi_ratio(inside["mi"], outside["mi"]) if "mi" in inside else _iqr(p, foreign))
 
 
-def uncertainties(p: ClassPredictive | ValuePredictive) -> dict[str, np.ndarray | str]:
-    """Returns one number an example by every uncertainty that predictions have, or the reason why there is none."""
-    if isinstance(p, ValuePredictive):
-        return {kind: _lacking(p, kind) or _spread(p, kind) for kind in ("epistemic", "total")}
-    if isinstance(p, TemperedPredictive) or p.num_draws == 1:
-        reason = _ONE_FUNCTION if p.num_draws == 1 else _TEMPERED
-        return {"entropy": p.entropy, "mi": reason, "std": reason}
-    std = np.take_along_axis(p.std, p.labels[..., None], axis=-1)[..., 0]
-    return {"entropy": p.entropy, "mi": p.mutual_information, "std": std}
-
-
-def _lacking(p: ValuePredictive, kind: str) -> str | None:
-    """Returns why predictions do not have this variance, or None where they have."""
-    if kind == "epistemic":
-        return _ONE_FUNCTION if p.num_draws == 1 else None
-    return _NO_NOISE if p.noise is None else None
-
-
-def _spread(p: ValuePredictive, kind: str) -> np.ndarray:
-    """Returns the root of the mean variance over outputs."""
-    return np.sqrt(p.variance(kind).reshape(len(p), -1).mean(axis=1))
-
-
 def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.random.Generator) -> Scores:
-    lacking = _lacking(p, kind)
+    lacking = p.why_no_variance(kind)
     if lacking is None and not p.variance(kind).any():
         lacking = _NO_SPREADS  # an interval without width would be the narrowest
     if lacking is not None:
@@ -164,7 +140,7 @@ def _mi_ratio(inside: np.ndarray | str, outside: np.ndarray | str) -> Scores:
 def _iqr(p, foreign) -> Scores:
     names = ("iqr_inside", "iqr_outside", "iqr_ratio")
     if p.num_draws == 1 or foreign.num_draws == 1:
-        return dict.fromkeys(names, _ONE_FUNCTION)
+        return dict.fromkeys(names, DETERMINISTIC)
     if p.draws is None or foreign.draws is None:
         return dict.fromkeys(names, _NO_DRAWS)
     widths = (metrics.epistemic_iqr(part.draws).reshape(len(part), -1).mean(axis=1) for part in (p, foreign))

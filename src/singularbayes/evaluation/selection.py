@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from singularbayes.evaluation.scores import uncertainties
-from singularbayes.metrics import SelectiveCurve, aligned, labelled, selective_curve
-from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, require_kind
+from singularbayes.checks import aligned, labelled
+from singularbayes.likelihoods import require_kind
+from singularbayes.metrics import SelectiveCurve, selective_curve
+from singularbayes.prediction import Predictive
 
 
 def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
@@ -17,15 +18,15 @@ def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
         by: the uncertainty: for classes "entropy" (default), "mi" or "std", the last two over draws; for numbers the
             "total" (default) or "epistemic" standard deviation.
 
-    >>> p = ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.5, 0.5]]), np.zeros((4, 2)), 1)
+    >>> import singularbayes as sb
+    >>> p = sb.ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.5, 0.5]]), np.zeros((4, 2)), 1)
     >>> curve = selective(p, [0, 1, 0, 1])
     >>> curve.for_error(0.0)
     OperatingPoint(keep uncertainty <= 0.673012: 75.0 % kept, risk 0)
     """
     require_kind("selective", p, Predictive)
-    assert isinstance(p, (ClassPredictive, ValuePredictive))
-    known = uncertainties(p)
-    chosen = ("entropy" if isinstance(p, ClassPredictive) else "total") if by is None else by
+    known = p.uncertainties()
+    chosen = ("entropy" if p.task == "classification" else "total") if by is None else by
     if chosen not in known:
         raise ValueError(f"selective needs by= to be one of {list(known)} for {type(p).__name__}; got by={by!r}.")
     uncertainty = known[chosen]
@@ -34,8 +35,8 @@ def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
     return selective_curve(uncertainty, _losses(p, y))
 
 
-def _losses(p: ClassPredictive | ValuePredictive, y) -> np.ndarray:
-    if isinstance(p, ClassPredictive):
+def _losses(p: Predictive, y) -> np.ndarray:
+    if p.task == "classification":
         probabilities, labels = labelled("selective", p.mean, y)
         return probabilities.argmax(axis=1) != labels
     mean, targets = aligned("selective", mean=p.mean, targets=y)

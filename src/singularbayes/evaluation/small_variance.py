@@ -12,11 +12,9 @@ from singularbayes.bounds import (
     gaussian_norm,
     good_event_failure,
     relative_perturbation,
-    require_count,
-    require_positive,
-    require_share,
     sum_threshold,
 )
+from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws, read
 
 
@@ -42,7 +40,7 @@ def small_variance(
             probability failure/(number of factors); then ½/(1 − failure) is required.
     """
     require_positive("small_variance", radius=radius, margin=margin)
-    require_count("small_variance", draws=draws)
+    require_integer("small_variance", draws=draws)
     weights, reasons = read(model)
     if reasons:
         raise ValueError(

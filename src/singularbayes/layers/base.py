@@ -8,6 +8,7 @@ import keras
 from keras import activations, constraints, initializers, ops, regularizers
 
 from singularbayes import posteriors
+from singularbayes.checks import require_integer
 from singularbayes.layers.forward import forward_pass, once
 from singularbayes.layers.replaced import WithoutArrays
 from singularbayes.posteriors import scope
@@ -32,10 +33,8 @@ def refuse(layer: str, **arguments) -> None:
 
 
 def whole(layer: str, **sizes) -> tuple[int, ...]:
-    """Returns sizes as plain numbers; raises unless each is a whole number above 0."""
-    for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, Integral) or value <= 0:
-            raise ValueError(f"{layer} needs {name} to be a whole number >= 1; got {name}={value!r}.")
+    """Returns sizes as plain numbers; raises unless each is an integer above 0."""
+    require_integer(layer, **sizes)
     return tuple(int(value) for value in sizes.values())
 
 
@@ -100,7 +99,7 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
     def _require_sizes(self, shape) -> None:
         if not all(isinstance(size, Integral) and int(size) >= 1 for size in shape):
             raise ValueError(
-                f"{type(self).__name__} needs a weight whose sizes are whole numbers >= 1; got shape {tuple(shape)} in "
+                f"{type(self).__name__} needs a weight whose sizes are integers >= 1; got shape {tuple(shape)} in "
                 f"{self.path or self.name}."
             )
 
@@ -130,6 +129,14 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
                 'estimator="shared".'
             )
         self._last_pass = weakref.ref(current) if current is not None else self._last_pass
+
+    def activation_size(self, length: int) -> int:
+        """Returns the numbers per example in the largest array inside a call, beside the outputs; 0 if they are larger.
+
+        Args:
+            length: of the sequences, where the inputs are sequences.
+        """
+        return 0
 
     def get_config(self):
         return {

@@ -173,6 +173,9 @@ class Recurrent(KernelLayer, keras.layers.RNN):
             return_all_outputs=self.return_sequences,
         )
 
+    def activation_size(self, length):
+        return length * self.gates * self.units  # all inputs are projected for all gates before the loop
+
     def _product(self, posterior, step_inputs, rate, training, over_time=False) -> _Product:
         masks = None
         if training and 0.0 < rate < 1.0:

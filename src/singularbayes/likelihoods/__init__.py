@@ -1,36 +1,49 @@
-"""What the outputs of a model mean."""
+"""What the outputs of a model mean: one likelihood per file, and the table of them."""
 
-from singularbayes.likelihoods import likelihood
-from singularbayes.likelihoods.bounded_crossentropy import BoundedCrossentropy
-from singularbayes.likelihoods.head import logits_hint, meaning_of, require_heads
-from singularbayes.likelihoods.labels import find_wrong, highest_label, require_labels, wrong_labels
-from singularbayes.likelihoods.likelihood import (
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    GaussianNLL,
-    Likelihood,
-    MeanScale,
-    MeanScaleNLL,
-    of_loss,
+from singularbayes.likelihoods.base import Classification, Likelihood, Regression
+from singularbayes.likelihoods.bernoulli import Bernoulli
+from singularbayes.likelihoods.categorical import BoundedCrossentropy, Categorical
+from singularbayes.likelihoods.compiled import likelihood_of_output, logits_hint, require_activations
+from singularbayes.likelihoods.gaussian import Gaussian, GaussianNLL
+from singularbayes.likelihoods.labels import find_wrong_labels, require_labels, wrong_labels_error
+from singularbayes.likelihoods.mean_scale import MeanScale, MeanScaleNLL
+from singularbayes.likelihoods.predictive import (
+    DETERMINISTIC,
+    VARIANCES,
+    ClassPredictive,
+    Predictive,
+    RunningMoments,
+    ValuePredictive,
+    require_kind,
 )
+from singularbayes.likelihoods.table import LIKELIHOODS, find_likelihood, highest_label, likelihood_of_loss
 
 __all__ = [
+    "DETERMINISTIC",
+    "LIKELIHOODS",
+    "VARIANCES",
     "Bernoulli",
     "BoundedCrossentropy",
     "Categorical",
+    "ClassPredictive",
+    "Classification",
     "Gaussian",
     "GaussianNLL",
     "Likelihood",
     "MeanScale",
     "MeanScaleNLL",
-    "find_wrong",
+    "Predictive",
+    "Regression",
+    "RunningMoments",
+    "ValuePredictive",
+    "find_likelihood",
+    "find_wrong_labels",
     "highest_label",
-    "likelihood",
+    "likelihood_of_loss",
+    "likelihood_of_output",
     "logits_hint",
-    "meaning_of",
-    "of_loss",
-    "require_heads",
+    "require_activations",
+    "require_kind",
     "require_labels",
-    "wrong_labels",
+    "wrong_labels_error",
 ]

@@ -1,36 +1,18 @@
 """Whether labels are in the range of a cross-entropy.
 
-On JAX and partly on torch a label out of range has the loss 0, so training goes on without it, or on classes that are
-off by one.
+On JAX and partly on torch a label out of range has the loss 0, so training continues without it, or on classes that
+are off by one.
 """
 
 import keras
 import numpy as np
 from keras import ops
-from keras.src.losses.losses import LossFunctionWrapper  # what `compile` makes of a function
 
+from singularbayes.likelihoods.table import highest_label
 from singularbayes.models import loss_of, names_of
 
 
-def highest_label(loss, classes: int | None) -> int | None:
-    """Returns the highest label that a loss takes for an output of that width; None where targets are no labels.
-
-    >>> highest_label("sparse_categorical_crossentropy", 3), highest_label("binary_crossentropy", 1)
-    (2, 1)
-    """
-    if classes is None:
-        return None
-    loss = keras.losses.get(loss) if isinstance(loss, str) else loss
-    function = loss.fn if type(loss) is LossFunctionWrapper else loss
-    match getattr(function, "__name__", type(function).__name__):
-        case "SparseCategoricalCrossentropy" | "sparse_categorical_crossentropy" | "BoundedCrossentropy":
-            return classes - 1
-        case "BinaryCrossentropy" | "binary_crossentropy":
-            return 1
-    return None
-
-
-def find_wrong(loss, labels, outputs_shape, weight=None, mask=None):
+def find_wrong_labels(loss, labels, outputs_shape, weight=None, mask=None):
     """Returns for every example, or for every position, whether its label is out of range and counts in the loss.
 
     Returns None where the targets of the loss are no labels.
@@ -69,13 +51,13 @@ def require_labels(name: str, model: keras.Model, y, weight=None) -> None:
     targets = [y.get(key) for key in names_of(model)] if isinstance(y, dict) else keras.tree.flatten(y)
     for position, (labels, output) in enumerate(zip(targets, outputs, strict=False)):
         loss = loss_of(model, position)
-        wrong = None if labels is None else find_wrong(loss, labels, output.shape, weight)
+        wrong = None if labels is None else find_wrong_labels(loss, labels, output.shape, weight)
         if wrong is not None and (rows := ops.convert_to_numpy(wrong)).any():
             found = np.asarray(labels)[rows]
-            raise wrong_labels(f"{name}: {model.name!r}", highest_label(loss, output.shape[-1]), found=found)
+            raise wrong_labels_error(f"{name}: {model.name!r}", highest_label(loss, output.shape[-1]), found=found)
 
 
-def wrong_labels(where: str, *highest: int | None, found: np.ndarray | None = None) -> ValueError:
+def wrong_labels_error(where: str, *highest: int | None, found: np.ndarray | None = None) -> ValueError:
     """Returns the error of labels out of range; `highest` are the highest labels of the outputs."""
     got = "others" if found is None else f"{found.min():g} to {found.max():g} among {len(found)} out of range"
     limits = " or ".join(map(str, highest))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.metrics.checks import labelled
+from singularbayes.checks import labelled, require_integer
 
 SCHEMES = ("equal_mass", "equal_width")
 
@@ -87,8 +87,7 @@ def optimistic_configuration(errors: Mapping[str, Mapping[str, float]]) -> str:
 
 def _curve(name: str, probabilities: np.ndarray, labels: np.ndarray, bins: int, scheme: str) -> ReliabilityCurve:
     p, y = labelled(name, probabilities, labels)
-    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 1:
-        raise ValueError(f"{name} needs bins to be a whole number >= 1; got bins={bins!r}.")
+    require_integer(name, bins=bins)
     if scheme not in SCHEMES:
         raise ValueError(f"{name} needs scheme to be one of {list(SCHEMES)}; got scheme={scheme!r}.")
     confidence, correct = p.max(axis=1), p.argmax(axis=1) == y

@@ -1,4 +1,4 @@
-"""Whether intervals hold the targets and how wide they are; whether Gaussian ones hold what their level says.
+"""Whether intervals hold the targets and how wide they are; whether Gaussian ones hold the share of their level.
 
 Arrays have one shape, examples first, as in `regression`. Widths, scores, errors and areas are better when lower;
 coverage is best at the level.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from singularbayes.metrics.checks import aligned
+from singularbayes.checks import aligned
 from singularbayes.metrics.regression import predicted
 
 LEVELS = tuple(level / 20 for level in range(1, 20))

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from singularbayes.metrics.checks import aligned, require_finite
+from singularbayes.checks import aligned, require_finite
 
 
 def mean_absolute_error(predictions: np.ndarray, targets: np.ndarray) -> float:
@@ -74,7 +74,7 @@ def crps_sample(draws: np.ndarray, targets: np.ndarray) -> float:
     values = np.asarray(draws, "float64")
     if values.ndim < 2 or not values.size:
         raise ValueError(f"crps_sample needs draws of shape (draws, examples, …), not empty; got {values.shape}.")
-    require_finite("crps_sample", "draws", values)
+    require_finite("crps_sample", draws=values)
     _, y = aligned("crps_sample", **{"the first draw": values[0], "targets": targets})
     return float(scoringrules.crps_ensemble(y, values.reshape(len(values), *y.shape), m_axis=0).mean())
 

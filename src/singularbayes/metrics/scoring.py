@@ -1,12 +1,12 @@
 """How good predicted classes are. `accuracy` and `auroc` are better when higher, the others when lower.
 
 `probabilities` are (examples, classes), averaged over draws: two columns for two classes, as `predict` returns them.
-`labels` are whole numbers from 0, (examples,) or (examples, 1). Logarithms are natural.
+`labels` are integers from 0, (examples,) or (examples, 1). Logarithms are natural.
 """
 
 import numpy as np
 
-from singularbayes.metrics.checks import labelled
+from singularbayes.checks import labelled
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:

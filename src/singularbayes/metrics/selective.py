@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.metrics.checks import one_each
+from singularbayes.checks import one_per_example
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SelectiveCurve:
     def area(self) -> float:
         """The area under the risk-coverage curve: the mean risk over keeping 1, 2, …, all examples.
 
-        An uncertainty that says nothing gets the risk at full coverage.
+        An uninformative uncertainty gets the risk at full coverage.
         """
         return float(self._risk_of(np.arange(1, self.kept[-1] + 1)).mean())
 
@@ -108,7 +108,7 @@ def selective_curve(uncertainty: np.ndarray, losses: np.ndarray) -> SelectiveCur
     >>> curve.for_error(0.4)
     OperatingPoint(keep uncertainty <= 0.3: 75.0 % kept, risk 0.3333)
     """
-    u, loss = one_each("selective_curve", uncertainty=uncertainty, losses=losses)
+    u, loss = one_per_example("selective_curve", uncertainty=uncertainty, losses=losses)
     thresholds, group, size = np.unique(u, return_inverse=True, return_counts=True)
     kept = size.cumsum()
     return SelectiveCurve(thresholds, kept, np.bincount(group, loss).cumsum() / kept)

@@ -1,7 +1,8 @@
 """How uncertain predictions are, and whether more so outside the domain. Logarithms are natural.
 
 `draws` are what single draws of the weights predict, draws first: (draws, examples, classes) of probabilities that sum
-to 1, or (draws, examples, …) of values. `inside` and `outside` are one number an example, known or foreign.
+to 1, or (draws, examples, …) of values. `inside` and `outside` are
+one number per example, in and out of distribution.
 """
 
 import math
@@ -9,14 +10,14 @@ import math
 import numpy as np
 from scipy import special
 
-from singularbayes.metrics.checks import distributions, one_each, require_finite
+from singularbayes.checks import class_probabilities, one_per_example, require_finite
 
 _ROUNDING = 1e-12  # nats; what identical draws may differ by
 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
     """Returns −Σ_c p_c log p_c of every example, from 0 to log(classes): all uncertainty about the label."""
-    return special.entr(distributions("entropy", probabilities)).sum(axis=-1)
+    return special.entr(class_probabilities("entropy", probabilities)).sum(axis=-1)
 
 
 def mutual_information(draws: np.ndarray) -> np.ndarray:
@@ -25,7 +26,7 @@ def mutual_information(draws: np.ndarray) -> np.ndarray:
     >>> mutual_information(np.array([[[1.0, 0.0]], [[0.0, 1.0]]]))  # log 2
     array([0.693147])
     """
-    p = distributions("mutual_information", draws, "draws, examples, classes")
+    p = class_probabilities("mutual_information", draws, "draws, examples, classes")
     total, expected = special.entr(p.mean(axis=0)).sum(axis=-1), special.entr(p).sum(axis=-1).mean(axis=0)
     return np.maximum(total - expected, 0.0)
 
@@ -35,7 +36,7 @@ def predictive_std(draws: np.ndarray) -> np.ndarray:
 
     The predicted class is that of the mean over draws. With two classes it is the standard deviation of p(class 1).
     """
-    p = distributions("predictive_std", draws, "draws, examples, classes")
+    p = class_probabilities("predictive_std", draws, "draws, examples, classes")
     predicted = p.mean(axis=0).argmax(axis=-1)
     return np.take_along_axis(p.std(axis=0), predicted[:, None], axis=-1)[:, 0]
 
@@ -45,8 +46,8 @@ def mi_ratio(inside: np.ndarray, outside: np.ndarray) -> float:
 
     A mean below 1e-12 nats is rounding and counts as 0.
     """
-    known, strange = _uncertainties("mi_ratio", inside, outside)
-    within, beyond = (mean if mean > _ROUNDING else 0.0 for mean in (float(known.mean()), float(strange.mean())))
+    inner, outer = _uncertainties("mi_ratio", inside, outside)
+    within, beyond = (mean if mean > _ROUNDING else 0.0 for mean in (float(inner.mean()), float(outer.mean())))
     return _ratio(within, beyond)
 
 
@@ -55,7 +56,7 @@ def epistemic_iqr(draws: np.ndarray) -> np.ndarray:
     values = np.asarray(draws, "float64")
     if values.ndim < 2 or not values.size:
         raise ValueError(f"epistemic_iqr needs draws of shape (draws, examples, …), not empty; got {values.shape}.")
-    require_finite("epistemic_iqr", "draws", values)
+    require_finite("epistemic_iqr", draws=values)
     lower, upper = np.quantile(values, [0.25, 0.75], axis=0)
     return upper - lower
 
@@ -73,11 +74,11 @@ def iqr_scores(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
 
 
 def _uncertainties(name: str, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    (known,), (strange,) = one_each(name, inside=inside), one_each(name, outside=outside)
-    least = min(known.min(), strange.min())
+    (inner,), (outer,) = one_per_example(name, inside=inside), one_per_example(name, outside=outside)
+    least = min(inner.min(), outer.min())
     if least < 0:
         raise ValueError(f"{name} needs uncertainties that are not negative; got {least:.3g}.")
-    return known, strange
+    return inner, outer
 
 
 def _ratio(within: float, beyond: float) -> float:

@@ -1,39 +1,42 @@
-"""Where the numbers of a large model lie: every large array split over devices, decided as the model is made."""
+"""Where the arrays of a model lie: every large one split over devices, decided as the model is made."""
 
 import math
 from dataclasses import dataclass
 
 import keras
+import numpy as np
 
-_SMALLEST = 1 << 14  # numbers; below it the messages of a split array cost more than its memory is worth
+from singularbayes.checks import require_integer
+
+_SMALLEST = 1 << 14  # entries; below it the messages of a split array cost more than its memory is worth
 
 
 @dataclass(frozen=True)
 class Share:
-    """How a variable lies on the devices: the axis that is split, or None, and the numbers on one device."""
+    """How a variable lies on the devices: the axis that is split, or None, and its entries on one device."""
 
     path: str
     shape: tuple[int, ...]
     split: int | None
-    numbers: int
+    entries: int
 
 
 class ModelParallel(keras.distribution.ModelParallel):
     """`keras.distribution.ModelParallel` that finds the layout of every variable itself, on JAX.
 
-    An array of at least `smallest` numbers is split along its longest axis that the devices divide; the others are on
+    An array of at least `smallest` entries is split along its longest axis that the devices divide; the others are on
     every device. A factor's array is (2, rows + columns, rank), so it is split by rows, else by rank; a plain kernel
     or a table by its longer side. The optimizer's arrays lie as their variables do.
 
     Set it before the model is made, because Keras places a variable when it makes it. Results are those of one device:
-    how arrays are split says where numbers are made, not which.
+    how arrays are split decides where values are computed, not which.
 
     Args:
         mesh: a `keras.distribution.DeviceMesh`.
         axis: the axis of the mesh that arrays are split over. The batch's own axis is allowed: then every device has
             examples of its own and a part of every array.
         batch: the axis of the mesh that examples are split over; None is the first.
-        smallest: arrays with fewer numbers are on every device.
+        smallest: arrays with fewer entries are on every device.
         layout_map: a `keras.distribution.LayoutMap` of the same mesh; where it names a variable, it decides.
         auto_shard_dataset: as in Keras.
 
@@ -66,9 +69,9 @@ class ModelParallel(keras.distribution.ModelParallel):
         return max(divisible, key=lambda i: shape[i])
 
     def get_variable_layout(self, variable):
-        said = getattr(variable, "_layout", None) or self._layout_map[variable.path]
-        if said is not None:
-            return said
+        layout = getattr(variable, "_layout", None) or self._layout_map[variable.path]
+        if layout is not None:
+            return layout
         axes: list[str | None] = [None] * len(variable.shape)
         split = self.split(variable.shape)
         if split is not None and keras.backend.is_float_dtype(variable.dtype):  # the state of a seed generator is not
@@ -80,13 +83,13 @@ class ModelParallel(keras.distribution.ModelParallel):
         return [_share(variable) for variable in model.variables]
 
     def describe(self, model: keras.Model) -> str:
-        """Returns a table of what is split, what is on every device, and the numbers that one device holds."""
+        """Returns a table of what is split, what is on every device, and the entries that one device holds."""
         shares = [share for share in self.shares(model) if math.prod(share.shape) > 2]  # no seeds, no KL weights
         width = max((len(share.path) for share in shares), default=0)
-        lines = [f"{s.path:<{width}}  {_marked(s):<20}  {s.numbers:>13,} on a device" for s in shares]
-        held, whole = sum(s.numbers for s in shares), sum(math.prod(s.shape) for s in shares)
+        lines = [f"{s.path:<{width}}  {_marked(s):<20}  {s.entries:>13,} on a device" for s in shares]
+        held, whole = sum(s.entries for s in shares), sum(math.prod(s.shape) for s in shares)
         there = f"{self.parts} parts over {self.axis!r}; · marks the axis that is split"
-        return "\n".join([*lines, f"{held:,} of {whole:,} numbers on a device: {there}"])
+        return "\n".join([*lines, f"{held:,} of {whole:,} entries on a device: {there}"])
 
 
 def _share(variable) -> Share:
@@ -110,7 +113,34 @@ def _require(mesh, axis, batch, smallest, layout_map) -> None:
             raise ValueError(
                 f"ModelParallel needs {name} to be an axis of the mesh, one of {list(mesh.axis_names)}; got {value!r}."
             )
-    if isinstance(smallest, bool) or not isinstance(smallest, int) or smallest < 1:
-        raise ValueError(f"ModelParallel needs smallest to be a whole number >= 1; got smallest={smallest!r}.")
+    require_integer("ModelParallel", smallest=smallest)
     if layout_map is not None and layout_map.device_mesh is not mesh:
         raise ValueError(f"ModelParallel needs a layout_map of the same mesh; got one of {layout_map.device_mesh}.")
+
+
+def batch_mesh():
+    """Returns the devices and the axis that work is split over on JAX: the batch's of a distribution, else all here."""
+    import jax
+
+    distribution = keras.distribution.distribution()
+    if distribution is not None:
+        return distribution.device_mesh.backend_mesh, distribution.batch_dim_name
+    return jax.sharding.Mesh(np.array(jax.local_devices()), ("devices",)), "devices"
+
+
+def device_count() -> int:
+    """Returns over how many devices a prediction is spread."""
+    if keras.backend.backend() != "jax":
+        return 1
+    mesh, axis = batch_mesh()
+    return mesh.shape[axis]
+
+
+def free_bytes() -> int | None:
+    """Returns the free memory of the accelerator, or None on a CPU and where the backend does not report it."""
+    if keras.backend.backend() != "jax":
+        return None
+    import jax
+
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None

@@ -6,7 +6,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from singularbayes.metrics import require_unmasked
+from singularbayes.checks import require_unmasked
 
 
 def require_model(name: str, model) -> None:
@@ -17,7 +17,7 @@ def require_model(name: str, model) -> None:
 
 
 def as_arrays(x):
-    """Returns the inputs as arrays in their structure; a list of numbers is an array, one of arrays is a structure."""
+    """Returns the inputs as arrays in their structure; a list of arrays is a structure, any other list an array."""
     _require_whole_data(x)
     if isinstance(x, (list, tuple)) and not any(hasattr(leaf, "shape") for leaf in keras.tree.flatten(x)):
         return _one_array(x)
@@ -26,7 +26,7 @@ def as_arrays(x):
 
 def _require_whole_data(x) -> None:
     for leaf in keras.tree.flatten(x):
-        require_unmasked("singularbayes", "the data", leaf)
+        require_unmasked("singularbayes", **{"the data": leaf})
         if not isinstance(leaf, Number) and not hasattr(leaf, "__array__"):
             got = repr(leaf) if isinstance(leaf, str) else f"a {type(leaf).__name__}"
             raise TypeError(
@@ -35,9 +35,9 @@ def _require_whole_data(x) -> None:
             )
 
 
-def _one_array(numbers) -> np.ndarray:
+def _one_array(rows) -> np.ndarray:
     try:
-        return np.asarray(numbers)
+        return np.asarray(rows)
     except ValueError:
         raise ValueError("Inputs need rows of one length; got a list with rows of different lengths.") from None
 
@@ -74,11 +74,11 @@ def _require_numbers(array: np.ndarray) -> None:
         where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
         raise ValueError(f"predict needs inputs without NaN; got NaN at index {where} of an array {array.shape}.")
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"predict needs inputs of numbers; got an array of dtype {array.dtype}.")
+        raise ValueError(f"predict needs numeric inputs; got an array of dtype {array.dtype}.")
     if array.dtype.kind in "iu" and array.itemsize > 4 and (array.max() >= 2**31 or array.min() < -(2**31)):
         # JAX would cut them to 32 bits, and an id out of range could become another row.
         largest = max(int(array.max()), int(array.min()), key=abs)
-        raise ValueError(f"predict needs whole numbers that fit 32 bits; got {largest}.")
+        raise ValueError(f"predict needs integers that fit 32 bits; got {largest}.")
 
 
 def _require_shapes(model, arrays) -> None:
@@ -91,4 +91,23 @@ def _require_shapes(model, arrays) -> None:
         raise ValueError(
             f"predict needs inputs of shape {', '.join(map(str, needed))} for model {model.name!r}; got "
             f"{', '.join(str(a.shape) for a in arrays)}."
+        )
+
+
+def lengths_of(x, padding) -> np.ndarray:
+    """Returns the number of positions of every example up to its last that is not padding; at least 1."""
+    if not (isinstance(x, np.ndarray) and x.ndim == 2 and np.issubdtype(x.dtype, np.integer)):
+        shapes = keras.tree.map_structure(lambda array: (array.shape, str(array.dtype)), x)
+        raise ValueError(f"padding needs one input of integers (examples, length); got {shapes}.")
+    used = x != padding
+    return np.where(used.any(axis=1), x.shape[1] - used[:, ::-1].argmax(axis=1), 1)
+
+
+def require_any_length(model) -> None:
+    """Raises for a model that takes sequences of one length alone."""
+    known = getattr(model, "input_shape", None)
+    if known is not None and known[1] is not None:
+        raise ValueError(
+            f"padding needs a model that takes any length, built with keras.Input((None,)); got input shape {known} in "
+            f"{model.name!r}."
         )

@@ -1,4 +1,4 @@
-"""How many numbers a model has."""
+"""How many parameters a model has."""
 
 import math
 
@@ -8,7 +8,7 @@ from singularbayes.models.traversal import find_posteriors
 
 
 def count_trained(model: keras.Model) -> int:
-    """Returns how many numbers of a model are trained.
+    """Returns how many parameters of a model are trainable.
 
     >>> count_trained(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
     8
@@ -17,7 +17,7 @@ def count_trained(model: keras.Model) -> int:
 
 
 def count_stored(model: keras.Model) -> int:
-    """Returns how many numbers a model predicts from: frozen weights and statistics too, not what the KL alone needs.
+    """Returns how many parameters a model predicts from: with frozen weights and statistics, without what the KL needs.
 
     Of a rank that is learned the columns in use count.
 
@@ -33,7 +33,7 @@ def count_stored(model: keras.Model) -> int:
 
 
 def _switched_off(factor) -> int:
-    """Returns how many numbers stand in the columns that a factor does not use."""
+    """Returns how many parameters are in the columns that a factor does not use."""
     columns = factor.live.shape[0] - int(keras.ops.convert_to_numpy(factor.live).sum())
     return columns * math.prod(factor.values.shape) // factor.live.shape[0]
 

@@ -1,4 +1,4 @@
-"""Loading a saved model, with errors that say what is wrong with the file."""
+"""Loading a saved model, with errors that name what is wrong with the file."""
 
 import importlib
 import json
@@ -37,15 +37,15 @@ def read_model(path: str | Path, **kwargs) -> keras.Model:
     except (TypeError, ValueError, KeyError, OSError) as error:
         name = config.get("registered_name") or config.get("class_name")
         # Keras puts whole configs before the reason and behind it.
-        said = str(error).rpartition("Exception encountered: ")[2].partition("Full object config:")[0].strip()
+        reason = str(error).rpartition("Exception encountered: ")[2].partition("Full object config:")[0].strip()
         raise ValueError(
             f"load needs a model whose classes are known here; got {str(path)!r}, a {name!r} that Keras cannot "
-            f"rebuild. Import the package that defines its layers, or pass custom_objects. Keras says: {said}"
+            f"rebuild. Import the package that defines its layers, or pass custom_objects. Keras reports: {reason}"
         ) from error
 
 
 def load_without_optimizer(path: str | Path, packages: Sequence[str] = ()) -> keras.Model:
-    """Returns the model of a file that will not go on training, after the packages that define its layers."""
+    """Returns the model of a file that will not be trained further, after the packages that define its layers."""
     for package in packages:
         importlib.import_module(package)
     with warnings.catch_warnings():

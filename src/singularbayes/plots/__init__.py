@@ -4,16 +4,15 @@ List the methods in one order, those that some figures lack last: then each has 
 """
 
 from singularbayes.metrics import Measure
-from singularbayes.plots import checks, style
+from singularbayes.plots import style
 from singularbayes.plots.bands import Bands, function_bands, quartile_bands
 from singularbayes.plots.bounds import BoundPanel, bounds_against_rank, panels_of
 from singularbayes.plots.calibration import interval_calibration, reliability
 from singularbayes.plots.correlation import weight_correlations
-from singularbayes.plots.curves import against_setting
+from singularbayes.plots.curves import against_setting, selective_prediction
 from singularbayes.plots.histograms import draw_shares, percentages, uncertainty_histograms
 from singularbayes.plots.pareto import Point, pareto, points_of
 from singularbayes.plots.radar import efficiency_radar, radar
-from singularbayes.plots.selective import selective_prediction
 from singularbayes.plots.spectra import spectra
 from singularbayes.plots.style import BLUE, COLOURS, INK, PAGE, PALE, SKY, VERMILION, Look, look, write
 from singularbayes.plots.sweeps import trade_offs
@@ -33,7 +32,6 @@ __all__ = [
     "Point",
     "against_setting",
     "bounds_against_rank",
-    "checks",
     "draw_shares",
     "efficiency_radar",
     "function_bands",

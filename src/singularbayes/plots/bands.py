@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from scipy import special
 
-from singularbayes.metrics import require_finite
-from singularbayes.plots import checks, style
+from singularbayes.checks import require_finite, require_methods, vectors
+from singularbayes.plots import style
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ def quartile_bands(grid: np.ndarray, draws: np.ndarray, noise: float | np.ndarra
     name, f = "quartile_bands", np.asarray(draws, "float64")
     if f.ndim != 2 or not f.size:
         raise ValueError(f"{name} needs draws of shape (draws, inputs), not empty; got {f.shape}.")
-    require_finite(name, "draws", f)
-    (x, _) = checks.vectors(name, **{"grid": grid, "the first draw": f[0]})
+    require_finite(name, draws=f)
+    (x, _) = vectors(name, **{"grid": grid, "the first draw": f[0]})
     scale = np.broadcast_to(np.asarray(noise, "float64"), x.shape)
     if not (np.isfinite(scale).all() and scale.min() > 0):
         raise ValueError(f"{name} needs noise > 0 and finite; got {scale.min():.3g}.")
@@ -77,12 +77,12 @@ def function_bands(
         x, y: the training points, one number each.
         xlabel, ylabel: what the axes are, with their units.
     """
-    checks.some("function_bands", bands)
-    inputs, targets = checks.vectors("function_bands", x=x, y=y)
+    require_methods("function_bands", bands)
+    inputs, targets = vectors("function_bands", x=x, y=y)
     for method, band in bands.items():
         _check(method, band)
     edges = np.concatenate([np.ravel(band.predictive) for band in bands.values()] + [targets])
-    room = 0.04 * float(np.ptp(edges))
+    margin = 0.04 * float(np.ptp(edges))
     widest = 1.1 * max(float(np.ptp(band.predictive, axis=0).max()) for band in bands.values())
     figure = Figure(figsize=(style.COLUMN, 0.7 + 1.95 * len(bands)))
     panels = figure.subplots(2 * len(bands), sharex=True, height_ratios=(2.4, 1) * len(bands))
@@ -90,7 +90,7 @@ def function_bands(
         handles = _draw_bands(above, band, inputs, targets)
         _draw_widths(below, band)
         above.set_title(method)
-        above.set(ylabel=ylabel, ylim=(edges.min() - room, edges.max() + room))
+        above.set(ylabel=ylabel, ylim=(edges.min() - margin, edges.max() + margin))
         below.set(ylabel="IQR", ylim=(0, widest))
     panels[-1].set(xlabel=xlabel, xlim=(band.grid[0], band.grid[-1]))
     panels[-1].xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
@@ -106,7 +106,7 @@ def _check(method: str, band: Bands) -> None:
         if np.ndim(pair) != 2 or len(pair) != 2:
             raise ValueError(f"{name} needs {what} of shape (2, inputs); got {np.shape(pair)}.")
         rows |= {f"{what} lower": pair[0], f"{what} upper": pair[1]}
-    grid = checks.vectors(name, **rows)[0]
+    grid = vectors(name, **rows)[0]
     if len(grid) < 2 or (np.diff(grid) <= 0).any():
         raise ValueError(f"{name} needs a grid of ascending inputs, at least two; got {len(grid)} from {grid[0]:.4g}.")
 

@@ -1,4 +1,4 @@
-"""Bounds against the rank: where a guarantee still says something."""
+"""Bounds against the rank: where a guarantee is not vacuous."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from singularbayes.plots import checks, style
+from singularbayes.checks import require_some, vectors
+from singularbayes.plots import style
 
 if TYPE_CHECKING:
     from singularbayes.evaluation import BoundsReport
@@ -23,7 +24,7 @@ class BoundPanel:
         ranks: ascending.
         values: of every bound, one number a rank.
         observed: what they are held against, such as the error on test data; may be empty.
-        vacuous: from here on a bound says nothing; None where there is no such value.
+        vacuous: from here on a bound is vacuous; None where there is no such value.
         full_rank: values and observed ones of a full-rank network, by their names; may be empty.
     """
 
@@ -47,8 +48,8 @@ def last_useful_rank(ranks: Sequence[int], values: Sequence[float], vacuous: flo
 
 @style.for_print
 def bounds_against_rank(panels: Sequence[BoundPanel]) -> Figure:
-    """Returns a panel a quantity: its bounds at every rank, open marks for full rank, grey where they are vacuous."""
-    checks.some("bounds_against_rank", panels, "panels")
+    """Returns one panel per quantity: bounds at every rank, open marks for full rank, grey where they are vacuous."""
+    require_some("bounds_against_rank", panels, "panels")
     for panel in panels:
         _check(panel)
     looks = style.looks(dict.fromkeys(name for panel in panels for name in _curves(panel)))
@@ -91,15 +92,15 @@ def _curves(panel: BoundPanel) -> dict[str, Sequence[float]]:
 
 def _check(panel: BoundPanel) -> None:
     name = f"bounds_against_rank of {panel.quantity!r}"
-    checks.some(name, panel.values, "bounds")
+    require_some(name, panel.values, "bounds")
     for bound, values in _curves(panel).items():
-        ranks, _ = checks.vectors(name, **{"ranks": panel.ranks, f"values of {bound!r}": values})
+        ranks, _ = vectors(name, **{"ranks": panel.ranks, f"values of {bound!r}": values})
     if ranks[0] < 1 or (np.diff(ranks) <= 0).any():
         raise ValueError(f"{name} needs ascending ranks from 1; got {list(panel.ranks)}.")
     unknown = set(panel.full_rank) - set(_curves(panel))
     if unknown:
         raise ValueError(f"{name} needs full_rank by the names {list(_curves(panel))}; got {sorted(unknown)}.")
-    checks.vectors(name, full_rank=[0.0, *panel.full_rank.values()])
+    vectors(name, full_rank=[0.0, *panel.full_rank.values()])
 
 
 def _draw(axes: Axes, panel: BoundPanel, looks: Mapping[str, style.Look]) -> None:

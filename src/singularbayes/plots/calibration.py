@@ -6,8 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from singularbayes.checks import require_methods, vectors
 from singularbayes.metrics import IntervalCalibration, ReliabilityCurve
-from singularbayes.plots import checks, style
+from singularbayes.plots import style
 
 
 @style.for_print
@@ -16,10 +17,10 @@ def reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
 
     Below the diagonal a method is overconfident. The legend gives the expected calibration error of the same bins.
     """
-    checks.some("reliability", curves)
+    require_methods("reliability", curves)
     for method, c in curves.items():
         name = f"reliability of {method!r}"
-        checks.vectors(name, confidence=c.confidence, accuracy=c.accuracy, share=c.share)
+        vectors(name, confidence=c.confidence, accuracy=c.accuracy, share=c.share)
     labels = {method: f"{method}, ECE {curve.error:.3f}" for method, curve in curves.items()}
     figure = Figure(figsize=(style.COLUMN, 3.5 + style.legend_height(labels.values())))
     above, below = figure.subplots(2, sharex=True, height_ratios=(3.4, 1))
@@ -45,9 +46,9 @@ def interval_calibration(curves: Mapping[str, IntervalCalibration]) -> Figure:
 
     Below the diagonal intervals are too narrow. The legend gives the mean distance from it over the levels.
     """
-    checks.some("interval_calibration", curves)
+    require_methods("interval_calibration", curves)
     for method, c in curves.items():
-        checks.vectors(f"interval_calibration of {method!r}", levels=c.levels, observed=c.observed)
+        vectors(f"interval_calibration of {method!r}", levels=c.levels, observed=c.observed)
     labels = {m: f"{m}, error {np.abs(c.observed - c.levels).mean():.3f}" for m, c in curves.items()}
     figure = Figure(figsize=(style.COLUMN, 3.0 + style.legend_height(labels.values())))
     axes, handles = figure.subplots(), []

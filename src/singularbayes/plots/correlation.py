@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from singularbayes.metrics import require_finite
-from singularbayes.plots import checks, style
+from singularbayes.checks import require_finite, require_methods
+from singularbayes.plots import style
 
 
 @style.for_print
@@ -21,7 +21,7 @@ def weight_correlations(matrices: Mapping[str, np.ndarray], rows: int, columns: 
         matrices: of every method, (rows · columns, rows · columns), as `posteriors.entry_correlation` gives them.
         rows, columns: of the block.
     """
-    checks.some("weight_correlations", matrices)
+    require_methods("weight_correlations", matrices)
     for method, matrix in matrices.items():
         _check(method, np.asarray(matrix), rows * columns)
     figure = Figure(figsize=(style.COLUMN, 0.95 + 2.7 / len(matrices)), layout="compressed")
@@ -43,7 +43,7 @@ def _check(method: str, matrix: np.ndarray, entries: int) -> None:
     name = f"weight_correlations of {method!r}"
     if entries < 1 or matrix.shape != (entries, entries):
         raise ValueError(f"{name} needs a matrix of shape ({entries}, {entries}), not empty; got {matrix.shape}.")
-    require_finite(name, "the matrix", matrix)
+    require_finite(name, **{"the matrix": matrix})
     if np.abs(matrix).max() > 1 + 1e-6:
         raise ValueError(f"{name} needs correlations from -1 to 1; got {np.abs(matrix).max():.4g}.")
 

@@ -11,8 +11,9 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
+from singularbayes.checks import require_some
 from singularbayes.metrics import Measure, pareto_front
-from singularbayes.plots import checks, style
+from singularbayes.plots import style
 
 if TYPE_CHECKING:
     from singularbayes.evaluation import Comparison
@@ -48,15 +49,15 @@ def pareto(points: Sequence[Point], x: Measure, y: Measure, recommended: Point |
     Groups, such as KL weights or methods, have their own marks. The line is a staircase: what lies on its worse side is
     beaten in both measures by a corner of it. A ring is around the point that is recommended, if one is.
     """
-    checks.some("pareto", points, "points")
+    require_some("pareto", points, "points")
     table = np.array([[point.x, point.y] for point in points], "float64")
     front = pareto_front(table, (x.sign, y.sign))
     looks = style.looks(dict.fromkeys(point.group for point in points))
     others = [Line2D([], [], **_LINE, label="Pareto front")]
     if recommended is not None:
         others.append(Line2D([], [], **_RING, label="recommended"))
-    said = [*looks, *(str(line.get_label()) for line in others)]
-    figure = Figure(figsize=(style.COLUMN, 2.5 + style.legend_height(said)))
+    texts = [*looks, *(str(line.get_label()) for line in others)]
+    figure = Figure(figsize=(style.COLUMN, 2.5 + style.legend_height(texts)))
     axes = figure.subplots()
     _stairs(axes, table[front], x, y)
     for point, best in zip(points, front, strict=True):

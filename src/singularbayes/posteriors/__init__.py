@@ -15,7 +15,7 @@ from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.prior_memory import Origin
-from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture, ScalePrior, require_positive
+from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture, ScalePrior
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
@@ -49,7 +49,6 @@ __all__ = [
     "inverse_softplus",
     "noise",
     "recipe",
-    "require_positive",
     "scope",
     "serialize",
     "spectral_norm",

@@ -29,7 +29,7 @@ class Adapter(Posterior):
     there the mean of B is not 0.)
 
     Args:
-        rank: a whole number, 1 ≤ rank ≤ min(rows, columns).
+        rank: an integer, 1 ≤ rank ≤ min(rows, columns).
         **kwargs: arguments of every posterior, see `Posterior`.
 
     >>> import math

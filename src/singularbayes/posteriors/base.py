@@ -2,13 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.checks import is_integer, require_positive
 from singularbayes.posteriors import families, noise, priors, scope
 from singularbayes.posteriors.factor import Factor
 from singularbayes.posteriors.guard import KLGuard
@@ -70,16 +70,16 @@ class Posterior(scope.Source, keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         kind = type(self).__name__
-        priors.require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
+        require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
         if kl_weight is not None and not 0 <= kl_weight < float("inf"):
             raise ValueError(f"{kind} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
-        if kl_rows is not None and (isinstance(kl_rows, bool) or not isinstance(kl_rows, Integral) or kl_rows < 1):
-            raise ValueError(f"{kind} needs kl_rows to be a whole number >= 1 or None; got kl_rows={kl_rows!r}.")
+        if kl_rows is not None and not is_integer(kl_rows):
+            raise ValueError(f"{kind} needs kl_rows to be an integer >= 1 or None; got kl_rows={kl_rows!r}.")
         if clip is not None:
-            priors.require_positive(kind, clip=clip)
-        if isinstance(redraws, bool) or not isinstance(redraws, Integral) or redraws < 0 or (redraws and clip is None):
+            require_positive(kind, clip=clip)
+        if not is_integer(redraws, 0) or (redraws and clip is None):
             raise ValueError(
-                f"{kind} needs redraws to be a whole number >= 0, and above 0 only with clip; got redraws={redraws!r} "
+                f"{kind} needs redraws to be an integer >= 0, and above 0 only with clip; got redraws={redraws!r} "
                 f"and clip={clip!r}."
             )
         self.clip, self.redraws = None if clip is None else float(clip), int(redraws)

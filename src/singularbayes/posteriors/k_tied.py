@@ -81,7 +81,7 @@ class KTied(Entrywise):
     equal columns have equal gradients and would stay one.
 
     Args:
-        k: a whole number above 0; the authors use 2, and more than min(rows, columns) adds nothing.
+        k: an integer above 0; the authors use 2, and more than min(rows, columns) adds nothing.
         **kwargs: arguments of every posterior, see `Posterior`; `rho_initializer` is of the ρ of u and v.
 
     >>> import math

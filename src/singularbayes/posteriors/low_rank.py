@@ -21,7 +21,7 @@ class LowRank(Posterior):
     noise by now are switched off for good. `ranks.prune` takes them out of the model.
 
     Args:
-        rank: a whole number, 1 ≤ rank ≤ min(rows, columns), or "auto".
+        rank: an integer, 1 ≤ rank ≤ min(rows, columns), or "auto".
         overcomplete: allow a rank above min(rows, columns).
         max_rank: the columns that "auto" starts with.
         tolerance: "auto" switches a column off when its mean has less than this share of E‖a_k b_kᵀ‖².

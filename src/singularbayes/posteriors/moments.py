@@ -53,7 +53,7 @@ def entry_correlation(posterior, rows: Sequence[int], columns: Sequence[int]) ->
     for what, chosen, size in zip(("rows", "columns"), (rows, columns), variance.shape, strict=True):
         if not len(chosen) or len(set(chosen)) < len(chosen) or not all(0 <= i < size for i in chosen):
             raise ValueError(
-                f"entry_correlation needs {what} that are different whole numbers from 0 to {size - 1}, at least one; "
+                f"entry_correlation needs {what} that are different integers from 0 to {size - 1}, at least one; "
                 f"got {what}={list(chosen)}."
             )
     entries = [(int(i), int(j)) for i in rows for j in columns]

@@ -5,23 +5,16 @@ KL(q ‖ p) = −H(q) − E_q[log p(w)]: the entropy and, where there is one, th
 
 import math
 from abc import ABC, abstractmethod
-from numbers import Real
 
 import keras
 import numpy as np
 from keras import ops
 
 from singularbayes.bounds import mixture_kl
+from singularbayes.checks import require_positive
 from singularbayes.posteriors import float64, quadrature
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
-
-
-def require_positive(name: str, **values: float) -> None:
-    """Raises unless every value is a finite number above 0."""
-    for key, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < math.inf:
-            raise ValueError(f"{name} needs {key} > 0 and finite; got {key}={value!r}.")
 
 
 class Prior(ABC):

@@ -1,10 +1,9 @@
 """A product A Bᵀ of two random factors, as the posteriors that hold one share it."""
 
-from numbers import Integral
-
 import numpy as np
 from keras import ops
 
+from singularbayes.checks import is_integer
 from singularbayes.posteriors.balance import balanced
 from singularbayes.posteriors.factor import Factor, halves
 from singularbayes.posteriors.local import LocalLowRank
@@ -13,9 +12,9 @@ from singularbayes.posteriors.moments import moments, product_covariance, produc
 
 
 def whole_rank(kind: str, rank, name: str = "rank", also: str = "") -> int:
-    """Returns a rank as a plain number; raises unless it is a whole number above 0. `also` is what else is allowed."""
-    if isinstance(rank, bool) or not isinstance(rank, Integral) or rank < 1:
-        raise ValueError(f"{kind} needs {name} to be a whole number >= 1{also}; got {name}={rank!r}.")
+    """Returns a rank as a plain number; raises unless it is an integer above 0. `also` is what else is allowed."""
+    if not is_integer(rank):
+        raise ValueError(f"{kind} needs {name} to be an integer >= 1{also}; got {name}={rank!r}.")
     return int(rank)
 
 

@@ -1,14 +1,20 @@
 """Which weights a forward pass uses: fresh draws, unless a scope says the mean or gives the draws."""
 
+import sys
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+import keras
+from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 MEAN = object()
 _FIXED: ContextVar[Mapping[int, Any]] = ContextVar("singularbayes_fixed", default=MappingProxyType({}))
+_COMPILED_AROUND: WeakKeyDictionary[Any, WeakSet[keras.Model]] = WeakKeyDictionary()
 
 
 class Source:
@@ -28,6 +34,8 @@ class Source:
 
 def fixed(source: Source) -> Any:
     """Returns what a source is fixed to: MEAN, the arrays of a draw, or None."""
+    if _compiling():
+        _COMPILED_AROUND.setdefault(source, WeakSet()).update(_models_on_stack())
     return _FIXED.get().get(id(source))
 
 
@@ -39,3 +47,26 @@ def fix(choices: dict[int, Any]) -> Iterator[None]:
         yield
     finally:
         _FIXED.reset(token)
+
+
+def compiled_around(sources: Iterable[Source]) -> set[keras.Model]:
+    """Returns the models that were compiled around any of the sources, with its choice traced into them."""
+    return {model for source in sources for model in _COMPILED_AROUND.get(source, ())}
+
+
+def _compiling() -> bool:
+    """Returns whether Keras may be tracing a model for a compiled function."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow
+
+        return not tensorflow.executing_eagerly()
+    return keras.backend.backend() == "jax" and in_stateless_scope()
+
+
+def _models_on_stack() -> Iterator[keras.Model]:
+    # Keras tells a layer nothing about the models around it; while one is traced, it is among the callers.
+    frame = sys._getframe()
+    while frame is not None:
+        if isinstance(owner := frame.f_locals.get("self"), keras.Model):
+            yield owner
+        frame = frame.f_back  # type: ignore[assignment]

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 from scipy.special import gammaln
 
+from singularbayes.checks import require_positive
 from singularbayes.posteriors import float64, priors
 
 
@@ -42,7 +43,7 @@ class ColumnShrinkage(priors.Prior):
     by_column = True
 
     def __init__(self, shape: float = 1.0, rate: float = 1e-5):
-        priors.require_positive("ColumnShrinkage", shape=shape, rate=rate)
+        require_positive("ColumnShrinkage", shape=shape, rate=rate)
         self.shape, self.rate = float(shape), float(rate)
 
     def log_density(self, w, xp=ops):

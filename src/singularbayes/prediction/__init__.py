@@ -1,21 +1,18 @@
 """How a model predicts."""
 
+from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
 from singularbayes.prediction.predict import pool, predict
-from singularbayes.prediction.predictive import ClassPredictive, Predictive, ValuePredictive, require_kind
 from singularbayes.prediction.randomized import drawn_risks, has_other_noise
-from singularbayes.prediction.recalibration import Temperature, TemperedPredictive, VarianceScale, recalibrate
-from singularbayes.prediction.reducers import Classes
-from singularbayes.prediction.stream import stream_draws
+from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
+from singularbayes.prediction.sampler import stream_draws
 
 __all__ = [
     "ClassPredictive",
-    "Classes",
     "ConformalIntervals",
     "ConformalSets",
     "Predictive",
     "Temperature",
-    "TemperedPredictive",
     "ValuePredictive",
     "VarianceScale",
     "conformal_intervals",
@@ -25,6 +22,5 @@ __all__ = [
     "pool",
     "predict",
     "recalibrate",
-    "require_kind",
     "stream_draws",
 ]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.metrics import labelled, require_finite
-from singularbayes.prediction.predictive import ClassPredictive, ValuePredictive, require_kind
+from singularbayes.checks import labelled, require_finite
+from singularbayes.likelihoods import ClassPredictive, ValuePredictive, require_kind
 
 VARIANCES = ("total", "epistemic", "constant")
 
@@ -67,7 +67,7 @@ def conformal_intervals(p: ValuePredictive, y, level: float = 0.9, variance: str
         raise ValueError(
             f"conformal_intervals needs targets in the shape of the predictions, {p.mean.shape}; got {targets.shape}."
         )
-    require_finite("conformal_intervals", "targets", targets)
+    require_finite("conformal_intervals", targets=targets)
     rank = _rank("conformal_intervals", len(targets), level)
     scores = np.abs(targets - p.mean) / scale
     return ConformalIntervals(level, np.partition(scores, rank - 1, axis=0)[rank - 1], variance)

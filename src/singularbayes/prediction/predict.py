@@ -1,12 +1,14 @@
 """Monte Carlo prediction with coherent draws: draw s is one function for all the data."""
 
 import itertools
+from collections import defaultdict
 from collections.abc import Iterable
 
 import keras
 import numpy as np
 
-from singularbayes.likelihoods import logits_hint, meaning_of
+from singularbayes.checks import require_integer
+from singularbayes.likelihoods import Predictive, RunningMoments, likelihood_of_output, logits_hint
 from singularbayes.models import (
     arranged,
     count_examples,
@@ -18,9 +20,7 @@ from singularbayes.models import (
     require_model,
     track,
 )
-from singularbayes.prediction.predictive import Predictive
-from singularbayes.prediction.reducers import REDUCERS
-from singularbayes.prediction.stream import stream_draws
+from singularbayes.prediction.sampler import stream_draws
 
 
 def predict(
@@ -43,8 +43,8 @@ def predict(
     Args:
         x: array, or a list or dict of arrays for several inputs.
         likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
-            "gaussian", "mean_scale", or an object such as `Gaussian(scale=0.1)`. None reads it from the compiled loss
-            (`from_logits=True` there declares logits).
+            "gaussian", "mean_scale", or a `Likelihood` such as `Gaussian(scale=0.1)`. None reads it from the compiled
+            loss (`from_logits=True` there declares logits).
         keep_draws: keep every draw in `Predictive.draws`, which quantiles need; memory then grows with `draws`.
         output: which output of a model with several, by name or position.
         padding: the id that fills up sequences of token ids (examples, length). Examples of like length are then taken
@@ -81,28 +81,27 @@ def pool(
     Each answers its share draws / count, rounded up, of the keys of the seed, so one model answers as `predict` says. A
     model is asked before the next is taken, so `models` may also yield one object with other weights each time.
     """
-    _require_whole("draws", draws)
-    _require_whole("batch_size", batch_size)
-    _require_whole("seed", seed, least=0)
+    require_integer("predict", draws=draws, batch_size=batch_size)
+    require_integer("predict", 0, seed=seed)
     models = iter(models)
     model = next(models)
     x = arranged(model, x)
     examples = count_examples(model, x)
     position = position_of(model, output)
-    meaning = meaning_of(model, position, likelihood)
+    meaning = likelihood_of_output(model, position, likelihood)
     lengths = None
     if padding is not None:
         lengths = lengths_of(x, padding)
         require_any_length(model)
     share = _draws_each(model, x, draws, count)
     keys = draw_keys(seed, count * share)
-    reduce = _reducer(meaning, examples)
+    moments: dict[str, RunningMoments] = defaultdict(lambda: RunningMoments(examples))
     kept: list[tuple[int, np.ndarray, np.ndarray]] = []
     members = enumerate(itertools.chain([model], models))
     for place, model in track(members, count, "members") if count > 1 else members:
         if _draws_each(model, x, draws, count) != share:
             raise ValueError(f"predict needs members that are all random or all not; got {model.name!r} among others.")
-        if meaning_of(model, position, likelihood) != meaning:
+        if likelihood_of_output(model, position, likelihood) != meaning:
             raise ValueError(
                 f"predict needs members whose outputs mean the same; got {model.name!r} with another loss than the "
                 "first. Pass likelihood= to say what all of them mean."
@@ -115,11 +114,12 @@ def pool(
                 )
             chosen = answers[position or 0]
             _require_numbers(model, x, where, chosen)
-            values = reduce.values(chosen)
-            reduce.update(where, values)
+            statistics = meaning.statistics(chosen)
+            for name, values in statistics.items():
+                moments[name].update(where, values)
             if keep_draws:
-                kept.append((place * share + first, where, values))
-    return reduce.result(len(keys), _join(kept, len(keys), examples) if keep_draws else None)
+                kept.append((place * share + first, where, statistics["prediction"]))
+    return meaning.predictive(moments, len(keys), _join(kept, len(keys), examples) if keep_draws else None)
 
 
 def _draws_each(model, x, draws: int, count: int) -> int:
@@ -131,20 +131,11 @@ def _draws_each(model, x, draws: int, count: int) -> int:
     return -(-draws // count)
 
 
-def _reducer(meaning, examples):
-    return REDUCERS[type(meaning)](meaning, examples)
-
-
 def _join(kept, draws, examples) -> np.ndarray:
     result = np.empty((draws, examples, *kept[0][2].shape[2:]))
     for first, where, values in kept:
         result[first : first + len(values), where] = values
     return result
-
-
-def _require_whole(name: str, value, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"predict needs {name} to be a whole number >= {least}; got {name}={value!r}.")
 
 
 def _require_numbers(model, x, where: np.ndarray, values: np.ndarray) -> None:

@@ -7,21 +7,19 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.likelihoods import likelihood as likelihoods
-from singularbayes.likelihoods import meaning_of
-from singularbayes.metrics import labelled
+from singularbayes.checks import labelled
+from singularbayes.likelihoods import Classification, likelihood_of_output
 from singularbayes.models import (
-    answers,
     arranged,
     compiled,
     count_examples,
     draw_keys,
     find_sources,
-    one_answer,
     position_of,
     track,
 )
 from singularbayes.posteriors import noise
+from singularbayes.prediction.sampler import outputs_of_draw, outputs_of_draws
 
 _TOGETHER = 100  # draws in one program
 
@@ -45,14 +43,14 @@ def drawn_risks(
     better than all of them: what limits a bound of the mean is the number of draws.
 
     Args:
-        y: labels (examples,), whole numbers from 0.
+        y: labels (examples,), integers from 0.
         examples: how many examples a draw answers; None is all, once each.
     """
     x = arranged(model, x)
     count = count_examples(model, x)
     position = position_of(model, output, asked)
-    meaning = meaning_of(model, position, likelihood, asked)
-    if not isinstance(meaning, (likelihoods.Categorical, likelihoods.Bernoulli)):
+    meaning = likelihood_of_output(model, position, likelihood, asked)
+    if not isinstance(meaning, Classification):
         raise ValueError(f"{asked} needs a classifier, whose answers are right or wrong; got {meaning!r}.")
     parts, size = _parts(draws)
     keys = draw_keys(seed, parts * size).reshape(parts, size, 2)
@@ -62,7 +60,7 @@ def drawn_risks(
     risks, labels = [], np.zeros(0, int)
     for part in track(keys, parts, "posterior draws") if sys.stderr.isatty() else keys:
         pick = np.tile(whole, (size, 1)) if examples is None else rng.integers(0, count, (size, examples), "int32")
-        outputs = compiled(model, answers, noise.as_keys(part), ops.convert_to_tensor(pick), data)
+        outputs = compiled(model, outputs_of_draws, noise.as_keys(part), ops.convert_to_tensor(pick), data)
         probabilities = meaning.probabilities(np.asarray(ops.convert_to_numpy(outputs[position or 0])))
         if not np.isfinite(probabilities).all():
             raise ValueError(f"{asked} needs outputs that are finite; got NaN or infinity from {model.name!r}.")
@@ -94,7 +92,7 @@ def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int 
     batch = keras.tree.map_structure(lambda array: ops.convert_to_tensor(array[some]), x)
     key = draw_keys(seed, 1)
     try:
-        if _differ(*(one_answer(model, noise.as_keys(key[0]), batch) for _ in range(2))):
+        if _differ(*(outputs_of_draw(model, noise.as_keys(key[0]), batch) for _ in range(2))):
             return True
         keys = np.tile(key, (_parts(draws)[1], 1))
         return bool(states) and _differs_by_state(model, x, count, states, keys, examples)
@@ -107,10 +105,10 @@ def _differs_by_state(model, x, count: int, states: list, keys: np.ndarray, exam
     data = keras.tree.map_structure(ops.convert_to_tensor, x)
     for start in range(0, count, len(keys) * examples):
         pick = ops.convert_to_tensor(np.resize(np.arange(start, count, dtype="int32"), (len(keys), examples)))
-        first = compiled(model, answers, noise.as_keys(keys), pick, data)
+        first = compiled(model, outputs_of_draws, noise.as_keys(keys), pick, data)
         for state in states:
             state.assign(state + 1)
-        if _differ(first, compiled(model, answers, noise.as_keys(keys), pick, data)):
+        if _differ(first, compiled(model, outputs_of_draws, noise.as_keys(keys), pick, data)):
             return True
     return False
 
@@ -125,6 +123,6 @@ def _differ(first: list, second: list) -> bool:
 
 
 def _labels(asked: str, y, count: int, classes: int) -> np.ndarray:
-    """Returns the labels as whole numbers; raises unless there is one an example, and they fit the classes."""
+    """Returns the labels as integers; raises unless there is one an example, and they fit the classes."""
     certain = np.broadcast_to(np.eye(classes)[0], (count, classes))
     return labelled(asked, certain, y)[1]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, special
 
-from singularbayes.metrics import aligned, labelled
+from singularbayes.checks import aligned, labelled
+from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive, require_kind
 from singularbayes.models import as_arrays
-from singularbayes.prediction.predictive import ClassPredictive, Predictive, ValuePredictive, require_kind
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Temperature:
 
 
 class TemperedPredictive(ClassPredictive):
-    """Tempered averages over several draws. What is said of single draws is an error: they were not recalibrated."""
+    """Tempered averages over several draws. Properties of single draws are errors: they were not recalibrated."""
 
     def __init__(self, mean: np.ndarray, num_draws: int):
         object.__setattr__(self, "mean", mean)
@@ -51,6 +51,10 @@ class TemperedPredictive(ClassPredictive):
 
     def quantile(self, q) -> np.ndarray:
         raise _untempered("quantile")
+
+    def uncertainties(self) -> dict[str, np.ndarray | str]:
+        reason = "a temperature recalibrates the average alone, not the draws"
+        return {"entropy": self.entropy, "mi": reason, "std": reason}
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.bounds import (
-    loss_constants,
-    pac_bayes,
-    require_count,
-    require_positive,
-    require_share,
-    truncation_bound,
-)
+from singularbayes.bounds import loss_constants, pac_bayes, truncation_bound
+from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.convert import MatrixSpectrum, spectrum
 from singularbayes.evaluation import flat
 from singularbayes.models import as_arrays, mean_weights
@@ -78,7 +72,7 @@ def by_bound(
         raise ValueError(f"by_bound needs a loss with a Lipschitz constant; got loss={loss!r}, which has none.")
     x = as_arrays(x)
     num_data = len(x) if num_data is None else num_data
-    require_count("by_bound", num_data=num_data)
+    require_integer("by_bound", num_data=num_data)
     matrices = _matrices(model, x, loss)
     ranks = _best(matrices, lipschitz, weight_kl, num_data, delta)
     lost = [matrix.loss(rank, lipschitz) for matrix, rank in zip(matrices, ranks, strict=True)]
@@ -99,7 +93,7 @@ def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
     if reasons:
         raise ValueError(
             f"by_bound needs dense and convolutional layers in a row, whose norms multiply; got {'; '.join(reasons)}. "
-            "ranks.by_energy takes any network."
+            "ranks.by_spectrum takes any network."
         )
     if loss in _OF_LOGITS and _gives_probabilities(model):
         steps = (*steps[:-1], replace(steps[-1], slope=1.0))  # the constant of the loss has the last step in it

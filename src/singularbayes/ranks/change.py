@@ -9,7 +9,8 @@ import numpy as np
 from keras import ops
 
 from singularbayes import layers
-from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm, require_positive
+from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm
+from singularbayes.checks import require_positive
 from singularbayes.evaluation import activation_name, flat
 from singularbayes.posteriors import LowRank
 

@@ -9,11 +9,11 @@ from keras import ops
 
 from singularbayes import posteriors
 from singularbayes.bounds import Bound
-from singularbayes.convert import surgery, twins
+from singularbayes.convert import counterparts, surgery
 from singularbayes.models import find_posteriors, flat_layers
 from singularbayes.posteriors import LowRank
 from singularbayes.ranks import change
-from singularbayes.ranks.table import table
+from singularbayes.text_table import text_table
 
 Kept = Mapping[int, np.ndarray]  # of a posterior, by id, whether each column stays
 
@@ -65,10 +65,10 @@ class Pruned:
         ]
         before, now = sum(row.before for row in self.rows), sum(self.ranks.values())
         title = f"Pruned {self.model.name!r}: {before} columns, now {now}"
-        said = [f"No bound of the change of its mean: {'; '.join(self.outside)}."]
+        lines = [f"No bound of the change of its mean: {'; '.join(self.outside)}."]
         if not self.outside:
-            said = [f"Its mean network moves by at most {self.change(1.0).rounded} for an input of norm 1."]
-        return "\n".join([title, table(head, cells), *said])
+            lines = [f"Its mean network moves by at most {self.change(1.0).rounded} for an input of norm 1."]
+        return "\n".join([title, text_table(head, cells), *lines])
 
 
 def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
@@ -92,7 +92,7 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
     if not kept:
         raise ValueError(
             f'prune needs a model with LowRank("auto") weights; got {model.name!r}, which has none. A trained model of '
-            "fixed ranks says by its spectrum which it needs: ranks.by_energy(model)."
+            "fixed ranks can be judged by its spectrum: ranks.by_spectrum(model)."
         )
     steps, outside = change.read(copy, lambda q: ~kept[id(q)] if id(q) in kept else np.zeros(q.ab.shape[1], bool))
     rows, new = [], {}
@@ -138,7 +138,7 @@ def _smaller(layer, kept: Kept):
             recipe = posteriors.get(made[0])
             recipe.max_rank = rank
             config[argument] = posteriors.serialize(recipe)
-    new = twins.built_like(type(layer).from_config(config), layer)
+    new = counterparts.built_like(type(layer).from_config(config), layer)
     for before, after in zip(flat_layers(layer), flat_layers(new), strict=True):
         if id(before) in kept:
             _carry_columns(before, after, kept[id(before)])

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from singularbayes.ranks.table import table
+from singularbayes.text_table import text_table
 
 
 @dataclass(frozen=True)
@@ -47,4 +47,4 @@ class Recommendation:
         ]
         dear = [f"{row.layer}/{row.matrix}" for row in self.rows if row.saves >= 1]
         more = [f"Factors have as many numbers as the matrix, or more, in {', '.join(dear)}."] if dear else []
-        return "\n".join([f"Ranks for {self.model!r}", table(head, cells), self.how, *more])
+        return "\n".join([f"Ranks for {self.model!r}", text_table(head, cells), self.how, *more])

@@ -2,10 +2,11 @@
 
 A member is its seed. The seed is set, the network is built, and the order of the examples in epoch e is a hash of
 (seed, e): so a member does not depend on the others, nor on how many of them train together, nor on the backend's way
-of shuffling. Sequences of like length may share a batch (`buckets.py`).
+of shuffling. Sequences of like length may share a batch (`length_buckets.py`).
 """
 
 import contextlib
+import inspect
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.likelihoods import require_heads, require_labels
+from singularbayes.checks import require_integer
+from singularbayes.likelihoods import require_activations, require_labels
 from singularbayes.models import as_arrays, lengths_of, require_any_length, track
 from singularbayes.training.length_buckets import Buckets
 
@@ -57,7 +59,7 @@ class Examples:
 
     @property
     def columns(self) -> tuple[int | None, ...]:
-        """The numbers of columns that batches may have; None is all."""
+        """How many columns batches may have; None is all."""
         return (None,) if self.buckets is None else self.buckets.columns
 
     def kinds(self, epoch: int) -> np.ndarray:
@@ -95,7 +97,7 @@ class _Shuffled(keras.utils.PyDataset):
 
 
 def fit_many(
-    build: Callable[[], keras.Model],
+    build: Callable[..., keras.Model],
     x,
     y,
     seeds: Sequence[int],
@@ -110,16 +112,16 @@ def fit_many(
     together: int | None = None,
     initial_epoch: int = 0,
 ) -> list[keras.callbacks.History]:
-    """Returns one Keras history a seed, in order: `.model` is the trained model, `.history` what was logged.
+    """Returns one Keras history per seed, in order: `.model` is the trained model, `.history` what was logged.
 
     On JAX all members train as one vectorised program that runs an epoch at a time with the data on the device, or in
     groups where they do not fit its memory; elsewhere one after another. Either way a member is what it would be alone:
-    its seed is set with `keras.utils.set_random_seed`, then `build()` is called, and Keras trains it. Data in memory
+    its seed is set with `keras.utils.set_random_seed`, then `build` is called, and Keras trains it. Data in memory
     only; a class weight is a `sample_weight`, such as `np.where(y == 1, 12.0, 1.0)`.
 
     Args:
-        build: makes a new compiled model. All random choices must come from the seed; whatever else it does has to be
-            the same for every member, because one program serves them all.
+        build: makes a new compiled model; one with an argument `seed` is given the seed of the member. The network has
+            to be the same for every member, because one program serves them all: seeds decide its weights and noise.
         callbacks: makes the callbacks of one member, for example
             `lambda: [sb.KLSchedule(len(x)), keras.callbacks.EarlyStopping("val_nll", mode="min", patience=5)]`. Each
             member has its own and can stop early. A program calls those of epochs, and refuses those of batches.
@@ -127,10 +129,10 @@ def fit_many(
         rows: which examples each member sees, row numbers (members, examples), for folds or a bootstrap; None is all.
         padding: the id that fills up sequences of token ids (examples, length). Batches then have sequences of like
             length, at most three lengths in all, and the columns that are padding alone are cut off, which saves the
-            work on them. The model must take any length and ignore padding (`mask_zero=True`); targets are one a
+            work on them. The model must take any length and ignore padding (`mask_zero=True`); targets are one per
             sequence. On TensorFlow the batches are the same, but nothing is cut.
         together: how many members are one program, at most; 1 trains them one after another by plain `fit`.
-        initial_epoch: the epoch to begin with, for training that goes on.
+        initial_epoch: the epoch to begin with, for training that resumes.
 
     >>> import keras, numpy as np
     >>> x = np.linspace(-1, 1, 20)[:, None]
@@ -146,19 +148,22 @@ def fit_many(
         raise TypeError(f"fit_many needs build, a function that makes a compiled model; got {type(build).__name__}.")
     if not isinstance(seeds, Iterable):
         raise TypeError(f"fit_many needs seeds, such as range(3); got seeds={seeds!r}.")
-    seeds = [_whole("a seed", seed, 0) for seed in seeds]
+    seeds = list(seeds)
+    for seed in seeds:
+        require_integer("fit_many", 0, seed=seed)
+    seeds = [int(seed) for seed in seeds]
     if not seeds or len(set(seeds)) < len(seeds):
         raise ValueError(f"fit_many needs one or more different seeds; got seeds={seeds}.")
-    _whole("epochs", epochs)
-    _whole("initial_epoch", initial_epoch, 0)
-    train = examples("x and y", (x, y, sample_weight), _whole("batch_size", batch_size))
+    require_integer("fit_many", epochs=epochs, batch_size=batch_size)
+    require_integer("fit_many", 0, initial_epoch=initial_epoch)
+    train = examples("x and y", (x, y, sample_weight), int(batch_size))
     held_out = None if validation_data is None else examples("validation_data", validation_data, batch_size)
     if rows is not None:
         train = replace(train, rows=_rows_of(rows, seeds, len(train), padding))
     if padding is not None:
         train, held_out = _by_length(train, padding), None if held_out is None else _shortened(held_out, padding)
     if together is not None:
-        _whole("together", together)
+        require_integer("fit_many", together=together)
     data = {"x, y": train} if held_out is None else {"x, y": train, "validation_data": held_out}
     job = Job(
         _Builds(build, data, padding is not None), factory(callbacks), train, held_out, range(initial_epoch, epochs)
@@ -171,7 +176,7 @@ def fit_many(
 
 
 class _Builds:
-    """Calls `build`, and refuses what is not a new compiled model, or one that the data do not fit.
+    """Calls `build` for a seed, and refuses what is not a new compiled model, or one that the data do not fit.
 
     Args:
         data: what all members train on and are validated on, by its name in errors.
@@ -180,11 +185,12 @@ class _Builds:
 
     def __init__(self, build, data: "dict[str, Examples]", any_length: bool = False):
         self.build, self.data, self.any_length = build, data, any_length
+        self.takes_seed = "seed" in inspect.signature(build).parameters
         self.models: weakref.WeakSet = weakref.WeakSet()
 
     def __call__(self, seed: int) -> keras.Model:
         keras.utils.set_random_seed(seed)
-        model = self.build()
+        model = self.build(seed=seed) if self.takes_seed else self.build()
         if not isinstance(model, keras.Model) or not model.compiled or model.optimizer is None:
             raise ValueError(f"fit_many needs build() to return a compiled keras.Model; got {model!r}.")
         if model in self.models:
@@ -195,7 +201,7 @@ class _Builds:
         if self.any_length:
             require_any_length(model)
         if not self.models:  # all members have the same network
-            require_heads(model)
+            require_activations(model)
             for name, data in self.data.items():
                 require_labels(f"fit_many({name})", model, data.y, data.weight)
         self.models.add(model)
@@ -267,7 +273,7 @@ def examples(name: str, arrays: tuple, batch_size: int) -> Examples:
             f"{name} needs one and the same number of examples >= 1; got shapes {[array.shape for array in flat]}."
         )
     if any(array.dtype.kind == "f" and np.isnan(array).any() for array in flat):
-        raise ValueError(f"{name} needs numbers without NaN; got some that are missing.")
+        raise ValueError(f"{name} needs values without NaN; got NaN.")
     return Examples(x, y, weight, batch_size)
 
 
@@ -276,7 +282,7 @@ def _rows_of(rows, seeds: list[int], examples: int, padding: int | None) -> dict
     table = as_arrays(rows)
     if table.ndim != 2 or len(table) != len(seeds) or table.dtype.kind not in "iu" or not table.size:
         raise ValueError(
-            f"fit_many needs rows to be whole numbers (members, examples), here ({len(seeds)}, …); got "
+            f"fit_many needs rows to be integers (members, examples), here ({len(seeds)}, …); got "
             f"{table.dtype} {table.shape}."
         )
     if table.min() < 0 or table.max() >= examples:
@@ -304,9 +310,3 @@ def _without_lists(structure):
 def _numbers(values) -> np.ndarray:
     array = as_arrays(values)
     return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array
-
-
-def _whole(name: str, value, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"fit_many needs {name} to be a whole number >= {least}; got {value!r}.")
-    return int(value)

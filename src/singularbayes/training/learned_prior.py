@@ -3,8 +3,9 @@
 import keras
 import numpy as np
 
+from singularbayes.checks import require_positive
 from singularbayes.models import arranged, find_posteriors
-from singularbayes.posteriors import Centred, Origin, Posterior, ScalePrior, require_positive
+from singularbayes.posteriors import Centred, Origin, Posterior, ScalePrior
 from singularbayes.training.data_sketch import hashed
 
 
@@ -49,7 +50,7 @@ def _centre(
 def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) -> keras.callbacks.History:
     """Fits a compiled model on examples that will not certify it, and makes the result its prior.
 
-    The model then goes on from there: `fit` it on all examples, and `certify` it on those that `x` has not.
+    Training then resumes from there: `fit` it on all examples, and `certify` it on those that `x` has not.
 
     Args:
         x: arrays in memory, because the prior remembers every example; no generator and no data set of batches.

@@ -1,11 +1,18 @@
-"""A model from a file, ready to be trained further."""
+"""A model from a file, ready to be trained further with the KL weight of the file."""
 
+import functools
+import inspect
+import warnings
 from pathlib import Path
 
 import keras
+from keras import ops
 
-from singularbayes.models import read_model
-from singularbayes.training.elbo import log_stored_kl_weight
+from singularbayes.models import compiled, find_posteriors, read_model
+from singularbayes.posteriors import Posterior
+from singularbayes.training.elbo import kl
+from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
+from singularbayes.training.logged_loss import log_nll, require_labels_in_range
 
 
 def load(path: str | Path, **kwargs) -> keras.Model:
@@ -18,3 +25,56 @@ def load(path: str | Path, **kwargs) -> keras.Model:
     model = read_model(path, **kwargs)
     log_stored_kl_weight(model)
     return model
+
+
+def log_stored_kl_weight(model: keras.Model) -> None:
+    """Makes `fit` of a model that was read from a file state the KL weight of the file and log `nll` and `kl`."""
+    if not any(posterior.kl_weight_from_file for posterior in find_posteriors(model)):
+        return
+    fit = model.fit  # Keras has no other place for a callback that is always there
+
+    @functools.wraps(fit)
+    def fit_and_log(*arguments, **options):
+        bound = inspect.signature(fit).bind(*arguments, **options)
+        callbacks = bound.arguments.get("callbacks")
+        if not isinstance(callbacks, keras.callbacks.CallbackList):
+            others = [] if callbacks is None else keras.tree.flatten(callbacks)
+            bound.arguments["callbacks"] = [_StoredKLWeight(), *others]
+        return fit(*bound.args, **bound.kwargs)
+
+    model.fit = fit_and_log
+
+
+class _StoredKLWeight(keras.callbacks.Callback):
+    """States a KL weight that came from a file, and logs as `KLSchedule` does, where nothing else sets the weight."""
+
+    def set_model(self, model):
+        super().set_model(model)
+        take_kl_weight(model, self)  # a schedule among the callbacks takes it after this one
+        log_nll(model)
+
+    @property
+    def _stored(self) -> list[Posterior]:
+        stored = [posterior for posterior in find_posteriors(self.model) if posterior.kl_weight_from_file]
+        return stored if self.model._kl_callback is self else []
+
+    def on_train_begin(self, logs=None):
+        if not self._stored:
+            return
+        prepare_fit(self.model, self)
+        weight = _kl_weight(self._stored[0])
+        warnings.warn(
+            f"fit resumes with the KL weight {weight:.3g} that the file of {self.model.name!r} holds. "
+            "Pass callbacks=[singularbayes.KLSchedule(num_data=len(x))] to set it for the data of this fit.",
+            stacklevel=2,
+        )
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self._stored and logs is not None:
+            require_labels_in_range(self.model)
+            logs["kl"] = float(ops.convert_to_numpy(compiled(self.model, kl)))
+            logs["kl_weight"] = _kl_weight(self._stored[0])
+
+
+def _kl_weight(posterior: Posterior) -> float:
+    return float(ops.convert_to_numpy(posterior.kl_scale))

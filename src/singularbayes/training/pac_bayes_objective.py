@@ -10,16 +10,12 @@ import math
 import keras
 from keras import ops
 
-from singularbayes.bounds import kl_inverse, pac_bayes, require_choice, require_count, require_share
+from singularbayes.bounds import kl_inverse, pac_bayes
+from singularbayes.checks import require_choice, require_integer, require_share
 from singularbayes.models import compiled, find_posteriors
-from singularbayes.training.elbo import (
-    kl,
-    log_nll,
-    prepare_fit,
-    require_labels_in_range,
-    share_state,
-    take_kl_weight,
-)
+from singularbayes.training.elbo import kl, share_state
+from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
+from singularbayes.training.logged_loss import log_nll, require_labels_in_range
 
 FORMS = ("quadratic", "sqrt", "kl")
 
@@ -60,7 +56,7 @@ class PACBayesObjective(keras.callbacks.Callback):
 
     def __init__(self, num_data: int, delta: float = 0.05, form: str = "quadratic", penalty: float = 1.0):
         super().__init__()
-        require_count("PACBayesObjective", num_data=num_data)
+        require_integer("PACBayesObjective", num_data=num_data)
         require_share("PACBayesObjective", delta=delta)
         require_choice("PACBayesObjective", FORMS, form=form)
         if not 0 < penalty < math.inf:
@@ -78,10 +74,10 @@ class PACBayesObjective(keras.callbacks.Callback):
         if not any(posterior.random for posterior in find_posteriors(self.model)):
             raise ValueError(f"PACBayesObjective needs a model with a posterior; got {self.model.name!r} with none.")
         prepare_fit(self.model, self)
-        self._say()
+        self._set_weight()
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._say()
+        self._set_weight()
 
     def on_epoch_end(self, epoch, logs=None):
         require_labels_in_range(self.model)
@@ -96,6 +92,6 @@ class PACBayesObjective(keras.callbacks.Callback):
         logs["bound"] = pac_bayes(risk, max(nats, 0.0), self.num_data, self.delta, self.form).value
         self._kl_weight = self.penalty * bound_slope(self.form, risk, max(nats, 0.0), self.num_data, self.delta)
 
-    def _say(self):
+    def _set_weight(self):
         for posterior in find_posteriors(self.model):
             posterior.set_kl_weight(self._kl_weight)

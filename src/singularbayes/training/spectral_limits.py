@@ -6,7 +6,7 @@
 - `SpectralPenalty` bounds nothing; with `bounds.gaussian_norm` draws are bounded with a probability,
 - `clip` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too, with
   the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
-- `truncation` says what rejection would cost a model, without changing it.
+- `truncation` computes what rejection would cost a model, without changing it.
 
 Factors are A and B of W = A Bᵀ each, or W itself where all of it is drawn: ‖W‖₂ ≤ limit² or limit.
 """
@@ -17,15 +17,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.bounds import (
-    Bound,
-    probability_at_least,
-    project_spectral,
-    require_at_least,
-    require_count,
-    require_positive,
-    truncated_kl,
-)
+from singularbayes.bounds import Bound, probability_at_least, project_spectral, truncated_kl
+from singularbayes.checks import require_at_least, require_integer, require_positive
 from singularbayes.models import draw_keys, find_posteriors, find_sources, forget_compiled
 from singularbayes.posteriors import Posterior, noise, spectral_norm
 
@@ -61,8 +54,8 @@ class SpectralProjection(keras.callbacks.Callback):
 class SpectralPenalty(keras.callbacks.Callback):
     """Adds weight · Σ max(0, ‖E A‖₂ − limit)² over the factors to the loss, while `fit` runs.
 
-    Guarantees nothing: the norms settle where loss and penalty balance. What is then true of draws, with a probability,
-    `bounds.gaussian_norm` says.
+    Guarantees nothing: the norms end where loss and penalty balance. `bounds.gaussian_norm` then bounds draws with
+    a probability.
     """
 
     def __init__(self, limit: float, weight: float = 1.0):
@@ -114,7 +107,7 @@ def truncation(
         kl: KL(q ‖ p) of the model before rejection, exact or from above.
     """
     require_positive("truncation", limit=limit)
-    require_count("truncation", draws=draws)
+    require_integer("truncation", draws=draws)
     kept = 0
     posteriors, sources = _matrix_posteriors("truncation", model), find_sources(model)
     for key in draw_keys(seed, draws):

@@ -76,7 +76,7 @@ class Member:
                 variable.assign(value)
 
     def take_logs(self, prefix: str = "") -> dict[str, Any]:
-        """Returns what the metrics say, and keeps it for the end of the epoch."""
+        """Returns the results of the metrics, and keeps it for the end of the epoch."""
         results = self.model.get_metrics_result()
         found = {f"{prefix}{name}": np.asarray(value).tolist() for name, value in results.items()}
         self.logs.update(found)
@@ -88,7 +88,7 @@ class Member:
 
 
 class Program:
-    """The compiled epoch and evaluation of one network, for any number of members alike."""
+    """The compiled epoch and evaluation of one network, for any number of members of one architecture."""
 
     def __init__(self, job: Job, model: keras.Model):
         self.job, self.model, self.kind = job, model, _kind(model)
@@ -117,7 +117,7 @@ class Program:
         return trainable, others, optimizer, metrics
 
     def fits(self, members: list[Member]) -> bool:
-        """Says whether so many members fit the memory; raises where they are not alike."""
+        """Returns whether so many members fit the memory; raises where their networks differ."""
         for member in members:
             if _kind(member.model) != self.kind:
                 raise ValueError(

@@ -7,7 +7,6 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from singularbayes.cli import one_line
 from singularbayes.optional import require_package
 from singularbayes_experiments.cli.run import PROGRAM
 
@@ -41,8 +40,7 @@ def report(
 
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
     command = shlex.join([PROGRAM, "report", *([] if runs == Path("runs") else [str(runs)]), *target])
-    with one_line(program=PROGRAM):
-        made = chapters.of(reading.read(runs))
+    made = chapters.of(reading.read(runs))
     if latex:
         print(page.tex(made))
         return 0

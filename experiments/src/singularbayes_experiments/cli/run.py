@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from singularbayes.cli import one_line, require_writable
-from singularbayes.ranks import Engine, Local, Where
+from singularbayes.cli import EngineOptions, require_writable
 from singularbayes_experiments.runs.progress import progress
 
 if TYPE_CHECKING:
+    from singularbayes.ranks import Engine
     from singularbayes_experiments.runs.piece import Outcome
     from singularbayes_experiments.runs.runner import Job
 
@@ -34,7 +34,7 @@ def run(
     together: Annotated[bool, Parameter(negative="")] = False,
     choose: Annotated[bool, Parameter(negative="")] = False,
     configuration: str | None = None,
-    where: Annotated[Where, Parameter(name="*")] = Where(),
+    where: Annotated[EngineOptions, Parameter(name="*")] = EngineOptions(),
 ) -> int:
     """Train an experiment's methods and keep a record of each run. After a kill the same command resumes.
 
@@ -66,24 +66,23 @@ def run(
     configuration
         With --together and the preset trial: this configuration alone, so that processes can share them.
     """
-    with one_line(program=PROGRAM):
-        if together:
-            _require_unset("--together", {"--set": settings, "--again": again, "--engine": where != Where()})
-            return _run_together(experiment, preset, methods, seeds, out, choose, configuration)
-        _require_unset("a run without --together", {"--choose": choose, "--configuration": configuration})
-        from singularbayes_experiments.runs import runner
+    if together:
+        _require_unset("--together", {"--set": settings, "--again": again, "--engine": where != EngineOptions()})
+        return _run_together(experiment, preset, methods, seeds, out, choose, configuration)
+    _require_unset("a run without --together", {"--choose": choose, "--configuration": configuration})
+    from singularbayes_experiments.runs import runner
 
-        jobs = runner.plan(experiment, split_names(methods), runner.parse_seeds(seeds or "0"), preset, settings or ())
-        require_writable(out, program=PROGRAM)
-        try:
-            return _carry_out(jobs, out, again, where.start(), Console())
-        except OSError as error:
-            if error.filename is None:
-                raise
-            sys.exit(
-                f"{PROGRAM}: {error.filename} could not be written: {error.strerror}. Earlier records "
-                "are whole; the same command resumes from the last checkpoint."
-            )
+    jobs = runner.plan(experiment, split_names(methods), runner.parse_seeds(seeds or "0"), preset, settings or ())
+    require_writable(out)
+    try:
+        return _carry_out(jobs, out, again, where.start(), Console())
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(
+            f"{PROGRAM}: {error.filename} could not be written: {error.strerror}. Earlier records "
+            "are whole; the same command resumes from the last checkpoint."
+        )
 
 
 def _run_together(
@@ -108,7 +107,7 @@ def _run_together(
         choose=choose,
         configuration=configuration,
     )
-    require_writable(out, program=PROGRAM)
+    require_writable(out)
     for line in lines:
         print(line, flush=True)
     return 0
@@ -137,13 +136,12 @@ def certificates(
     out
         Folder for records.jsonl.
     """
-    with one_line(program=PROGRAM):
-        from singularbayes_experiments.problems.certificates import run_certificates
-        from singularbayes_experiments.runs.runner import parse_seeds
+    from singularbayes_experiments.problems.certificates import run_certificates
+    from singularbayes_experiments.runs.runner import parse_seeds
 
-        require_writable(out, program=PROGRAM)
-        for line in run_certificates(split_names(methods), parse_seeds(seeds), preset, settings or (), out):
-            print(line, flush=True)
+    require_writable(out)
+    for line in run_certificates(split_names(methods), parse_seeds(seeds), preset, settings or (), out):
+        print(line, flush=True)
     return 0
 
 
@@ -158,8 +156,9 @@ def _require_unset(what: str, options: dict[str, object]) -> None:
         raise ValueError(f"{what} needs {given[0]} to be left out; got {' '.join(given)}.")
 
 
-def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, console: Console) -> int:
+def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: "Engine", console: Console) -> int:
     """Does the runs and returns 1 if one of them diverged."""
+    from singularbayes.ranks import Local
     from singularbayes_experiments.records import record
     from singularbayes_experiments.runs import distributed
 
@@ -229,11 +228,10 @@ def merge(*sources: Path, into: Path = Path("runs")) -> int:
     """
     from singularbayes_experiments.records import merge
 
-    with one_line(program=PROGRAM):
-        if not sources:
-            raise ValueError("merge needs one folder with records.jsonl at least; got none.")
-        require_writable(into, "--into", PROGRAM)
-        found = merge.merge(sources, into)
+    if not sources:
+        raise ValueError("merge needs one folder with records.jsonl at least; got none.")
+    require_writable(into, "--into")
+    found = merge.merge(sources, into)
     console = Console()
     for one in found:
         counts = f"{len(one.added)} added, {len(one.same)} there already, {len(one.differ)} differ; {one.arrays} arrays"

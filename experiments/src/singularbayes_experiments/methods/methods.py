@@ -79,7 +79,7 @@ def ensemble(says: str, kind: type[DeepEnsemble] | type[LowRankEnsemble], train:
     def train_all(trainer: Trainer, seeds: list[int]) -> list:
         size = trainer.settings.members
         models = train(trainer, [member for seed in seeds for member in member_seeds(seed, size)])
-        return [kind.of(models[i * size : (i + 1) * size]) for i in range(len(seeds))]
+        return [kind.from_models(models[i * size : (i + 1) * size]) for i in range(len(seeds))]
 
     return Method(says, train_all, member=train)
 

@@ -29,7 +29,7 @@ def fit_swag(
     collect = Collect(rank)
     model.compile(keras.optimizers.SGD(learning_rate, momentum=MOMENTUM), loss)
     seconds = train(model, x, y, callbacks=[collect], **options)
-    return SWAG.of(model, collect.snapshots, inputs=x), seconds
+    return SWAG.from_snapshots(model, collect.snapshots, inputs=x), seconds
 
 
 def offset_watch(watch: Watch | None, epochs: int) -> Watch | None:
@@ -51,4 +51,4 @@ class Collect(Resumable):
         return {"collected": np.array(self.snapshots.collected), **self.snapshots.arrays()}
 
     def restore(self, state: State) -> None:
-        self.snapshots = Snapshots.of(self.snapshots.rank, int(state["collected"]), state)
+        self.snapshots = Snapshots.from_arrays(self.snapshots.rank, int(state["collected"]), state)

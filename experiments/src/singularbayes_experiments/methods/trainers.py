@@ -157,28 +157,26 @@ class Together(Trainer):
             return [collected[model]]
 
         self._at_once(compiled, seeds, self.settings.swag_epochs, callbacks)
-        return [SWAG.of(model, collected[model].snapshots, inputs=self.data.x) for model in models]
+        return [SWAG.from_snapshots(model, collected[model].snapshots, inputs=self.data.x) for model in models]
 
     def _at_once(self, make: Make, seeds: list[int], epochs: int, callbacks, validation=None) -> list[keras.Model]:
         """Returns `make(seed)` of every seed, compiled models, after so many epochs; `callbacks` is given the model."""
         start = time.perf_counter()
-        orders, models, made = [], {}, []
+        models, made = {}, []
         for seed in seeds:
             keras.utils.set_random_seed(seed)
             model = make(seed)
-            orders.append(random.getrandbits(31))  # what `train` hashes the order of the examples from
-            keras.utils.set_random_seed(orders[-1])
-            models[random.getstate()] = model
+            models[random.getrandbits(31)] = model  # what `train` hashes the order of the examples from
 
-        def build() -> keras.Model:
-            made.append(models[random.getstate()])  # fit_many has just set the seed of this member
+        def build(seed: int) -> keras.Model:
+            made.append(models[seed])
             return made[-1]
 
         fit_many(
             build,
             self.data.x,
             self.data.y,
-            orders,
+            list(models),
             epochs,
             self.settings.batch_size,
             callbacks=lambda: callbacks(made[-1]),

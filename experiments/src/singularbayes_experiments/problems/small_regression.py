@@ -128,7 +128,11 @@ def train(
 def predictions(models: list[keras.Model], one: Fold, draws: int, seed: int) -> ValuePredictive:
     """Returns what a network, or an ensemble, says of the rows that are asked, in the units of the targets."""
     x = one.x_asked.astype("float32")
-    p = predict(models[0], x, draws, seed) if len(models) == 1 else DeepEnsemble.of(models).predict(x, draws, seed)
+    p = (
+        predict(models[0], x, draws, seed)
+        if len(models) == 1
+        else DeepEnsemble.from_models(models).predict(x, draws, seed)
+    )
     assert isinstance(p, ValuePredictive)
     return value_scores.in_units(p, one.mean, one.std)
 

@@ -1,0 +1,193 @@
+"""What becomes of every layer of a model: the requested posterior and rules, resolved."""
+
+import fnmatch
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral
+
+import keras
+
+from singularbayes import posteriors
+from singularbayes.convert import counterparts, surgery
+from singularbayes.posteriors import LowRank, Posterior
+
+Choice = Posterior | int | str | None
+Rules = Mapping[str | type, "Choice | Callable[[keras.layers.Layer], Choice]"]
+
+# Their weights scale and shift, entry by entry, whatever the shape.
+_ELEMENTWISE = (
+    keras.layers.BatchNormalization,
+    keras.layers.GroupNormalization,
+    keras.layers.LayerNormalization,
+    keras.layers.Normalization,
+    keras.layers.PReLU,
+    keras.layers.RMSNormalization,
+)
+NO_MATRIX, NO_COUNTERPART, BAYESIAN = "no weight matrix", "no Bayesian counterpart", "Bayesian already"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of one layer."""
+
+    place: surgery.Place
+    posteriors: Mapping[str, Posterior]  # by matrix; none when the layer is kept
+    reason: str = ""  # why it is kept
+    unsupported: bool = False  # whether it is kept because it cannot be converted
+
+    @property
+    def layer(self) -> keras.layers.Layer:
+        return self.place.layer
+
+    @property
+    def frozen(self) -> bool:
+        """Whether training leaves the layer as it is."""
+        return not any(weight.trainable for weight in self.layer.weights)
+
+
+def decide(
+    model: keras.layers.Layer, posterior, rules: Rules | None = None, cap: bool = False, per_head: bool = False
+) -> list[Decision]:
+    """Returns what becomes of every layer of a built model; changes nothing."""
+    if not isinstance(model, keras.layers.Layer):
+        raise ValueError(f"Conversion needs a Keras model; got {model!r}.")
+    if not model.built:
+        raise ValueError(
+            f"Conversion needs a built model; got {type(model).__name__} {model.name!r}, which has no weights yet. "
+            "Call it once on a batch, model(x[:1]), or build it: model.build((None, number_of_features))."
+        )
+    if rules is not None and not isinstance(rules, Mapping):
+        raise ValueError(
+            "rules needs a mapping from names, patterns or classes of layers to posteriors, such as "
+            f'{{"head": None}}; got rules={rules!r}.'
+        )
+    choose = _Chooser(posterior, dict(rules or {}))
+    decisions = [_decide(place, choose, cap, per_head) for place in _candidates(model)]
+    choose.require_every_rule_used(model)
+    return decisions
+
+
+def _candidates(model) -> list[surgery.Place]:
+    """Returns the layers that are converted or kept as a whole: all but those that only hold others."""
+    found = surgery.places(model, whole=is_whole)
+    holders = {id(place.parent) for place in found}
+    kinds = (keras.layers.InputLayer, keras.Model)
+    return [
+        place
+        for place in found
+        if _has_matrix(place.layer) or not (id(place.layer) in holders or isinstance(place.layer, kinds))
+    ]
+
+
+def is_whole(layer) -> bool:
+    # The wrapper changes the kernel of its layer, which only a plain layer has.
+    kept = isinstance(layer, keras.layers.SpectralNormalization)
+    return kept or counterparts.counterpart_class(layer) is not None or surgery.is_ours(layer)
+
+
+def _has_matrix(layer) -> bool:
+    if isinstance(layer, _ELEMENTWISE):
+        return False
+    return any(sum(size > 1 for size in weight.shape) >= 2 for weight in layer._trainable_variables)
+
+
+def _decide(place: surgery.Place, choose: "_Chooser", cap: bool, per_head: bool) -> Decision:
+    layer = place.layer
+    if surgery.is_ours(layer):
+        return Decision(place, {}, BAYESIAN)
+    if counterparts.counterpart_class(layer) is None and not _has_matrix(layer):
+        return Decision(place, {}, NO_MATRIX)
+    chosen, reason = choose(place)
+    if chosen is None:
+        return Decision(place, {}, reason)
+    against = NO_COUNTERPART if counterparts.counterpart_class(layer) is None else counterparts.refusal(layer)
+    if against:
+        return Decision(place, {}, against, unsupported=True)
+    return Decision(place, _fitted(place, chosen, cap, per_head))
+
+
+class _Chooser:
+    """Finds the posterior of a layer: by the first rule that fits it or a layer around it, else the one for all."""
+
+    def __init__(self, posterior, rules: dict):
+        self.posterior, self.rules = posterior, rules
+        self.used: set = set()
+        self.before: dict = {}  # of a rule that fits a layer, the rule that came first
+        self.names: list[str] = []
+
+    def __call__(self, place: surgery.Place) -> tuple[Posterior | None, str]:
+        """Returns the posterior, or None and the reason."""
+        self.names.append(place.path or place.layer.name)
+        fitting = [key for key in self.rules if _fits(key, place)]
+        if fitting:
+            self.used.add(fitting[0])
+            self.before |= dict.fromkeys(fitting[1:], fitting[0])
+            return _resolved(self.rules[fitting[0]], place), f"kept by the rule {_shown(fitting[0])}"
+        return _resolved(self.posterior, place), "no posterior requested"
+
+    def require_every_rule_used(self, model) -> None:
+        unused = [_shown(key) for key in self.rules if key not in self.used and key not in self.before]
+        shadowed = {key: first for key, first in self.before.items() if key not in self.used}
+        if shadowed:
+            key, first = next(iter(shadowed.items()))
+            raise ValueError(
+                f"The first rule that fits is taken; got {_shown(key)} after {_shown(first)}, which fits the same "
+                f"layers of {model.name!r}. Put {_shown(key)} before it."
+            )
+        if unused:
+            raise ValueError(
+                f"Every rule needs to match a layer with a weight matrix of {model.name!r}; got {', '.join(unused)}, "
+                f"which match none. The layers are: {', '.join(self.names) or 'none'}."
+            )
+
+
+def _shown(key) -> str:
+    return repr(key) if isinstance(key, str) else key.__name__
+
+
+def _fits(key, place: surgery.Place) -> bool:
+    """Whether a rule is for a layer or for a layer that holds it: by class, name or pattern of a name or path."""
+    if isinstance(key, type):
+        return any(isinstance(layer, key) for layer in (place.layer, *place.holders))
+    if not isinstance(key, str):
+        raise ValueError(f"A rule needs a name, a pattern or a class of layers; got {key!r}.")
+    paths = ["/".join(place.names[: depth + 1]) for depth in range(len(place.names))]
+    return any(name == key or fnmatch.fnmatchcase(name, key) for name in (*place.names, *paths))
+
+
+def _resolved(choice, place: surgery.Place) -> Posterior | None:
+    if callable(choice) and not isinstance(choice, (Posterior, type)):
+        choice = choice(place.layer)
+    if choice is None:
+        return None
+    if isinstance(choice, Integral):
+        return LowRank(choice)
+    return posteriors.get(choice)
+
+
+def _fitted(place: surgery.Place, chosen: Posterior, cap: bool, per_head: bool) -> dict[str, Posterior]:
+    """Returns a posterior for each matrix of a layer; its rank capped at min(m, n) when requested."""
+    shapes = {name: slot.shape for name, slot in counterparts.slots(place.layer, per_head).items() if not slot.is_bias}
+    if cap and isinstance(getattr(chosen, "rank", None), int):  # "auto" caps itself
+        limits = {name: min(shape) for name, shape in shapes.items()}
+        if isinstance(place.layer, keras.layers.MultiHeadAttention):  # which has one posterior for all its matrices
+            limits = dict.fromkeys(limits, min(limits.values()))
+        return {name: _of_rank(chosen, min(chosen.rank, limit)) for name, limit in limits.items()}
+    for name, shape in shapes.items():
+        try:
+            chosen.check(shape, f"{place.path or place.layer.name}/{name}")
+        except ValueError as error:
+            raise ValueError(
+                f"{error} cap=True lowers the rank where a matrix is smaller, and nowhere else."
+            ) from error
+    return dict.fromkeys(shapes, chosen)
+
+
+def _of_rank(posterior, rank: int) -> Posterior:
+    return type(posterior).from_config({**posterior.get_config(), "rank": rank})
+
+
+def require_start(init: str, unsupported: str) -> None:
+    for name, value, known in (("init", init, ("random", "svd")), ("unsupported", unsupported, ("error", "keep"))):
+        if value not in known:
+            raise ValueError(f"Conversion needs {name} to be one of {known}; got {name}={value!r}.")

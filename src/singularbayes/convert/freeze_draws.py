@@ -1,0 +1,126 @@
+"""Some draws of a model as one graph that can be exported: its answer is the mean and how far the draws disagree."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.checks import require_integer
+from singularbayes.convert.surgery import copied
+from singularbayes.likelihoods import likelihood_of_output
+from singularbayes.models import draw_keys, find_posteriors, flat_layers, position_of
+from singularbayes.posteriors import noise, scope
+
+
+def freeze_draws(
+    model: keras.Model, draws: int = 32, seed: int = 0, *, likelihood=None, output: str | int | None = None
+) -> keras.Model:
+    """Returns a Keras model that answers as `predict(model, x, draws, seed)` does, to the accuracy of float32.
+
+    Its outputs are "mean" and "mutual_information" (nats) for classes, "mean" and "std" (over draws: the epistemic part
+    alone) for regression, with their "noise" where the model has it. Nothing in it is random: the draws are weights of
+    its own, k · r (m + n) numbers for a low-rank weight, so `save` and `export` keep the uncertainty. What `export`
+    writes needs nothing of this package; a `.keras` file needs it to be loaded. The graph holds the model once a draw,
+    one after another.
+
+    Args:
+        likelihood, output: as for `predict`.
+
+    >>> import keras, numpy as np, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
+    >>> frozen = freeze_draws(model, 8, likelihood="categorical_logits")
+    >>> answer = frozen.predict(np.ones((5, 4)), verbose=0)
+    >>> answer["mean"].shape, answer["mutual_information"].shape
+    ((5, 3), (5,))
+    """
+    require_integer("freeze_draws", draws=draws)
+    require_integer("freeze_draws", 0, seed=seed)
+    if not getattr(model, "inputs", None):
+        raise ValueError(
+            f"freeze_draws needs a model that knows its inputs; got {model.name!r}, which does not. Wrap it: "
+            "keras.Model(x, model(x)) with x = keras.Input(...)."
+        )
+    stateful = [layer.name for layer in flat_layers(model) if getattr(layer, "stateful", False)]
+    if stateful:
+        raise ValueError(f"freeze_draws needs a model without state between batches; got stateful layers {stateful}.")
+    position = position_of(model, output, "freeze_draws")
+    chosen = likelihood_of_output(model, position, likelihood, "freeze_draws")
+    outputs = keras.tree.flatten(model.outputs)[position or 0]
+    chosen.export(keras.KerasTensor((draws, *outputs.shape)))  # raises where outputs of that shape do not fit
+    frozen = FrozenDraws(copied(model), int(draws), int(seed), likelihood=chosen, position=position or 0)
+    # A Sequential model has one input and knows no structure of them.
+    structure = getattr(model, "_inputs_struct", model.inputs[0])
+    inputs = keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), structure)
+    whole = keras.Model(inputs, frozen(inputs), name=f"{model.name}_{draws}_draws")
+    whole(inputs)  # Keras exports to ONNX only what was called
+    return whole
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class FrozenDraws(keras.layers.Layer):
+    """A model under the draws of a seed, and their summary. Made by `freeze_draws`; the model becomes its own.
+
+    Args:
+        likelihood: a `Likelihood`.
+        position: which of the model's outputs, in the order in which they are flattened.
+    """
+
+    def __init__(self, model, draws, seed, *, likelihood, position=0, **kwargs):
+        kwargs["trainable"] = False
+        super().__init__(**kwargs)
+        self.model, self.likelihood = (
+            keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
+            for part in (model, likelihood)
+        )
+        self.draws, self.seed, self.position = draws, seed, position
+        self.model.trainable = False
+        self._posteriors = find_posteriors(self.model)
+        if not any(posterior.random for posterior in self._posteriors):
+            self.draws = 1  # every draw is the same function
+        drawn = [self._arrays(noise.as_keys(key)) for key in draw_keys(seed, self.draws)]
+        # arrays[i][j] holds array j of posterior i, the draws on the first axis.
+        self._held = [
+            [self._hold(f"draws_{i}_{j}", same) for j, same in enumerate(zip(*arrays, strict=True))]
+            for i, arrays in enumerate(zip(*drawn, strict=True))
+        ]
+        for posterior in self._posteriors:
+            posterior.by_rows = False  # all rows are made: the file needs no generator
+
+    def _arrays(self, key) -> list[tuple]:
+        keys = noise.split(key, len(self._posteriors))
+        pairs = zip(self._posteriors, keys, strict=True)
+        return [posterior.whole(posterior.draw(key)) for posterior, key in pairs]
+
+    def _hold(self, name, arrays):
+        values = np.stack([ops.convert_to_numpy(array) for array in arrays])
+        held = self.add_weight(name=name, shape=values.shape, initializer="zeros", dtype="float32", autocast=False)
+        held.assign(values)
+        return held
+
+    def build(self, input_shape):
+        pass  # the model and its draws are made
+
+    def compute_output_spec(self, inputs):
+        # Said by the model, layer by layer: to find it by a call, torch would make inputs as long as it likes.
+        output = keras.tree.flatten(self.model.compute_output_spec(inputs))[self.position]
+        found = self.likelihood.export(keras.KerasTensor((self.draws, *output.shape), "float32"))
+        return {name: keras.KerasTensor(tensor.shape, "float32") for name, tensor in found.items()}
+
+    def call(self, inputs):
+        return self.likelihood.export(ops.stack([self._output(inputs, s) for s in range(self.draws)]))
+
+    def _output(self, inputs, s: int):
+        """Returns the output of draw s."""
+        held = zip(self._posteriors, self._held, strict=True)
+        with scope.fix({id(posterior): tuple(array[s] for array in arrays) for posterior, arrays in held}):
+            outputs = keras.tree.flatten(self.model(inputs, training=False))
+        return ops.cast(outputs[self.position], "float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "model": keras.saving.serialize_keras_object(self.model),
+            "draws": self.draws,
+            "seed": self.seed,
+            "likelihood": keras.saving.serialize_keras_object(self.likelihood),
+            "position": self.position,
+        }

@@ -1,0 +1,153 @@
+"""The interface of a likelihood, and what those of classification and of regression have in common."""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+from keras.src.losses.losses import LossFunctionWrapper  # what `compile` makes of a function
+from scipy import special
+
+from singularbayes.likelihoods.predictive import ClassPredictive, Predictive, RunningMoments, ValuePredictive
+
+Moments = Mapping[str, RunningMoments]
+
+
+class Likelihood(ABC):
+    """What the outputs of a model mean, and what their draws say together.
+
+    One of your own subclasses `Classification` or `Regression`; pass an object of it as `likelihood=`.
+
+    Attributes:
+        task: "classification" or "regression".
+        from_logits: the outputs still need `activation`; None where they are neither logits nor probabilities.
+        predicts_noise: every draw of a regression predicts the noise around its prediction.
+    """
+
+    task: str
+    from_logits: bool | None = None
+    predicts_noise = False
+
+    @property
+    def specifies_noise(self) -> bool:
+        """Whether predictions have a total variance."""
+        return True
+
+    @classmethod
+    def from_loss(cls, loss) -> "Likelihood | None":
+        """Returns the likelihood that a compiled loss stands for; None where it is not of this class."""
+        return None
+
+    @classmethod
+    def highest_label(cls, loss, width: int) -> int | None:
+        """Returns the highest label that the loss takes for outputs of that width; None where targets are no labels."""
+        return None
+
+    @abstractmethod
+    def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns what is averaged over draws, from the outputs (draws, examples, …), in float64.
+
+        One of them is the "prediction" of every draw, which `keep_draws=True` keeps.
+        """
+
+    @abstractmethod
+    def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> Predictive:
+        """Returns the predictive distribution from the moments over draws of the statistics."""
+
+    def export(self, outputs) -> dict[str, Any]:
+        """Returns the predictive distribution as tensors, from the tensor of outputs (draws, examples, …)."""
+        raise NotImplementedError(
+            f"freeze_draws needs a likelihood with the method `export`; {type(self).__name__} has none."
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return dataclasses.asdict(self) if dataclasses.is_dataclass(self) else {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Likelihood":
+        return cls(**config)
+
+
+class Classification(Likelihood):
+    """Outputs that give the probability of every class.
+
+    Attributes:
+        activation: what makes probabilities out of logits.
+        logits_loss: the Keras loss that takes logits.
+    """
+
+    task = "classification"
+    activation: Callable
+    logits_loss: str
+
+    @abstractmethod
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Returns the probabilities of the classes in the last axis, in float64."""
+
+    def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
+        probabilities = self.probabilities(outputs)
+        return {"prediction": probabilities, "entropy": special.entr(probabilities).sum(axis=-1)}
+
+    def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ClassPredictive:
+        p = moments["prediction"]
+        return ClassPredictive(p.mean, np.sqrt(p.variance), num_draws, draws, moments["entropy"].mean)
+
+
+class Regression(Likelihood):
+    """Outputs that give the mean of every target.
+
+    Attributes:
+        scale: standard deviation of the noise, where it is one number; None where it is unknown, or where every draw
+            predicts it. Then `predicts_noise` is True, and its variance is the statistic "noise_variance".
+    """
+
+    task = "regression"
+    scale: float | None = None
+
+    @property
+    def specifies_noise(self) -> bool:
+        return self.predicts_noise or self.scale is not None
+
+    def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ValuePredictive:
+        p = moments["prediction"]
+        noise = np.sqrt(moments["noise_variance"].mean) if self.predicts_noise else self.scale
+        return ValuePredictive(p.mean, np.sqrt(p.variance), num_draws, draws, noise)
+
+
+def kind_of_loss(loss):
+    """Returns the class of a loss object, or the function that a loss is, to be compared by identity.
+
+    A subclass, or a loss of the same name, may compute anything.
+    """
+    if type(loss) is LossFunctionWrapper and not loss._fn_kwargs:
+        return loss.fn
+    return type(loss) if isinstance(loss, keras.losses.Loss) else loss
+
+
+def require_probabilities(outputs: np.ndarray, sum_to_one: bool, name: str) -> None:
+    """Raises where outputs cannot be probabilities; `name` is the likelihood of logits."""
+    if outputs.size and not (sum_to_one and outputs.min() >= 0 and outputs.max() <= 1 + 1e-6):
+        raise ValueError(
+            f"The likelihood needs outputs that are probabilities; got values from {outputs.min():.3g} to "
+            f"{outputs.max():.3g}. If they are logits, compile with from_logits=True or pass likelihood={name!r}."
+        )
+
+
+def export_probabilities(probabilities) -> dict[str, Any]:
+    """Returns mean and mutual information over the draws in the first axis, as tensors."""
+    mean = ops.mean(probabilities, axis=0)
+    disagreement = _entropy(mean) - ops.mean(_entropy(probabilities), axis=0)
+    return {"mean": mean, "mutual_information": ops.maximum(disagreement, 0.0)}
+
+
+def export_moments(values) -> dict[str, Any]:
+    """Returns mean and standard deviation over the draws in the first axis, as tensors."""
+    mean = ops.mean(values, axis=0)
+    return {"mean": mean, "std": ops.sqrt(ops.mean(ops.square(values - mean), axis=0))}
+
+
+def _entropy(p):
+    return -ops.sum(p * ops.log(ops.maximum(p, 1e-37)), axis=-1)

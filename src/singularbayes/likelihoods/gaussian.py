@@ -1,0 +1,67 @@
+"""Regression with noise of one scale, known or not."""
+
+from dataclasses import dataclass
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.likelihoods.base import Regression, export_moments, kind_of_loss
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class GaussianNLL(keras.losses.Loss):
+    """−log N(y; prediction, scale²) summed over outputs, in nats: regression with known noise.
+
+    >>> round(float(GaussianNLL(scale=0.5)(np.ones((1, 1)), np.full((1, 1), 0.8))), 6)
+    0.305791
+    """
+
+    def __init__(self, scale: float = 1.0, reduction="sum_over_batch_size", name="gaussian_nll", **kwargs):
+        super().__init__(reduction=reduction, name=name, **kwargs)
+        if not 0 < scale < float("inf"):
+            raise ValueError(f"GaussianNLL needs scale > 0, the standard deviation of the noise; got scale={scale!r}.")
+        self.scale = scale
+
+    def call(self, y_true, y_pred):
+        ratio = (y_pred - match_targets("GaussianNLL", y_true, y_pred)) / self.scale
+        return ops.sum(0.5 * ratio * ratio + float(np.log(self.scale) + 0.5 * np.log(2 * np.pi)), axis=-1)
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+
+def match_targets(name: str, y_true, mean):
+    """Returns targets in the shape of the means; (examples,) and (examples, 1) would make a table of differences."""
+    if len(y_true.shape) == len(mean.shape) - 1 and mean.shape[-1] == 1:
+        y_true = ops.expand_dims(y_true, -1)
+    if len(y_true.shape) != len(mean.shape) or y_true.shape[-1] != mean.shape[-1]:
+        raise ValueError(f"{name} needs targets in the shape of the means, {mean.shape}; got {y_true.shape}.")
+    return ops.cast(y_true, mean.dtype)
+
+
+_ERRORS = (
+    *(keras.losses.MeanSquaredError, keras.losses.mean_squared_error),
+    *(keras.losses.MeanAbsoluteError, keras.losses.mean_absolute_error),
+)
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+@dataclass(frozen=True)
+class Gaussian(Regression):
+    """The mean of a Gaussian; `scale` is the standard deviation of the noise, None where it is unknown."""
+
+    scale: float | None = None
+
+    @classmethod
+    def from_loss(cls, loss) -> "Gaussian | None":
+        kind = kind_of_loss(loss)
+        if kind is GaussianNLL:
+            return cls(loss.scale)
+        return cls() if kind in _ERRORS else None
+
+    def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
+        return {"prediction": np.asarray(outputs, "float64")}
+
+    def export(self, outputs) -> dict:
+        return export_moments(outputs)

@@ -1,0 +1,126 @@
+"""Functions of a model as compiled programs on JAX, kept as long as the model lives; plain calls elsewhere."""
+
+import contextlib
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from singularbayes.models.traversal import flat_layers
+
+
+class Program:
+    """function(model, *arguments), compiled as a function of the values of the model's variables and the arguments."""
+
+    def __init__(self, model: keras.Model, function: Callable):
+        import jax
+
+        reference: Callable[[], Any] = weakref.ref(model)
+
+        def run(values, *arguments):
+            model = reference()
+            with keras.StatelessScope(state_mapping=list(zip(model.variables, values, strict=True))):
+                return function(model, *arguments)
+
+        self._run = jax.jit(run)
+        self._scratch: dict[tuple, int] = {}
+
+    def __call__(self, values, *arguments):
+        return self._run(values, *arguments)
+
+    def scratch_bytes(self, values, *arguments) -> int:
+        """Returns the bytes that a run with arguments of these shapes takes beside its inputs and outputs."""
+        shapes = tuple((array.shape, str(array.dtype)) for array in keras.tree.flatten(arguments))
+        if shapes not in self._scratch:
+            needs = self._run.lower(values, *arguments).compile().memory_analysis()
+            self._scratch[shapes] = int(needs.temp_size_in_bytes)
+        return self._scratch[shapes]
+
+
+_PROGRAMS: weakref.WeakKeyDictionary[Any, dict[Callable, Program]] = weakref.WeakKeyDictionary()
+# By model: another one of its architecture, whose programs it uses.
+_LENDERS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def compiled(model: keras.Model, function: Callable, *arguments):
+    """Returns function(model, *arguments); on JAX as one compiled program instead of operation by operation."""
+    if keras.backend.backend() == "jax":
+        return program_of(model, function)(variable_values(model), *arguments)
+    with no_gradient():
+        return function(model, *arguments)
+
+
+def program_of(model: keras.Model, function: Callable) -> Program:
+    """Returns the compiled function of a model, or of the model that lends it its programs; on JAX."""
+    lender = _lender(model)
+    programs = _PROGRAMS.setdefault(lender, {})
+    if function not in programs:
+        programs[function] = Program(lender, function)
+    return programs[function]
+
+
+def variable_values(model: keras.Model) -> list:
+    """Returns the values of all variables, as programs take them."""
+    return [variable.value for variable in model.variables]
+
+
+def share_programs(models: list[keras.Model]) -> None:
+    """Makes models of one architecture use the compiled programs of the first, each with its own weights."""
+    first, *others = models
+    kind, lender = kind_of(first), _lender(first)
+    for model in others:
+        if model is not lender and kind_of(model) == kind:
+            _LENDERS[model] = lender
+
+
+def _lender(model: keras.Model) -> keras.Model:
+    while model in _LENDERS:
+        model = _LENDERS[model]
+    return model
+
+
+def kind_of(model: keras.Model) -> list:
+    """Returns what models of one architecture share: the settings of their layers and the shapes of their variables.
+
+    >>> one, two = (keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]) for _ in range(2))
+    >>> kind_of(one) == kind_of(two), one.layers[0].name == two.layers[0].name
+    (True, False)
+    """
+    layers = [(type(layer), _settings(layer)) for layer in flat_layers(model) if not hasattr(layer, "layers")]
+    return [layers, _shapes(model.variables)]
+
+
+def optimizer_kind(optimizer: keras.optimizers.Optimizer) -> list:
+    """Returns what optimizers of one kind share: all settings but a rate that is a variable, and the shapes."""
+    settings = _settings(optimizer)
+    if isinstance(settings.get("learning_rate"), float):
+        del settings["learning_rate"]
+    return [type(optimizer), settings, _shapes(optimizer.variables)]
+
+
+def _shapes(variables) -> list:
+    return [(tuple(variable.shape), str(variable.dtype), variable.trainable) for variable in variables]
+
+
+def _settings(thing) -> dict:
+    try:
+        config = thing.get_config()
+    except NotImplementedError:  # a layer of the user's, whose weights are still compared
+        return {}
+    return _nameless(config)
+
+
+def _nameless(config):
+    if isinstance(config, dict):
+        return {key: _nameless(value) for key, value in config.items() if key not in ("name", "shared_object_id")}
+    return [_nameless(value) for value in config] if isinstance(config, (list, tuple)) else config
+
+
+def no_gradient():
+    """Returns a context in which torch records nothing for gradients."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.no_grad()
+    return contextlib.nullcontext()

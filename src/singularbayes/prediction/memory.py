@@ -1,0 +1,87 @@
+"""How many draws and examples of a prediction run at a time, so that they fit memory."""
+
+import math
+
+import keras
+
+from singularbayes.layers import BayesianLayer
+from singularbayes.models import device_count, find_sources, flat_layers, free_bytes
+
+_CHUNK_BYTES = 256 << 20  # the drawn weights of a chunk, and its outputs while they are reduced
+# The largest layer's outputs for the draws that run side by side: what stays in the caches of a CPU, and a share of an
+# accelerator's free memory, which also holds the outputs of other layers.
+_CACHE_BYTES = 8 << 20
+_FREE_SHARE = 1 / 16
+_PROGRAM_FACTOR = 8  # so many chunks, or shares of free memory, may a compiled program take
+
+
+def chunk_sizes(model: keras.Model, x, examples: int, draws: int, batch_size: int) -> tuple[int, int]:
+    """Returns how many draws are a chunk, whose weights are made together, and how many examples are a batch."""
+    devices = device_count()
+    batch = min(batch_size, examples, max(1, _layer_bytes() // _example_bytes(model, x)))
+    # Examples, or where there are too few the draws, are in equal parts for all devices.
+    batch = devices * math.ceil(batch / devices) if batch >= devices else batch
+    reduced = 32 * batch * _output_size(model, x)  # in float64, and some copies
+    chunk = _equal_part(draws, _CHUNK_BYTES // max(1, draw_bytes(model) + reduced))
+    if batch < devices:
+        return devices * math.ceil(chunk / devices), batch
+    group = _equal_part(chunk, _layer_bytes() // (_example_bytes(model, x) * batch))
+    # Groups run one after another inside a program; on an accelerator that would cost more than another call.
+    return (group * math.ceil(chunk / group) if free_bytes() is None else group), batch
+
+
+def side_by_side(model: keras.Model, x, chunk: int) -> int:
+    """Returns how many draws of a chunk run at once for a batch `x`: equal groups that fit the caches of a CPU."""
+    batch = len(keras.tree.flatten(x)[0])
+    if free_bytes() is not None or batch < device_count():
+        return chunk
+    most = max(1, _layer_bytes() // (_example_bytes(model, x) * batch))
+    return next(group for group in range(min(chunk, most), 0, -1) if chunk % group == 0)
+
+
+def program_limit() -> int:
+    """Returns the bytes that a compiled program may take beside its inputs and outputs."""
+    free = free_bytes()
+    return int(_PROGRAM_FACTOR * (_CHUNK_BYTES if free is None else free * _FREE_SHARE))
+
+
+def draw_bytes(model: keras.Model) -> int:
+    """Returns an upper bound of the memory that one draw of the weights takes."""
+    return 4 * sum(source.draw_size for source in find_sources(model))
+
+
+def _layer_bytes() -> int:
+    free = free_bytes()
+    return _CACHE_BYTES if free is None else int(free * _FREE_SHARE)
+
+
+def _equal_part(total: int, most: int) -> int:
+    """Returns the size of the fewest equal parts that are not above `most`, at least 1."""
+    return math.ceil(total / math.ceil(total / max(1, most)))
+
+
+def _example_bytes(model, x) -> int:
+    """Returns the bytes of the largest array that a layer is known to make for one example, at least 4."""
+    return 4 * max(1, *(_activation_size(layer, x) for layer in flat_layers(model)))
+
+
+def _activation_size(layer, x) -> int:
+    inside = layer.activation_size(_length(x)) if isinstance(layer, BayesianLayer) else 0
+    try:
+        return max(inside, _largest(keras.tree.flatten(layer.output), x))
+    except (AttributeError, ValueError):  # not called on symbolic tensors, or more than once
+        return inside
+
+
+def _output_size(model, x) -> int:
+    """Returns the numbers in the model's largest output for one example; 0 where it is not known."""
+    return _largest(getattr(model, "outputs", None) or [], x)
+
+
+def _largest(tensors, x) -> int:
+    # Sizes that a model leaves open, such as the length of a sequence, are the data's.
+    return max((math.prod(dim or _length(x) for dim in tensor.shape[1:]) for tensor in tensors), default=0)
+
+
+def _length(x) -> int:
+    return max((size for array in keras.tree.flatten(x) for size in array.shape[1:2]), default=1)

@@ -1,0 +1,234 @@
+"""Running draws of a model: vectorised over draws on JAX, a loop over draws elsewhere, in chunks that fit memory.
+
+Draw s of a seed is a key hashed from (seed, s), split into one key per posterior: it depends on nothing else, so it is
+the same function for every batch of the data and however draws are chunked.
+"""
+
+import math
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.models import (
+    batch_mesh,
+    draw_sources,
+    find_sources,
+    free_bytes,
+    no_gradient,
+    program_of,
+    track,
+    variable_values,
+)
+from singularbayes.posteriors import noise, scope
+from singularbayes.prediction.memory import chunk_sizes, program_limit, side_by_side
+
+
+def stream_draws(
+    model, x, examples, keys, batch_size, lengths, alone: bool
+) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
+    """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
+    sampler, draws = sampler_of(model), len(keys)
+    if lengths is not None:  # few enough that a batch has like lengths
+        batch_size = min(batch_size, max(32, math.ceil(examples / 8)))
+    chunk, batch = chunk_sizes(model, x, examples, draws, batch_size)
+    order = np.arange(examples) if lengths is None else np.argsort(-lengths, kind="stable")
+
+    def part(first: int):
+        where = order[first : first + batch]
+        data = keras.tree.map_structure(lambda array: _padded(array[where], batch), x)
+        return where, data if lengths is None else data[:, : _rounded(lengths[where].max(), data.shape[1])]
+
+    weights, data = sampler.draw(_padded(keys[:chunk], chunk)), part(0)[1]
+    while sampler.scratch_bytes(weights, data) > program_limit() and chunk * batch > 1:
+        group = side_by_side(model, data, chunk)
+        chunk, batch = (math.ceil(group / 2), batch) if chunk > 1 else (1, math.ceil(batch / 2))
+        weights, data = sampler.draw(_padded(keys[:chunk], chunk)), part(0)[1]
+    steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
+    waiting: list[tuple[int, np.ndarray, list]] = []
+    for d, e in track(steps, len(steps), "posterior draws") if alone else steps:
+        if d and e == 0:
+            weights = sampler.draw(_padded(keys[d : d + chunk], chunk))
+        where, data = part(e)
+        # An accelerator works on the next outputs while those before are reduced here.
+        waiting.append((d, where, sampler.run(weights, data)))
+        if len(waiting) > 1:
+            yield _fetched(*waiting.pop(0), draws)
+    yield _fetched(*waiting.pop(), draws)
+
+
+def _fetched(first: int, where: np.ndarray, outputs, draws: int):
+    """Returns the outputs as arrays, without padding."""
+    return first, where, [np.asarray(output)[: draws - first, : len(where)] for output in outputs]
+
+
+def _rounded(length: int, longest: int) -> int:
+    # Quarters of the full length: at most four programs to compile.
+    quarter = math.ceil(longest / 4)
+    return min(longest, quarter * math.ceil(length / quarter))
+
+
+def _padded(array: np.ndarray, length: int) -> np.ndarray:
+    # One shape throughout, so that compiled programs are compiled once; the padding is cut off again.
+    missing = length - len(array)
+    return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
+
+
+def _outputs(model, sources, draw: list[tuple], x) -> list:
+    with scope.fix({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
+        return keras.tree.flatten(model(x, training=False))
+
+
+def outputs_of_draw(model: keras.Model, key, x) -> list:
+    """Returns the outputs, flattened, of one draw for all of `x`, operation by operation."""
+    sources = find_sources(model)
+    with no_gradient():
+        return _outputs(model, sources, draw_sources(sources, key), x)
+
+
+def outputs_of_draws(model: keras.Model, keys, pick, x) -> list:
+    """Returns the outputs, flattened, of each draw for examples of its own: row numbers of `x` in `pick` (draws, …).
+
+    One draw after another in one program, so `pick` may be different for each without a copy of `x`.
+    """
+    sources = find_sources(model)
+
+    def outputs(key, rows):
+        own = keras.tree.map_structure(lambda array: ops.take(array, rows, axis=0), x)
+        return _outputs(model, sources, draw_sources(sources, key), own)
+
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.lax.map(lambda each: outputs(*each), (keys, pick))
+    with keras.StatelessScope():
+        found = [outputs(key, rows) for key, rows in zip(keys, pick, strict=True)]
+        return [ops.stack(output) for output in zip(*found, strict=True)]
+
+
+class LoopSampler:
+    """One draw after another, for torch and TensorFlow."""
+
+    def __init__(self, model: keras.Model):
+        self.model: Callable[[], Any] = weakref.ref(model)
+
+    def draw(self, keys: np.ndarray) -> list[list[tuple]]:
+        """Returns the weights of these draws."""
+        sources = find_sources(self.model())
+        with no_gradient():
+            return [draw_sources(sources, noise.as_keys(key)) for key in keys]
+
+    def run(self, draws, x) -> list[np.ndarray]:
+        """Returns the model's outputs, flattened, each (draws, examples, …)."""
+        model = self.model()
+        sources = find_sources(model)
+        x = keras.tree.map_structure(ops.convert_to_tensor, x)
+        outputs = []
+        for draw in draws:
+            # Stateless, so that every draw starts from the states of a stateful layer, and leaves them.
+            with no_gradient(), keras.StatelessScope():
+                outputs.append(_outputs(model, sources, draw, x))
+        return [np.stack([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
+
+    def scratch_bytes(self, draws, x) -> int:
+        """Returns 0: one draw at a time takes what a plain forward pass takes."""
+        return 0
+
+
+class JaxSampler:
+    """All draws of a chunk as one compiled program. The data stream past them, over all devices there are."""
+
+    def __init__(self, model: keras.Model):
+        self.model: Callable[[], Any] = weakref.ref(model)
+        self._drawn: tuple = ((), None, None)  # values, keys and draws of the last call
+
+    def draw(self, keys: np.ndarray):
+        """Returns the weights of these draws; those of the last call again while the model is the same."""
+        model = self.model()
+        values = variable_values(model)
+        old_values, old_keys, draws = self._drawn
+        same = len(values) == len(old_values) and all(a is b for a, b in zip(values, old_values, strict=True))
+        if not (same and np.array_equal(keys, old_keys)):
+            draws = program_of(model, _draw_chunk)(values, noise.as_keys(keys))
+            self._drawn = (values, keys, draws)
+        return draws
+
+    def run(self, draws, x) -> list:
+        """Returns the model's outputs, flattened, each (draws, examples, …), for the draws of the last call of `draw`.
+
+        An accelerator is not waited for.
+        """
+        outputs = [_whole(output) for output in self.run_on_devices(draws, x)]
+        return outputs if free_bytes() is not None else [np.asarray(output) for output in outputs]
+
+    def run_on_devices(self, draws, x) -> list:
+        """Returns the same outputs as they lie on the devices."""
+        return program_of(self.model(), _run_chunk)(self._drawn[0], *_spread(draws, x))
+
+    def scratch_bytes(self, draws, x) -> int:
+        """Returns the bytes that a run of these shapes takes beside its inputs and outputs."""
+        return program_of(self.model(), _run_chunk).scratch_bytes(self._drawn[0], *_spread(draws, x))
+
+
+def _draw_chunk(model, keys):
+    import jax
+
+    sources = find_sources(model)
+    return jax.vmap(lambda key: draw_sources(sources, key))(keys)
+
+
+def _run_chunk(model, draws, x):
+    import jax
+
+    sources, values = find_sources(model), [(variable, variable.value) for variable in model.variables]
+
+    def run(draw):
+        # Every draw starts from the states of a stateful layer.
+        with keras.StatelessScope(state_mapping=values):
+            return _outputs(model, sources, draw, x)
+
+    arrays = keras.tree.flatten(draws)
+    if not arrays:  # nothing is random: one draw
+        return [output[None] for output in run(draws)]
+    chunk = len(arrays[0])
+    group = side_by_side(model, x, chunk)
+    return jax.vmap(run)(draws) if group == chunk else jax.lax.map(run, draws, batch_size=group)
+
+
+def _spread(draws, x):
+    """Returns draws and data with the data, or where that is too little the draws, split over the devices."""
+    import jax
+
+    mesh, axis = batch_mesh()
+    devices = mesh.shape[axis]
+    if mesh.size == 1:
+        return draws, x
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(axis))
+    sizes = [{len(array) for array in keras.tree.flatten(arrays)} for arrays in (x, draws)]
+    if all(size % devices == 0 for size in sizes[0]):
+        return draws, jax.device_put(x, split)
+    if sizes[1] and all(size % devices == 0 for size in sizes[1]):
+        return jax.device_put(draws, split), x
+    return draws, x
+
+
+def _whole(output):
+    """Returns an output of which parts may lie on devices of other processes as one that this process has whole."""
+    if output.is_fully_addressable or output.is_fully_replicated:
+        return output
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(output, tiled=True)
+
+
+_SAMPLERS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def sampler_of(model: keras.Model) -> LoopSampler | JaxSampler:
+    """Returns the model's sampler; it is kept with its last draws as long as the model lives."""
+    if model not in _SAMPLERS:
+        _SAMPLERS[model] = (JaxSampler if keras.backend.backend() == "jax" else LoopSampler)(model)
+    return _SAMPLERS[model]

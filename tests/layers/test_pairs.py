@@ -1,0 +1,64 @@
+"""Every layer with every posterior: a draw, the mean, the KL and a saved file."""
+
+import numpy as np
+import pytest
+from keras import ops
+from options import LAYERS, alone
+from table import POSTERIORS, RANDOM, dense_of, draw_of
+
+import singularbayes as sb
+from singularbayes.posteriors import scope
+
+pytestmark = pytest.mark.backend
+
+
+@pytest.fixture(scope="module", params=[f"{layer}-{posterior}" for layer in LAYERS for posterior in POSTERIORS])
+def pair(request):
+    """The row of a layer, and a model of this layer alone with its inputs."""
+    layer, posterior = request.param.split("-")
+    normal = {"prior": sb.Normal(0.5), "kl_weight": 0.1}
+    made = RANDOM[posterior](**normal) if posterior in RANDOM else POSTERIORS[posterior]()
+    return LAYERS[layer], *alone(LAYERS[layer], made, bias_posterior=sb.FullRank(**normal))
+
+
+def _assert_equal(ours, theirs, rtol=2e-4, atol=2e-5):
+    np.testing.assert_allclose(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs), rtol=rtol, atol=atol)
+
+
+def _assert_is_keras_s(option, model, x, dense):
+    """Asserts that the model computes what Keras's layer computes with the matrices dense(posterior)."""
+    theirs = option.keras()
+    if theirs is None:  # a block of other layers, compared with them in test_twins.py
+        _assert_equal(model(x), model(x), rtol=0, atol=0)
+        return
+    theirs(*option.inputs, **option.call)
+    theirs.set_weights(option.weights(model.layers[-1], dense))
+    _assert_equal(model(x), theirs(*option.inputs, **option.call))
+
+
+def test_a_draw_is_the_keras_layer_with_the_drawn_matrices(pair):
+    draw = draw_of(pair[1])
+    with scope.fix(draw):
+        _assert_is_keras_s(*pair, lambda posterior: dense_of(posterior, draw[id(posterior)]))
+
+
+def test_the_mean_is_the_keras_layer_with_the_mean_matrices(pair):
+    with sb.mean_weights(pair[1]):
+        _assert_is_keras_s(*pair, lambda posterior: ops.convert_to_numpy(posterior.mean().dense()))
+
+
+def test_the_kl_is_the_sum_over_the_posteriors_however_often_the_layer_is_called(pair):
+    _, model, x = pair
+    model(x), model(x)
+    exact = sum(posterior.kl_exact() for posterior in sb.find_posteriors(model))
+    assert float(ops.convert_to_numpy(sum(model.losses))) == pytest.approx(0.1 * exact, rel=1e-5)
+
+
+def test_a_saved_and_loaded_model_is_the_same(pair, tmp_path):
+    _, model, x = pair
+    model.save(tmp_path / "model.keras")
+    again = sb.load(tmp_path / "model.keras")
+    for ours, theirs in zip(model.weights, again.weights, strict=True):
+        _assert_equal(ours, theirs, rtol=0, atol=0)
+    with scope.fix({id(p): scope.MEAN for m in (model, again) for p in sb.find_posteriors(m)}):
+        _assert_equal(again(x), model(x), rtol=1e-6)

@@ -1,0 +1,122 @@
+"""The sampler: predictions cut to the length of the text and to the memory, and spread over devices, do not change."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import keras
+import numpy as np
+import pytest
+from table import stir
+
+import singularbayes as sb
+from singularbayes import LowRank, layers
+from singularbayes.models import draw_keys
+from singularbayes.prediction import sampler
+from singularbayes.prediction.sampler import JaxSampler, sampler_of
+
+RNG = np.random.default_rng(3)
+on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="programs are compiled by XLA on JAX alone")
+
+
+def _reader(length=None):
+    ids = keras.Input((length,), dtype="int32")
+    x = layers.Embedding(20, 8, mask_zero=True, posterior=LowRank(2))(ids)
+    x = layers.TransformerEncoder(16, 2, posterior=LowRank(2), positions=1)(x)
+    return stir(keras.Model(ids, layers.Dense(3, posterior=LowRank(2))(x[:, 0])))
+
+
+def _texts(lengths, longest=16):
+    return np.where(np.arange(longest) < np.array(lengths)[:, None], RNG.integers(1, 20, (len(lengths), longest)), 0)
+
+
+@pytest.mark.backend
+class TestPadding:
+    def test_cutting_the_padding_changes_no_answer(self, monkeypatch):
+        model, ids = _reader(), _texts([3, 16, 1, 9, 4, 4, 12, 2, 0])
+        seen = []
+        kind = type(sampler_of(model))
+        run = kind.run
+        monkeypatch.setattr(kind, "run", lambda self, draws, x: seen.append(x.shape) or run(self, draws, x))
+        wanted = sb.predict(model, ids, 6, likelihood="categorical_logits", keep_draws=True)
+        seen.clear()
+        ours = sb.predict(model, ids, 6, likelihood="categorical_logits", keep_draws=True, padding=0, batch_size=3)
+        np.testing.assert_allclose(ours.draws, wanted.draws, rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(ours.mutual_information, wanted.mutual_information, rtol=1e-3, atol=1e-6)
+        assert seen == [(3, 16), (3, 4), (3, 4)]  # the longest three, and two batches cut to a quarter
+
+    def test_a_model_of_one_length_is_refused(self):
+        with pytest.raises(ValueError, match=r"takes any length, built with keras.Input\(\(None,\)\); got input shape"):
+            sb.predict(_reader(16), _texts([3]), likelihood="categorical_logits", padding=0)
+
+    def test_numbers_that_are_no_ids_are_refused(self):
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=LowRank(1))])
+        with pytest.raises(ValueError, match=r"one input of integers \(examples, length\); got .*float32"):
+            sb.predict(model, np.ones((3, 4), "float32"), likelihood="gaussian", padding=0)
+
+
+@on_jax
+class TestPrograms:
+    def test_what_a_program_needs_is_known_before_it_runs(self):
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(1000, "tanh", posterior=LowRank(1))])
+        model.add(layers.Dense(2, posterior=LowRank(1)))
+        run = sampler_of(model)
+        assert isinstance(run, JaxSampler)
+        x = np.ones((50, 4), "float32")
+        few, many = (run.scratch_bytes(run.draw(draw_keys(0, chunk)), x) for chunk in (2, 20))
+        assert 5 < many / few < 15
+
+    def test_a_program_too_large_is_cut(self, monkeypatch):
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(500, posterior=LowRank(1))])
+        seen = []
+        run = JaxSampler.run
+
+        def chunk(draws):
+            return len(keras.tree.flatten(draws)[0])
+
+        monkeypatch.setattr(
+            JaxSampler, "run", lambda self, draws, x: seen.append((chunk(draws), len(x))) or run(self, draws, x)
+        )
+        monkeypatch.setattr(JaxSampler, "scratch_bytes", lambda self, draws, x: chunk(draws) * len(x) * 100)
+        monkeypatch.setattr(sampler, "program_limit", lambda: 800)
+        sb.predict(model, np.ones((16, 4)), 8, likelihood="gaussian")
+        assert set(seen) == {(1, 8)}
+
+    def test_weights_are_made_once_for_requests_that_follow(self, monkeypatch):
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1))])
+        run = sampler_of(model)
+        first = run.draw(draw_keys(0, 5))
+        assert run.draw(draw_keys(0, 5)) is first
+        assert run.draw(draw_keys(1, 5)) is not first
+        model.layers[0].posterior.ab.values.assign(model.layers[0].posterior.ab.values + 1.0)
+        assert run.draw(draw_keys(1, 5)) is not first
+
+
+SPREAD = """
+    import jax, keras, numpy as np, singularbayes as sb
+    from singularbayes.models import draw_keys
+    from singularbayes.prediction.sampler import sampler_of
+    assert len(jax.devices()) == {devices}
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(6, "relu", posterior=sb.LowRank(2))])
+    model.add(sb.layers.Dense(3, posterior=sb.LowRank(2)))
+    x = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
+    run = sampler_of(model)
+    output = run.run_on_devices(run.draw(draw_keys(0, 8)), x[:8])[0]
+    assert len(output.devices()) == {devices}, output.sharding
+    one = run.run_on_devices(run.draw(draw_keys(0, 8)), x[:1])[0]
+    assert len(one.devices()) == {devices}, one.sharding
+    answers = [sb.predict(model, part, 7, likelihood="categorical_logits").mean for part in (x, x[:1])]
+    np.save("{path}", np.concatenate(answers))
+"""
+
+
+@on_jax
+def test_devices_share_the_work_and_give_the_answer_of_one(tmp_path):
+    one, four = tmp_path / "one.npy", tmp_path / "four.npy"
+    exec(textwrap.dedent(SPREAD.format(devices=1, path=one)), {})
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    code = textwrap.dedent(SPREAD.format(devices=4, path=four))
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "XLA_FLAGS": flags})
+    np.testing.assert_allclose(np.load(four), np.load(one), rtol=1e-5, atol=1e-6)
