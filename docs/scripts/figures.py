@@ -23,7 +23,7 @@ from singularbayes_experiments.problems import toy
 import singularbayes as sb
 from singularbayes import layers, metrics, plots
 from singularbayes.demo import digits
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 from singularbayes.plots import BoundPanel, Measure, Point
 from singularbayes.posteriors import entry_correlation
 

@@ -55,7 +55,7 @@ G = Bound("Ĝ", "made up", 0.1)
 R = complexity_risk(0.1, G, 100)
 CLASS = NetworkClass([1.0], [1], [2, 2])
 EYE, DRAWS = np.eye(2), np.stack([np.eye(2)] * 3)
-LAYER = GaussianLayer.of((EYE, EYE + 0.1), (EYE, EYE + 0.1))
+LAYER = GaussianLayer.from_factors((EYE, EYE + 0.1), (EYE, EYE + 0.1))
 RISKS, SUMS = np.full(9, 0.1), np.full(9, 0.1)
 
 # Everything that takes a δ or another probability strictly between 0 and 1.
