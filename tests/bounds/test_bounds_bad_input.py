@@ -273,7 +273,7 @@ SHAPES = [
     (lambda: relative_perturbation(DRAWS, DRAWS, 0 * EYE, EYE), "needs a mean weight other than 0; got Ā B̄ᵀ = 0"),
     (lambda: deviation([0.1, 0.2], [1.0], 1.0), "deviation needs a perturbation a norm; got 2 and 1"),
     (lambda: deviation([-0.1], [1.0], 1.0), "deviation needs perturbation >= 0; got perturbation=-0.1"),
-    (lambda: small_variance(-SUMS, 1.0), "small_variance needs sums >= 0, one a draw; got shape (9,) from -0.1"),
+    (lambda: small_variance(-SUMS, 1.0), "small_variance needs sums >= 0, one per draw; got shape (9,) from -0.1"),
     (lambda: budget_probability([], 1.0), "budget_probability needs at least one layer; got none"),
     (lambda: sum_budget([]), "sum_budget needs at least one layer; got none"),
     (lambda: require_inside("f", [LayerFacts("LSTM", False)]), "got layer 1 (LSTM) is not a dense layer"),
