@@ -129,7 +129,7 @@ def _runs(count: int, most: int, folder: Path) -> None:
     from singularbayes_experiments.runs import runner
     from singularbayes_experiments.runs.piece import Piece
 
-    from singularbayes.ranks.ray_engine import Ray
+    from singularbayes.ranks import Ray
 
     jobs = runner.plan("toy", ["low_rank"], range(RUNS), None, TOY)
     with tempfile.TemporaryDirectory(dir=folder) as place:

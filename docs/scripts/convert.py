@@ -103,7 +103,7 @@ def convert_cnn(settings: Settings, folder: Path) -> dict:
 
     from singularbayes.plots import spectra
 
-    spectra.write(spectrum, folder / "convert.png", energy=0.9)
+    spectra.write(spectrum, folder / "convert.png", explained=0.9)
 
     posterior = sb.LowRank(16, prior=sb.Normal(0.3), rho_lr=4)
     plan = sb.plan(model, posterior, init="svd", cap=True)

@@ -57,11 +57,11 @@ def begun(folder, rank):
 
 
 def drive(folder, address):
-    from singularbayes.ranks import ray_engine
+    from singularbayes.ranks import engines
 
-    ray_engine.HEAD_S = 2.0
+    engines.HEAD_S = 2.0
     try:
-        found = sweep(folder, ray_engine.Ray(address), folder / "sweep.log")
+        found = sweep(folder, engines.Ray(address), folder / "sweep.log")
     except ConnectionError as error:
         sys.exit(str(error))
     print(found)

@@ -52,7 +52,7 @@ def attempts(folder, job):
 
 def drive(folder, address):
     """Does the runs with a checkpoint after every epoch; each attempt leaves a line first. The last member is fast."""
-    from singularbayes.ranks.ray_engine import Ray
+    from singularbayes.ranks import Ray
 
     def traced(job):
         with (folder / f"attempts-{job.name}").open("a") as file:

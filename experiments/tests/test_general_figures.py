@@ -172,11 +172,11 @@ def test_a_page_says_that_singular_values_are_absent_where_runs_leave_them(exper
     assert any("Singular values" in line for line in chapter.left_out) == leaves
 
 
-@pytest.mark.parametrize("energy", [0.1, 0.5, 0.9, 0.999])
-def test_the_rank_for_an_energy_is_the_librarys(energy):
+@pytest.mark.parametrize("explained", [0.1, 0.5, 0.9, 0.999])
+def test_the_rank_for_a_share_is_the_librarys(explained):
     values = np.sort(np.random.default_rng(0).exponential(size=40))[::-1]
-    expected = MatrixSpectrum("layer", "Dense", "kernel", (40, 50), values).rank_for(energy)
-    assert spectrum_pictures.rank_for(values, energy) == expected
+    expected = MatrixSpectrum("layer", "Dense", "kernel", (40, 50), values).rank_for(explained)
+    assert spectrum_pictures.rank_for(values, explained) == expected
 
 
 def test_lines_are_the_singular_values_divided_by_the_largest():

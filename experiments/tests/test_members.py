@@ -11,7 +11,8 @@ from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.runs import runner
 
-from singularbayes.ranks.engines import Engine, Local, Where
+from singularbayes.cli import EngineOptions
+from singularbayes.ranks import Engine, Local
 
 SIZES = ("num_train=32", "num_test=32", "units=4", "rank=2", "draws=4", "iqr_draws=4")
 TINY = (*SIZES, "epochs=2", "warmup=1", "members=2")
@@ -43,7 +44,7 @@ class Elsewhere(Engine):
 @pytest.fixture
 def elsewhere(monkeypatch):
     engine = Elsewhere()
-    monkeypatch.setattr(Where, "start", lambda self: engine if self.engine == "ray" else Local())
+    monkeypatch.setattr(EngineOptions, "start", lambda self: engine if self.engine == "ray" else Local())
     return engine
 
 

@@ -22,8 +22,8 @@ from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
 from singularbayes_experiments.runs import board, progress, runner
 
-from singularbayes.ranks import ray_engine
-from singularbayes.ranks.engines import Engine, Local, Where
+from singularbayes.cli import EngineOptions
+from singularbayes.ranks import Engine, Local, engines
 
 with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs pip install "singularbayes[ray]"')
 
@@ -73,7 +73,7 @@ class Elsewhere(Engine):
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    monkeypatch.setattr(Where, "start", lambda self: Elsewhere() if self.engine == "ray" else Local())
+    monkeypatch.setattr(EngineOptions, "start", lambda self: Elsewhere() if self.engine == "ray" else Local())
 
 
 def run_toy(folder, *arguments):
@@ -155,7 +155,7 @@ def test_what_is_of_ray_needs_ray_to_be_asked_for(argument, tmp_path):
 def test_ray_that_is_not_installed_is_one_line(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     line = refused("--engine", "ray", "--out", str(tmp_path))
-    assert line == 'singularbayes: --engine ray needs Ray: pip install "singularbayes[ray]".'
+    assert line == 'singularbayes-experiments: --engine ray needs Ray: pip install "singularbayes[ray]".'
 
 
 @with_ray
@@ -176,18 +176,18 @@ def test_ray_that_is_not_installed_is_one_line(monkeypatch, tmp_path):
 def test_what_is_wrong_is_one_line_within_seconds(arguments, message, tmp_path):
     begun = time.monotonic()
     assert message in refused("--engine", "ray", "--out", str(tmp_path), *arguments)
-    assert time.monotonic() - begun < 2 * ray_engine.ANSWER_S + 5
+    assert time.monotonic() - begun < 2 * engines.ANSWER_S + 5
 
 
 @with_ray
 def test_something_else_at_the_address_is_said(monkeypatch):
-    monkeypatch.setattr(ray_engine, "JOIN_S", 0.2)
+    monkeypatch.setattr(engines, "JOIN_S", 0.2)
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"
         with pytest.raises(
             ValueError, match=r"got .* which takes a connection and could not be joined within 0\.2 s\."
         ):
-            ray_engine.require_answer(address)
+            engines.require_answer(address)
 
 
 class FakeRay:
@@ -242,32 +242,32 @@ class FakeRay:
 @pytest.fixture
 def fake(monkeypatch):
     ray = FakeRay()
-    monkeypatch.setattr(ray_engine, "_imported", lambda: ray)
-    monkeypatch.setattr(ray_engine, "_connect", lambda address: ray.is_there(address))
+    monkeypatch.setattr(engines, "_imported", lambda: ray)
+    monkeypatch.setattr(engines, "_connect", lambda address: ray.is_there(address))
     return ray
 
 
 @pytest.mark.parametrize("asked", [{"cpus": 4}, {"gpus": 0.5}])
 def test_more_than_any_machine_has_is_said_with_what_they_have(fake, asked):
     with pytest.raises(ValueError, match=r"A run needs a machine with .*; got a cluster of 2 CPUs and 0 GPUs\."):
-        ray_engine.Ray(**asked)
+        engines.Ray(**asked)
 
 
 def test_work_that_loses_every_worker_is_told_from_work_that_fails(fake):
     fake.failure = fake.exceptions.RayError("The worker died.")
-    with pytest.raises(ChildProcessError, match=r"lost 11 times, .*: The worker died\. The same command goes on"):
-        list(ray_engine.Ray().map(abs, [1, 2]))
+    with pytest.raises(ChildProcessError, match=r"lost 11 times, .*: The worker died\. The same command resumes"):
+        list(engines.Ray().map(abs, [1, 2]))
     assert fake.cancelled == [(abs, 2)] and not fake.left
     fake.failure = fake.exceptions.RayTaskError("a traceback of many lines")
     fake.failure.cause = ValueError("labels need to be below 3; got 7.")
     with pytest.raises(ValueError, match=r"^labels need to be below 3; got 7\.$"):
-        list(ray_engine.Ray().map(abs, [1]))
+        list(engines.Ray().map(abs, [1]))
 
 
 def test_another_cluster_than_the_one_that_was_joined_is_refused(fake):
-    ray_engine.Ray("10.0.0.1:6379")
+    engines.Ray("10.0.0.1:6379")
     with pytest.raises(ValueError, match=r"that this process has joined, 10\.0\.0\.1:6379; got 10\.0\.0\.2:6379\."):
-        ray_engine.Ray("10.0.0.2:6379")
+        engines.Ray("10.0.0.2:6379")
 
 
 @pytest.fixture
@@ -282,9 +282,9 @@ def silent(fake, monkeypatch):
     def passes(*arguments):
         clock[0] += 5.0
 
-    monkeypatch.setattr(ray_engine.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(ray_engine.time, "sleep", passes)
-    monkeypatch.setattr(ray_engine, "HEAD_S", 20.0)
+    monkeypatch.setattr(engines.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(engines.time, "sleep", passes)
+    monkeypatch.setattr(engines, "HEAD_S", 20.0)
     fake.is_there, fake.wait = is_there, lambda tasks, timeout: (passes() or [], tasks)
     return answers
 
@@ -297,6 +297,6 @@ def test_a_head_that_is_silent_for_long_is_lost_and_one_that_answers_again_is_no
     silent += [*before, *[False] * 6]
     said = r"needs the head of its cluster; got no answer of 10\.0\.0\.1:6379 for 20 s: .* refused\. Start the cluster"
     with pytest.raises(ConnectionError, match=said):
-        list(ray_engine.Ray().map(abs, [1]))
+        list(engines.Ray().map(abs, [1]))
     assert silent == [False]  # 5 silences in a row: 20 s from the first to the last
     assert fake.cancelled == sent and fake.left

@@ -41,7 +41,9 @@ from .models import ModelParallel as ModelParallel
 from .models import find_posteriors as find_posteriors
 from .models import mean_weights as mean_weights
 from .posteriors import Adapter as Adapter
+from .posteriors import AdaptiveLowRank as AdaptiveLowRank
 from .posteriors import Centred as Centred
+from .posteriors import Clipped as Clipped
 from .posteriors import ColumnShrinkage as ColumnShrinkage
 from .posteriors import Deterministic as Deterministic
 from .posteriors import FullRank as FullRank
@@ -52,7 +54,6 @@ from .posteriors import Normal as Normal
 from .posteriors import RankOne as RankOne
 from .posteriors import ScaleMixture as ScaleMixture
 from .prediction import ClassPredictive as ClassPredictive
-from .prediction import Predictive as Predictive
 from .prediction import ValuePredictive as ValuePredictive
 from .prediction import conformal_intervals as conformal_intervals
 from .prediction import conformal_sets as conformal_sets
@@ -74,11 +75,13 @@ __version__: str
 __all__ = [
     "SWAG",
     "Adapter",
+    "AdaptiveLowRank",
     "Bernoulli",
     "BoundedCrossentropy",
     "Categorical",
     "Centred",
     "ClassPredictive",
+    "Clipped",
     "ColumnShrinkage",
     "DeepEnsemble",
     "Deterministic",
@@ -96,7 +99,6 @@ __all__ = [
     "ModelParallel",
     "Normal",
     "PACBayesObjective",
-    "Predictive",
     "RankOne",
     "ScaleMixture",
     "SpectralPenalty",

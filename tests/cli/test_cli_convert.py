@@ -78,16 +78,16 @@ def test_what_can_be_mended_is_one_line_and_leaves_no_file(trained, tmp_path):
     assert not out.exists() and not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
 
 
-def test_a_layer_without_a_twin_is_named_with_what_to_type(tmp_path, capsys):
+def test_a_layer_without_a_counterpart_is_named_with_what_to_type(tmp_path, capsys):
     stack = [keras.layers.Conv2DTranspose(2, 2, name="up"), keras.layers.Conv2D(2, 2, name="down")]
     keras.Sequential([keras.Input((4, 4, 2)), *stack]).save(tmp_path / "trained.keras")
     command = ["convert", tmp_path / "trained.keras", tmp_path / "bayes.keras", "--rank", 2]
     message = _refused(command)
-    assert "Conv2DTranspose 'up' (no twin)" in message
+    assert "Conv2DTranspose 'up' (no Bayesian counterpart)" in message
     assert message.endswith("Keep them as they are with --unsupported keep; the plan shows them all.")
     assert cli.main([*map(str, command), "--unsupported", "keep"]) == 0
     shown = capsys.readouterr().out
-    assert "no twin" in shown
+    assert "no Bayesian counterpart" in shown
     assert "Layers that cannot be converted: 1; --unsupported keep leaves them as they are." in shown
     assert len(sb.find_posteriors(sb.load(tmp_path / "bayes.keras"))) == 1
 
@@ -126,8 +126,8 @@ def test_the_optimizer_of_the_file_is_passed_over_in_silence(trained, tmp_path, 
         ["convert", "a.keras", "b.keras", "--rank", "2.5"],
         ["convert", "a.keras", "b.keras", "--rank", "2", "--init", "zeros"],
         ["convert", "a.keras", "--rank", "2"],
-        ["spectrum", "a.keras", "--energy", "0"],
-        ["spectrum", "a.keras", "--energy", "90"],
+        ["spectrum", "a.keras", "--explained", "0"],
+        ["spectrum", "a.keras", "--explained", "90"],
         ["spectrum"],
     ],
     ids=" ".join,
@@ -140,7 +140,7 @@ def test_wrong_arguments_are_refused(arguments, capsys):
 
 def test_spectrum_prints_the_table_and_draws_the_figure(trained, tmp_path, capsys):
     model, path = trained
-    assert cli.main(["spectrum", str(path), "--energy", "0.8", "--figure", str(tmp_path / "s.png")]) == 0
+    assert cli.main(["spectrum", str(path), "--explained", "0.8", "--figure", str(tmp_path / "s.png")]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith(sb.spectrum(model).table(0.8)) and "rank for 80 %" in shown
     assert shown.splitlines()[-1] == f"The figure: {tmp_path / 's.png'}"

@@ -12,7 +12,7 @@ from keras import ops
 
 import singularbayes as sb
 from singularbayes import FullRank, find_posteriors, mean_weights
-from singularbayes.convert.decide import decide
+from singularbayes.convert.decisions import decide
 
 BACKEND = keras.backend.backend()
 on_torch = pytest.mark.skipif(BACKEND != "torch", reason="surgery is the same everywhere; torch is quickest")
@@ -83,7 +83,7 @@ def test_a_rank_shrinks_an_application_and_its_plan_says_so():
     planned = sb.plan(model, 4, cap=True)
     assert {row.kind for row in planned.unsupported} == {"DepthwiseConv2D"}
     assert planned.before == model.count_params() > 2 * planned.after
-    with pytest.raises(ValueError, match=r"DepthwiseConv2D 'conv_dw_1' \(no twin\).*and 10 more"):
+    with pytest.raises(ValueError, match=r"DepthwiseConv2D 'conv_dw_1' \(no Bayesian counterpart\).*and 10 more"):
         sb.bayesianize(model, 4, cap=True)
 
 
@@ -93,7 +93,7 @@ GROUPED["intermediate_dim"] = 16
 LENGTH = {"max_sequence_length": 8}
 IMAGE = {"image_shape": (16, 16, 3), "patch_size": 8, "num_layers": 2, "num_heads": 2, "hidden_dim": 8}
 
-# name: (arguments, names of the inputs, layers without a twin)
+# name: (arguments, names of the inputs, layers without a counterpart)
 BACKBONES = {
     "BertBackbone": ({**TEXT, **LENGTH}, "token_ids segment_ids padding_mask", {"PositionEmbedding"}),
     "DistilBertBackbone": ({**TEXT, **LENGTH}, "token_ids padding_mask", {"PositionEmbedding"}),

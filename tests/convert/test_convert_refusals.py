@@ -38,10 +38,10 @@ class _Squared(L.Dense):
         (lambda: L.SpectralNormalization(L.Dense(3), name="odd"), "SpectralNormalization 'odd'"),
     ],
 )
-def test_what_has_no_twin_is_an_error_or_kept(make, where):
+def test_what_has_no_counterpart_is_an_error_or_kept(make, where):
     x = RNG.normal(size=(2, 6, 6, 3)).astype("float32")
     model = keras.Sequential([keras.Input((6, 6, 3)), make(), L.Flatten(), L.Dense(2)])
-    with pytest.raises(ValueError, match=rf'needs layers that have a Bayesian twin; got .*{where}.*unsupported="keep"'):
+    with pytest.raises(ValueError, match=rf'have a Bayesian counterpart; got .*{where}.*unsupported="keep"'):
         sb.bayesianize(model, 1)
     assert [row.path for row in sb.plan(model, 1).unsupported] and "odd" in str(sb.plan(model, 1))
     bayes = sb.bayesianize(model, FullRank(), unsupported="keep", init="svd")

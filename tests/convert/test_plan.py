@@ -26,7 +26,7 @@ def test_the_plan_counts_what_the_conversion_makes(name):
 
 
 @not_on_jax
-def test_the_plan_has_the_residual_and_energy_of_every_svd_start():
+def test_the_plan_has_the_residual_and_share_of_every_svd_start():
     model = stirred(sequences())
     planned = sb.plan(model, 2, init="svd")
     bayes = sb.bayesianize(model, 2, init="svd")
@@ -37,9 +37,9 @@ def test_the_plan_has_the_residual_and_energy_of_every_svd_start():
     assert matrix.rank == 2 and matrix.shape == (6, 9)
     np.testing.assert_allclose(matrix.residual, np.linalg.norm(kernel - start), rtol=1e-4)
     singular = np.linalg.svd(kernel, compute_uv=False)
-    np.testing.assert_allclose(matrix.energy, (singular[:2] ** 2).sum() / (singular**2).sum(), rtol=1e-5)
+    np.testing.assert_allclose(matrix.explained, (singular[:2] ** 2).sum() / (singular**2).sum(), rtol=1e-5)
     np.testing.assert_allclose(row.residual, np.hypot(*(m.residual for m in row.matrices)), rtol=1e-6)
-    assert f"{row.energy:.1%}" in str(planned)
+    assert f"{row.explained:.1%}" in str(planned)
     assert sb.plan(model, FullRank(), init="svd").converted[0].residual == 0.0
 
 
@@ -50,7 +50,7 @@ def test_the_plan_prints_as_a_table_and_as_html():
     assert "cannot be converted" not in text + page
 
 
-def test_the_plan_ends_with_what_to_do_about_layers_without_a_twin():
+def test_the_plan_ends_with_what_to_do_about_layers_without_a_counterpart():
     stack = [L.SeparableConv2D(2, 3), L.DepthwiseConv2D(3), L.Flatten(), L.Dense(2)]
     planned = sb.plan(keras.Sequential([keras.Input((6, 6, 3)), *stack]), 2)
     hint = 'Layers that cannot be converted: 2; unsupported="keep" leaves them as they are.'

@@ -96,12 +96,12 @@ def test_effective_ranks_have_their_closed_forms():
 
 @given(VALUES, st.floats(0.01, 1.0))
 @settings(max_examples=60, deadline=None)
-def test_the_rank_for_an_energy_is_the_smallest_that_keeps_it(values, energy):
+def test_the_rank_for_a_share_is_the_smallest_that_keeps_it(values, explained):
     row, squares = _row(values), values**2
-    rank = row.rank_for(energy)
+    rank = row.rank_for(explained)
     kept = [squares[:r].sum() / squares.sum() for r in range(len(values) + 1)]
-    assert kept[rank] >= energy - 1e-9 and kept[rank - 1] < energy
-    np.testing.assert_allclose(row.energy, kept[1:])
+    assert kept[rank] >= explained - 1e-9 and kept[rank - 1] < explained
+    np.testing.assert_allclose(row.explained, kept[1:])
 
 
 def test_float32_weights_of_a_low_rank_have_that_rank():
@@ -118,7 +118,7 @@ def test_a_zero_matrix_loses_nothing_at_rank_one():
     assert (row.entropy_rank, row.stable_rank, row.rank_for(0.99)) == (0, 0, 1)
 
 
-def test_ranks_for_an_energy_are_rules_of_a_conversion_that_keeps_it():
+def test_ranks_for_a_share_are_rules_of_a_conversion_that_keeps_it():
     model = _plain()
     found = sb.spectrum(model)
     ranks = found.rank_for(0.8)
@@ -126,12 +126,12 @@ def test_ranks_for_an_energy_are_rules_of_a_conversion_that_keeps_it():
     made = sb.plan(model, rules=ranks, init="svd", cap=True)
     assert {row.path for row in made.converted} == set(ranks)
     for row in made.converted:
-        assert row.energy >= 0.8 - 1e-6
+        assert row.explained >= 0.8 - 1e-6
         assert {matrix.rank for matrix in row.matrices} <= {ranks[row.path], *(min(m.shape) for m in row.matrices)}
     assert next(iter(ranks)) == "inner/head"  # which the rule "head" would fit too
 
 
-def test_the_table_names_sizes_ranks_and_the_energy():
+def test_the_table_names_sizes_ranks_and_the_share():
     model = _dense(4, 3, 2)
     for layer, diagonal in zip(model.layers, ([2, 1, 0], [1, 1]), strict=True):
         kernel = np.zeros(layer.kernel.shape)
@@ -149,9 +149,9 @@ def test_the_table_names_sizes_ranks_and_the_energy():
 
 
 @pytest.mark.parametrize("bad", [0, -0.1, 1.1, float("nan"), "0.9", True, None])
-def test_an_energy_that_is_no_share_is_refused(bad):
+def test_a_share_out_of_range_is_refused(bad):
     for ask in (_row([1.0]).rank_for, sb.spectrum(_dense(4, 3)).rank_for, sb.spectrum(_dense(4, 3)).table):
-        with pytest.raises(ValueError, match=rf"needs 0 < energy <= 1; got energy={bad!r}"):
+        with pytest.raises(ValueError, match=rf"needs 0 < explained <= 1; got explained={bad!r}"):
             ask(bad)
 
 

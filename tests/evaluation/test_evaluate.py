@@ -13,7 +13,7 @@ import singularbayes as sb
 from singularbayes import Adapter, GaussianNLL, LowRank, layers, metrics
 from singularbayes.evaluation import Evaluation
 from singularbayes.evaluation.memory import Peak
-from singularbayes.metrics import catalogue
+from singularbayes.metrics import MEASURES, find_measure
 from singularbayes.prediction.recalibration import Temperature
 
 RNG = np.random.default_rng(3)
@@ -105,12 +105,12 @@ def test_an_evaluation_of_values_says_each_score_of_a_spread_for_each_variance(n
 def test_every_metric_has_a_measure_with_a_label_of_its_own():
     classes = sb.evaluate(class_predictive(DRAWS), LABELS, ood={"far": class_predictive(FOREIGN)})
     values = sb.evaluate(value_predictive(VALUES, 0.1), TARGETS, ood=value_predictive(FOREIGN_VALUES, 0.1))
-    measures = [catalogue.find(name) for name in {**classes.metrics, **values.metrics}]
+    measures = [find_measure(name) for name in {**classes.metrics, **values.metrics}]
     assert len({measure.label for measure in measures}) == len(measures)
     costs = {"num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes"}
-    assert {measure.name.rpartition("/")[2] for measure in measures} | costs == set(catalogue.MEASURES)
+    assert {measure.name.rpartition("/")[2] for measure in measures} | costs == set(MEASURES)
     with pytest.raises(ValueError, match=r"no measure 'auc'\. .*There are \['accuracy'"):
-        catalogue.find("auc")
+        find_measure("auc")
 
 
 def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():

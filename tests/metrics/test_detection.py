@@ -145,7 +145,7 @@ def test_rates_lie_between_0_and_1(rate):
     [
         ([0, 0, 0], r"examples of both; got \[0.0\]"),
         ([True, True, True], r"examples of both; got \[1.0\]"),
-        ([0, 1, 2], r"0 or 1 an example, and examples of both; got \[0.0, 1.0, 2.0\]"),
+        ([0, 1, 2], r"0 or 1 per example, and examples of both; got \[0.0, 1.0, 2.0\]"),
         ([0, 1], r"one shape, .* got uncertainty \(3,\), wrong \(2,\)"),
         ([0, 1, np.nan], "got nan in wrong"),
     ],

@@ -87,9 +87,9 @@ BAD = {
         "selective_prediction needs 0 < least < 1; got least=0",
     ),
     "no uncertainties": (lambda: plots.uncertainty_histograms({}, "MI"), "uncertainty_histograms needs at least one"),
-    "nothing foreign": (
+    "nothing out-of-distribution": (
         lambda: plots.uncertainty_histograms({"m": (HALVES, HALVES[:0])}, "MI"),
-        r"uncertainty_histograms of 'm' needs vectors of one length, not empty; got foreign \(0,\)",
+        r"uncertainty_histograms of 'm' needs vectors of one length, not empty; got outside \(0,\)",
     ),
     "a negative uncertainty": (
         lambda: plots.uncertainty_histograms({"m": (HALVES, -HALVES)}, "MI"),

@@ -21,10 +21,10 @@ def test_every_matrix_has_its_curves_and_its_bar(number):
     upper, lower = plots.spectra(spectrum, 0.8).subfigs
     decay, kept = upper.axes
     (chosen,) = lower.axes
-    # A curve and a mark a matrix, and the line of the energy.
+    # A curve and a mark a matrix, and the line of the share.
     assert len(decay.lines) == 2 * number and len(kept.lines) == 2 * number + 1
     for row, curve, mark in zip(spectrum.rows, kept.lines[1::2], kept.lines[2::2], strict=True):
-        np.testing.assert_allclose(curve.get_ydata(), row.energy)
+        np.testing.assert_allclose(curve.get_ydata(), row.explained)
         assert mark.get_xdata() == [row.rank_for(0.8)] and mark.get_ydata()[0] >= 0.8
         assert mark.get_color() is curve.get_color() or np.array_equal(mark.get_color(), curve.get_color())
     assert [label.get_text() for label in chosen.get_yticklabels()] == [row.name for row in spectrum.rows]

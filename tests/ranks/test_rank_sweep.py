@@ -14,9 +14,8 @@ import pytest
 
 import singularbayes as sb
 from singularbayes import ranks
-from singularbayes.cli import main
+from singularbayes.cli import EngineOptions, main
 from singularbayes.ranks import waves, work
-from singularbayes.ranks.engines import Where
 
 pytest.importorskip("optuna")
 with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs pip install "singularbayes[ray]"')
@@ -68,12 +67,12 @@ def _trials(path):
     return waves.tried(optuna.load_study(study_name="sweep", storage=storage))
 
 
-def test_the_command_is_a_sweep_of_the_model_s_twins_and_draws_it(folder, made):
-    twin = ranks.Twin.read(folder / "model.keras")
-    assert twin.ranks() == [1, 2]  # 3 · 8/(3 + 8) is 2.2
+def test_the_command_is_a_sweep_of_the_model_s_counterparts_and_draws_it(folder, made):
+    counterpart = ranks.Counterpart.read(folder / "model.keras")
+    assert counterpart.ranks() == [1, 2]  # 3 · 8/(3 + 8) is 2.2
     train, held_out, foreign = (np.load(f"{name}.npz") for name in ("train", "held_out", "foreign"))
     data = ranks.Data((train["x"], train["y"]), (held_out["x"], held_out["y"]), foreign["x"])
-    asked = work.Work(twin, data, (), ranks.Budget(epochs=2), "classification")
+    asked = work.Work(counterpart, data, (), ranks.Budget(epochs=2), "classification")
     first, second = _trials("near.log")
     assert {trial.settings["rank"] for trial in (first, second)} == {1, 2}
     assert asked(first.settings).metrics == pytest.approx(first.metrics, nan_ok=True)
@@ -92,14 +91,14 @@ def test_with_ray_the_same_command_gives_the_same_to_the_last_bit(folder, made):
     assert near == far and len(near) == 2 and all(trial.metrics["nll"] > 0 for trial in near)
 
 
-def test_a_twin_starts_from_the_truncated_weights_on_whatever_machine(folder):
-    twin = pickle.loads(pickle.dumps(ranks.Twin.read(folder / "model.keras")))
-    made = twin(rank=2)
+def test_a_counterpart_starts_from_the_truncated_weights_on_whatever_machine(folder):
+    counterpart = pickle.loads(pickle.dumps(ranks.Counterpart.read(folder / "model.keras")))
+    made = counterpart(rank=2)
     kernel = keras.ops.convert_to_numpy(_model().layers[0].kernel)
     u, s, vt = np.linalg.svd(kernel, full_matrices=False)
     found = keras.ops.convert_to_numpy(sb.find_posteriors(made)[0].mean().dense())
     np.testing.assert_allclose(found, (u[:, :2] * s[:2]) @ vt[:2], atol=1e-5)
-    assert made.compiled and [q.rank for q in sb.find_posteriors(twin(rank=8))] == [3, 3]
+    assert made.compiled and [q.rank for q in sb.find_posteriors(counterpart(rank=8))] == [3, 3]
 
 
 def test_with_several_seeds_the_command_takes_the_smallest_rank_within_one_standard_error(folder, monkeypatch, capsys):
@@ -133,7 +132,7 @@ def test_what_one_engine_began_another_goes_on_with(folder, monkeypatch, capsys)
 
     monkeypatch.setattr(work, "train", train)
     with monkeypatch.context() as patch:
-        patch.setattr(Where, "start", lambda self: Elsewhere())
+        patch.setattr(EngineOptions, "start", lambda self: Elsewhere())
         assert main(_command("--storage", "kept.log", "--engine", "ray")) == 0
     first = capsys.readouterr().out
     assert main(_command("--storage", "kept.log")) == 0
@@ -150,8 +149,11 @@ def test_what_one_engine_began_another_goes_on_with(folder, monkeypatch, capsys)
         (["--epochs", "3"], "need --train"),
         (["--seeds", "3"], "need --train"),
         (["--train", "train.npz"], "--train needs --data, an .npz file with x and y that trained ranks are judged by"),
-        (["--train", "none.npz", "--data", "held_out.npz"], "rank needs --train, an .npz file .*which is not there"),
-        (["--train", "train.npz", "--data", "held_out.npz", "--energy", "0.5"], "--train needs neither --energy nor"),
+        (["--train", "none.npz", "--data", "held_out.npz"], "rank needs --train, an .npz file .*which does not exist"),
+        (
+            ["--train", "train.npz", "--data", "held_out.npz", "--explained", "0.5"],
+            "--train needs neither --explained nor",
+        ),
         (_command("--ood", "none.npz")[2:], "rank needs --ood, an .npz file with x; got 'none.npz'"),
         (_command("--address", "a:1")[2:], "--address, --cpus and --gpus need --engine ray; got --engine local"),
         (_command("--storage", "no/where.log")[2:], "sweep needs a storage in a folder that exists"),

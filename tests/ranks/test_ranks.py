@@ -1,4 +1,4 @@
-"""Ranks by shape, energy, bound and held-out loss; the figures of a sweep; the command."""
+"""Ranks by shape, spectrum, bound and held-out loss; the figures of a sweep; the command."""
 
 import itertools
 import math
@@ -12,7 +12,7 @@ from singularbayes_experiments.records.record import Record
 import singularbayes as sb
 from singularbayes import LowRank, layers, plots, ranks
 from singularbayes.cli import main
-from singularbayes.metrics import catalogue
+from singularbayes.metrics import find_measure
 from singularbayes.ranks import change
 from singularbayes.ranks.by_bound import _best, _complexity, _matrices
 from singularbayes.ranks.trials import Sweep, Trial
@@ -42,7 +42,7 @@ def _examples(num=50, seed=1):
     return rng.normal(size=(num, 6)).astype("float32"), rng.integers(0, 3, num)
 
 
-# -- by shape and energy ---------------------------------------------------------------------------------------------
+# -- by shape and spectrum ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("shape", "rank"), [((1, 9), 1), ((20, 20), 16), ((17, 400), 16), ((1024, 2048), 32)])
@@ -50,8 +50,8 @@ def test_the_rule_of_thumb(shape, rank):
     assert ranks.default_rank(*shape) == ranks.default_rank(*shape[::-1]) == rank
 
 
-def test_by_energy_takes_the_smallest_rank_that_keeps_the_share_and_says_what_one_less_keeps(trained):
-    found = ranks.by_energy(trained, 0.9)
+def test_by_spectrum_takes_the_smallest_rank_that_keeps_the_share_and_says_what_one_less_keeps(trained):
+    found = ranks.by_spectrum(trained, 0.9)
     total = 9 + 1 + 0.25 + 0.01
     assert found.ranks == {"hidden": 2, "head": 1}
     assert found.rows[0].reason == f"keeps {10 / total:.1%}; rank 1 keeps {9 / total:.1%}"
@@ -131,16 +131,18 @@ def test_best_ranks_with_nothing_to_gain_are_the_least(trained):
 def test_by_loss_takes_the_smallest_truncation_within_a_standard_error(trained):
     x, y = _examples(300)
     found = ranks.by_loss(trained, x, y)
-    within = [energy for energy, loss in found.losses.items() if loss <= found.full + found.error]
-    assert found.energy == min(within) and found.recommendation.ranks == ranks.by_energy(trained, min(within)).ranks
+    within = [explained for explained, loss in found.losses.items() if loss <= found.full + found.error]
+    assert (
+        found.explained == min(within) and found.recommendation.ranks == ranks.by_spectrum(trained, min(within)).ranks
+    )
     p = sb.predict(trained, x, draws=1)
     each = -np.log(p.mean[np.arange(300), y])
     assert found.full == pytest.approx(each.mean(), rel=1e-5)
     assert found.error == pytest.approx(each.std(ddof=1) / math.sqrt(300), rel=1e-5)
     assert "The smallest ranks of those tried whose NLL is at most" in str(found)
     own = trained.predict(x, verbose=0).argmax(axis=1)  # which nothing answers as well as the network itself
-    none = ranks.by_loss(trained, x, own, energies=(0.5,))
-    assert none.energy == 1.0 and "None of those tried has a NLL of at most" in str(none)
+    none = ranks.by_loss(trained, x, own, shares=(0.5,))
+    assert none.explained == 1.0 and "None of those tried has a NLL of at most" in str(none)
 
 
 def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
@@ -150,9 +152,9 @@ def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
     x, _ = _examples()
     with sb.mean_weights(model):
         y = keras.ops.convert_to_numpy(model(x))
-    found = ranks.by_loss(model, x, y, energies=(0.2, 1.0))
+    found = ranks.by_loss(model, x, y, shares=(0.2, 1.0))
     assert found.loss == "squared error" and found.full == pytest.approx(0, abs=1e-10)
-    assert found.energy == 1.0 and list(found.recommendation.ranks.values()) == [3]
+    assert found.explained == 1.0 and list(found.recommendation.ranks.values()) == [3]
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------
@@ -162,14 +164,14 @@ def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
     ("call", "said"),
     [
         (lambda m: ranks.default_rank(0, 3), "default_rank needs rows to be an integer >= 1; got rows=0"),
-        (lambda m: ranks.by_energy(m, 1.5), "rank_for needs 0 < energy <= 1; got energy=1.5"),
+        (lambda m: ranks.by_spectrum(m, 1.5), "rank_for needs 0 < explained <= 1; got explained=1.5"),
         (lambda m: ranks.by_bound(m, _examples()[0], loss="mse_no_half"), "a loss with a Lipschitz constant; got"),
         (lambda m: ranks.by_bound(m, _examples()[0], weight_kl=0.0), "by_bound needs weight_kl"),
         (
-            lambda m: ranks.by_loss(m, *_examples(), energies=(0.0,)),
-            r"by_loss needs energies above 0.*got energies=\[0.0\]",
+            lambda m: ranks.by_loss(m, *_examples(), shares=(0.0,)),
+            r"by_loss needs shares above 0.*got shares=\[0.0\]",
         ),
-        (lambda m: ranks.by_loss(m, *_examples(), energies=()), r"got energies=\[\]"),
+        (lambda m: ranks.by_loss(m, *_examples(), shares=()), r"got shares=\[\]"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, said, trained):
@@ -180,7 +182,7 @@ def test_what_makes_no_sense_is_refused(call, said, trained):
 def test_a_bound_is_about_layers_in_a_row():
     model = keras.Sequential([keras.Input((4, 3)), keras.layers.LSTM(2)])
     with pytest.raises(
-        ValueError, match=r"by_bound needs dense and convolutional layers in a row.*\(LSTM\).*by_energy"
+        ValueError, match=r"by_bound needs dense and convolutional layers in a row.*\(LSTM\).*by_spectrum"
     ):
         ranks.by_bound(model, np.zeros((2, 4, 3)))
     (reason,) = change.read(keras.layers.Dense(2), lambda q: np.zeros(1, bool))[1]
@@ -203,7 +205,7 @@ def _sweep(task, names, foreign=True):
     ]
     if not foreign:
         trials = [Trial(t.number, t.settings, {n: v for n, v in t.metrics.items() if "ood" not in n}) for t in trials]
-    return Sweep(task, (catalogue.find(names[0]),), tuple(trials))
+    return Sweep(task, (find_measure(names[0]),), tuple(trials))
 
 
 @pytest.mark.parametrize(("task", "names"), [("classification", ("nll", "ece")), ("regression", ("mae", "rmse"))])
@@ -211,7 +213,7 @@ def test_the_trade_offs_are_the_paper_s_pairs(task, names):
     figures = plots.trade_offs(_sweep(task, names))
     assert [name.rpartition("_against_")[2] for name in figures] == list(names)
     axes = next(iter(figures.values())).axes[0]
-    assert catalogue.find(names[0]).label in axes.get_xlabel() and "AUROC-OOD" in axes.get_ylabel()
+    assert find_measure(names[0]).label in axes.get_xlabel() and "AUROC-OOD" in axes.get_ylabel()
 
 
 def test_without_foreign_examples_the_size_is_drawn_against_the_objective():
@@ -224,7 +226,7 @@ def test_the_figure_rings_the_recommended_trial_names_ranks_and_draws_errors():
         Trial(i, {"rank": 2**i, "beta": 1.0}, {"nll": 1.0 - 0.1 * i, "num_trained": 10.0 * 2**i}, {"nll": 0.15})
         for i in range(3)
     )
-    sweep = Sweep("classification", (catalogue.find("nll"),), trials, seeds=3)
+    sweep = Sweep("classification", (find_measure("nll"),), trials, seeds=3)
     assert sweep.recommended() is trials[1]  # 0.9 is within 0.15 of 0.8
     (figure,) = plots.trade_offs(sweep).values()
     axes = figure.axes[0]

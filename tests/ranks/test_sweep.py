@@ -1,4 +1,4 @@
-"""The sweep: one that trains, what is kept of it, and that it goes on from there."""
+"""The sweep: one that trains, what is kept of it, and that it resumes."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from small_sweep import BUDGET, DATA, SPACE, build
 
 import singularbayes as sb
 from singularbayes import ranks
-from singularbayes.metrics import catalogue
+from singularbayes.metrics import find_measure
 from singularbayes.ranks import work
 
 pytest.importorskip("optuna")
@@ -58,7 +58,7 @@ def test_with_one_objective_a_trial_that_falls_behind_is_stopped(monkeypatch, at
 
 def test_a_training_is_looked_at_along_the_way(monkeypatch):
     monkeypatch.setattr(work.Work, "scores", lambda self, model, seed: {"nll": float(model.optimizer.iterations)})
-    asked = work.Work(build, DATA, (catalogue.find("nll"),), ranks.Budget(epochs=8, batch_size=80), "classification")
+    asked = work.Work(build, DATA, (find_measure("nll"),), ranks.Budget(epochs=8, batch_size=80), "classification")
     assert asked({"rank": 2}) == work.Ended({"nll": 8.0}, {2: 2.0, 4: 4.0, 6: 6.0})
     others = ({2: 2.5, 4: 1.5, 6: 1.0},) * 4
     # The least so far counts: 2 against 2.5, then 2 against 1.5.
@@ -69,7 +69,7 @@ def test_a_training_is_looked_at_along_the_way(monkeypatch):
 def test_a_trial_that_has_all_its_epochs_is_not_stopped_early(epochs, rungs, monkeypatch):
     monkeypatch.setattr(work.Work, "scores", lambda self, model, seed: {"nll": 1.0})
     budget = ranks.Budget(epochs=epochs, batch_size=80)
-    ended = work.Work(build, DATA, (catalogue.find("nll"),), budget, "classification")({"rank": 2})
+    ended = work.Work(build, DATA, (find_measure("nll"),), budget, "classification")({"rank": 2})
     assert ended == work.Ended({"nll": 1.0}, dict.fromkeys(rungs, 1.0))
 
 

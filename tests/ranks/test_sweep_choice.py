@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from singularbayes.metrics import catalogue
-from singularbayes.ranks import progress
+from singularbayes.metrics import find_measure
+from singularbayes.ranks.search import live_table
 from singularbayes.ranks.trials import Sweep, Trial
 
 pytest.importorskip("optuna")
-OBJECTIVES = (catalogue.find("nll"), catalogue.find("auroc_ood_mi"))
+OBJECTIVES = (find_measure("nll"), find_measure("auroc_ood_mi"))
 
 
 def _found(points, errors=None):
@@ -104,7 +104,7 @@ def test_a_sweep_without_a_finished_trial_says_so():
 def test_on_a_terminal_the_table_grows_and_elsewhere_nothing_is_written():
     for terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
-        with progress.table(OBJECTIVES, console) as show:
+        with live_table(OBJECTIVES, console) as show:
             for number in range(3):
                 show(list(_found([(0.1, 0.5), (0.12, 0.9), (0.5, 0.95)]).trials[:number]))
         text = console.file.getvalue()

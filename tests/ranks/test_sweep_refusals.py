@@ -37,7 +37,7 @@ def trained(monkeypatch):
 def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
     model.compile("sgd", loss)
-    assert (fingerprint.task_of(model), fingerprint.says_noise(model)) == (task, noise)
+    assert (fingerprint.task_of(model), fingerprint.has_noise(model)) == (task, noise)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,10 @@ def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
         ({"objectives": ("mean_entropy",)}, "objectives of which more or less is better; got 'mean_entropy'"),
         ({"objectives": "nll"}, "sweep needs a list of different objectives"),
         ({"objectives": ()}, "sweep needs a list of different objectives"),
-        ({"data": data(ood=False)}, r"sweep needs foreign examples for the objective 'auroc_ood'.*; got none"),
+        (
+            {"data": data(ood=False)},
+            r"needs out-of-distribution examples for the objective 'auroc_ood'.*; got none",
+        ),
         ({"objectives": ("nll", "digits/auroc_ood")}, r"objective 'digits/auroc_ood'.*got sets called \[''\]"),
         ({"space": {}}, "sweep needs a space of settings by name"),
         (

@@ -4,9 +4,7 @@ A bound is computed in its sound form; `variant="published"` gives the paper's b
 """
 
 from singularbayes.bounds.architecture import ACTIVATIONS, LayerFacts, reasons_outside, require_inside
-from singularbayes.bounds.betting import betting_mean
-from singularbayes.bounds.binary_kl import binary_kl, kl_inverse
-from singularbayes.bounds.bound import Bound
+from singularbayes.bounds.bound import Bound, Refused
 from singularbayes.bounds.complexity_risk import (
     Strata,
     complexity_risk,
@@ -15,6 +13,7 @@ from singularbayes.bounds.complexity_risk import (
     matrix_failure,
     stratify,
 )
+from singularbayes.bounds.confidence import betting_mean, binary_kl, kl_inverse, probability_at_least
 from singularbayes.bounds.gauge import Gauge, best_gauge
 from singularbayes.bounds.gaussian_complexity import NetworkClass, gaussian_complexity, linear_complexity
 from singularbayes.bounds.loss_approximation import (
@@ -33,7 +32,6 @@ from singularbayes.bounds.perturbation import (
     sum_budget,
     sum_threshold,
 )
-from singularbayes.bounds.probability import probability_at_least
 from singularbayes.bounds.rank_dependence import break_even_rank, complexity_ratio, critical_rank
 from singularbayes.bounds.small_variance import SmallVariance, budget_probability, margin_risk, small_variance
 from singularbayes.bounds.spectral import (
@@ -56,6 +54,7 @@ __all__ = [
     "LayerFacts",
     "LossConstants",
     "NetworkClass",
+    "Refused",
     "SmallVariance",
     "Strata",
     "best_gauge",

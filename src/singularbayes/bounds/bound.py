@@ -1,10 +1,14 @@
-"""What a bound says, and what its number is worth."""
+"""A bound: its value, its conditions and its defects."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Integral
+
+
+class Refused(ValueError):
+    """Why no certificate speaks about a model as it is: nothing is wrong with the call."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -14,10 +18,10 @@ class Bound:
     A bound with a named defect is not a certificate: its number may be below the truth.
 
     Args:
-        trivial: the value from which on the bound says nothing: 1 for a risk, 0 for a probability from below.
+        trivial: the value from which on the bound is vacuous: 1 for a risk, 0 for a probability from below.
         deltas: what may go wrong → its probability; they add up.
         terms: the numbers that the value is made of.
-        sentence: what it says, in plain words; shown where it is a certificate and not vacuous.
+        sentence: the statement in plain words; shown where it is a certificate and not vacuous.
     """
 
     name: str

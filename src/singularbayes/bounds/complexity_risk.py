@@ -111,7 +111,7 @@ def good_event_risk(
     """Returns a risk bound for draws whose norms are bounded only with probability 1 − `failure`.
 
     "rejection" is about f_good, the predictor that averages only the draws within the norms: it needs no more than
-    `complexity_risk`, and `failure` only says how many draws are rejected. Approaches A and B of the paper are about
+    `complexity_risk`, and `failure` only gives how many draws are rejected. Approaches A and B of the paper are about
     the average over *all* draws: they add `failure` and need a loss that is convex and in [0, 1] on the outputs.
 
     Args:

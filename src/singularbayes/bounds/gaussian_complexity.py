@@ -139,7 +139,7 @@ def linear_complexity(
     require_share("linear_complexity", delta=delta)
     rng = rng or np.random.default_rng(0)
     rank = min(rank, width, inputs.shape[-1])
-    # ΓX has the law of Z R for X = QR: its size does not depend on the number of examples.
+    # ΓX has the distribution of Z R for X = QR: its size does not depend on the number of examples.
     root = np.linalg.qr(inputs.reshape(-1, inputs.shape[-1]), mode="r")
     noise = (rng.standard_normal((width, len(root))) for _ in range(draws))  # one at a time: it may be large
     estimate = float(np.mean([svdvals(z @ root)[:rank].sum() for z in noise]))

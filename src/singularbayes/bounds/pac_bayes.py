@@ -13,9 +13,8 @@ import math
 
 import numpy as np
 
-from singularbayes.bounds.betting import betting_mean
-from singularbayes.bounds.binary_kl import kl_inverse
 from singularbayes.bounds.bound import Bound
+from singularbayes.bounds.confidence import betting_mean, kl_inverse
 from singularbayes.checks import require_at_least, require_choice, require_integer, require_share, require_unit
 
 FORMS = ("kl", "sqrt", "quadratic")

@@ -102,7 +102,7 @@ def sum_threshold(margin: float, norms: Sequence[float], radius: float, form: st
 
 @dataclass(frozen=True)
 class GaussianLayer:
-    """What the analytic budget asks of a layer A Bᵀ with independent Gaussian entries.
+    """What the analytic budget needs of a layer A Bᵀ with independent Gaussian entries.
 
     Args:
         rows_a, rows_b, rank: A is rows_a × rank, B rows_b × rank.

@@ -48,5 +48,5 @@ def critical_rank(
         raise ValueError("critical_rank needs the shape of at least one layer; got none.")
     for rows, columns in shapes:
         require_integer("critical_rank", rows=rows, columns=columns)
-    room = 2 * num_data * (1 - risk) ** 2 - math.log(2 * math.sqrt(num_data) / delta)
-    return max(0, math.ceil(room / (weight_kl * sum(rows + columns for rows, columns in shapes))) - 1)
+    slack = 2 * num_data * (1 - risk) ** 2 - math.log(2 * math.sqrt(num_data) / delta)
+    return max(0, math.ceil(slack / (weight_kl * sum(rows + columns for rows, columns in shapes))) - 1)

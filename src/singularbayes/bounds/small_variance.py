@@ -1,4 +1,4 @@
-"""Whether draws stay close to the mean network often enough, and what that says about the mean network's risk."""
+"""Whether draws stay close to the mean network often enough, and what that means for the mean network's risk."""
 
 import math
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from singularbayes.bounds.bound import Bound
+from singularbayes.bounds.confidence import probability_at_least
 from singularbayes.bounds.perturbation import GaussianLayer
-from singularbayes.bounds.probability import probability_at_least
 from singularbayes.checks import (
     require_at_least,
     require_finite,
@@ -78,7 +78,7 @@ def small_variance(
     sums = np.asarray(sums)
     require_finite("small_variance", sums=sums)
     if sums.ndim != 1 or sums.min() < 0:
-        raise ValueError(f"small_variance needs sums >= 0, one a draw; got shape {sums.shape} from {sums.min()}.")
+        raise ValueError(f"small_variance needs sums >= 0, one per draw; got shape {sums.shape} from {sums.min()}.")
     require_positive("small_variance", threshold=threshold)
     if failure is not None:
         require_share("small_variance", failure=failure)

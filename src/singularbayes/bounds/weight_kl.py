@@ -84,7 +84,7 @@ def _expected_log(parts, cuts, loc, scale) -> np.ndarray:
     lost = 8 * _EPS * (top + at_cuts[:-1] + at_cuts[1:])
     inside = mass > 1e-300
     mean_square = np.divide(square + (np.abs(loc) + scale) ** 2 * lost, mass, out=np.zeros_like(mass), where=inside)
-    # It lies between the squares of its cuts, whatever rounding says.
+    # It lies between the squares of its cuts, whatever the rounding.
     ends = np.sort(np.stack([cuts[:-1], cuts[1:]]) ** 2, axis=0)[..., None]
     mean_square = np.clip(mean_square, np.where(np.isfinite(ends[0]), ends[0], 0.0), ends[1])
     logs = [log - np.log(s) - 0.5 * np.log(2 * np.pi) - 0.5 * mean_square / s**2 for log, s in parts]

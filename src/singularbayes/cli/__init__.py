@@ -1,10 +1,31 @@
-"""The command line, one file per command."""
+"""The command line, one file per command. Keras is imported by the commands that need it, not by `--help`."""
 
-from singularbayes.cli.app import main, run_app
+from collections.abc import Sequence
+
+from cyclopts import App
+
+import singularbayes
+from singularbayes.cli.certify import certify
+from singularbayes.cli.convert import convert
+from singularbayes.cli.demo import demo
+from singularbayes.cli.engine_options import EngineOptions
+from singularbayes.cli.errors import run_app
 from singularbayes.cli.files import require_writable
+from singularbayes.cli.rank import rank
+from singularbayes.cli.spectrum import spectrum
 
-__all__ = [
-    "main",
-    "require_writable",
-    "run_app",
-]
+__all__ = ["EngineOptions", "main", "require_writable", "run_app"]
+
+app = App(
+    name="singularbayes",
+    help="Low-rank variational Bayesian neural networks for Keras 3.",
+    version=singularbayes.__version__,
+    suppress_keyboard_interrupt=False,
+)
+for command in (demo, convert, spectrum, rank, certify):
+    app.command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs `singularbayes`."""
+    return run_app(app, arguments)

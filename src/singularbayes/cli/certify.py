@@ -7,15 +7,7 @@ import numpy as np
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from singularbayes.cli.files import Packages, load_model, one_line, read_arrays
-
-_WORDS = {
-    "frozen=True": "--frozen",
-    "allow_seen=True": "--allow-seen",
-    "prior_data='disjoint'": "--prior-data disjoint",
-    "prior_data=…": "--prior-data",
-    "duplicates='independent'": "--duplicates independent",
-}
+from singularbayes.cli.files import Packages, load_model, read_arrays
 
 
 def certify(
@@ -34,9 +26,9 @@ def certify(
     seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
     packages: Packages = None,
 ) -> int:
-    """Certify a trained classifier: an upper bound of its share of wrong answers on new data.
+    """Certify a trained classifier: an upper bound of its error rate on new data.
 
-    The predictor draws a network for every answer. All trained weights must have posteriors.
+    The predictor draws a network for every prediction. All trained weights must have posteriors.
 
     Parameters
     ----------
@@ -60,30 +52,29 @@ def certify(
     allow_seen
         Print a number even if the prior saw the examples; it is no certificate.
     likelihood
-        What the outputs mean, such as categorical_logits, where the file does not say.
+        What the outputs mean, such as categorical_logits, where the file does not specify it.
     seed
         Seed of the draws.
     packages
-        A package that defines layers of the model, such as keras_hub; may be said more than once.
+        A package that defines layers of the model, such as keras_hub; may be given more than once.
     """
     from singularbayes import evaluation
 
-    with one_line(_WORDS):
-        x, y = read_arrays("certify", "--data", data, ("x", "y"))
-        bound = evaluation.certify(
-            load_model(model, packages),
-            x,
-            y,
-            delta,
-            draws,
-            tried=tried,
-            frozen=frozen,
-            prior_data=_prior_data(prior_data),
-            duplicates=duplicates,
-            allow_seen=allow_seen,
-            likelihood=likelihood,
-            seed=seed,
-        )
+    x, y = read_arrays("certify", "--data", data, ("x", "y"))
+    bound = evaluation.certify(
+        load_model(model, packages),
+        x,
+        y,
+        delta,
+        draws,
+        tried=tried,
+        frozen=frozen,
+        prior_data=_prior_data(prior_data),
+        duplicates=duplicates,
+        allow_seen=allow_seen,
+        likelihood=likelihood,
+        seed=seed,
+    )
     print(bound)
     return 0
 

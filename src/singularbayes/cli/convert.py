@@ -1,19 +1,13 @@
 """The command `convert`. Keras is imported when it is called."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from singularbayes.cli.files import Packages, in_shell, load_model, one_line, require_folder, show, write_model
-
-_IN_SHELL = {
-    'unsupported="keep"': "--unsupported keep",
-    "cap=True": "--cap",
-    ", or by a rule with None; plan(model, …) shows them all": "; the plan shows them all",
-}
+from singularbayes.cli.errors import in_shell
+from singularbayes.cli.files import Packages, load_model, require_folder, show, write_model
 
 
 def _integer(_, tokens) -> int:
@@ -44,11 +38,11 @@ def convert(
     rank
         Rank of the random factors of every weight matrix.
     init
-        Start the means at the trained weights (svd), or anew (random).
+        Initialise the means at the trained weights (svd), or anew (random).
     posterior
         low_rank: A Bᵀ, truncated to the rank. adapter: the trained weight, frozen, plus a random A Bᵀ.
     unsupported
-        What to do with layers that have weight matrices and no Bayesian twin.
+        What to do with layers that have weight matrices and no Bayesian counterpart.
     cap
         Lower the rank where a matrix is smaller.
     force
@@ -57,16 +51,15 @@ def convert(
         A package that defines layers of the model, such as keras_hub; may be given more than once.
     """
     if out.suffix != ".keras":
-        sys.exit(f"singularbayes: convert needs an output file that ends in .keras; got {str(out)!r}.")
+        raise ValueError(f"convert needs an output file that ends in .keras; got {str(out)!r}.")
     require_folder(out)
     if out.exists() and not force:
-        sys.exit(f"singularbayes: {str(out)!r} is there already; --force writes over it.")
+        raise ValueError(f"{str(out)!r} is there already; --force writes over it.")
     from singularbayes import Adapter, LowRank, bayesianize, plan
 
-    with one_line(_IN_SHELL):
-        trained = load_model(model, packages)
-        chosen = {"low_rank": LowRank, "adapter": Adapter}[posterior](rank)
-        show(in_shell(str(plan(trained, chosen, init=init, cap=cap)), _IN_SHELL))
-        write_model(bayesianize(trained, chosen, init=init, unsupported=unsupported, cap=cap), out)
+    trained = load_model(model, packages)
+    chosen = {"low_rank": LowRank, "adapter": Adapter}[posterior](rank)
+    show(in_shell(str(plan(trained, chosen, init=init, cap=cap))))
+    write_model(bayesianize(trained, chosen, init=init, unsupported=unsupported, cap=cap), out)
     show(f"\nWritten: {out}")
     return 0

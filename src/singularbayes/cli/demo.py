@@ -29,7 +29,7 @@ def demo(
     seed
         Seed of the data's split, initial weights and draws; the same seed gives the same numbers.
     quick
-        Train for fewer epochs; the page says so.
+        Train for fewer epochs; the page notes it.
     """
     for package in ("matplotlib", "jinja2"):
         require_package(package, "plots", "The demo")

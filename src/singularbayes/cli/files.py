@@ -1,10 +1,8 @@
-"""What commands read and write, and how their errors end: in one line, in the words of the command line."""
+"""The files and folders that commands read and write."""
 
-import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,30 +13,6 @@ from rich.console import Console
 FIGURES = (".png", ".svg", ".pdf")
 Packages = Annotated[list[str] | None, Parameter(name="--import", negative="", consume_multiple=False)]
 
-_IN_SHELL = {
-    "Import the package that defines its layers, or pass custom_objects": "Name the package of its layers by --import",
-}
-
-
-@contextmanager
-def one_line(words: Mapping[str, str] | None = None, program: str = "singularbayes") -> Iterator[None]:
-    """Ends the program with one line where a value or a type is wrong.
-
-    Args:
-        words: what errors call an argument in Python, and what it is called on the command line.
-    """
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        sys.exit(f"{program}: {in_shell(' '.join(str(error).split()), words)}")
-
-
-def in_shell(text: str, words: Mapping[str, str] | None = None) -> str:
-    """Returns a text with the arguments of Python as options of the command line."""
-    for python, shell in {**_IN_SHELL, **(words or {})}.items():
-        text = text.replace(python, shell)
-    return text
-
 
 def show(text: object) -> None:
     """Prints a text as it is, without breaking its lines."""
@@ -46,27 +20,28 @@ def show(text: object) -> None:
 
 
 def require_folder(path: Path) -> None:
-    """Ends with one line unless the folder of a file exists."""
+    """Raises unless the folder of a file exists."""
     if not path.parent.is_dir():
-        sys.exit(f"singularbayes: {str(path)!r} needs a folder that exists; {str(path.parent)!r} is none.")
+        raise ValueError(f"{str(path)!r} needs a folder that exists; {str(path.parent)!r} is none.")
 
 
 def require_figure(path: Path) -> None:
-    """Ends with one line unless a figure can be written under this name."""
+    """Raises unless a figure can be written under this name."""
     if path.suffix not in FIGURES:
-        sys.exit(f"singularbayes: --figure needs a file that ends in .png, .svg or .pdf; got {str(path)!r}.")
+        raise ValueError(f"--figure needs a file that ends in .png, .svg or .pdf; got {str(path)!r}.")
     require_folder(path)
 
 
-def require_writable(folder: Path, option: str = "--out", program: str = "singularbayes") -> None:
-    """Ends with one line unless files can be made in `folder`: better now than after training."""
+def require_writable(folder: Path, option: str = "--out") -> None:
+    """Raises unless files can be made in `folder`: better now than after training."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        got = f"{str(folder)!r}: {error.strerror}"
-        sys.exit(f"{program}: {option} needs a folder that can be written to; got {got}.")
+        raise ValueError(
+            f"{option} needs a folder that can be written to; got {str(folder)!r}: {error.strerror}."
+        ) from error
 
 
 def read_arrays(command: str, option: str, path: Path, names: Sequence[str]) -> list[np.ndarray]:
@@ -91,7 +66,7 @@ def load_model(path: Path, packages: Sequence[str] | None) -> Any:
 
 
 def write_model(model: Any, path: Path) -> None:
-    """Saves a model under its name when it is whole: a failure leaves the old file, or none."""
+    """Saves a model under its name when it is complete: a failure leaves the old file, or none."""
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".singularbayes-") as folder:
         model.save(Path(folder) / path.name)
         (Path(folder) / path.name).replace(path)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from singularbayes.cli.files import Packages, load_model, one_line, read_arrays, require_figure
+from singularbayes.cli.engine_options import EngineOptions
+from singularbayes.cli.files import Packages, load_model, read_arrays, require_figure
 from singularbayes.optional import require_package
-from singularbayes.ranks import Where
 
 if TYPE_CHECKING:
     from singularbayes.ranks import Sweep
@@ -22,11 +22,11 @@ class Training:
 
     Args:
         train: An .npz file with arrays x and y to train on: then every rank is trained.
-        ood: An .npz file with an array x, foreign examples that the model should be unsure of.
+        ood: An .npz file with an array x, out-of-distribution examples that the model should be unsure of.
         epochs: Epochs of every training.
         beta: The weight of the KL; 1 is the ELBO.
         seeds: Trainings of every rank; from 2 on the smallest rank within one standard error of the best is taken.
-        storage: A file that keeps the trainings. After a kill the same command goes on.
+        storage: A file that keeps the trainings. After an interruption the same command resumes.
     """
 
     train: Path | None = None
@@ -42,63 +42,68 @@ def rank(
     /,
     *,
     data: Path | None = None,
-    energy: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None,
+    explained: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None,
     figure: Path = Path("rank.png"),
     likelihood: str | None = None,
     packages: Packages = None,
     training: Annotated[Training, Parameter(name="*")] = Training(),
-    where: Annotated[Where, Parameter(name="*")] = Where(),
+    where: Annotated[EngineOptions, Parameter(name="*")] = EngineOptions(),
 ) -> int:
-    """Recommend a rank for the weight matrices of a trained model, say why, and draw what it was chosen from.
+    """Recommend a rank for the weight matrices of a trained model, with the reasons and a figure.
 
     With held-out examples: the smallest ranks whose truncation is as good on them. Without: the ranks that keep 90 % of
-    the energy. With examples to train on: Bayesian twins of the model at ranks 1, 2, 4, … are trained from its weights
-    and judged by the held-out examples; with --engine ray by the machines of a Ray cluster, with the same result.
+    each squared Frobenius norm (explained variance). With examples to train on: Bayesian counterparts of the model at
+    ranks 1, 2, 4, … are trained from its weights and judged by the held-out examples; with --engine ray by the machines
+    of a Ray cluster, with the same result.
 
     Parameters
     ----------
     model
         The .keras file of a trained model, plain or Bayesian; with --train a plain one, compiled.
     data
-        An .npz file with arrays x and y: held-out examples and their answers.
-    energy
-        Take the ranks that keep this share of the energy, whatever the examples say.
+        An .npz file with arrays x and y: held-out examples and their targets.
+    explained
+        Take the ranks that keep this share of each squared Frobenius norm, whatever the held-out loss.
     figure
         The file for the figure: .png, .svg or .pdf.
     likelihood
-        What the outputs mean, such as categorical_logits, where the file does not say.
+        What the outputs mean, such as categorical_logits, where the file does not specify it.
     packages
         A package that defines layers of the model, such as keras_hub; may be given more than once.
     """
     require_package("matplotlib", "plots", "rank")
     require_figure(figure)
-    with one_line():
-        if training.train is None:
-            _require_no_training(training, where)
-            _without_training(model, data, energy, figure, likelihood, packages or ())
-        else:
-            _require_held_out(data, energy, likelihood)
-            _draw(_swept(model, _examples("--data", data), packages or (), training, where), figure)
+    if training.train is None:
+        _require_no_training(training, where)
+        _without_training(model, data, explained, figure, likelihood, packages or ())
+    else:
+        _require_held_out(data, explained, likelihood)
+        _draw(_swept(model, _examples("--data", data), packages or (), training, where), figure)
     return 0
 
 
-def _require_no_training(training: Training, where: Where) -> None:
-    if (training, where) != (Training(), Where()):
+def _require_no_training(training: Training, where: EngineOptions) -> None:
+    if (training, where) != (Training(), EngineOptions()):
         raise ValueError(
             "--ood, --epochs, --beta, --seeds, --storage and --engine need --train, an .npz file with x and y; got "
             "none, and without it nothing is trained."
         )
 
 
-def _require_held_out(data: Path | None, energy: float | None, likelihood: str | None) -> None:
+def _require_held_out(data: Path | None, explained: float | None, likelihood: str | None) -> None:
     if data is None:
         raise ValueError("--train needs --data, an .npz file with x and y that trained ranks are judged by; got none.")
-    if energy is not None or likelihood is not None:
-        raise ValueError("--train needs neither --energy nor --likelihood: ranks are trained by the compiled loss.")
+    if explained is not None or likelihood is not None:
+        raise ValueError("--train needs neither --explained nor --likelihood: ranks are trained by the compiled loss.")
 
 
 def _without_training(
-    model: Path, data: Path | None, energy: float | None, figure: Path, likelihood: str | None, packages: Sequence[str]
+    model: Path,
+    data: Path | None,
+    explained: float | None,
+    figure: Path,
+    likelihood: str | None,
+    packages: Sequence[str],
 ) -> None:
     """Prints ranks by the spectra of a model, or by what truncations of it cost, and draws the spectra."""
     from singularbayes import plots, ranks
@@ -106,13 +111,13 @@ def _without_training(
 
     trained = load_model(model, packages)
     if data is None:
-        share = 0.9 if energy is None else energy
-        found: object = ranks.by_energy(trained, share)
+        share = 0.9 if explained is None else explained
+        found: object = ranks.by_spectrum(trained, share)
     else:
-        energies = ranks.ENERGIES if energy is None else (energy,)
+        shares = ranks.SHARES if explained is None else (explained,)
         x, y = _examples("--data", data)
-        tried = ranks.by_loss(trained, x, y, energies, likelihood=likelihood)
-        found, share = tried, tried.energy if energy is None else energy
+        tried = ranks.by_loss(trained, x, y, shares, likelihood=likelihood)
+        found, share = tried, tried.explained if explained is None else explained
     print(found)
     print(f"\nThe figure: {plots.write(plots.spectra(spectrum(trained), share), figure, dpi=130)}")
 
@@ -123,23 +128,23 @@ def _examples(option: str, path: Path | None) -> tuple[Any, Any]:
     return x, y
 
 
-def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Training, where: Where) -> "Sweep":
+def _swept(model: Path, held_out: Any, packages: Sequence[str], training: Training, where: EngineOptions) -> "Sweep":
     """Returns the trainings of all ranks, wherever they are to be done."""
     train = _examples("--train", training.train)
     ood = None if training.ood is None else read_arrays("rank", "--ood", training.ood, ("x",))[0]
     engine = where.start()  # before JAX has threads: a cluster of this machine is forked from this process
     from singularbayes import ranks
-    from singularbayes.ranks import says_noise
+    from singularbayes.ranks import has_noise
 
-    twin = ranks.Twin.read(model, tuple(packages))
-    tried = twin.ranks()
-    # What cannot be made Bayesian is said here, and not by every worker.
-    smallest = twin(rank=1)
+    counterpart = ranks.Counterpart.read(model, tuple(packages))
+    tried = counterpart.ranks()
+    # What cannot be made Bayesian is an error here, not one of every worker.
+    smallest = counterpart(rank=1)
     if not smallest.compiled:
         raise ValueError(f"--train needs a model that was compiled, with its loss; got {str(model)!r}, which was not.")
-    quality = "nll" if says_noise(smallest) else "rmse"
+    quality = "nll" if has_noise(smallest) else "rmse"
     return ranks.sweep(
-        twin,
+        counterpart,
         ranks.Data(train, held_out, ood),
         {"rank": tried, "beta": [training.beta]},
         (quality,) if ood is None else (quality, "auroc_ood"),

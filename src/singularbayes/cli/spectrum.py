@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from singularbayes.cli.files import Packages, load_model, one_line, require_figure, show
+from singularbayes.cli.files import Packages, load_model, require_figure, show
 from singularbayes.optional import require_package
 
 
@@ -14,18 +14,18 @@ def spectrum(
     model: Path,
     /,
     *,
-    energy: Annotated[float, Parameter(validator=Number(gt=0, lte=1))] = 0.9,
+    explained: Annotated[float, Parameter(validator=Number(gt=0, lte=1))] = 0.9,
     figure: Path | None = None,
     packages: Packages = None,
 ) -> int:
-    """Show how fast the singular values of a model's matrices fall, and the rank that keeps a share of the energy.
+    """Show how fast the singular values of a model's matrices fall, and the rank that keeps a share of ‖W‖².
 
     Parameters
     ----------
     model
         The .keras file of a Keras model, plain or Bayesian.
-    energy
-        The share of ‖W‖² to keep.
+    explained
+        The share of each squared Frobenius norm ‖W‖² to keep (explained variance).
     figure
         A file for the figure: .png, .svg or .pdf.
     packages
@@ -36,11 +36,10 @@ def spectrum(
         require_figure(figure)
     from singularbayes import convert
 
-    with one_line():
-        found = convert.spectrum(load_model(model, packages))
-    show(found.table(energy))
+    found = convert.spectrum(load_model(model, packages))
+    show(found.table(explained))
     if figure is not None:
         from singularbayes import plots
 
-        show(f"\nThe figure: {plots.write(plots.spectra(found, energy), figure, dpi=130)}")
+        show(f"\nThe figure: {plots.write(plots.spectra(found, explained), figure, dpi=130)}")
     return 0

@@ -1,9 +1,9 @@
 """From a trained Keras model to a Bayesian one, and back."""
 
-from singularbayes.convert import surgery, twins
+from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.bayesianize import bayesianize
 from singularbayes.convert.collapse import collapse
-from singularbayes.convert.frozen import freeze_draws
+from singularbayes.convert.freeze_draws import freeze_draws
 from singularbayes.convert.plan import Plan, plan
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
 
@@ -13,9 +13,9 @@ __all__ = [
     "Spectrum",
     "bayesianize",
     "collapse",
+    "counterparts",
     "freeze_draws",
     "plan",
     "spectrum",
     "surgery",
-    "twins",
 ]

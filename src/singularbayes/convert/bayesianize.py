@@ -2,9 +2,9 @@
 
 import keras
 
-from singularbayes.convert import surgery, twins
-from singularbayes.convert.decide import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
-from singularbayes.posteriors import Adapter, Posterior
+from singularbayes.convert import counterparts, surgery
+from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
+from singularbayes.posteriors import Posterior
 
 
 def bayesianize(
@@ -36,7 +36,7 @@ def bayesianize(
         init: "random" starts converted layers as new ones; "svd" starts the means at the trained weights, at a lower
             rank at the truncated SVD, and takes over the biases. Posterior scales start the same way in both: η times
             the variance-matched scale. An `Adapter`, and a layer that is frozen, always start at the trained weights.
-        unsupported: what to do with a layer that has weight matrices and no twin: "error", or "keep" it.
+        unsupported: what to do with layers with weight matrices and no Bayesian counterpart: "error", or "keep" them.
         bias_posterior: a posterior for the biases; None leaves them plain weights.
         per_head: see `layers.MultiHeadAttention`.
         cap: lower ranks to min(m, n) where a matrix is smaller; for attention, the smallest of its projections.
@@ -64,15 +64,15 @@ def bayesianize(
             f"rules={rules!r}, which keep them all. Pass a rank or a posterior, such as LowRank(16)."
         )
     copy = surgery.copied(model)
-    counterparts = {place.keys: place.layer for place in surgery.places(copy)}
+    in_copy = {place.keys: place.layer for place in surgery.places(copy)}
     new = {}
     for decision in decisions:
         if decision.posteriors:
-            twin = twins.make_twin(decision.layer, decision.posteriors, bias_posterior, per_head)
-            adapts = any(isinstance(chosen, Adapter) for chosen in decision.posteriors.values())
+            counterpart = counterparts.make_counterpart(decision.layer, decision.posteriors, bias_posterior, per_head)
+            adapts = any(chosen.adapts for chosen in decision.posteriors.values())
             if init == "svd" or adapts or decision.frozen:
-                twins.start_from(twin, decision.layer)
-            new[id(counterparts[decision.place.keys])] = twin
+                counterparts.start_from(counterpart, decision.layer)
+            new[id(in_copy[decision.place.keys])] = counterpart
     converted = surgery.exchange(copy, new)
     surgery.compile_like(converted, model)
     return converted
@@ -83,6 +83,6 @@ def _require_supported(decisions: list[Decision]) -> None:
         named = [f"{type(d.layer).__name__} {d.place.path or d.layer.name!r} ({d.reason})" for d in decisions]
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
         raise ValueError(
-            f"bayesianize needs layers that have a Bayesian twin; got {', '.join(named[:3])}{more}. Keep them as they "
-            'are with unsupported="keep", or by a rule with None; plan(model, …) shows them all.'
+            f"bayesianize needs layers that have a Bayesian counterpart; got {', '.join(named[:3])}{more}. Keep them "
+            'as they are with unsupported="keep", or by a rule with None; plan(model, …) shows them all.'
         )

@@ -2,11 +2,9 @@
 
 import keras
 import numpy as np
-from keras import ops
 
 from singularbayes import layers
-from singularbayes.convert import surgery, twins
-from singularbayes.posteriors import LowRank
+from singularbayes.convert import counterparts, surgery
 
 _SPLIT = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Embedding)
 
@@ -43,13 +41,13 @@ def collapse(model: keras.Model, merge: bool = False) -> keras.Model:
 def _plain(layer, split: bool) -> surgery.Chain:
     if isinstance(layer, layers.TransformerEncoder):
         return _encoder(layer)
-    if twins.plain_class(layer) is None:
+    if counterparts.plain_class(layer) is None:
         raise ValueError(f"collapse needs layers of this package; got {type(layer).__name__} {layer.name!r}.")
-    return _pair(layer) if split and _smaller_in_two(layer) else twins.make_plain(layer)
+    return _pair(layer) if split and _smaller_in_two(layer) else counterparts.make_plain(layer)
 
 
 def _smaller_in_two(layer) -> bool:
-    if type(layer) not in _SPLIT or not isinstance(layer.posterior, LowRank) or getattr(layer, "groups", 1) > 1:
+    if type(layer) not in _SPLIT or len(layer.posterior.factor_moments()) != 2 or getattr(layer, "groups", 1) > 1:
         return False
     a, b = _factors(layer)
     (rows, rank), columns = a.shape, len(b)
@@ -58,8 +56,7 @@ def _smaller_in_two(layer) -> bool:
 
 def _factors(layer) -> tuple[np.ndarray, np.ndarray]:
     """Returns the means of A and B without the columns that are 0 in one of them, but for one."""
-    mean = layer.posterior.mean()
-    a, b = (ops.convert_to_numpy(factor) for factor in (mean.a, mean.b))
+    (a, _), (b, _) = layer.posterior.factor_moments()
     used = a.any(axis=0) & b.any(axis=0)
     used[0] |= not used.any()
     return a[:, used], b[:, used]
@@ -73,9 +70,9 @@ def _pair(layer) -> list[keras.layers.Layer]:
     first.build(shape)
     second.build(first.compute_output_shape(shape))
     for part, matrix in ((first, a), (second, b.T)):
-        next(iter(twins.slots(part).values())).write(matrix)
-    if "bias" in twins.weights(layer):
-        twins.slots(second)["bias"].write(twins.value(twins.weights(layer)["bias"]))
+        next(iter(counterparts.slots(part).values())).write(matrix)
+    if "bias" in counterparts.weights(layer):
+        counterparts.slots(second)["bias"].write(counterparts.value(counterparts.weights(layer)["bias"]))
     return [first, second]
 
 
@@ -92,14 +89,14 @@ def _factored(layer, rank: int) -> tuple[keras.layers.Layer, keras.layers.Layer]
         outer[name] = getattr(layer, name)
     if isinstance(layer, layers.Dense):
         return keras.layers.Dense(rank, use_bias=False, **inner), keras.layers.Dense(layer.units, **outer)
-    kind, form = twins.PLAIN[type(layer)], {"data_format": layer.data_format}
+    kind, form = counterparts.PLAIN[type(layer)], {"data_format": layer.data_format}
     where = {name: getattr(layer, name) for name in ("kernel_size", "strides", "padding", "dilation_rate")}
     return kind(rank, use_bias=False, **where, **form, **inner), kind(layer.filters, 1, **form, **outer)
 
 
 def _encoder(block: layers.TransformerEncoder) -> keras.Model:
     """Returns the block as a functional model of Keras layers."""
-    attention, inner, outer = (twins.make_plain(part) for part in (block.attention, block.inner, block.outer))
+    attention, inner, outer = (counterparts.make_plain(part) for part in (block.attention, block.inner, block.outer))
     norms = [_norm(norm) for norm in (block.attention_norm, block.dense_norm)]
     drop = keras.layers.Dropout(block.dropout, dtype=block.dtype_policy, name="dropout")
     shape = (None, *block.get_build_config()["input_shape"][1:])

@@ -37,7 +37,7 @@ def places(model: keras.layers.Layer, whole: Callable[[Any], bool] = lambda laye
     """Returns every layer of a model once, parents before their layers; the model itself is the first.
 
     Args:
-        whole: says of a layer that the layers in it do not matter.
+        whole: whether a layer counts as one, without the layers in it.
     """
     found: list[Place] = []
     seen: set[int] = set()

@@ -8,15 +8,15 @@ import keras
 import numpy as np
 
 from singularbayes import posteriors
-from singularbayes.convert import twins
-from singularbayes.convert.decide import Decision, Rules, decide, is_whole, require_start
-from singularbayes.posteriors import LowRank, Posterior
+from singularbayes.convert import counterparts
+from singularbayes.convert.decisions import Decision, Rules, decide, is_whole, require_start
+from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """One matrix of a converted layer. Residual and energy are of an SVD start."""
+    """One matrix of a converted layer. `residual` and `explained` are of an SVD start."""
 
     name: str
     shape: tuple[int, int]
@@ -25,12 +25,12 @@ class Matrix:
     residual: float | None = None  # ‖W − W_r‖_F
 
     @property
-    def energy(self) -> float | None:
+    def explained(self) -> float | None:
         """The share of ‖W‖_F² that the start keeps."""
-        return None if self.residual is None else _energy(self.norm, self.residual)
+        return None if self.residual is None else _explained(self.norm, self.residual)
 
 
-def _energy(norm: float, residual: float) -> float:
+def _explained(norm: float, residual: float) -> float:
     return 1.0 - (residual / norm) ** 2 if norm else 1.0
 
 
@@ -54,10 +54,10 @@ class Row:
         return math.hypot(*parts) if parts else None
 
     @property
-    def energy(self) -> float | None:
+    def explained(self) -> float | None:
         """The share of ‖W‖_F² over all matrices of the layer that an SVD start keeps."""
         residual = self.residual
-        return None if residual is None else _energy(math.hypot(*(m.norm for m in self.matrices)), residual)
+        return None if residual is None else _explained(math.hypot(*(m.norm for m in self.matrices)), residual)
 
     @property
     def cells(self) -> list[str]:
@@ -66,7 +66,7 @@ class Row:
         for matrix in self.matrices:
             shapes[matrix.shape] = shapes.get(matrix.shape, 0) + 1
         shown = ", ".join(f"{f'{n} of ' if n > 1 else ''}{m}×{k}" for (m, k), n in shapes.items())
-        start = [] if self.residual is None else [f"{self.residual:.3g}", f"{self.energy:.1%}"]
+        start = [] if self.residual is None else [f"{self.residual:.3g}", f"{self.explained:.1%}"]
         return [self.path, self.kind, shown, self.posterior, f"{self.before:,}", f"{self.after:,}", *start, self.reason]
 
 
@@ -94,11 +94,11 @@ class Plan:
 
     @property
     def unsupported(self) -> list[Row]:
-        """The layers with weight matrices that have no twin: they need `unsupported="keep"`."""
+        """The layers with weight matrices that have no Bayesian counterpart: they need `unsupported="keep"`."""
         return [row for row in self.rows if row.unsupported]
 
     def _table(self) -> list[list[str]]:
-        start = ["residual", "energy"] if self.svd else []
+        start = ["residual", "explained"] if self.svd else []
         head = ["layer", "type", "matrices", "posterior", "before", "after", *start, "reason"]
         rows = [
             cells if len(cells) == len(head) else [*cells[:-1], *[""] * len(start), cells[-1]]
@@ -140,7 +140,7 @@ def plan(
     """Returns what `bayesianize` with the same arguments would do; print it. Nothing is changed.
 
     With `init="svd"` the rows also have the Eckart–Young residual ‖W − W_r‖_F and the kept share of ‖W‖_F². Layers that
-    cannot be converted are named, whatever `unsupported` says.
+    cannot be converted are named, whatever `unsupported` is.
 
     >>> import keras
     >>> hidden, head = keras.layers.Dense(10, name="hidden"), keras.layers.Dense(2, name="head")
@@ -167,7 +167,7 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
     if not decision.posteriors:
         return Row(path, type(layer).__name__, "", (), before, before, decision.reason, decision.unsupported)
     after, matrices = 0, []
-    for name, slot in twins.slots(layer, per_head).items():
+    for name, slot in counterparts.slots(layer, per_head).items():
         if not slot.is_bias:
             chosen = decision.posteriors[name]
             after += _count(chosen, slot.shape, counts)
@@ -176,7 +176,7 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
             after += math.prod(slot.shape)
         else:
             after += _count(bias_posterior, slot.shape, counts)
-    notes = twins.changes(layer)
+    notes = counterparts.changes(layer)
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")
     return Row(path, type(layer).__name__, _called(decision), tuple(matrices), before, after, "; ".join(notes))
@@ -184,20 +184,16 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
 
 def _called(decision: Decision) -> str:
     kinds = {type(chosen).__name__: chosen for chosen in decision.posteriors.values()}
-    ranks = {chosen.rank for chosen in decision.posteriors.values() if hasattr(chosen, "rank")}
+    ranks = {chosen.fixed_rank for chosen in decision.posteriors.values() if chosen.fixed_rank is not None}
     (kind,) = kinds
     return f"{kind}({', '.join(map(str, sorted(ranks)))})"
 
 
-def _matrix(layer: str, name: str, slot: twins.Slot, chosen: Posterior, svd: bool) -> Matrix:
-    rank = chosen.num_columns(slot.shape) if isinstance(chosen, LowRank) else getattr(chosen, "rank", None)
+def _matrix(layer: str, name: str, slot: counterparts.Slot, chosen: Posterior, svd: bool) -> Matrix:
     values = slot.read().astype("float64")
-    twins.require_finite(values, f"{layer}/{name}")
-    residual = None
-    if svd:
-        cut = rank if isinstance(chosen, LowRank) else None  # every other posterior starts at W itself
-        residual = 0.0 if cut is None else float(np.linalg.norm(np.linalg.svd(values, compute_uv=False)[cut:]))
-    return Matrix(name, slot.shape, rank, float(np.linalg.norm(values)), residual)
+    counterparts.require_finite(values, f"{layer}/{name}")
+    residual = chosen.residual(values) if svd else None
+    return Matrix(name, slot.shape, chosen.num_columns(slot.shape), float(np.linalg.norm(values)), residual)
 
 
 def _count(posterior: Posterior, shape: tuple[int, int], counts: dict) -> int:

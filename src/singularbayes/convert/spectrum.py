@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from singularbayes.convert import surgery, twins
+from singularbayes.convert import counterparts, surgery
 from singularbayes.models import track
 from singularbayes.text_table import text_table
 
@@ -15,7 +15,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class MatrixSpectrum:
-    """The singular values s₁ ≥ s₂ ≥ … of one matrix. The energy of a value is its share of ‖W‖_F², s_i² / Σ s²."""
+    """The singular values s₁ ≥ s₂ ≥ … of one matrix. Shares are of ‖W‖_F² = Σ s²."""
 
     layer: str  # its path in the model
     kind: str  # its class
@@ -28,14 +28,14 @@ class MatrixSpectrum:
         return f"{self.layer}/{self.matrix}"
 
     @property
-    def energy(self) -> np.ndarray:
-        """The energy that the best approximation of rank 1, 2, … keeps (Eckart–Young). A zero matrix loses none."""
+    def explained(self) -> np.ndarray:
+        """The share of ‖W‖_F² that the best approximation of rank 1, 2, … keeps (Eckart–Young); 1 for a zero matrix."""
         total = np.cumsum(self.values**2)
         return total / total[-1] if total[-1] else np.ones(len(self.values))
 
     @property
     def entropy_rank(self) -> float:
-        """An effective rank: exp(−Σ p log p) of the energies p; r for r equal singular values, 0 for a zero matrix."""
+        """An effective rank: exp(−Σ p log p), p = s² / Σ s²; r for r equal singular values, 0 for a zero matrix."""
         squares = self.values**2
         if not squares.any():
             return 0.0
@@ -48,39 +48,39 @@ class MatrixSpectrum:
         squares = self.values**2
         return float(squares.sum() / squares[0]) if squares[0] else 0.0
 
-    def rank_for(self, energy: float) -> int:
-        """Returns the smallest rank, at least 1, that keeps this share of the energy.
+    def rank_for(self, explained: float) -> int:
+        """Returns the smallest rank, at least 1, that keeps this share of ‖W‖_F².
 
         >>> MatrixSpectrum("head", "Dense", "kernel", (3, 3), np.array([3.0, 1.0, 0.0])).rank_for(0.9)
         1
         """
-        _require_share(energy)
-        return int(np.argmax(self.energy >= energy - _ROUNDING)) + 1
+        _require_share(explained)
+        return int(np.argmax(self.explained >= explained - _ROUNDING)) + 1
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The spectra of a model, in the order of its layers. Printed, it is a table for an energy of 90 %."""
+    """The spectra of a model, in the order of its layers. Printed, it is a table for a share of 90 %."""
 
     model: str
     rows: tuple[MatrixSpectrum, ...]
 
-    def rank_for(self, energy: float) -> dict[str, int]:
-        """Returns the rank that keeps this share of the energy for each layer, the largest of its matrices.
+    def rank_for(self, explained: float) -> dict[str, int]:
+        """Returns the rank that keeps this share of ‖W‖_F² for each layer, the largest of its matrices.
 
         It can be used as rules: `bayesianize(model, rules=spectrum(model).rank_for(0.9), init="svd", cap=True)`.
         """
         ranks: dict[str, int] = {}
         for row in self.rows:
-            ranks[row.layer] = max(ranks.get(row.layer, 0), row.rank_for(energy))
+            ranks[row.layer] = max(ranks.get(row.layer, 0), row.rank_for(explained))
         # The first rule that fits is taken, and "head" also fits "block/head": the longer path goes first.
         return dict(sorted(ranks.items(), key=lambda item: -item[0].count("/")))
 
-    def table(self, energy: float = 0.9) -> str:
-        """Returns the table: sizes, both effective ranks, and the rank that keeps this share of the energy."""
-        _require_share(energy)
-        head = ("matrix", "type", "size", "largest", "entropy rank", "stable rank", f"rank for {_percent(energy)}")
-        table = text_table(head, [_cells(row, energy) for row in self.rows], "<<<>>>>")
+    def table(self, explained: float = 0.9) -> str:
+        """Returns the table: sizes, both effective ranks, and the rank that keeps this share of ‖W‖_F²."""
+        _require_share(explained)
+        head = ("matrix", "type", "size", "largest", "entropy rank", "stable rank", f"rank for {_percent(explained)}")
+        table = text_table(head, [_cells(row, explained) for row in self.rows], "<<<>>>>")
         return f"Spectrum of {self.model!r}\n{table}"
 
     def __str__(self) -> str:
@@ -104,41 +104,39 @@ def spectrum(model: keras.Model) -> Spectrum:
     found = [place for place in surgery.places(model, _has_matrices) if _has_matrices(place.layer)]
     if not found:
         raise ValueError(
-            f"spectrum needs a model with at least one of {[cls.__name__ for cls in twins.TWINS]}; got {model.name!r}, "
-            "which has none that is built."
+            f"spectrum needs a model with at least one of {[cls.__name__ for cls in counterparts.COUNTERPARTS]}; got "
+            f"{model.name!r}, which has none that is built."
         )
     # Of the layer itself there is no path.
     matrices = [
         (place.path or place.layer.name, type(place.layer).__name__, name, matrix)
         for place in found
-        for name, matrix in twins.matrices(place.layer).items()
+        for name, matrix in counterparts.matrices(place.layer).items()
     ]
     rows = (_matrix_spectrum(*found) for found in track(matrices, len(matrices), "singular values"))
     return Spectrum(model.name, tuple(rows))
 
 
 def _has_matrices(layer) -> bool:
-    if twins.plain_class(layer) is not None:
-        return True
-    return twins.twin_class(layer) is not None and twins.refusal(layer) is None
+    return counterparts.plain_class(layer) is not None or counterparts.is_convertible(layer)
 
 
 def _matrix_spectrum(layer: str, kind: str, name: str, matrix: np.ndarray) -> MatrixSpectrum:
-    twins.require_finite(matrix, f"{layer}/{name}")
+    counterparts.require_finite(matrix, f"{layer}/{name}")
     values = np.linalg.svd(matrix.astype("float64"), compute_uv=False)
     return MatrixSpectrum(layer, kind, name, (matrix.shape[0], matrix.shape[1]), values)
 
 
-def _require_share(energy: float) -> None:
-    if isinstance(energy, bool) or not isinstance(energy, (int, float)) or not 0 < energy <= 1:
-        raise ValueError(f"rank_for needs 0 < energy <= 1; got energy={energy!r}.")
+def _require_share(explained: float) -> None:
+    if isinstance(explained, bool) or not isinstance(explained, (int, float)) or not 0 < explained <= 1:
+        raise ValueError(f"rank_for needs 0 < explained <= 1; got explained={explained!r}.")
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.6g} %"
 
 
-def _cells(row: MatrixSpectrum, energy: float) -> tuple[str, ...]:
+def _cells(row: MatrixSpectrum, explained: float) -> tuple[str, ...]:
     return (
         row.name,
         row.kind,
@@ -146,5 +144,5 @@ def _cells(row: MatrixSpectrum, energy: float) -> tuple[str, ...]:
         f"{row.values[0]:.3g}",
         f"{row.entropy_rank:.1f}",
         f"{row.stable_rank:.1f}",
-        str(row.rank_for(energy)),
+        str(row.rank_for(explained)),
     )

@@ -1,6 +1,5 @@
 """Arrays in, numbers out: pure functions that know neither models nor Keras."""
 
-from singularbayes.metrics import catalogue
 from singularbayes.metrics.calibration import (
     ReliabilityCurve,
     calibration_errors,
@@ -8,8 +7,7 @@ from singularbayes.metrics.calibration import (
     optimistic_configuration,
     reliability_curve,
 )
-from singularbayes.metrics.catalogue import FOREIGN, LEVEL, MEASURES, OF_VARIANCE, RETAINED, TABLES
-from singularbayes.metrics.catalogue import find as find_measure
+from singularbayes.metrics.catalogue import LEVEL, MEASURES, OF_VARIANCE, OOD_TABLES, RETAINED, TABLES, find_measure
 from singularbayes.metrics.detection import (
     aupr_err,
     aupr_in,
@@ -20,7 +18,6 @@ from singularbayes.metrics.detection import (
     ood_scores,
     tpr_at_fpr,
 )
-from singularbayes.metrics.efficiency import efficiency_factors
 from singularbayes.metrics.intervals import (
     IntervalCalibration,
     interval_calibration_area,
@@ -31,7 +28,7 @@ from singularbayes.metrics.intervals import (
     interval_width,
 )
 from singularbayes.metrics.measure import BETTER, Measure
-from singularbayes.metrics.pareto import pareto_front
+from singularbayes.metrics.pareto import efficiency_factors, pareto_front
 from singularbayes.metrics.regression import (
     crps_gaussian,
     crps_sample,
@@ -53,10 +50,10 @@ from singularbayes.metrics.uncertainty import (
 
 __all__ = [
     "BETTER",
-    "FOREIGN",
     "LEVEL",
     "MEASURES",
     "OF_VARIANCE",
+    "OOD_TABLES",
     "RETAINED",
     "TABLES",
     "IntervalCalibration",
@@ -73,7 +70,6 @@ __all__ = [
     "auroc_ood",
     "brier",
     "calibration_errors",
-    "catalogue",
     "crps_gaussian",
     "crps_sample",
     "efficiency_factors",

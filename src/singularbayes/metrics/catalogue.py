@@ -72,24 +72,24 @@ _OF_ERRORS = (("aupr_err", "AUPR-Err", "higher"), ("aupr_succ", "AUPR-Succ", "hi
 
 MEASURES = {measure.name: measure for measure in _measures()}
 
-# What a table shows unless it is told; the detection scores once for every set of foreign examples.
+# What a table shows by default; the detection scores once for every out-of-distribution set.
 TABLES = {
     "classification": ("num_stored", "accuracy", "auroc", "nll", "brier", "ece", "aupr_err_entropy"),
     "regression": ("num_stored", "rmse", "mae", "nll_total", "crps_total", "picp_95_total", "mpiw_95_total"),
 }
-FOREIGN = {"classification": ("auroc_ood_mi", "auroc_ood_entropy"), "regression": ("auroc_ood_epistemic",)}
+OOD_TABLES = {"classification": ("auroc_ood_mi", "auroc_ood_entropy"), "regression": ("auroc_ood_epistemic",)}
 
 
-def find(name: str) -> Measure:
-    """Returns the measure of that name; "digits/auroc_ood_mi" is that of the foreign examples called "digits".
+def find_measure(name: str) -> Measure:
+    """Returns the measure of that name; "digits/auroc_ood_mi" is that of the out-of-distribution set "digits".
 
-    >>> find("digits/auroc_ood_mi").label
+    >>> find_measure("digits/auroc_ood_mi").label
     'AUROC-OOD (MI), digits'
     """
-    foreign, _, base = name.rpartition("/")
+    ood_set, _, base = name.rpartition("/")
     if base not in MEASURES:
         near = difflib.get_close_matches(base, MEASURES)
         hint = f" Near are {near}." if near else ""
         raise ValueError(f"There is no measure {name!r}.{hint} There are {sorted(MEASURES)}.")
     known = MEASURES[base]
-    return replace(known, name=name, label=f"{known.label}, {foreign}") if foreign else known
+    return replace(known, name=name, label=f"{known.label}, {ood_set}") if ood_set else known

@@ -1,4 +1,4 @@
-"""Whether intervals hold the targets and how wide they are; whether Gaussian ones hold what their level says.
+"""Whether intervals hold the targets and how wide they are; whether Gaussian ones hold the share of their level.
 
 Arrays have one shape, examples first, as in `regression`. Widths, scores, errors and areas are better when lower;
 coverage is best at the level.

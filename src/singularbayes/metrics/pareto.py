@@ -1,6 +1,7 @@
-"""Which of several settings are not beaten in everything by another."""
+"""Scores against size: settings that no other beats in everything, and scores weighed by the number of parameters."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -28,3 +29,15 @@ def pareto_front(values: np.ndarray, signs: Sequence[int]) -> np.ndarray:
     as_good = (good[:, None] >= good[None]).all(axis=-1)
     better = (good[:, None] > good[None]).any(axis=-1)
     return ~(as_good & better).any(axis=0)
+
+
+def efficiency_factors(parameters: Mapping[str, int]) -> dict[str, float]:
+    """Returns √(fewest parameters / parameters) of every model: 1 for the smallest.
+
+    >>> efficiency_factors({"low-rank": 100, "ensemble": 400})
+    {'low-rank': 1.0, 'ensemble': 0.5}
+    """
+    if not parameters or not all(0 < count < math.inf for count in parameters.values()):
+        raise ValueError(f"efficiency_factors needs models with at least one parameter each; got {dict(parameters)}.")
+    fewest = min(parameters.values())
+    return {model: math.sqrt(fewest / count) for model, count in parameters.items()}

@@ -48,7 +48,7 @@ class SelectiveCurve:
     def area(self) -> float:
         """The area under the risk-coverage curve: the mean risk over keeping 1, 2, …, all examples.
 
-        An uncertainty that says nothing gets the risk at full coverage.
+        An uninformative uncertainty gets the risk at full coverage.
         """
         return float(self._risk_of(np.arange(1, self.kept[-1] + 1)).mean())
 

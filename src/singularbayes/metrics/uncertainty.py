@@ -1,7 +1,8 @@
 """How uncertain predictions are, and whether more so outside the domain. Logarithms are natural.
 
 `draws` are what single draws of the weights predict, draws first: (draws, examples, classes) of probabilities that sum
-to 1, or (draws, examples, …) of values. `inside` and `outside` are one number an example, known or foreign.
+to 1, or (draws, examples, …) of values. `inside` and `outside` are
+one number per example, in and out of distribution.
 """
 
 import math
@@ -45,8 +46,8 @@ def mi_ratio(inside: np.ndarray, outside: np.ndarray) -> float:
 
     A mean below 1e-12 nats is rounding and counts as 0.
     """
-    known, strange = _uncertainties("mi_ratio", inside, outside)
-    within, beyond = (mean if mean > _ROUNDING else 0.0 for mean in (float(known.mean()), float(strange.mean())))
+    inner, outer = _uncertainties("mi_ratio", inside, outside)
+    within, beyond = (mean if mean > _ROUNDING else 0.0 for mean in (float(inner.mean()), float(outer.mean())))
     return _ratio(within, beyond)
 
 
@@ -73,11 +74,11 @@ def iqr_scores(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
 
 
 def _uncertainties(name: str, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    (known,), (strange,) = one_per_example(name, inside=inside), one_per_example(name, outside=outside)
-    least = min(known.min(), strange.min())
+    (inner,), (outer,) = one_per_example(name, inside=inside), one_per_example(name, outside=outside)
+    least = min(inner.min(), outer.min())
     if least < 0:
         raise ValueError(f"{name} needs uncertainties that are not negative; got {least:.3g}.")
-    return known, strange
+    return inner, outer
 
 
 def _ratio(within: float, beyond: float) -> float:

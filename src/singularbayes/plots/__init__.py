@@ -9,11 +9,10 @@ from singularbayes.plots.bands import Bands, function_bands, quartile_bands
 from singularbayes.plots.bounds import BoundPanel, bounds_against_rank, panels_of
 from singularbayes.plots.calibration import interval_calibration, reliability
 from singularbayes.plots.correlation import weight_correlations
-from singularbayes.plots.curves import against_setting
+from singularbayes.plots.curves import against_setting, selective_prediction
 from singularbayes.plots.histograms import draw_shares, percentages, uncertainty_histograms
 from singularbayes.plots.pareto import Point, pareto, points_of
 from singularbayes.plots.radar import efficiency_radar, radar
-from singularbayes.plots.selective import selective_prediction
 from singularbayes.plots.spectra import spectra
 from singularbayes.plots.style import BLUE, COLOURS, INK, PAGE, PALE, SKY, VERMILION, Look, look, write
 from singularbayes.plots.sweeps import trade_offs

@@ -82,7 +82,7 @@ def function_bands(
     for method, band in bands.items():
         _check(method, band)
     edges = np.concatenate([np.ravel(band.predictive) for band in bands.values()] + [targets])
-    room = 0.04 * float(np.ptp(edges))
+    margin = 0.04 * float(np.ptp(edges))
     widest = 1.1 * max(float(np.ptp(band.predictive, axis=0).max()) for band in bands.values())
     figure = Figure(figsize=(style.COLUMN, 0.7 + 1.95 * len(bands)))
     panels = figure.subplots(2 * len(bands), sharex=True, height_ratios=(2.4, 1) * len(bands))
@@ -90,7 +90,7 @@ def function_bands(
         handles = _draw_bands(above, band, inputs, targets)
         _draw_widths(below, band)
         above.set_title(method)
-        above.set(ylabel=ylabel, ylim=(edges.min() - room, edges.max() + room))
+        above.set(ylabel=ylabel, ylim=(edges.min() - margin, edges.max() + margin))
         below.set(ylabel="IQR", ylim=(0, widest))
     panels[-1].set(xlabel=xlabel, xlim=(band.grid[0], band.grid[-1]))
     panels[-1].xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))

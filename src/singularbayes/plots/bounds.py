@@ -1,4 +1,4 @@
-"""Bounds against the rank: where a guarantee still says something."""
+"""Bounds against the rank: where a guarantee is not vacuous."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class BoundPanel:
         ranks: ascending.
         values: of every bound, one number a rank.
         observed: what they are held against, such as the error on test data; may be empty.
-        vacuous: from here on a bound says nothing; None where there is no such value.
+        vacuous: from here on a bound is vacuous; None where there is no such value.
         full_rank: values and observed ones of a full-rank network, by their names; may be empty.
     """
 
@@ -48,7 +48,7 @@ def last_useful_rank(ranks: Sequence[int], values: Sequence[float], vacuous: flo
 
 @style.for_print
 def bounds_against_rank(panels: Sequence[BoundPanel]) -> Figure:
-    """Returns a panel a quantity: its bounds at every rank, open marks for full rank, grey where they are vacuous."""
+    """Returns one panel per quantity: bounds at every rank, open marks for full rank, grey where they are vacuous."""
     require_some("bounds_against_rank", panels, "panels")
     for panel in panels:
         _check(panel)

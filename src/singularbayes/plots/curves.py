@@ -1,4 +1,4 @@
-"""Lines of measures against one setting, such as the weight of the KL or the rank, with their standard errors."""
+"""Curves: measures against a setting, and the loss of the examples that a method keeps (selective prediction)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from singularbayes.checks import require_some, vectors
-from singularbayes.metrics import Measure
+from singularbayes.checks import require_methods, require_some, vectors
+from singularbayes.metrics import Measure, SelectiveCurve
 from singularbayes.plots import style
 
 Seeds = Mapping[float, Sequence[float]]  # the values of every seed, by the setting
@@ -16,7 +16,7 @@ Seeds = Mapping[float, Sequence[float]]  # the values of every seed, by the sett
 
 @style.for_print
 def against_setting(curves: Mapping[Measure, Seeds], setting: str, *, marks: Sequence[float] = ()) -> Figure:
-    """Returns a panel a measure, mean and standard error over seeds, against a setting on a logarithmic axis.
+    """Returns one panel per measure, mean and standard error over seeds, against a setting on a logarithmic axis.
 
     Args:
         curves: of every measure, the values of all seeds at every value of the setting, which is above 0.
@@ -55,3 +55,36 @@ def _draw(axes: Axes, measure: Measure, seeds: Seeds, look: style.Look) -> None:
 
 def _direction(measure: Measure) -> str:
     return f" {measure.arrow}" if measure.arrow in ("↑", "↓") else ""
+
+
+@style.for_print
+def selective_prediction(
+    curves: Mapping[str, SelectiveCurve], loss: str, unit: str = "", least: float = 0.5, percent: bool = False
+) -> Figure:
+    """Returns the loss of the kept examples against the share kept; lower is better, and a flat curve has no use.
+
+    Args:
+        curves: of every method.
+        loss: what the curves' losses are, "error rate" or "MAE".
+        unit: of the loss, "µg/m³".
+        least: the smallest share drawn; few examples make a curve noisy.
+        percent: write losses in %, for an error rate.
+    """
+    require_methods("selective_prediction", curves)
+    if not 0 < least < 1:
+        raise ValueError(f"selective_prediction needs 0 < least < 1; got least={least!r}.")
+    figure = Figure(figsize=(style.COLUMN, 2.3 + style.legend_height(curves)))
+    axes, handles = figure.subplots(), []
+    kept = np.linspace(least, 1, 101)
+    for method, look in style.looks(curves).items():
+        (risk,) = vectors(f"selective_prediction of {method!r}", risk=curves[method].at(kept))
+        handles += axes.plot(kept, risk, markevery=10, label=method, **look.plot)
+    axes.xaxis.set_major_formatter(style.percent())
+    if percent:
+        axes.yaxis.set_major_formatter(style.percent())
+    axes.set_xlim(least - 0.01, 1.01)
+    axes.set_ylim(bottom=0)
+    label = f"{loss} ({unit})" if unit else loss
+    axes.set(xlabel="examples kept, the most certain first", ylabel=f"{label},\nlower is better")
+    style.legend_below(figure, handles)
+    return figure

@@ -1,4 +1,4 @@
-"""Histograms of an uncertainty: known examples against foreign ones."""
+"""Histograms of an uncertainty: in-distribution against out-of-distribution examples."""
 
 from collections.abc import Mapping
 
@@ -17,12 +17,12 @@ def percentages(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     return 100 * np.histogram(values, edges)[0] / len(values)
 
 
-def draw_shares(axes: Axes, known: np.ndarray, foreign: np.ndarray, edges: np.ndarray, lw: float = 1.0) -> list:
-    """Draws both histograms, known ones plain and foreign ones hatched, and returns their handles."""
+def draw_shares(axes: Axes, inside: np.ndarray, outside: np.ndarray, edges: np.ndarray, lw: float = 1.0) -> list:
+    """Draws both histograms, in-distribution plain and out-of-distribution hatched, and returns their handles."""
     handles = []
     for values, label, colour, hatch in (
-        (known, "known", style.BLUE, None),
-        (foreign, "foreign", style.VERMILION, "////"),
+        (inside, "in-distribution", style.BLUE, None),
+        (outside, "out-of-distribution", style.VERMILION, "////"),
     ):
         shares = percentages(values, edges)
         axes.stairs(shares, edges, fill=True, color=colour, alpha=0.25, lw=0)
@@ -35,12 +35,12 @@ def draw_shares(axes: Axes, known: np.ndarray, foreign: np.ndarray, edges: np.nd
 def uncertainty_histograms(
     uncertainties: Mapping[str, tuple[np.ndarray, np.ndarray]], quantity: str, bins: int = 25
 ) -> Figure:
-    """Returns a panel a method, all with the same bins: the uncertainties of known and of foreign examples.
+    """Returns one panel per method, all with the same bins: uncertainties in and out of distribution.
 
-    A panel's title gives the chance that a foreign example is the more uncertain one.
+    A panel's title gives the chance that an out-of-distribution example is the more uncertain one.
 
     Args:
-        uncertainties: (known, foreign) of every method, one number an example, not negative.
+        uncertainties: (in-distribution, out-of-distribution) of every method, one number per example, not negative.
         quantity: what the numbers are with their unit, "mutual information (nats)".
         bins: how many bars, from 0 to the largest number of all.
     """
@@ -48,8 +48,8 @@ def uncertainty_histograms(
     require_methods(name, uncertainties)
     require_integer(name, bins=bins)
     pairs = {}
-    for method, (known, foreign) in uncertainties.items():
-        (k,), (f,) = (vectors(f"{name} of {method!r}", **{w: v}) for w, v in (("known", known), ("foreign", foreign)))
+    for method, (inside, outside) in uncertainties.items():
+        (k,), (f,) = (vectors(f"{name} of {method!r}", **{w: v}) for w, v in (("inside", inside), ("outside", outside)))
         if min(k.min(), f.min()) < 0:
             raise ValueError(
                 f"{name} needs uncertainties that are not negative; got {min(k.min(), f.min()):.3g} of {method!r}."

@@ -56,8 +56,8 @@ def pareto(points: Sequence[Point], x: Measure, y: Measure, recommended: Point |
     others = [Line2D([], [], **_LINE, label="Pareto front")]
     if recommended is not None:
         others.append(Line2D([], [], **_RING, label="recommended"))
-    said = [*looks, *(str(line.get_label()) for line in others)]
-    figure = Figure(figsize=(style.COLUMN, 2.5 + style.legend_height(said)))
+    texts = [*looks, *(str(line.get_label()) for line in others)]
+    figure = Figure(figsize=(style.COLUMN, 2.5 + style.legend_height(texts)))
     axes = figure.subplots()
     _stairs(axes, table[front], x, y)
     for point, best in zip(points, front, strict=True):

@@ -74,7 +74,7 @@ def radar(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) ->
         measures: at least three; the two numbers at an axis are the values at its centre and on its rim.
     """
     labels = {method: method for method in values}
-    return _draw(radar_scores(values, measures), scale_ends(values, measures), measures, labels, _SAID)
+    return _draw(radar_scores(values, measures), scale_ends(values, measures), measures, labels, _NOTE)
 
 
 @style.for_print
@@ -89,15 +89,15 @@ def efficiency_radar(
     The factor stands in the legend. Only a method with the factor 1 can reach the value on the rim.
 
     Args:
-        counted: what the numbers count, as the legend says it.
+        counted: what the numbers count, for the legend.
     """
     scores = adjusted_scores(values, measures, parameters)
     labels = {method: f"{method} (× {factor:.2f})" for method, factor in efficiency_factors(parameters).items()}
-    said = f"{_SAID};\nscores × √(fewest {counted} / {counted})"
-    return _draw(scores, scale_ends(values, measures), measures, labels, said)
+    note = f"{_NOTE};\nscores × √(fewest {counted} / {counted})"
+    return _draw(scores, scale_ends(values, measures), measures, labels, note)
 
 
-_SAID = "at each axis: value in the centre → on the rim"
+_NOTE = "at each axis: value in the centre → on the rim"
 
 
 def _table(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) -> np.ndarray:
@@ -120,9 +120,9 @@ def _draw(
     ends: np.ndarray,
     measures: Sequence[Measure],
     labels: dict[str, str],
-    said: str,
+    note: str,
 ) -> Figure:
-    figure = Figure(figsize=(style.COLUMN, 2.75 + style.legend_height(labels.values()) + 0.12 * said.count("\n")))
+    figure = Figure(figsize=(style.COLUMN, 2.75 + style.legend_height(labels.values()) + 0.12 * note.count("\n")))
     axes = figure.add_subplot(projection="polar", theta_offset=np.pi / 2, theta_direction=-1)
     assert isinstance(axes, PolarAxes)
     angles = 2 * np.pi * np.arange(len(measures)) / len(measures)
@@ -135,7 +135,7 @@ def _draw(
     axes.spines["polar"].set_visible(False)
     for angle, measure, (worse, better) in zip(angles, measures, ends, strict=True):
         _label(axes, angle, f"{measure.label} {measure.arrow}\n{worse:.3g} → {better:.3g}{_after(measure)}")
-    style.legend_below(figure, handles, title=said)
+    style.legend_below(figure, handles, title=note)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""The figure of a model's spectra: how fast singular values fall, and the rank that keeps a share of the energy."""
+"""The figure of a model's spectra: how fast singular values fall, and the rank that keeps a share of ‖W‖²."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,8 @@ _FLOOR = 1e-6  # smaller singular values are rounding
 
 
 @drawn_in(PAGE)
-def spectra(spectrum: "Spectrum", energy: float = 0.9) -> Figure:
-    """Returns three panels: log decay, kept energy by rank, and for each matrix the chosen rank against its full rank.
+def spectra(spectrum: "Spectrum", explained: float = 0.9) -> Figure:
+    """Returns three panels: log decay, share of ‖W‖² by rank, and for each matrix the chosen rank of its full rank.
 
     The rows of the last panel are the legend of the others.
     """
@@ -29,9 +29,9 @@ def spectra(spectrum: "Spectrum", energy: float = 0.9) -> Figure:
     upper, lower = drawn.subfigures(2, height_ratios=(3.4, height)).flat  # type: ignore[union-attr]
     decay, kept = upper.subplots(1, 2)
     chosen = lower.subplots()
-    _draw_decay(decay, rows, lines, energy)
-    _draw_kept(kept, rows, lines, energy)
-    _draw_chosen(chosen, rows, lines, energy)
+    _draw_decay(decay, rows, lines, explained)
+    _draw_kept(kept, rows, lines, explained)
+    _draw_chosen(chosen, rows, lines, explained)
     upper.suptitle(f"Singular values of {spectrum.model!r}", x=0.01, ha="left", fontsize=12)
     return drawn
 
@@ -53,11 +53,11 @@ def _mark(axes: Axes, x: int, y: float, colour: Any, number: int) -> None:
     axes.plot([x], [y], "o", color=colour, ms=6 if few else 3.5, mec="white", mew=0.8 if few else 0.3, zorder=4)
 
 
-def _draw_decay(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], energy: float) -> None:
+def _draw_decay(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], explained: float) -> None:
     for row, line in zip(rows, lines, strict=True):
         relative = np.maximum(row.values / (row.values[0] or 1.0), _FLOOR)
         axes.plot(_ranks(row), relative, **line)
-        _mark(axes, row.rank_for(energy), relative[row.rank_for(energy) - 1], line["color"], len(rows))
+        _mark(axes, row.rank_for(explained), relative[row.rank_for(explained) - 1], line["color"], len(rows))
     axes.set_yscale("log")
     _log_ranks(axes, rows)
     smallest = min(float(np.maximum(row.values[-1] / (row.values[0] or 1.0), _FLOOR)) for row in rows)
@@ -65,20 +65,20 @@ def _draw_decay(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict
     axes.set(xlabel="singular value number", ylabel="singular value / largest")
 
 
-def _draw_kept(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], energy: float) -> None:
-    axes.axhline(energy, color=INK, lw=0.8, ls=(0, (4, 3)), zorder=1)
+def _draw_kept(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], explained: float) -> None:
+    axes.axhline(explained, color=INK, lw=0.8, ls=(0, (4, 3)), zorder=1)
     for row, line in zip(rows, lines, strict=True):
-        axes.plot(_ranks(row), row.energy, **line)
-        _mark(axes, row.rank_for(energy), row.energy[row.rank_for(energy) - 1], line["color"], len(rows))
+        axes.plot(_ranks(row), row.explained, **line)
+        _mark(axes, row.rank_for(explained), row.explained[row.rank_for(explained) - 1], line["color"], len(rows))
     _log_ranks(axes, rows)
     axes.set_ylim(0, 1.03)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    axes.set(xlabel="rank", ylabel=f"energy kept (line: {100 * energy:.6g} %)")
+    axes.set(xlabel="rank", ylabel=f"share of ‖W‖² kept (line: {100 * explained:.6g} %)")
 
 
-def _draw_chosen(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], energy: float) -> None:
+def _draw_chosen(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dict[str, Any]], explained: float) -> None:
     for place, (row, line) in enumerate(zip(rows, lines, strict=True)):
-        rank, full = row.rank_for(energy), len(row.values)
+        rank, full = row.rank_for(explained), len(row.values)
         axes.barh(place, full, color=PALE, height=0.62)
         axes.barh(place, rank, color=line["color"], height=0.62)
         axes.annotate(
@@ -89,7 +89,7 @@ def _draw_chosen(axes: Axes, rows: "tuple[MatrixSpectrum, ...]", lines: list[dic
     axes.set_xlim(0, 1.12 * max(len(row.values) for row in rows))
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel(f"rank for {100 * energy:.6g} % of the energy, of the full rank")
+    axes.set_xlabel(f"rank for {100 * explained:.6g} % of ‖W‖², of the full rank")
 
 
 def _log_ranks(axes: Axes, rows: "tuple[MatrixSpectrum, ...]") -> None:

@@ -65,7 +65,7 @@ PRINT: Any = {
 
 @dataclass(frozen=True)
 class Look:
-    """What one method has in every figure: a colour, a line style and a marker, each of which tells it alone."""
+    """What one method has in every figure: a colour, a line style and a marker, each of which identifies it."""
 
     colour: str
     line: Any
@@ -80,7 +80,7 @@ class Look:
 def looks(names: Iterable[str]) -> dict[str, Look]:
     """Returns the look of every method, by its place: the same methods in the same order look alike in all figures.
 
-    Inside `with same_looks(…)` the methods that are named there look as it says.
+    Inside `with same_looks(…)` the methods that are named there look as given there.
 
     >>> [look.marker for look in looks(["low-rank", "full-rank"]).values()]
     ['o', 's']
@@ -150,7 +150,7 @@ def percent() -> FuncFormatter:
 
 
 def write(figure: Figure, path: Path, dpi: int = 300) -> Path:
-    """Writes a figure into a file whose ending says the format (.png, .svg, .pdf), and returns its path."""
+    """Writes a figure into a file whose suffix is the format (.png, .svg, .pdf), and returns its path."""
     with matplotlib.rc_context(PRINT):
         figure.savefig(path, dpi=dpi)
     return path

@@ -1,11 +1,11 @@
-"""The trade-offs of a sweep: each way of telling foreign examples against each error, as the paper draws them."""
+"""The trade-offs of a sweep: each OOD detection score against each error, as the paper draws them."""
 
 import math
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from singularbayes.metrics import Measure, catalogue
+from singularbayes.metrics import Measure, find_measure
 from singularbayes.plots.pareto import Point, pareto
 
 if TYPE_CHECKING:
@@ -19,16 +19,14 @@ def trade_offs(sweep: "Sweep") -> dict[str, Figure]:
     """Returns figures by the names of their two measures: OOD detection against NLL and ECE, or against MAE and RMSE.
 
     Labels are ranks, marks are values of β or whatever else was varied. A ring is around the recommended trial; bars
-    are standard errors over seeds. A sweep without foreign examples has one figure, of its size against its first
+    are standard errors over seeds. A sweep without OOD examples has one figure, of its size against its first
     objective.
     """
     detections = [name for name in _names(sweep) if name.rpartition("/")[2] == _DETECTION[sweep.task]]
     pairs = [(x, y) for y in detections for x in _AGAINST[sweep.task]]
     if not pairs:
         pairs = [("num_trained", sweep.objectives[0].name)]
-    return {
-        f"{y.replace('/', '_')}_against_{x}": _figure(sweep, catalogue.find(x), catalogue.find(y)) for x, y in pairs
-    }
+    return {f"{y.replace('/', '_')}_against_{x}": _figure(sweep, find_measure(x), find_measure(y)) for x, y in pairs}
 
 
 def _names(sweep: "Sweep") -> list[str]:

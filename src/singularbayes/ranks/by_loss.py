@@ -8,15 +8,15 @@ import keras
 import numpy as np
 
 from singularbayes.checks import labelled
-from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, spectrum, surgery, twins
+from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, spectrum, surgery
 from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, predict
-from singularbayes.ranks.by_energy import by_energy
+from singularbayes.ranks.by_spectrum import by_spectrum
 from singularbayes.ranks.recommendation import Recommendation
 from singularbayes.text_table import text_table
 
-ENERGIES = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
+SHARES = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Truncations:
     loss: str
     full: float
     error: float  # the standard error of `full` over examples
-    losses: dict[float, float]  # by the energy that every matrix keeps
+    losses: dict[float, float]  # by the share of ‖W‖² that every matrix keeps
     recommendation: Recommendation
-    energy: float  # that the recommended ranks keep
+    explained: float  # that the recommended ranks keep
 
     def __str__(self) -> str:
-        rows = [(f"{energy:.6g}", f"{value:.4g}", f"{value - self.full:+.4g}") for energy, value in self.losses.items()]
-        tried = text_table(("energy kept", self.loss, "more than untouched"), rows)
+        rows = [(f"{share:.6g}", f"{value:.4g}", f"{value - self.full:+.4g}") for share, value in self.losses.items()]
+        tried = text_table(("share of ‖W‖²", self.loss, "more than untouched"), rows)
         most = f"{self.full:.4g} + {self.error:.2g}, its standard error"
-        if self.energy in self.losses:
+        if self.explained in self.losses:
             why = f"The smallest ranks of those tried whose {self.loss} is at most {most}."
         else:
             why = f"None of those tried has a {self.loss} of at most {most}: these are the full ranks."
@@ -43,35 +43,35 @@ class Truncations:
 
 
 def by_loss(
-    model: keras.Model, x, y, energies: Sequence[float] = ENERGIES, *, likelihood=None, batch_size: int = 256
+    model: keras.Model, x, y, shares: Sequence[float] = SHARES, *, likelihood=None, batch_size: int = 256
 ) -> Truncations:
     """Returns the smallest ranks at which the cut network is as good on (x, y), by the rule of one standard error.
 
     Every matrix of the network, at its posterior means where it has posteriors, is cut to the rank that keeps a share
-    of its energy. Nothing is trained; training at these ranks should do better, so they are ranks to start with.
+    of its squared norm. Nothing is trained; training at these ranks should do better, so they are ranks to start with.
 
     Args:
         y: labels from 0, or numbers; the loss is the NLL or the squared error.
-        energies: the shares to try.
-        likelihood: what the outputs mean, where the compiled loss does not say; see `predict`.
+        shares: the shares to try.
+        likelihood: what the outputs mean, where the compiled loss does not determine it; see `predict`.
     """
-    if not len(energies) or not all(0 < energy <= 1 for energy in energies):
-        raise ValueError(f"by_loss needs energies above 0 and at most 1; got energies={list(energies)}.")
+    if not len(shares) or not all(0 < explained <= 1 for explained in shares):
+        raise ValueError(f"by_loss needs shares above 0 and at most 1; got shares={list(shares)}.")
     found = spectrum(model)
     likelihood = likelihood or _compiled(model)
     plain = collapse(model, merge=True) if find_posteriors(model) else model
     name, full = _losses(plain, x, y, likelihood, batch_size)
     error = float(full.std(ddof=1) / math.sqrt(len(full)))
     losses, truncation = {}, _Truncation(plain)
-    for energy in sorted(energies):
-        losses[energy] = float(_losses(truncation.cut(energy), x, y, likelihood, batch_size)[1].mean())
-    good = [energy for energy, value in losses.items() if value <= full.mean() + error]
+    for explained in sorted(shares):
+        losses[explained] = float(_losses(truncation.cut(explained), x, y, likelihood, batch_size)[1].mean())
+    good = [explained for explained, value in losses.items() if value <= full.mean() + error]
     chosen = min(good, default=1.0)
-    return Truncations(found, name, float(full.mean()), error, losses, by_energy(model, chosen), chosen)
+    return Truncations(found, name, float(full.mean()), error, losses, by_spectrum(model, chosen), chosen)
 
 
 def _compiled(model: keras.Model):
-    """Returns what the outputs mean by the compiled loss; None lets `predict` say what is missing."""
+    """Returns what the outputs mean by the compiled loss; None leaves the error to `predict`."""
     return likelihood_of_loss(loss_of(model, position_of(model, None)))
 
 
@@ -80,20 +80,20 @@ class _Truncation:
 
     def __init__(self, model: keras.Model):
         self.model = surgery.copied(model)
-        found = [place.layer for place in surgery.places(self.model) if twins.twin_class(place.layer) is not None]
-        slots = [slot for layer in found if twins.refusal(layer) is None for slot in twins.slots(layer).values()]
+        found = [place.layer for place in surgery.places(self.model) if counterparts.is_convertible(place.layer)]
+        slots = [slot for layer in found for slot in counterparts.slots(layer).values()]
         self.parts = [(slot, *np.linalg.svd(slot.read().astype("float64"), full_matrices=False)) for slot in slots]
 
-    def cut(self, energy: float) -> keras.Model:
-        """Returns the copy with its matrices cut to the ranks that keep the energy; biases are of rank 1."""
+    def cut(self, explained: float) -> keras.Model:
+        """Returns the copy with its matrices cut to the ranks that keep the share; biases are of rank 1."""
         for slot, u, s, vt in self.parts:
-            rank = _rank(s, energy)
+            rank = _rank(s, explained)
             slot.write((u[:, :rank] * s[:rank]) @ vt[:rank])
         return self.model
 
 
-def _rank(values: np.ndarray, energy: float) -> int:
-    return MatrixSpectrum("", "", "", (0, 0), values).rank_for(energy)
+def _rank(values: np.ndarray, explained: float) -> int:
+    return MatrixSpectrum("", "", "", (0, 0), values).rank_for(explained)
 
 
 def _losses(model, x, y, likelihood, batch_size: int) -> tuple[str, np.ndarray]:

@@ -1,15 +1,30 @@
-"""Where work is done: here, one piece after another, or on the machines of a Ray cluster.
+"""Engines: where work is done, here one piece after another (`Local`), or on the machines of a Ray cluster (`Ray`).
 
-An engine has one verb. `map(function, items)` yields (position, function(item)) as pieces end. Runs of experiments
-and sweeps of ranks use it.
+An engine has one verb. `map(function, items)` yields (position, function(item)) as pieces end. Sweeps of ranks and runs
+of experiments use it.
 """
 
+import math
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 Tick = Callable[[], None]  # called now and then while others work
+
+RETRIES = 10  # of a piece of work whose worker or machine was lost
+ANSWER_S = 3.0  # for a machine to take a connection
+JOIN_S = 30.0  # for Ray to take us in
+TICK_S = 0.5
+HEAD_S = 20.0  # without an answer of the head: Ray itself would wait for a minute and end the process
+_OBJECTS = 80 << 20  # bytes of Ray's store, where we start it: results are small
+# What decides the numbers, or where data are found, is the same for the workers.
+_HANDED_ON = ("KERAS_BACKEND", "XLA_FLAGS", "JAX_", "TF_", "OMP_", "SINGULARBAYES_")
 
 
 class Engine(ABC):
@@ -32,29 +47,166 @@ class Local(Engine):
             yield position, function(item)
 
 
-@dataclass(frozen=True)
-class Where:
-    """Which engine, and what each piece of work takes of it.
+class Ray(Engine):
+    """The machines of a Ray cluster, each piece of work a task.
+
+    A task whose worker or machine is lost is done again elsewhere, ten times at most. The function has to be one that
+    may be called again, such as one that resumes from its checkpoints. An error of the function itself is raised here,
+    and `ConnectionError` where the head of the cluster is lost: nothing can continue without it.
 
     Args:
-        engine: local, or ray for the machines of a Ray cluster.
-        address: HOST:PORT of the cluster's head; if not said, the cluster that this machine belongs to, else a new one
-            of this machine alone.
-        cpus: cores that Ray sets aside for a run.
-        gpus: GPUs that Ray sets aside for a run; 0.5 lets two runs share one.
+        address: HOST:PORT of the cluster's head, or None: the cluster of this machine, else a new one.
+        cpus: cores, and gpus: GPUs, that are set aside for a task.
     """
 
-    engine: Literal["local", "ray"] = "local"
-    address: str | None = None
-    cpus: float = 1
-    gpus: float = 0
+    def __init__(self, address: str | None = None, cpus: float = 1, gpus: float = 0):
+        self._ray = _imported()
+        if not 0 < cpus < math.inf:
+            raise ValueError(f"--cpus needs a number above 0; got {cpus}.")
+        if not 0 <= gpus < math.inf:
+            raise ValueError(f"--gpus needs a number >= 0; got {gpus}.")
+        self.cpus, self.gpus = cpus, gpus
+        if not self._ray.is_initialized():
+            self._join(address)
+        elif address not in (None, joined := self._ray.get_runtime_context().gcs_address):
+            raise ValueError(
+                f"Ray needs the address of the cluster that this process has joined, {joined}; got {address}."
+            )
+        self._require_resources()
 
-    def start(self) -> Engine:
-        """Returns the engine, connected; raises where that cannot be."""
-        if self.engine == "local":
-            if self != Where():
-                raise ValueError("--address, --cpus and --gpus need --engine ray; got --engine local.")
-            return Local()
-        from singularbayes.ranks.ray_engine import Ray
+    def _join(self, address: str | None) -> None:
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+        if address is not None:
+            require_answer(address)
+            self._ray.init(address, **quiet)
+            return
+        try:
+            self._ray.init("auto", **quiet)
+        except ConnectionError:
+            self._ray.init("local", object_store_memory=_OBJECTS, include_dashboard=False, **quiet)
 
-        return Ray(self.address, self.cpus, self.gpus)
+    def _require_resources(self) -> None:
+        here = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        if not any(has.get("CPU", 0) >= self.cpus and has.get("GPU", 0) >= self.gpus for has in here):
+            there = ", ".join(f"{has.get('CPU', 0):g} CPUs and {has.get('GPU', 0):g} GPUs" for has in here)
+            raise ValueError(
+                f"A run needs a machine with {self.cpus:g} CPUs and {self.gpus:g} GPUs; got a cluster of {there}."
+            )
+
+    def map(self, function: Callable, items: Sequence[Any], tick: Tick | None = None) -> Iterator[tuple[int, Any]]:
+        ray, waiting = self._ray, dict[Any, int]()
+        head = _Head(ray.get_runtime_context().gcs_address)
+        try:
+            while not head.answers():
+                time.sleep(TICK_S)
+            waiting |= self._sent(function, items)
+            while waiting:
+                done, _ = ray.wait(list(waiting), timeout=TICK_S)
+                if tick is not None:
+                    tick()
+                for one in done:
+                    yield waiting.pop(one), self._got(one)
+                head.answers()
+        finally:
+            for one in waiting:
+                ray.cancel(one, force=True)
+            if head.lost:
+                ray.shutdown()  # else Ray ends this process within a minute
+
+    def _sent(self, function: Callable, items: Sequence[Any]) -> dict[Any, int]:
+        """Returns the positions of the items by their tasks, which begin."""
+        ray = self._ray
+        environment = {name: value for name, value in os.environ.items() if name.startswith(_HANDED_ON)}
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(_call)
+        dumps = ray.cloudpickle.dumps
+        packed = ray.put(dumps(function))  # it may hold data, which a machine is sent once for all items
+        return {task.remote(environment, packed, dumps(item)): i for i, item in enumerate(items)}
+
+    def _got(self, one: Any) -> Any:
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(one)
+        except errors.RayTaskError as error:
+            raise error.cause from error  # the function's own, as the local engine raises it
+        except errors.RayError as error:
+            text = str(error).strip().splitlines()[0]
+            raise ChildProcessError(
+                f"A piece of work needs a worker that lives; got one that was lost {RETRIES + 1} times, which may be "
+                f"its own doing, such as its memory: {text} The same command resumes."
+            ) from error
+
+
+class _Head:
+    """The head of a cluster, which is polled now and then."""
+
+    def __init__(self, address: str):
+        self.address = address
+        self.silent_since: float | None = None
+        self.lost = False
+
+    def answers(self) -> bool:
+        """Whether the head is there; raises if it has not answered for a while."""
+        now = time.monotonic()
+        try:
+            _connect(self.address)
+            self.silent_since = None
+            return True
+        except OSError as error:
+            self.silent_since = now if self.silent_since is None else self.silent_since
+            self.lost = now - self.silent_since >= HEAD_S
+            if self.lost:
+                raise ConnectionError(
+                    f"--engine ray needs the head of its cluster; got no answer of {self.address} for {HEAD_S:g} s: "
+                    f"{error}. Start the cluster again; the same command resumes."
+                ) from None
+            return False
+
+
+def _connect(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_S).close()
+
+
+def _call(environment: dict[str, str], function: bytes, item: bytes) -> Any:
+    """Calls a function in a worker: unpacked after the environment is set, because unpacking may import Keras."""
+    os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it to the cores of a task; the last bits of sums depend on it
+    os.environ.update(environment)
+    return pickle.loads(function)(pickle.loads(item))
+
+
+def _imported() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise ImportError('--engine ray needs Ray: pip install "singularbayes[ray]".') from None
+    return ray
+
+
+def require_answer(address: str) -> None:
+    """Raises unless the head of a Ray cluster answers there: Ray itself would wait for a minute and end the process."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        raise ValueError(
+            f"--address needs HOST:PORT of the head of a Ray cluster, such as 10.0.0.1:6379; got {address!r}."
+        )
+    try:
+        _connect(address)
+    except (OSError, OverflowError) as error:
+        raise ValueError(
+            f"--address needs the head of a Ray cluster that answers; got {address!r}: {error}. On that machine: "
+            "ray start --head --port 6379."
+        ) from None
+    code = "import sys, ray; ray.init(sys.argv[1], log_to_driver=False, logging_level='error')"
+    try:
+        subprocess.run([sys.executable, "-c", code, address], check=True, capture_output=True, timeout=JOIN_S)
+    except subprocess.TimeoutExpired:
+        raise ValueError(
+            f"--address needs the head of a Ray cluster; got {address!r}, which takes a connection and could not be "
+            f"joined within {JOIN_S:g} s."
+        ) from None
+    except subprocess.CalledProcessError as error:
+        text = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        raise ValueError(
+            f"--address needs the head of a Ray cluster of the same version; got {address!r}, which answers otherwise"
+            f"{': ' + text[-1] if text else ''}."
+        ) from None

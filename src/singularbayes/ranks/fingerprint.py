@@ -1,4 +1,4 @@
-"""What the first model that a sweep could train says of all of them: their task, and what tells them from others."""
+"""The task and the digest of the models of a sweep, from the first that it could train."""
 
 import hashlib
 import json
@@ -24,29 +24,29 @@ def first(build: Callable[..., keras.Model], space: Space) -> keras.Model:
 
 
 def task_of(model: keras.Model, task: str | None = None) -> str:
-    """Returns the task that the compiled loss says: classification for a cross-entropy, else regression.
+    """Returns the task of the compiled loss: classification for a cross-entropy, else regression.
 
     Args:
-        task: what the caller says; it has to be that of the loss, and decides where the loss does not say.
+        task: as the caller gives it; it must agree with the loss, and decides where the loss does not.
     """
     likelihood = likelihood_of(model)
-    told = likelihood.task if likelihood is not None else "regression"
-    if task is None or (task in TASKS and (likelihood is None or task == told)):
-        return task or told
+    found = likelihood.task if likelihood is not None else "regression"
+    if task is None or (task in TASKS and (likelihood is None or task == found)):
+        return task or found
     raise ValueError(
         f"sweep needs task to be one of {list(TASKS)} and that of the compiled loss; got task={task!r} and "
         f"loss={model.loss!r}."
     )
 
 
-def says_noise(model: keras.Model) -> bool:
-    """Whether predictions of numbers have a total variance: the loss says the noise around them."""
+def has_noise(model: keras.Model) -> bool:
+    """Whether regression has a total variance: the likelihood has a noise."""
     likelihood = likelihood_of(model)
     return likelihood is not None and likelihood.specifies_noise
 
 
 def likelihood_of(model: keras.Model) -> Likelihood | None:
-    """Returns what the compiled loss says of the outputs; None where it does not say."""
+    """Returns the likelihood of the compiled loss; None where it has none."""
     return likelihood_of_loss(loss_of(model, position_of(model, None)))
 
 
@@ -65,7 +65,7 @@ def _written(config: Callable[[], Any]) -> Any:
     """Returns a configuration as JSON has it, or None where there is none."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a lambda cannot be loaded again, which nobody asks for here
+            warnings.simplefilter("ignore")  # a lambda cannot be loaded again, which does not matter here
             found = keras.saving.serialize_keras_object(config())
         return json.loads(json.dumps(found, default=lambda value: type(value).__name__), object_hook=_without_code)
     except Exception:  # whatever a model class of the caller's may raise

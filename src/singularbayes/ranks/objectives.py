@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from singularbayes.evaluation import Evaluation, evaluate
-from singularbayes.metrics import BETTER, Measure, catalogue
+from singularbayes.metrics import BETTER, Measure, find_measure
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
-# Names that say less than an evaluation does, by task.
+# Short names of objectives, by task.
 _SHORT = {
     "classification": {"auroc_ood": "auroc_ood_mi", "aupr_ood": "aupr_ood_mi"},
     "regression": {"auroc_ood": "auroc_ood_epistemic", "aupr_ood": "aupr_ood_epistemic", "nll": "nll_total"},
@@ -16,17 +16,17 @@ _SHORT = {
 _FOREIGN = ("auroc_ood", "aupr_ood", "aupr_in", "fpr_at_95_tpr", "tpr_at_5_fpr", "mi_ratio", "iqr_")
 
 
-def is_foreign(name: str) -> bool:
-    """Whether a measure needs foreign examples.
+def is_ood(name: str) -> bool:
+    """Whether a measure needs out-of-distribution examples.
 
-    >>> is_foreign("auroc_ood"), is_foreign("digits/mi_ratio"), is_foreign("auroc")
+    >>> is_ood("auroc_ood"), is_ood("digits/mi_ratio"), is_ood("auroc")
     (True, True, False)
     """
     return name.rpartition("/")[2].startswith(_FOREIGN)
 
 
 def full_name(name: str, task: str) -> str:
-    """Returns the name that an evaluation of the task uses; a name that says enough stays.
+    """Returns the name that an evaluation of the task uses; a full name stays.
 
     >>> full_name("auroc_ood", "regression"), full_name("digits/auroc_ood", "classification")
     ('auroc_ood_epistemic', 'digits/auroc_ood_mi')
@@ -35,38 +35,38 @@ def full_name(name: str, task: str) -> str:
     return f"{where}{bar}{_SHORT[task].get(base, base)}"
 
 
-def measures(names: Sequence[str], task: str, foreign: Iterable[str], noise: bool = True) -> tuple[Measure, ...]:
+def measures(names: Sequence[str], task: str, ood: Iterable[str], noise: bool = True) -> tuple[Measure, ...]:
     """Returns the measures of these names; raises for what a trial will not have, or has no direction.
 
     Args:
-        foreign: the names of the sets of foreign examples, "" for one without a name.
-        noise: whether the likelihood of a regression says its noise.
+        ood: the names of the out-of-distribution sets, "" for one without a name.
+        noise: whether the likelihood of a regression has a noise.
     """
     full = [] if isinstance(names, str) else [full_name(name, task) for name in names]
     if not full or len(set(full)) < len(full):
         raise ValueError(
             f"sweep needs a list of different objectives, such as ('nll', 'auroc_ood'); got objectives={names!r}."
         )
-    foreign = list(foreign)
+    ood = list(ood)
     for name in names:
-        _require_foreign(name, foreign)
-    scores = _example(task, foreign, noise)
+        _require_ood(name, ood)
+    scores = _example(task, ood, noise)
     return tuple(_measure(name, found, scores) for name, found in zip(names, full, strict=True))
 
 
-def _require_foreign(name: str, foreign: list[str]) -> None:
+def _require_ood(name: str, ood: list[str]) -> None:
     where, _, base = name.rpartition("/")
-    if is_foreign(name) and where not in foreign:
-        there = f"sets called {foreign}" if foreign else "none"
+    if is_ood(name) and where not in ood:
+        there = f"sets called {ood}" if ood else "none"
         raise ValueError(
-            f"sweep needs foreign examples for the objective {name!r}: Data(train, validation, ood=x_ood), or a "
-            f"dict of sets by name and the objective 'name/{base}'; got {there}."
+            f"sweep needs out-of-distribution examples for the objective {name!r}: Data(train, validation, ood=x_ood), "
+            f"or a dict of sets by name and the objective 'name/{base}'; got {there}."
         )
 
 
 def _measure(name: str, full: str, scores: Evaluation) -> Measure:
     """Returns the measure of an objective that the trials will have."""
-    known = {key: catalogue.find(key) for key in ("num_trained", *scores.metrics) if key not in scores.undefined}
+    known = {key: find_measure(key) for key in ("num_trained", *scores.metrics) if key not in scores.undefined}
     if full in scores.undefined:
         help_ = " Compile with singularbayes.GaussianNLL(scale), or take 'rmse'." if full.endswith("_total") else ""
         raise ValueError(
@@ -80,8 +80,8 @@ def _measure(name: str, full: str, scores: Evaluation) -> Measure:
     return known[full]
 
 
-def _example(task: str, foreign: list[str], noise: bool) -> Evaluation:
-    """Returns the scores of predictions that are made up, which say what a trial will have, and why not the rest."""
+def _example(task: str, ood: list[str], noise: bool) -> Evaluation:
+    """Returns the scores of predictions that are made up, which show the scores that a trial will have."""
     p: Predictive
     if task == "classification":
         p = ClassPredictive.of_draws([[[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]], [[0.8, 0.2], [0.6, 0.4], [0.4, 0.6]]])
@@ -89,4 +89,4 @@ def _example(task: str, foreign: list[str], noise: bool) -> Evaluation:
     else:
         p = ValuePredictive(np.array([0.0, 1.0, 2.0]), np.array([0.1, 0.2, 0.3]), 2, noise=1.0 if noise else None)
         y = np.array([0.5, 1.0, 3.0])
-    return evaluate(p, y, p if foreign == [""] else dict.fromkeys(foreign, p) or None)
+    return evaluate(p, y, p if ood == [""] else dict.fromkeys(ood, p) or None)

@@ -11,8 +11,8 @@ def why(sweep: "Sweep") -> str:
     knee, chosen = sweep.knee(), sweep.recommended()
     if chosen is not knee:
         return _smaller(sweep, chosen, knee)
-    said = _best(sweep, knee) if len(sweep.objectives) == 1 else _knee(sweep, knee)
-    return f"{said}{_edge(sweep, knee)}{_chance(sweep, knee)}"
+    text = _best(sweep, knee) if len(sweep.objectives) == 1 else _knee(sweep, knee)
+    return f"{text}{_edge(sweep, knee)}{_chance(sweep, knee)}"
 
 
 def _best(sweep: "Sweep", chosen: "Trial") -> str:
@@ -42,7 +42,7 @@ def _front(sweep: "Sweep", front: list["Trial"]) -> str:
 
 
 def _edge(sweep: "Sweep", chosen: "Trial") -> str:
-    """Returns what to say of a rank above which none was tried."""
+    """Returns a remark on a rank above which none was tried."""
     tried = [trial.settings.get("rank") for trial in sweep.finished]
     if len(set(tried)) == 1 or chosen.settings.get("rank") != max(tried, key=lambda rank: rank or 0):
         return ""

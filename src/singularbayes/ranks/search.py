@@ -1,21 +1,24 @@
 """A search for ranks, and for β and η beside them, by short trainings on Optuna."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import keras
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from singularbayes.metrics import Measure
-from singularbayes.ranks import progress, waves
+from singularbayes.ranks import waves
 from singularbayes.ranks.engines import Engine, Local
-from singularbayes.ranks.fingerprint import digest_of, first, says_noise, task_of
+from singularbayes.ranks.fingerprint import digest_of, first, has_noise, task_of
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, read_space
 from singularbayes.ranks.storage import alone, digest, open_study, plain, quiet_optuna, require_optuna
-from singularbayes.ranks.sweep_config import Budget, Data
-from singularbayes.ranks.trials import Sweep
-from singularbayes.ranks.twin import Twin
+from singularbayes.ranks.sweep_config import Budget, Counterpart, Data
+from singularbayes.ranks.trials import Sweep, Trial, cells
 from singularbayes.ranks.work import Ended, Work
 
 
@@ -45,9 +48,9 @@ def sweep(
         objectives: names of measures, as an `Evaluation` has them; "auroc_ood" is by mutual information, or by the
             epistemic variance in regression. OOD objectives need `data.ood`.
         budget: or a number of trials.
-        storage: a file that keeps the trials. The same call goes on where it was interrupted; with more trials in
-            the budget it adds to them.
-        task: "classification" or "regression", where the compiled loss does not say it; a cross-entropy is the first.
+        storage: a file that keeps the trials. The same call resumes; with more trials in the budget it adds to
+            them.
+        task: "classification" or "regression", where the compiled loss does not determine it.
         seed: of the sampler; seeds of training are 0, 1, ….
         engine: where trials are trained; None is this process. Trials and their scores are the same on all engines.
     """
@@ -60,13 +63,13 @@ def sweep(
         )
     model = first(build, space)
     task = task_of(model, task)
-    wanted = measures(objectives, task, data.foreign, says_noise(model))
+    wanted = measures(objectives, task, data.ood_by_name, has_noise(model))
     what = _what(build, model, data, space, wanted, budget, task, seed)
     del model  # its memory is the trials'
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
     points = grid(space, seed)
     number = budget.trials if points is None else min(budget.trials, len(points))
-    with alone(storage), quiet_optuna(), progress.table(wanted) as show:
+    with alone(storage), quiet_optuna(), live_table(wanted) as show:
         study = open_study(storage, directions, what)
         waves.close(study)
         show(waves.tried(study))
@@ -92,8 +95,8 @@ def _what(
             "task": task,
             "seed": int(seed),
             **budget.costs,
-            "data": digest((data.train, data.validation, data.foreign)),
-            "model": build.digest if isinstance(build, Twin) else digest_of(model),
+            "data": digest((data.train, data.validation, data.ood_by_name)),
+            "model": build.digest if isinstance(build, Counterpart) else digest_of(model),
         }
     )
 
@@ -112,3 +115,29 @@ def _ended(study, wave: list[Any], work: Work, engine: Engine) -> Iterator[tuple
 
 def _key(settings: dict[str, Any]) -> tuple:
     return tuple(sorted(settings.items()))
+
+
+_SHOWN = 30  # the last trials; a longer table would not fit a screen
+
+
+@contextmanager
+def live_table(measures: Sequence[Measure], console: Console | None = None) -> Iterator[Callable[[list[Trial]], None]]:
+    """Yields what to call with all trials after each of them: on a terminal it draws their table, else nothing."""
+    console = console or Console()
+    if not console.is_terminal:
+        yield lambda trials: None
+        return
+    with Live(console=console, auto_refresh=False) as shown:
+        yield lambda trials: shown.update(_drawn(measures, trials), refresh=True)
+
+
+def _drawn(measures: Sequence[Measure], trials: list[Trial]) -> Table:
+    sweep = Sweep("", tuple(measures), tuple(trials))
+    front = {trial.number for trial in sweep.pareto()} if sweep.finished else set()
+    head, rows = cells(measures, trials, front)
+    drawn = Table(title=f"{len(trials)} trials", title_justify="left")
+    for i, name in enumerate(head):
+        drawn.add_column(name, justify="left" if i == 0 else "right")
+    for row in rows[-_SHOWN:]:
+        drawn.add_row(*row, style="bold" if row[-1] else None)
+    return drawn

@@ -1,4 +1,4 @@
-"""Where the trials of a sweep are kept, and what tells one sweep from another."""
+"""Where the trials of a sweep are kept, and what distinguishes one sweep from another."""
 
 import contextlib
 import hashlib
@@ -14,7 +14,7 @@ _STUDY, _WHAT = "sweep", "what"
 
 
 def require_optuna() -> Any:
-    """Returns Optuna, or says what to type to have it."""
+    """Returns Optuna, or raises with what to type to have it."""
     try:
         import optuna
     except ImportError as error:

@@ -1,21 +1,29 @@
-"""What a sweep is given: data and a budget."""
+"""What a sweep is given: data, a budget, and what builds a model at a rank."""
 
+import hashlib
+import tempfile
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
+import keras
+
+from singularbayes import convert
 from singularbayes.checks import require_integer
+from singularbayes.models import load_without_optimizer
+from singularbayes.posteriors import LowRank
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a sweep trains on, what it is judged by, and foreign examples: x, or several by name. No test data."""
+    """What a sweep trains on, what it is judged by, and out-of-distribution inputs: x, or several by name."""
 
     train: tuple[Any, Any]
     validation: tuple[Any, Any]
     ood: Any = None
 
     @property
-    def foreign(self) -> dict[str, Any]:
+    def ood_by_name(self) -> dict[str, Any]:
         if self.ood is None:
             return {}
         return self.ood if isinstance(self.ood, dict) else {"": self.ood}
@@ -47,3 +55,48 @@ class Budget:
     def costs(self) -> dict[str, int]:
         """What the scores of a trial depend on."""
         return {name: value for name, value in asdict(self).items() if name not in ("trials", "at_once")}
+
+
+@dataclass(frozen=True)
+class Counterpart:
+    """Makes the Bayesian counterpart of a trained model at a rank, from its truncated weights: what a sweep can build.
+
+    It holds the model's file, so that it can be sent to other machines.
+
+    Args:
+        file: the bytes of a .keras file.
+        packages: packages that define layers of the model.
+    """
+
+    file: bytes
+    packages: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: Path, packages: tuple[str, ...] = ()) -> "Counterpart":
+        """Returns the counterpart of the model in a .keras file; raises where there is none."""
+        load_without_optimizer(path, packages)
+        return cls(path.read_bytes(), packages)
+
+    @property
+    def digest(self) -> str:
+        """A short hash of the file: what distinguishes one model from another."""
+        return hashlib.sha256(self.file).hexdigest()[:12]
+
+    def trained(self) -> keras.Model:
+        """Returns the trained model."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.keras"
+            path.write_bytes(self.file)
+            return load_without_optimizer(path, self.packages)
+
+    def __call__(self, rank: int) -> keras.Model:
+        """Returns the counterpart, compiled as the model was; a matrix that is smaller has a smaller rank."""
+        return convert.bayesianize(self.trained(), LowRank(rank), init="svd", cap=True)
+
+    def ranks(self) -> list[int]:
+        """Returns 1, 2, 4, … as long as the factors of some matrix have no more parameters than it."""
+        most = max(rows * columns // (rows + columns) for rows, columns in self._shapes())
+        return [2**i for i in range(max(most, 1).bit_length())]
+
+    def _shapes(self) -> list[tuple[int, int]]:
+        return [row.shape for row in convert.spectrum(self.trained()).rows]

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from singularbayes.metrics import Measure, catalogue, pareto_front
+from singularbayes.metrics import Measure, find_measure, pareto_front
 from singularbayes.ranks import reasons
 from singularbayes.text_table import text_table
 
-SIZE = "num_trained"  # the measure that says which of two trials is the smaller
+SIZE = "num_trained"  # the measure of the size of a trial
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Sweep:
         Args:
             *names: other measures than the objectives; any that the trials have.
         """
-        chosen = [catalogue.find(name) for name in names] or list(self.objectives)
+        chosen = [find_measure(name) for name in names] or list(self.objectives)
         trials = [t for t in self.trials if all(math.isfinite(t.metrics.get(m.name, math.nan)) for m in chosen)]
         if not trials:
             raise ValueError(

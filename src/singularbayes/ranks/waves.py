@@ -1,6 +1,6 @@
-"""Which trials a sweep asks for next, and what it is told of them.
+"""Which trials a sweep runs next, and how their results are recorded.
 
-A trial has a position, 0 … trials − 1, which its sampler is seeded by. Positions are asked for in waves: a wave knows
+A trial has a position, 0 … trials − 1, which its sampler is seeded by. Positions are taken in waves: a wave knows
 all that the waves before it found, and nothing of itself. So neither the machines nor the order in which they end
 decide which trials there are; and a wave that was interrupted is completed with the settings that it had.
 """
@@ -39,7 +39,7 @@ def curves(study) -> tuple[Curve, ...]:
 
 
 def close(study) -> None:
-    """Ends the trials that were never told of, such as those of a process that was killed."""
+    """Ends the trials without a result, such as those of a process that was killed."""
     states = require_optuna().trial.TrialState
     for _ in study.get_trials(states=(states.WAITING,)):
         study.ask()  # it is running then: Optuna ends no trial that waits
@@ -62,7 +62,7 @@ def ask(study, space: Space, points: list[dict[str, Any]] | None, number: int, a
 
 
 def _left(study, space: Space) -> dict[int, dict[str, Any]]:
-    """Returns the settings by position that were asked for, whatever became of them."""
+    """Returns the settings by position that were started, whatever became of them."""
     return {t.user_attrs[_POSITION]: t.params for t in study.trials if t.params.keys() == space.keys()}
 
 

@@ -113,9 +113,9 @@ class _Behind(Exception):
 
 
 class _Rungs(keras.callbacks.Callback):
-    """Looks now and then at how a trial does, and ends it where Optuna's pruner says so.
+    """Looks now and then at how a trial does, and ends it where Optuna's pruner decides so.
 
-    The pruner is told of the trials that ended before this one was chosen, wherever they were trained, so that the same
+    The pruner knows the trials that ended before this one was chosen, wherever they were trained, so that the same
     trials are stopped on every engine.
     """
 
@@ -132,7 +132,7 @@ class _Rungs(keras.callbacks.Callback):
             self.look(epoch + 1, self.work.scores(self.model, seed=0)[self.measure.name])
 
     def look(self, epochs: int, value: float) -> None:
-        """Notes the objective after so many epochs; raises where it is too bad to go on."""
+        """Notes the objective after so many epochs; raises where it is too bad to continue."""
         self.curve[epochs] = value
         self.trial.report(value, epochs)
         if self.trial.should_prune():

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from singularbayes.cli import require_writable
-from singularbayes.ranks import Engine, Local, Where
+from singularbayes.cli import EngineOptions, require_writable
 from singularbayes_experiments.runs.progress import progress
 
 if TYPE_CHECKING:
+    from singularbayes.ranks import Engine
     from singularbayes_experiments.runs.piece import Outcome
     from singularbayes_experiments.runs.runner import Job
 
@@ -28,7 +28,7 @@ def run(
     settings: Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)] = None,
     out: Path = Path("runs"),
     again: Annotated[bool, Parameter(negative="")] = False,
-    where: Annotated[Where, Parameter(name="*")] = Where(),
+    where: Annotated[EngineOptions, Parameter(name="*")] = EngineOptions(),
 ) -> int:
     """Train an experiment's methods and keep a record of each run. After a kill the same command goes on.
 
@@ -74,8 +74,9 @@ def run(
         )
 
 
-def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: Engine, console: Console) -> int:
+def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: "Engine", console: Console) -> int:
     """Does the runs and returns 1 if one of them diverged."""
+    from singularbayes.ranks import Local
     from singularbayes_experiments.records import record
     from singularbayes_experiments.runs import distributed
 

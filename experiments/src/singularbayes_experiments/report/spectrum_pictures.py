@@ -12,7 +12,7 @@ from singularbayes_experiments.report.names import rank_in
 from singularbayes_experiments.report.picture import Panel, Picture, svg
 from singularbayes_experiments.report.rows import Row, listed
 
-ENERGY = 0.9  # the share of ‖W‖² that a rank is named for
+SHARE = 0.9  # the share of ‖W‖² that a rank is named for
 _FLOOR = 1e-4  # relative; what lies below is left out
 _MATRICES = 6  # panels; of a deep network those with the most singular values
 _FEWEST = 3  # singular values of a matrix that is drawn: fewer, as those of a head, are no decay
@@ -37,30 +37,30 @@ def draw(rows: Sequence[Row]) -> Picture:
     if not longest:
         raise ValueError(f"no matrix has {_FEWEST} singular values.")
     panels = [_panel(matrix, values[matrix]) for matrix in values if matrix in longest]
-    ranks = {method: rank_for(of, ENERGY) for method, of in values[longest[0]].items()}
+    ranks = {method: rank_for(of, SHARE) for method, of in values[longest[0]].items()}
     said = listed([f"{rank} for {method}" for method, rank in ranks.items()])
     says = (
         f"Singular values of the mean weights, divided by the largest, seed {rows[0].first.seed}; those below "
-        f"{_FLOOR:g} are left out. The rank that keeps {100 * ENERGY:g} % of ‖W‖² of {longest[0]} is {said}."
+        f"{_FLOOR:g} are left out. The rank that keeps {100 * SHARE:g} % of ‖W‖² of {longest[0]} is {said}."
     )
     return Picture("singular-values", "Singular values", says, tuple(panels))
 
 
-def rank_for(values: np.ndarray, energy: float) -> int:
+def rank_for(values: np.ndarray, explained: float) -> int:
     """Returns the smallest rank that keeps this share of Σ s².
 
     >>> rank_for(np.array([3.0, 1.0, 1.0]), 0.9)
     2
     """
     kept = np.cumsum(values**2)
-    return int(np.searchsorted(kept, energy * kept[-1])) + 1
+    return int(np.searchsorted(kept, explained * kept[-1])) + 1
 
 
 def _panel(matrix: str, values: Mapping[str, np.ndarray]) -> Panel:
     alt = f"Singular values of {matrix}: " + listed(
-        [f"{method} needs a rank of {rank_for(of, ENERGY)} of {len(of)}" for method, of in values.items()]
+        [f"{method} needs a rank of {rank_for(of, SHARE)} of {len(of)}" for method, of in values.items()]
     )
-    return Panel(svg(decay(matrix, values)), f"{alt} for {100 * ENERGY:g} % of ‖W‖².")
+    return Panel(svg(decay(matrix, values)), f"{alt} for {100 * SHARE:g} % of ‖W‖².")
 
 
 @style.for_print

@@ -2,7 +2,7 @@
 
 A Keras layer keeps its weights in arrays of any shape, ours has a posterior over each as one matrix. A `Slot` is the
 place of such a matrix in a Keras layer: `read` gives it as our posterior has it, `write` puts it back. The slots of a
-layer and the posteriors (and plain biases) of its twin have the same names: "kernel", "bias", "query/kernel", ….
+layer and the posteriors (and plain biases) of its counterpart have the same names: "kernel", "bias", "query/kernel", ….
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from singularbayes import layers
 from singularbayes.layers import hand_down
 from singularbayes.posteriors import Posterior
 
-TWINS: dict[type[keras.layers.Layer], type[keras.layers.Layer]] = {
+COUNTERPARTS: dict[type[keras.layers.Layer], type[keras.layers.Layer]] = {
     keras.layers.Dense: layers.Dense,
     keras.layers.EinsumDense: layers.EinsumDense,
     keras.layers.Embedding: layers.Embedding,
@@ -30,7 +30,7 @@ TWINS: dict[type[keras.layers.Layer], type[keras.layers.Layer]] = {
     keras.layers.Conv1D: layers.Conv1D,
     keras.layers.Conv2D: layers.Conv2D,
 }
-PLAIN = {ours: theirs for theirs, ours in TWINS.items()}
+PLAIN = {ours: theirs for theirs, ours in COUNTERPARTS.items()}
 
 # Arguments that mean nothing for a posterior; the layers refuse them.
 _KERNELS = ("kernel", "recurrent", "embeddings")
@@ -40,14 +40,14 @@ _DROPPED |= _POINT
 _OURS = {"posterior", "recurrent_posterior", "bias_posterior", "estimator", "per_head"}
 
 
-def twin_class(layer: keras.layers.Layer) -> type[keras.layers.Layer] | None:
+def counterpart_class(layer: keras.layers.Layer) -> type[keras.layers.Layer] | None:
     """Returns the class of ours that stands for a Keras layer, or None.
 
-    A subclass that adds code of its own may compute anything, so it has no twin; one that only adds a name has.
+    A subclass that adds code of its own may compute anything, so it has none; one that only adds a name has.
     """
     for base in type(layer).__mro__:
-        if base in TWINS:
-            return TWINS[base]
+        if base in COUNTERPARTS:
+            return COUNTERPARTS[base]
         if any(callable(value) or isinstance(value, (property, classmethod)) for value in vars(base).values()):
             return None
     return None
@@ -59,7 +59,7 @@ def plain_class(layer: keras.layers.Layer) -> type[keras.layers.Layer] | None:
 
 
 def refusal(layer: keras.layers.Layer) -> str | None:
-    """Returns why a layer of a class that has a twin cannot have one itself, or None."""
+    """Returns why a layer of a class that has a counterpart cannot have one itself, or None."""
     if not layer.built:
         return "it was never built: no call reached it"
     if getattr(layer, "quantization_mode", None):
@@ -73,8 +73,13 @@ def refusal(layer: keras.layers.Layer) -> str | None:
     return None
 
 
+def is_convertible(layer: keras.layers.Layer) -> bool:
+    """Whether a Keras layer has a Bayesian counterpart and can be replaced by it."""
+    return counterpart_class(layer) is not None and refusal(layer) is None
+
+
 def changes(layer: keras.layers.Layer) -> list[str]:
-    """Returns what becomes of the Keras arguments that are set and that the twin cannot take."""
+    """Returns what becomes of the Keras arguments that are set and that the counterpart cannot take."""
     given = sorted(name for name, value in layer.get_config().items() if name in _DROPPED and value is not None)
     lost = [f"{name} dropped: the prior takes its place" for name in given if name not in _POINT]
     # The kernel that Keras gives is the sum of the two.
@@ -128,7 +133,7 @@ def _numpy(tensor) -> np.ndarray:
 
 
 def slots(layer: keras.layers.Layer, per_head: bool = False) -> dict[str, Slot]:
-    """Returns the matrices and biases of a built Keras layer that has a twin, by name.
+    """Returns the matrices and biases of a built Keras layer that has a counterpart, by name.
 
     Args:
         per_head: one matrix a head for the query, key and value of attention, as in the layer of that argument.
@@ -224,7 +229,7 @@ def value(weight) -> np.ndarray:
 # -- from one to the other -------------------------------------------------------------------------------------------
 
 
-def make_twin(
+def make_counterpart(
     layer: keras.layers.Layer,
     posteriors: Posterior | Mapping[str, Posterior],
     bias_posterior: Posterior | None = None,
@@ -235,9 +240,9 @@ def make_twin(
     Args:
         posteriors: one for all matrices, or one for each by name; only recurrent layers use more than the first.
     """
-    ours = twin_class(layer)
+    ours = counterpart_class(layer)
     if ours is None:
-        raise ValueError(f"make_twin needs one of {[cls.__name__ for cls in TWINS]}; got {layer!r}.")
+        raise ValueError(f"make_counterpart needs one of {[cls.__name__ for cls in COUNTERPARTS]}; got {layer!r}.")
     named = {"kernel": posteriors} if isinstance(posteriors, Posterior) else posteriors
     arguments = {**_arguments(layer), "posterior": next(iter(named.values()))}
     if isinstance(layer, (keras.layers.LSTM, keras.layers.GRU)):
@@ -265,10 +270,10 @@ def make_plain(layer: keras.layers.Layer) -> keras.layers.Layer:
     return plain
 
 
-def start_from(twin: keras.layers.Layer, layer: keras.layers.Layer) -> None:
-    """Moves the means of the twin to the weights of the Keras layer, or to their best approximation."""
-    found = weights(twin)
-    for name, slot in slots(layer, getattr(twin, "per_head", False)).items():
+def start_from(counterpart: keras.layers.Layer, layer: keras.layers.Layer) -> None:
+    """Moves the means of the counterpart to the weights of the Keras layer, or to their best approximation."""
+    found = weights(counterpart)
+    for name, slot in slots(layer, getattr(counterpart, "per_head", False)).items():
         weight, matrix = found[name], slot.read()
         require_finite(matrix, f"{layer.path or layer.name}/{name}")
         if isinstance(weight, Posterior):
@@ -284,7 +289,7 @@ def require_finite(matrix: np.ndarray, where: str) -> None:
 
 
 def _arguments(layer) -> dict[str, Any]:
-    """Returns the arguments that a layer was made with and that its twin, or its Keras layer, takes too."""
+    """Returns the arguments that a layer was made with and that its counterpart, or its Keras layer, takes too."""
     config = {name: v for name, v in layer.get_config().items() if name not in _DROPPED | _OURS}
     # The functions themselves: one of the user has no name to be found by. Keras's Dense forgets its regularizer.
     for name in ("activation", "recurrent_activation"):

@@ -17,7 +17,7 @@ def freeze_draws(
     """Returns a Keras model that answers as `predict(model, x, draws, seed)` does, to the accuracy of float32.
 
     Its outputs are "mean" and "mutual_information" (nats) for classes, "mean" and "std" (over draws: the epistemic part
-    alone) for numbers, with their "noise" where the model says it. Nothing in it is random: the draws are weights of
+    alone) for regression, with their "noise" where the model has it. Nothing in it is random: the draws are weights of
     its own, k · r (m + n) numbers for a low-rank weight, so `save` and `export` keep the uncertainty. What `export`
     writes needs nothing of this package; a `.keras` file needs it to be loaded. The graph holds the model once a draw,
     one after another.
@@ -57,7 +57,7 @@ def freeze_draws(
 
 @keras.saving.register_keras_serializable(package="singularbayes")
 class FrozenDraws(keras.layers.Layer):
-    """A model under the draws of a seed, and what they say together. Made by `freeze_draws`; the model becomes its own.
+    """A model under the draws of a seed, and their summary. Made by `freeze_draws`; the model becomes its own.
 
     Args:
         likelihood: a `Likelihood`.

@@ -14,7 +14,7 @@ _LEAST = 16
 def default_rank(rows: int, columns: int) -> int:
     """Returns the rank to begin with when nothing is known: √min(m, n), at least 16, at most min(m, n).
 
-    A rule of thumb, no more. It is near the ranks that the paper found by hand: 15 for 44 × 128, 16 for 256 × 256, 25
+    A rule of thumb, no more. It is near the ranks that the paper chose: 15 for 44 × 128, 16 for 256 × 256, 25
     for 784 × 1200, and the full rank for a head of 10 columns.
 
     >>> default_rank(44, 128), default_rank(256, 256), default_rank(784, 1200), default_rank(1200, 10)
@@ -38,26 +38,28 @@ def by_shape(model: keras.Model) -> Recommendation:
     return Recommendation(found.model, tuple(rows), how)
 
 
-def by_energy(model: keras.Model, energy: float = 0.9) -> Recommendation:
+def by_spectrum(model: keras.Model, explained: float = 0.9) -> Recommendation:
     """Returns for every matrix of a trained model the smallest rank that keeps this share of ‖W‖_F².
 
-    The relative error of W in Frobenius norm is then at most √(1 − energy): 32 % for 0.9. Take 0.99 where that is too
-    much.
+    The relative error of W in Frobenius norm is then at most √(1 − explained): 32 % for 0.9. Take 0.99 where that is
+    too much.
 
     >>> import keras
     >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, kernel_initializer="ones", name="head")])
-    >>> by_energy(model).ranks
+    >>> by_spectrum(model).ranks
     {'head': 1}
     """
     found = spectrum(model)
-    rows = tuple(Row(row.layer, row.matrix, row.shape, row.rank_for(energy), _why(row, energy)) for row in found.rows)
-    error = math.sqrt(1 - energy)
+    rows = tuple(
+        Row(row.layer, row.matrix, row.shape, row.rank_for(explained), _why(row, explained)) for row in found.rows
+    )
+    error = math.sqrt(1 - explained)
     rest = f"the rest is an error of at most {error:.1%} of ‖W‖ in each matrix"
-    how = f"Smallest ranks that keep {energy:.6g} of ‖W‖²; {rest}."
+    how = f"Smallest ranks that keep {explained:.6g} of ‖W‖²; {rest}."
     return Recommendation(found.model, rows, how)
 
 
-def _why(row: MatrixSpectrum, energy: float) -> str:
-    rank = row.rank_for(energy)
-    kept = f"keeps {row.energy[rank - 1]:.1%}"
-    return kept if rank == 1 else f"{kept}; rank {rank - 1} keeps {row.energy[rank - 2]:.1%}"
+def _why(row: MatrixSpectrum, explained: float) -> str:
+    rank = row.rank_for(explained)
+    kept = f"keeps {row.explained[rank - 1]:.1%}"
+    return kept if rank == 1 else f"{kept}; rank {rank - 1} keeps {row.explained[rank - 2]:.1%}"

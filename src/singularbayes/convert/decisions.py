@@ -1,4 +1,4 @@
-"""What becomes of every layer of a model: the posterior and the rules that were asked for, resolved."""
+"""What becomes of every layer of a model: the requested posterior and rules, resolved."""
 
 import fnmatch
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from numbers import Integral
 import keras
 
 from singularbayes import posteriors
-from singularbayes.convert import surgery, twins
+from singularbayes.convert import counterparts, surgery
 from singularbayes.posteriors import LowRank, Posterior
 
 Choice = Posterior | int | str | None
@@ -23,7 +23,7 @@ _ELEMENTWISE = (
     keras.layers.PReLU,
     keras.layers.RMSNormalization,
 )
-NO_MATRIX, NO_TWIN, BAYESIAN = "no weight matrix", "no twin", "Bayesian already"
+NO_MATRIX, NO_COUNTERPART, BAYESIAN = "no weight matrix", "no Bayesian counterpart", "Bayesian already"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _candidates(model) -> list[surgery.Place]:
 def is_whole(layer) -> bool:
     # The wrapper changes the kernel of its layer, which only a plain layer has.
     kept = isinstance(layer, keras.layers.SpectralNormalization)
-    return kept or twins.twin_class(layer) is not None or surgery.is_ours(layer)
+    return kept or counterparts.counterpart_class(layer) is not None or surgery.is_ours(layer)
 
 
 def _has_matrix(layer) -> bool:
@@ -95,12 +95,12 @@ def _decide(place: surgery.Place, choose: "_Chooser", cap: bool, per_head: bool)
     layer = place.layer
     if surgery.is_ours(layer):
         return Decision(place, {}, BAYESIAN)
-    if twins.twin_class(layer) is None and not _has_matrix(layer):
+    if counterparts.counterpart_class(layer) is None and not _has_matrix(layer):
         return Decision(place, {}, NO_MATRIX)
-    chosen, said = choose(place)
+    chosen, reason = choose(place)
     if chosen is None:
-        return Decision(place, {}, said)
-    against = NO_TWIN if twins.twin_class(layer) is None else twins.refusal(layer)
+        return Decision(place, {}, reason)
+    against = NO_COUNTERPART if counterparts.counterpart_class(layer) is None else counterparts.refusal(layer)
     if against:
         return Decision(place, {}, against, unsupported=True)
     return Decision(place, _fitted(place, chosen, cap, per_head))
@@ -116,14 +116,14 @@ class _Chooser:
         self.names: list[str] = []
 
     def __call__(self, place: surgery.Place) -> tuple[Posterior | None, str]:
-        """Returns the posterior, or None and who said so."""
+        """Returns the posterior, or None and the reason."""
         self.names.append(place.path or place.layer.name)
         fitting = [key for key in self.rules if _fits(key, place)]
         if fitting:
             self.used.add(fitting[0])
             self.before |= dict.fromkeys(fitting[1:], fitting[0])
             return _resolved(self.rules[fitting[0]], place), f"kept by the rule {_shown(fitting[0])}"
-        return _resolved(self.posterior, place), "no posterior asked for"
+        return _resolved(self.posterior, place), "no posterior requested"
 
     def require_every_rule_used(self, model) -> None:
         unused = [_shown(key) for key in self.rules if key not in self.used and key not in self.before]
@@ -166,13 +166,13 @@ def _resolved(choice, place: surgery.Place) -> Posterior | None:
 
 
 def _fitted(place: surgery.Place, chosen: Posterior, cap: bool, per_head: bool) -> dict[str, Posterior]:
-    """Returns a posterior for each matrix of a layer; its rank capped at min(m, n) when asked."""
-    shapes = {name: slot.shape for name, slot in twins.slots(place.layer, per_head).items() if not slot.is_bias}
-    if cap and isinstance(getattr(chosen, "rank", None), int):  # "auto" caps itself
+    """Returns a posterior for each matrix of a layer; its rank capped at min(m, n) when requested."""
+    shapes = {name: slot.shape for name, slot in counterparts.slots(place.layer, per_head).items() if not slot.is_bias}
+    if cap and chosen.fixed_rank is not None:  # one that is learned caps itself
         limits = {name: min(shape) for name, shape in shapes.items()}
         if isinstance(place.layer, keras.layers.MultiHeadAttention):  # which has one posterior for all its matrices
             limits = dict.fromkeys(limits, min(limits.values()))
-        return {name: _of_rank(chosen, min(chosen.rank, limit)) for name, limit in limits.items()}
+        return {name: chosen.with_rank(min(chosen.fixed_rank, limit)) for name, limit in limits.items()}
     for name, shape in shapes.items():
         try:
             chosen.check(shape, f"{place.path or place.layer.name}/{name}")
@@ -181,10 +181,6 @@ def _fitted(place: surgery.Place, chosen: Posterior, cap: bool, per_head: bool) 
                 f"{error} cap=True lowers the rank where a matrix is smaller, and nowhere else."
             ) from error
     return dict.fromkeys(shapes, chosen)
-
-
-def _of_rank(posterior, rank: int) -> Posterior:
-    return type(posterior).from_config({**posterior.get_config(), "rank": rank})
 
 
 def require_start(init: str, unsupported: str) -> None:

@@ -7,7 +7,7 @@ from keras import ops
 from options import LAYERS, OPTIONS, SEQUENCE
 
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers, mean_weights
-from singularbayes.convert import twins
+from singularbayes.convert import counterparts
 from singularbayes.posteriors import Posterior
 
 pytestmark = pytest.mark.backend
@@ -38,18 +38,18 @@ def _trained(option):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_twins_at_full_rank_and_back_compute_what_the_layer_did(name):
+def test_counterparts_at_full_rank_and_back_compute_what_the_layer_did(name):
     if BACKEND == "tensorflow" and name.endswith("channels_first"):
         pytest.skip("TensorFlow has no channels-first convolution on a CPU, so Keras's layer cannot run")
     option = OPTIONS[name]
     layer = _trained(option)
     truth = layer(*option.inputs, **option.call)
     for bias in BIASES:
-        twin = twins.make_twin(layer, FullRank(), bias_posterior=bias)
-        twins.start_from(twin, layer)
-        with mean_weights(twin):
-            _assert_equal(twin(*option.inputs, **option.call), truth)
-        plain = twins.make_plain(twin)
+        counterpart = counterparts.make_counterpart(layer, FullRank(), bias_posterior=bias)
+        counterparts.start_from(counterpart, layer)
+        with mean_weights(counterpart):
+            _assert_equal(counterpart(*option.inputs, **option.call), truth)
+        plain = counterparts.make_plain(counterpart)
         assert type(plain) is type(layer)
         for before, after in zip(layer.get_weights(), plain.get_weights(), strict=True):
             np.testing.assert_array_equal(before, after)
@@ -61,43 +61,43 @@ def test_dense_and_embedding_too(kind):
     option = LAYERS[kind]
     layer = option.keras()
     truth = layer(*option.inputs)
-    twin = twins.make_twin(layer, Deterministic())
-    twins.start_from(twin, layer)
-    _assert_equal(twin(*option.inputs), truth)
-    _assert_equal(twins.make_plain(twin)(*option.inputs), truth)
+    counterpart = counterparts.make_counterpart(layer, Deterministic())
+    counterparts.start_from(counterpart, layer)
+    _assert_equal(counterpart(*option.inputs), truth)
+    _assert_equal(counterparts.make_plain(counterpart)(*option.inputs), truth)
 
 
 @pytest.mark.parametrize("make", [FullRank, RankOne, lambda: LowRank(4)])
 def test_every_posterior_can_start_at_a_layer(make):
     layer = keras.layers.Dense(4, "tanh")
     truth = layer(SEQUENCE)
-    twin = twins.make_twin(layer, make())
-    twins.start_from(twin, layer)
-    with mean_weights(twin):
-        _assert_equal(twin(SEQUENCE), truth)
+    counterpart = counterparts.make_counterpart(layer, make())
+    counterparts.start_from(counterpart, layer)
+    with mean_weights(counterpart):
+        _assert_equal(counterpart(SEQUENCE), truth)
 
 
 @pytest.mark.parametrize("per_head", [True] if BACKEND == "jax" else [False, True])
 def test_heads_have_matrices_of_their_own_when_asked(per_head):
     layer = keras.layers.MultiHeadAttention(2, 3)
     truth = layer(SEQUENCE, SEQUENCE)
-    twin = twins.make_twin(layer, FullRank(), per_head=per_head)
-    twins.start_from(twin, layer)
-    shapes = {name: matrix.shape for name, matrix in twins.matrices(layer, per_head).items()}
-    assert shapes == {name: matrix.shape for name, matrix in twins.matrices(twin).items()}
+    counterpart = counterparts.make_counterpart(layer, FullRank(), per_head=per_head)
+    counterparts.start_from(counterpart, layer)
+    shapes = {name: matrix.shape for name, matrix in counterparts.matrices(layer, per_head).items()}
+    assert shapes == {name: matrix.shape for name, matrix in counterparts.matrices(counterpart).items()}
     assert (shapes.get("query/head_1/kernel") == (4, 3)) == per_head
-    with mean_weights(twin):
-        _assert_equal(twin(SEQUENCE, SEQUENCE), truth)
-    _assert_equal(twins.make_plain(twin)(SEQUENCE, SEQUENCE), truth)
+    with mean_weights(counterpart):
+        _assert_equal(counterpart(SEQUENCE, SEQUENCE), truth)
+    _assert_equal(counterparts.make_plain(counterpart)(SEQUENCE, SEQUENCE), truth)
 
 
 @pytest.mark.parametrize("name", MAIN)
 def test_at_a_lower_rank_every_matrix_is_the_truncated_svd(name):
     layer = _trained(OPTIONS[name])
-    twin = twins.make_twin(layer, LowRank(2))
-    twins.start_from(twin, layer)
-    kept = twins.matrices(twin)
-    for matrix_name, matrix in twins.matrices(layer).items():
+    counterpart = counterparts.make_counterpart(layer, LowRank(2))
+    counterparts.start_from(counterpart, layer)
+    kept = counterparts.matrices(counterpart)
+    for matrix_name, matrix in counterparts.matrices(layer).items():
         u, s, vt = np.linalg.svd(matrix)
         np.testing.assert_allclose(kept[matrix_name], (u[:, :2] * s[:2]) @ vt[:2], atol=1e-5)
 
@@ -105,12 +105,12 @@ def test_at_a_lower_rank_every_matrix_is_the_truncated_svd(name):
 def test_names_match_posteriors_of_the_right_shape():
     for name in NAMES:
         layer = _trained(OPTIONS[name])
-        twin = twins.make_twin(layer, FullRank())
-        slots, weights = twins.slots(layer), twins.weights(twin)
+        counterpart = counterparts.make_counterpart(layer, FullRank())
+        slots, weights = counterparts.slots(layer), counterparts.weights(counterpart)
         assert set(slots) == set(weights)
         for key, weight in weights.items():
             assert isinstance(weight, Posterior) != slots[key].is_bias
-            assert np.prod(twins.value(weight).shape) == np.prod(slots[key].shape)
+            assert np.prod(counterparts.value(weight).shape) == np.prod(slots[key].shape)
 
 
 def test_arguments_survive():
@@ -130,14 +130,14 @@ def test_arguments_survive():
         name="head",
     )
     layer.build((None, 4))
-    twin = twins.make_twin(layer, LowRank(2))
-    for made in (twin, twins.make_plain(twin)):
+    counterpart = counterparts.make_counterpart(layer, LowRank(2))
+    for made in (counterpart, counterparts.make_plain(counterpart)):
         assert (made.name, made.trainable, made.dtype_policy.name) == ("head", False, "mixed_bfloat16")
         assert made.activation is layer.activation
         assert made.bias_regularizer.l2 == made.activity_regularizer.l2 == regularizer.l2
         assert isinstance(made.bias_constraint, keras.constraints.NonNeg)
         assert made.path == "head"
-    assert twins.changes(layer) == ["kernel_regularizer dropped: the prior takes its place"]
+    assert counterparts.changes(layer) == ["kernel_regularizer dropped: the prior takes its place"]
 
 
 class _Squared(keras.layers.Dense):
@@ -149,25 +149,25 @@ class _Renamed(keras.layers.Dense):
     """Only a name."""
 
 
-def test_a_subclass_with_code_of_its_own_has_no_twin():
-    assert twins.twin_class(_Squared(3)) is None
-    assert twins.twin_class(_Renamed(3)) is layers.Dense
-    assert twins.twin_class(keras.layers.SimpleRNN(3)) is None
-    assert twins.twin_class(keras.layers.DepthwiseConv2D(3)) is None
+def test_a_subclass_with_code_of_its_own_has_no_counterpart():
+    assert counterparts.counterpart_class(_Squared(3)) is None
+    assert counterparts.counterpart_class(_Renamed(3)) is layers.Dense
+    assert counterparts.counterpart_class(keras.layers.SimpleRNN(3)) is None
+    assert counterparts.counterpart_class(keras.layers.DepthwiseConv2D(3)) is None
 
 
-def test_what_has_a_twin_but_cannot_use_it_says_why():
-    assert "never built" in twins.refusal(keras.layers.Dense(3))
+def test_what_has_a_counterpart_but_cannot_use_it_says_why():
+    assert "never built" in counterparts.refusal(keras.layers.Dense(3))
     shared = keras.layers.EinsumDense("abc,acd->abd", (None, 3))
     shared.build((2, 4, 5))
-    assert "not one matrix" in twins.refusal(shared)
+    assert "not one matrix" in counterparts.refusal(shared)
     whole = keras.layers.EinsumDense("...c,cd->...d", 3)
     whole.build((2, 4, 5))
-    assert twins.refusal(whole) is None
+    assert counterparts.refusal(whole) is None
 
 
 def test_the_wrong_layer_is_an_error():
-    with pytest.raises(ValueError, match=r"make_twin needs one of \['Dense'.*got <ReLU"):
-        twins.make_twin(keras.layers.ReLU(), LowRank(2))
+    with pytest.raises(ValueError, match=r"make_counterpart needs one of \['Dense'.*got <ReLU"):
+        counterparts.make_counterpart(keras.layers.ReLU(), LowRank(2))
     with pytest.raises(ValueError, match=r"make_plain needs one of \['Dense'.*got <ReLU"):
-        twins.make_plain(keras.layers.ReLU())
+        counterparts.make_plain(keras.layers.ReLU())
