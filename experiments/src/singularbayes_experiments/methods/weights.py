@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from singularbayes.posteriors import Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
+from singularbayes.posteriors import AdaptiveLowRank, Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
 
 # What experiments need not have among their settings, and what it is then.
 UNSAID: dict[str, Any] = {
@@ -43,7 +43,7 @@ class Weights:
         kinds: dict[str, Callable[[], Posterior]] = {
             "low_rank": lambda: LowRank(rank, overcomplete=beyond, **options),
             "low_rank_laplace": lambda: LowRank(rank, family="laplace", overcomplete=beyond, **options),
-            "low_rank_auto": lambda: LowRank("auto", **self._learned(), **_without_prior(options)),
+            "low_rank_auto": lambda: AdaptiveLowRank(**self._learned(), **_without_prior(options)),
             "full_rank": lambda: FullRank(**options),
             "rank_one": lambda: RankOne(self._said("rank_one_form"), **options),
             "deterministic": Deterministic,
