@@ -1,6 +1,6 @@
 """Every figure of singularbayes.plots, made from real runs: the script of figures.md.
 
-    pip install 'singularbayes[report]'
+    pip install 'singularbayes[plots]'
     python docs/scripts/figures.py
 
 It needs no download and takes about ten minutes on two cores. It writes figures.json, what the figures were made from,
@@ -24,7 +24,7 @@ from singularbayes_experiments.problems import toy
 import singularbayes as sb
 from singularbayes import layers, metrics, plots
 from singularbayes.demo import digits
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 from singularbayes.plots import BoundPanel, Measure, Point
 from singularbayes.posteriors import entry_correlation
 

@@ -1,4 +1,4 @@
-"""Every bound that speaks about a model, from the model: each equals the one from numbers, others say why not."""
+"""Every bound that applies to a model, from the model: each equals the one from arrays; others give the reason."""
 
 import keras
 import numpy as np
@@ -8,11 +8,10 @@ from scipy.integrate import quad
 from table import set_factor
 
 import singularbayes as sb
-from singularbayes import FullRank, LowRank, Normal, bounds, bounds_report, layers
-from singularbayes.evaluation import norm_rows, small_variance
-from singularbayes.evaluation.certified_kl import posterior_kl
-from singularbayes.evaluation.feed_forward import factor_draws, read
-from singularbayes.evaluation.mean_predictor import accepted_brier, margin_risk_of
+from singularbayes import Clipped, FullRank, LowRank, Normal, bounds, bounds_report, layers
+from singularbayes.evaluation import norm_bounds, small_variance
+from singularbayes.evaluation.feed_forward import factor_draws, read_dense_layers
+from singularbayes.evaluation.norm_bounds import accepted_brier, margin_risk_of
 from singularbayes.evaluation.small_variance import norm_limits
 from singularbayes.plots.bounds import panels_of
 
@@ -116,7 +115,7 @@ def test_complexity_is_that_of_the_norms_of_the_factors(close, report):
 
 def test_approaches_a_and_b_are_the_bounds_from_numbers(close, report):
     delta, part = 0.05, 0.01
-    weights, _ = read(close)
+    weights, _ = read_dense_layers(close)
     limits = {"A": norm_limits(weights, part), "B": norm_limits(weights, part / 2)}
     _, each = accepted_brier(close, weights, X, Y, limits["A"], 50, 0)
     draws = sb.predict(close, X, draws=50, keep_draws=True).draws
@@ -142,20 +141,20 @@ def test_approach_b_spends_half_of_its_delta_on_norms_and_adds_all_of_it(close, 
         asked.append(failure)
         return norm_limits(weights, failure)
 
-    monkeypatch.setattr(norm_rows, "norm_limits", spy)
-    weights, _ = read(close)
-    question = norm_rows.Question(close, X, Y, 0.05, 50, 0, 1, None)
-    rows = {row.name: row.bound for row in norm_rows._approaches(question, weights, np.full(50, 0.1))}
+    monkeypatch.setattr(norm_bounds, "norm_limits", spy)
+    weights, _ = read_dense_layers(close)
+    question = norm_bounds.Question(close, X, Y, 0.05, 50, 0, 1, None)
+    rows = {row.name: row.bound for row in norm_bounds._approaches(question, weights, np.full(50, 0.1))}
     assert asked == pytest.approx([0.01, 0.005])
     for approach in ("A", "B"):
         assert rows[f"Gaussian complexity, approach {approach}"].terms["probability of a bad draw"] == 0.01
 
 
 def test_the_draws_of_approaches_a_and_b_pay_for_what_was_tried(close):
-    weights, _ = read(close)
+    weights, _ = read_dense_layers(close)
     each = np.random.default_rng(0).uniform(0, 0.3, 50)
-    question = norm_rows.Question(close, X, Y, 0.05, 50, 0, 7, None)
-    rows = {row.name: row.bound for row in norm_rows._approaches(question, weights, each)}
+    question = norm_bounds.Question(close, X, Y, 0.05, 50, 0, 7, None)
+    rows = {row.name: row.bound for row in norm_bounds._approaches(question, weights, each)}
     paid = bounds.empirical_risk(each, 0.01 / 7, method="betting").value
     for approach in ("A", "B"):
         assert rows[f"Gaussian complexity, approach {approach}"].terms["empirical risk"] == pytest.approx(paid)
@@ -167,7 +166,7 @@ def test_one_layer_has_its_exact_complexity():
     )
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     exact = bounds_report(model, X, Y, draws=50)["Gaussian complexity, exact"].bound
-    (limits,) = norm_limits(read(model)[0], 0.01)
+    (limits,) = norm_limits(read_dense_layers(model)[0], 0.01)
     (norm,) = bounds.stratify([limits[0] * limits[1]]).norms
     complexity = bounds.linear_complexity(X, 2, 2, norm, 0.01, 50, np.random.default_rng(0))
     assert exact.terms["gap"] == pytest.approx((2 * np.pi) ** 0.5 * 0.5**0.5 * complexity.value)
@@ -185,7 +184,7 @@ def test_a_layer_on_every_time_step_has_the_complexity_of_all_steps():
     posterior = LowRank(1, prior=Normal(0.3))
     one = _on_steps(layers.Dense(1, posterior=posterior, use_bias=False), keras.layers.Flatten())
     exact = bounds_report(one, steps, Y, draws=50)["Gaussian complexity, exact"].bound
-    (limits,) = norm_limits(read(one)[0], 0.01)
+    (limits,) = norm_limits(read_dense_layers(one)[0], 0.01)
     (norm,) = bounds.stratify([limits[0] * limits[1]]).norms
     complexity = bounds.linear_complexity(flattened, 1, 1, norm, 0.01, 50, np.random.default_rng(0))
     # A mean over 240 rows, where there are 120 examples.
@@ -196,7 +195,7 @@ def test_a_flatten_between_layers_counts_all_entries_of_the_second():
     dense = [layers.Dense(n, posterior=FullRank(prior=Normal(0.3)), use_bias=False) for n in (3, 2)]
     model = _on_steps(dense[0], keras.layers.Flatten(), dense[1])  # weights 2 × 3 and 6 × 2
     found = bounds_report(model, X.reshape(120, 2, 2), Y, draws=20)["Gaussian complexity, explicit"].bound
-    norms = bounds.stratify([first * second for first, second in norm_limits(read(model)[0], 0.01)]).norms
+    norms = bounds.stratify([first * second for first, second in norm_limits(read_dense_layers(model)[0], 0.01)]).norms
     alone = bounds.gaussian_complexity(bounds.NetworkClass([np.prod(norms)], [1], [1, 1]), np.linalg.norm(X), 120)
     by_depth = quad(lambda s: np.sqrt(np.log1p(8 / s)), 0, 0.5)[0] / quad(lambda s: np.sqrt(np.log1p(4 / s)), 0, 0.5)[0]
     entries = 2 * (2 + 3) + 2 * (6 + 2)  # of matrices of rank 2, where one of rank 1 and shape 1 × 1 has 2
@@ -209,7 +208,7 @@ def test_planning_figures_are_those_of_the_shapes_and_the_kl(close, report):
     ratio = report["Complexity ratio"]
     assert ratio.figure == pytest.approx(bounds.complexity_ratio(4, 6, 2)) and "r < 2.4" in ratio.words
     certificate = report["PAC-Bayes, kl inverse"].bound
-    kl, risk = posterior_kl(close.layers[0].posterior)[1], certificate.terms["with their error"]
+    kl, risk = close.layers[0].posterior.certified_kl()[1], certificate.terms["with their error"]
     assert report["Critical rank"].figure == bounds.critical_rank(risk, kl / 20, [(4, 6)], 120, 0.04)
     assert ratio.cells[-1] == "no bound"
     full = bounds_report(_network(first=FullRank(prior=Normal(0.3))), X, Y, draws=10)
@@ -324,7 +323,7 @@ def test_a_model_that_cannot_be_certified_says_so_in_its_row():
 
 def test_sums_and_threshold_are_those_of_the_weights(close):
     found = small_variance(close, radius=2.0, margin=1.0, draws=30)
-    weights, reasons = read(close)
+    weights, reasons = read_dense_layers(close)
     assert reasons == ()
     means = [ops.convert_to_numpy(layer.posterior.mean().dense()).astype("float64") for layer in close.layers]
     norms = [np.linalg.norm(mean, 2) for mean in means]
@@ -340,7 +339,7 @@ def test_sums_and_threshold_are_those_of_the_weights(close):
 
 
 def test_the_draws_of_the_certificate_are_those_of_predict(close):
-    weights, _ = read(close)
+    weights, _ = read_dense_layers(close)
     kept = sb.predict(close, X, draws=3, seed=5, keep_draws=True).draws
     for draw, p in zip(factor_draws(close, weights, 3, 5), kept, strict=True):
         (a, b), (w, one) = draw
@@ -371,7 +370,7 @@ def test_the_drawn_network_stays_as_close_as_the_certificate_says():
     close = _close(0.02)
     radius, margin = float(np.linalg.norm(X, axis=1).max()), 2.0
     found = small_variance(close, radius, margin, draws=40)
-    weights, _ = read(close)
+    weights, _ = read_dense_layers(close)
     with sb.mean_weights(close):
         mean = ops.convert_to_numpy(close(X))
     checked = 0
@@ -432,5 +431,5 @@ def test_all_bounds_pay_for_what_was_tried(close, report):
 
 
 def test_clipped_draws_are_outside_the_perturbation_bounds():
-    report = bounds_report(_network(LowRank(2, prior=Normal(0.3), clip=1.0)), X, Y, draws=10)
+    report = bounds_report(_network(Clipped(LowRank(2, prior=Normal(0.3)), limit=1.0)), X, Y, draws=10)
     assert "clipped" in report["Margin"].reason

@@ -160,7 +160,7 @@ def test_wrong_input_is_refused():
         ValueError, match=r"'a' and 'b' differ in \['far/nll'\]. Evaluate them with the same sets in ood"
     ):
         sb.compare([one, run("b", 0, nll=1.0, **{"far/nll": 2.0})])
-    with pytest.raises(ValueError, match="one evaluation a method and seed; got two of 'a', 0"):
+    with pytest.raises(ValueError, match="one evaluation per method and seed; got two of 'a', 0"):
         sb.compare([one, one])
     with pytest.raises(ValueError, match=r"reference to be one of \['a'\]; got reference='b'"):
         sb.compare([one], reference="b")

@@ -144,7 +144,7 @@ def test_seeds_that_make_no_pair_are_told():
     assert single.endswith("paired over seeds; one pair has no interval.")
 
 
-def test_html_says_what_to_install(monkeypatch):
+def test_html_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(ImportError, match=r"pip install 'singularbayes\[report\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'singularbayes\[plots\]'"):
         comparison_table.html(table())

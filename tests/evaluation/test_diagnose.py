@@ -73,7 +73,7 @@ def test_collapsed_scales_are_found_and_findings_are_ordered_by_severity():
     lines = repr(found).splitlines()
     assert lines[0].startswith("Diagnosis of 'net': 3 findings. Checked: weights not finite, KL weight")
     assert lines[1] == "Not checked: no better than a constant, overconfident."
-    assert lines[2].startswith("  error: The KL weight was never said for 2 of 2 posteriors")
+    assert lines[2].startswith("  error: The KL weight is not set for 2 of 2 posteriors")
     assert lines[3].startswith("    Try: callbacks=[sb.KLSchedule(num_data=len(x))]")
     assert "the median is at 0.012 % of the prior's, and the epistemic standard deviation is near zero" in lines[4]
     assert "raise beta" in lines[5] and "eta" in lines[5]
@@ -180,7 +180,7 @@ def test_intervals_that_miss_too_often_are_found():
     p, y = value_predictive(np.zeros((2, 400, 1)), 1.0), rng.normal(size=(400, 1))
     assert not list(symptoms.overconfident(_case(p=p, y=y)))
     (finding,) = symptoms.overconfident(_case(p=p, y=2 * y))
-    assert f"hold {100 * (np.abs(2 * y) <= 1.959964).mean():.1f} % of the targets" in finding.sentence
+    assert f"contain {100 * (np.abs(2 * y) <= 1.959964).mean():.1f} % of the targets" in finding.sentence
     assert not list(symptoms.overconfident(_case(p=value_predictive(np.zeros((2, 400, 1))), y=2 * y)))
 
 

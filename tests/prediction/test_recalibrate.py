@@ -140,7 +140,7 @@ def test_it_scales_both_parts_of_the_variance_and_the_draws_around_their_mean(no
 
 def test_held_out_data_that_fix_no_temperature_are_refused():
     p = class_predictive([[[0.8, 0.2], [0.3, 0.7]]])
-    with pytest.raises(ValueError, match="needs some wrong answers; got 2 held-out examples that are all right"):
+    with pytest.raises(ValueError, match="needs some wrong predictions; got 2 held-out examples that are all right"):
         sb.recalibrate(p, [0, 1])
     with pytest.raises(ValueError, match=r"equal probabilities .* are best"):
         sb.recalibrate(p, [1, 0])

@@ -8,9 +8,9 @@ from singularbayes.evaluation.comparison_columns import NONE, Cell, Column
 from singularbayes.evaluation.comparison_latex import escaped, maths
 from singularbayes.evaluation.diagnosis import Diagnosis, diagnose
 from singularbayes.evaluation.evaluate import TASKS, Evaluation, evaluate
-from singularbayes.evaluation.feed_forward import activation_name, flat
+from singularbayes.evaluation.feed_forward import activation_name, flat_layers_in_order
 from singularbayes.evaluation.memory import Peak
-from singularbayes.evaluation.selection import selective
+from singularbayes.evaluation.scores import selective
 from singularbayes.evaluation.small_variance import small_variance
 from singularbayes.evaluation.symptoms import Finding
 
@@ -32,7 +32,7 @@ __all__ = [
     "diagnose",
     "escaped",
     "evaluate",
-    "flat",
+    "flat_layers_in_order",
     "maths",
     "selective",
     "small_variance",

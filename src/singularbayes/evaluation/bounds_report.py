@@ -1,4 +1,4 @@
-"""Every bound that speaks about a model, in one table, and for those that do not the reason."""
+"""Every bound that applies to a model, in one table, and for those that do not apply the reason."""
 
 from collections.abc import Iterator
 
@@ -6,14 +6,14 @@ import keras
 import numpy as np
 
 from singularbayes import bounds
-from singularbayes.bounds import Bound
+from singularbayes.bounds import Bound, Refused
 from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.evaluation import rank_curves
 from singularbayes.evaluation.bounds_table import BoundsReport, Row
 from singularbayes.evaluation.certificate import certify
-from singularbayes.evaluation.certificate_conditions import Refused, seen_by_prior
-from singularbayes.evaluation.feed_forward import DenseWeight, read, reasons_without_norms
-from singularbayes.evaluation.norm_rows import (
+from singularbayes.evaluation.certificate_conditions import seen_by_prior
+from singularbayes.evaluation.feed_forward import DenseWeight, read_dense_layers
+from singularbayes.evaluation.norm_bounds import (
     Question,
     complexity_rows,
     explicit_curve,
@@ -75,7 +75,7 @@ def bounds_report(
         "output": output,
     }
     rows = list(_pac_bayes(question, options))
-    weights, reasons = read(model)
+    weights, reasons = read_dense_layers(model)
     reasons = reasons or (() if isinstance(x, np.ndarray) else ("several inputs",))
     ranked = rank_curves.ranked_weights(model)
     rows += _planning(question, ranked, rows[0].bound)
@@ -139,10 +139,10 @@ def _index(question: Question, ranked: list[Weight]) -> Iterator[Row]:
 
 def _why_no_index(question: Question, ranked: list[Weight]) -> str | None:
     if not isinstance(question.x, np.ndarray) or not np.issubdtype(question.x.dtype, np.floating):
-        return "needs one input of numbers with a norm"
+        return "needs one input of floating-point numbers, which has a norm"
     if not ranked:
         return "needs weight matrices with posteriors"
-    return "; ".join(reason for weight in ranked for reason in reasons_without_norms(weight.posterior)) or None
+    return "; ".join(filter(None, (weight.posterior.why_no_norms() for weight in ranked))) or None
 
 
 def _curves(question: Question, ranked: list[Weight], weights: list[DenseWeight], rows: list[Row]) -> RankCurves | None:

@@ -1,4 +1,4 @@
-"""The table that `bounds_report` returns: a bound a row, or a planning figure, or the reason why there is none."""
+"""The table that `bounds_report` returns: one bound per row, or a planning figure, or the reason why there is none."""
 
 import textwrap
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class Row:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Name, value, confidence, and what the number is worth."""
+        """Name, value, confidence, and whether it is a certificate."""
         if self.figure is not None:
             return self.name, f"{self.figure:.4g}", "–", "no bound"
         if self.bound is None:
@@ -36,9 +36,9 @@ class Row:
         """What is bounded, the defect and what is assumed; or what the figure is; or the reason."""
         if self.bound is None:
             return f"{self.name}: {self.words or self.reason}"
-        said = [f"{self.name} bounds the {self.bound.quantity}"]
-        said += [f"no certificate: {self.bound.defect}"] if self.bound.defect else []
-        return "; ".join([*said, f"assumes {', '.join(self.bound.assumptions)}"])
+        parts = [f"{self.name} bounds the {self.bound.quantity}"]
+        parts += [f"no certificate: {self.bound.defect}"] if self.bound.defect else []
+        return "; ".join([*parts, f"assumes {', '.join(self.bound.assumptions)}"])
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,20 @@ from dataclasses import replace
 import keras
 import numpy as np
 
-from singularbayes.bounds import Bound, empirical_risk, pac_bayes
+from singularbayes.bounds import Bound, Refused, empirical_risk, pac_bayes
 from singularbayes.checks import require_integer, require_share
 from singularbayes.evaluation.certificate_conditions import (
-    Refused,
     own_code,
     require_bounded_kl,
     require_distinct,
     require_drawn,
     seen_by_prior,
 )
-from singularbayes.evaluation.certified_kl import certified_kl
-from singularbayes.models import as_arrays
+from singularbayes.models import as_arrays, find_random_posteriors
 from singularbayes.prediction import drawn_risks, has_other_noise
 
 DRAWS = 10_000
-EXAMPLES = 256  # that a draw answers
+EXAMPLES = 256  # per draw
 
 
 def certify(
@@ -39,7 +37,7 @@ def certify(
     likelihood=None,
     output=None,
 ) -> Bound:
-    """Returns an upper bound of the 0-1 risk, on new data, of the predictor that draws a network for every answer.
+    """Returns an upper bound of the 0-1 risk, on new data, of the predictor that draws a network per prediction.
 
     PAC-Bayes in its kl⁻¹ form. The KL is a sum of closed forms or their upper bounds in float64; the risk on (x, y) is
     bounded from `draws` networks, each on random examples of its own, by betting; four fifths of δ are for the examples
@@ -47,8 +45,8 @@ def certify(
 
     - the prior, the ranks and the architecture were chosen without (x, y); where `tried` candidates were compared on
       them, each pays for all,
-    - all weights are drawn: a trained bias without posterior, a normalisation or a point weight is refused, and so is
-      a layer with random noise of its own,
+    - all weights are drawn: a trained bias without posterior, a normalisation or a deterministic weight is refused,
+      and so is a layer with random noise of its own,
     - the examples are independent: where more than one in a hundred is a copy of an earlier one, they are refused.
 
     What the data and the model cannot show is listed among the assumptions of the result.
@@ -57,13 +55,13 @@ def certify(
         y: labels, integers from 0.
         draws: more draws make the bound tighter, by about ln(10/(δ/5))/draws; to be chosen before the result is seen.
         prior_data: inputs that the prior was learned on, where `learn_prior` and `centre_prior` have not remembered
-            them; "disjoint" if examples that look the same were drawn apart. That is taken on your word, unless more
+            them; "disjoint" if examples that look the same were drawn apart. That is taken on trust, unless more
             of them came back than chance explains.
         frozen: weights outside posteriors, which are not trainable, were fixed before (x, y) were seen.
         duplicates: "independent" if examples that are equal, input and label, were drawn independently, as they are
             where inputs take few values.
-        tried: number of models (ranks, priors, settings, seeds) that might have been chosen by what (x, y) say, this
-            one included.
+        tried: number of models (ranks, priors, settings, seeds) that might have been chosen by their results on
+            (x, y), this one included.
         seed: of the draws; fixed before the result is seen.
         allow_seen: compute the number even if the prior saw (x, y); then it is no certificate.
         likelihood, output: what the outputs mean, and which of several; see `predict`.
@@ -99,10 +97,16 @@ def certify(
             "that layer out, or make it act in training only."
         )
     nats = certified_kl(model)
-    risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, asked="certify")
+    risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, caller="certify")
     bound = certificate(risks, *nats, len(np.asarray(y)), delta, tried)
     bound = replace(bound, assumptions=(*bound.assumptions, *words, *more))
     return bound.with_defect(seen) if seen else bound
+
+
+def certified_kl(model: keras.Model) -> tuple[float, float]:
+    """Returns an upper bound of KL(Q ‖ P) in nats, by formula in float64, before and after the choice of the gauge."""
+    found = [posterior.certified_kl() for posterior in find_random_posteriors(model)]
+    return sum(before for before, _ in found), sum(after for _, after in found)
 
 
 def certificate(

@@ -9,33 +9,30 @@ import keras
 import numpy as np
 from scipy.stats import binom
 
-from singularbayes.models import arranged, find_posteriors, flat_layers
-from singularbayes.posteriors import Centred, Origin, Prior, Scalars
+from singularbayes.bounds import Refused
+from singularbayes.models import arranged, find_random_posteriors, flat_layers
+from singularbayes.posteriors import Origin, Scalars
 from singularbayes.training import Seen, count_repeats, hashed, seen_among, share_alike
 
 _SHOWN = 4  # paths in an error
 _CHANCE = 1e-3  # less likely coincidences are not believed
-_REPEATS = 0.01  # share of examples that may look like an earlier one without a word of the caller's
+_REPEATS = 0.01  # share of examples that may look like an earlier one unless the caller declares them independent
 _KNOWN = ("keras", "keras_hub", "singularbayes")  # packages whose layers remember nothing outside their variables
-
-
-class Refused(ValueError):
-    """Why no certificate speaks about a model as it is: nothing is wrong with the call."""
 
 
 def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
     """Raises unless every weight that training changed is drawn; returns what is taken on the caller's word."""
-    if not any(posterior.random for posterior in find_posteriors(model)):
+    if not find_random_posteriors(model):
         raise Refused(f"certify needs a model with posteriors; got {model.name!r} with none.")
-    learned = [posterior.path for posterior in find_posteriors(model) if getattr(posterior, "adaptive", False)]
+    learned = [posterior.path for posterior in find_random_posteriors(model) if posterior.learned_rank is not None]
     if learned:
         raise Refused(
-            "certify needs ranks that were fixed without the certifying examples; got LowRank('auto'), which learned "
+            "certify needs ranks that were fixed without the certifying examples; got AdaptiveLowRank, which learned "
             f"its own, in {learned[0]}. Train LowRank with the rank that other examples gave."
         )
     for layer in flat_layers(model):
         if getattr(layer, "stateful", False):
-            raise Refused(f"certify needs answers that do not depend on earlier ones; {layer.path} is stateful.")
+            raise Refused(f"certify needs predictions that do not depend on earlier ones; {layer.path} is stateful.")
         if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
             raise Refused(
                 f"certify needs weights that are drawn, or fixed before the certifying examples; {layer.path} took its "
@@ -84,38 +81,38 @@ def _is_known(code) -> bool:
 
 
 def require_distinct(x, y, duplicates: str | None) -> tuple[str, ...]:
-    """Raises if more than one example in a hundred is a copy of an earlier one; returns what is taken on one's word.
+    """Raises if more than one example in a hundred is a copy of an earlier one; returns what is assumed.
 
-    Copies tell nothing new, so N would be too large. Equal examples may also have been drawn independently, as rows of
-    few bits are: the data cannot tell, so the caller has to. A hundredth moves a bound by little, and is only stated.
+    Copies carry no new information, so N would be too large. Equal examples may also have been drawn independently, as
+    rows of few bits are: the data cannot show it, so the caller declares it. A hundredth moves a bound little, and is
+    only stated.
     """
     if duplicates not in (None, "independent"):
         raise ValueError(f"certify needs duplicates='independent' or None; got duplicates={duplicates!r}.")
     y, count = np.asarray(y), len(keras.tree.flatten(x)[0])
     if y.dtype.kind not in "biuf":
-        return ()  # no labels, as `drawn_risks` says
+        return ()  # no labels; `drawn_risks` raises the error
     if len(y) != count:
         raise ValueError(f"certify needs one label per example; got {len(y)} labels for {count} examples.")
     repeats = count_repeats(hashed([x, y]))
     if not repeats:
         return ()
-    told = f"{repeats:,} of these {count:,} examples equal to an earlier one"
+    copies = f"{repeats:,} of these {count:,} examples equal to an earlier one"
     if repeats > _REPEATS * count and duplicates is None:
         raise Refused(
-            f"certify needs examples that were drawn independently; got {told}, input and label. Certify on one copy "
+            f"certify needs examples that were drawn independently; got {copies}, input and label. Certify on one copy "
             "of each, or pass duplicates='independent' if equal examples were drawn independently, as they are where "
             "inputs take few values."
         )
-    return (f"{told} and drawn independently nevertheless",)
+    return (f"{copies} and drawn independently nevertheless",)
 
 
 def require_bounded_kl(model: keras.Model) -> None:
     """Raises unless the KL to every prior has an upper bound by formula."""
-    for posterior in find_posteriors(model):
-        prior = posterior.prior.prior if isinstance(posterior.prior, Centred) else posterior.prior
-        if posterior.random and type(prior).kl_upper is Prior.kl_upper:
+    for posterior in find_random_posteriors(model):
+        if not posterior.prior.has_kl_upper:
             raise Refused(
-                f"certify needs priors whose KL has a bound, kl_upper; {type(prior).__name__} of {posterior.path} has "
+                f"certify needs priors whose KL has a bound, kl_upper; {posterior.prior!r} of {posterior.path} has "
                 "none, and an estimate may be too small."
             )
 
@@ -124,13 +121,13 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
     """Returns why the prior may depend on the examples `x`, or None; and what is taken on the caller's word.
 
     Args:
-        prior_data: inputs that the prior was learned on, where the model does not know; "disjoint" says that examples
-            which look the same were drawn apart. That is believed as far as these examples look like each other.
+        prior_data: inputs that the prior was learned on, where the model does not know; "disjoint" declares that
+            examples which look the same were drawn apart. That is believed as far as these look like each other.
     """
     apart = isinstance(prior_data, str)
     if apart and prior_data != "disjoint":
         raise ValueError(f"certify needs prior_data as inputs, 'disjoint' or None; got prior_data={prior_data!r}.")
-    factors = [factor for q in find_posteriors(model) if q.random for factor in q.factors if factor.memory is not None]
+    factors = [factor for q in find_random_posteriors(model) for factor in q.factors if factor.memory is not None]
     moved = [factor.reference.path for factor in factors if not factor.unchanged()[0]]
     if moved and prior_data is None:
         return (
@@ -139,13 +136,13 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
         ), ()
     hashes = hashed(arranged(model, x))
     remembered = {memory.hashes.tobytes(): memory.hashes for memory in map(Scalars.prior_memory, factors)}
-    known = [some for some in remembered.values() if len(some)]
+    prior_hashes = [one for one in remembered.values() if len(one)]
     if prior_data is not None and not apart:
-        known.append(hashed(arranged(model, prior_data)))
-    found = max((seen_among(some, hashes) for some in known), key=lambda seen: seen.share, default=None)
+        prior_hashes.append(hashed(arranged(model, prior_data)))
+    found = max((seen_among(one, hashes) for one in prior_hashes), key=lambda seen: seen.share, default=None)
     words = _origins(factors, prior_data)
     if apart:
-        why, more = _on_their_word(found, hashes)
+        why, more = _check_disjoint(found, hashes)
         return why, (*words, *more)
     if found is None or not found.count:
         return None, words
@@ -167,21 +164,24 @@ def _origins(factors: list, prior_data) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _on_their_word(found: Seen | None, hashes: np.ndarray) -> tuple[str | None, tuple[str, ...]]:
-    """Returns why "disjoint" is not believed, or what is believed."""
-    word = "the prior's examples drawn apart from these, on the caller's word (prior_data='disjoint')"
+def _check_disjoint(found: Seen | None, hashes: np.ndarray) -> tuple[str | None, tuple[str, ...]]:
+    """Returns why "disjoint" is not believed, or what is assumed."""
+    assumption = "the prior's examples drawn apart from these, on the caller's word (prior_data='disjoint')"
     if found is None:
-        return None, (f"{word}: the prior remembers none",)
-    told = f"{found.count} of {found.of} that it remembers are here"
+        return None, (f"{assumption}: the prior remembers none",)
+    repeats = f"{found.count} of {found.of} that it remembers are here"
     alike = share_alike(hashes)
     if found.count and binom.sf(found.count - 1, found.of, alike) < _CHANCE:
-        return f"the prior was learned on these examples: {told}, and only {100 * alike:.1f} % of these have a twin", ()
-    return None, (f"{word}: {told}",)
+        return (
+            f"the prior was learned on these examples: {repeats}, and only {100 * alike:.1f} % of these have an equal",
+            (),
+        )
+    return None, (f"{assumption}: {repeats}",)
 
 
 def _outside(model: keras.Model) -> list:
     """Returns the weights that predictions depend on and no posterior draws."""
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     inside = {id(posterior.kl_scale) for posterior in posteriors}
     inside |= {
         id(v) for q in posteriors for factor in q.factors for v in (factor.values, factor.reference, factor.memory)

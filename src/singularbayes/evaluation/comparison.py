@@ -18,7 +18,7 @@ Runs = dict[str, dict[int, Evaluation]]  # by method and seed
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: a row a method, a column a measure. It shows as plain text; `report.comparison` renders it."""
+    """A table: one row per method, one column per measure. `evaluation.comparison_table` renders it."""
 
     task: str
     methods: tuple[str, ...]
@@ -55,7 +55,7 @@ def compare(
     digits: int = 3,
     caption: str | None = None,
 ) -> Comparison:
-    """Returns the table of several evaluations: a row a method, mean and standard deviation over its seeds.
+    """Returns the table of several evaluations: one row per method, mean and standard deviation over its seeds.
 
     Time and memory are shown but not ranked: they hold compilation and the rest of the process.
 
@@ -123,13 +123,15 @@ def _by_method(evaluations: list[Evaluation]) -> Runs:
             )
         seeds = runs.setdefault(run.method, {})
         if run.seed in seeds:
-            raise ValueError(f"compare needs one evaluation a method and seed; got two of {run.method!r}, {run.seed}.")
+            raise ValueError(
+                f"compare needs one evaluation per method and seed; got two of {run.method!r}, {run.seed}."
+            )
         seeds[run.seed] = run
     return runs
 
 
 def _usual(run: Evaluation) -> list[str]:
-    """Returns the columns of a task: the usual ones, and how well each set of foreign examples is found."""
+    """Returns the columns of a task: the usual ones, and how well each out-of-distribution set is detected."""
     places = dict.fromkeys(name.rpartition("/")[0] for name in run.metrics if "auroc_ood" in name)
     detection = [f"{place}/{name}".lstrip("/") for place in places for name in OOD_TABLES[run.task]]
     return [name for name in (*TABLES[run.task], *detection) if name in run.metrics or not math.isnan(run.value(name))]
@@ -154,11 +156,11 @@ def _column(measure: Measure, runs: Runs, reference: str, level: float, digits: 
 
 
 def _cell(values: np.ndarray) -> Cell:
-    known = values[~np.isnan(values)]
-    finite = bool(np.isfinite(known).all())
-    mean = float(known.mean()) if len(known) else math.nan
-    std = float(known.std(ddof=1)) if len(known) > 1 and finite else math.nan
-    return Cell(mean, std, len(known), len(values))
+    defined = values[~np.isnan(values)]
+    finite = bool(np.isfinite(defined).all())
+    mean = float(defined.mean()) if len(defined) else math.nan
+    std = float(defined.std(ddof=1)) if len(defined) > 1 and finite else math.nan
+    return Cell(mean, std, len(defined), len(values))
 
 
 def _decimals(means: list[float], digits: int) -> int:
@@ -199,8 +201,8 @@ def _difference(own: dict[int, float], other: dict[int, float], level: float) ->
 def _caption(every: list[Evaluation], runs: Runs) -> str:
     counts = sorted({len(seeds) for seeds in runs.values()})
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    said = "one seed" if counts == [1] else f"mean ± standard deviation over {number} seeds"
-    return f"{every[0].task.capitalize()}: {said}."
+    summary = "one seed" if counts == [1] else f"mean ± standard deviation over {number} seeds"
+    return f"{every[0].task.capitalize()}: {summary}."
 
 
 def _marked(column: Column, cell: Cell) -> str:

@@ -43,7 +43,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Column:
-    """One measure: a cell a method, and each method's difference from the reference (None of the reference itself)."""
+    """One measure: one cell per method, and each method's difference from the reference (None for that itself)."""
 
     measure: Measure
     decimals: int

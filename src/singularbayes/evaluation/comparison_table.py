@@ -66,21 +66,21 @@ def caption(comparison: Comparison) -> str:
     if len(comparison.methods) < 2:
         return comparison.caption
     found = [d for column in comparison.columns for d in column.differences if d is not None and d.pairs > 0]
-    said = (
+    text = (
         f"{comparison.caption} Best in bold, second underlined. Below: differences from {comparison.reference}, paired "
     )
-    said += "over seeds"
+    text += "over seeds"
     if any(d.pairs > 1 for d in found):
-        said += f", with their {100 * comparison.level:g} % intervals"
+        text += f", with their {100 * comparison.level:g} % intervals"
     if any(d.pairs == 1 for d in found):
-        said += "; one pair has no interval"
+        text += "; one pair has no interval"
     if any(d.pairs < d.seeds for d in found):
-        said += ". Where not all seeds make pairs, their number is given; the difference is then not that of the means"
-    return f"{said}."
+        text += ". Where not all seeds make pairs, their number is given; the difference is then not that of the means"
+    return f"{text}."
 
 
 def method_rows(comparison: Comparison, render: Callable[[Column, Cell], Shown]) -> "Rows[Shown]":
-    """Returns a row a method."""
+    """Returns one row per method."""
     return [
         (name, [render(column, column.cells[i]) for column in comparison.columns])
         for i, name in enumerate(comparison.methods)

@@ -1,4 +1,4 @@
-"""What is off with a model, in plain sentences, and what to try."""
+"""What is wrong with a model, in plain sentences, and what to try."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
 from singularbayes.likelihoods import find_likelihood
-from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
+from singularbayes.models import as_arrays, find_random_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)
@@ -20,12 +20,12 @@ _THEN = (
     symptoms.kl_dominates,
     symptoms.no_noise,
 )
-_WITH_ANSWERS = (symptoms.no_better_than_a_constant, symptoms.overconfident)
+_WITH_TARGETS = (symptoms.no_better_than_a_constant, symptoms.overconfident)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Findings, the worst first; none is said too. `len` counts them, `in` asks for one by name."""
+    """Findings, the worst first. `len` counts them, `in` finds one by name; the repr also lists what was checked."""
 
     model: str
     findings: tuple[Finding, ...]
@@ -39,8 +39,8 @@ class Diagnosis:
         return any(finding.name == name for finding in self.findings)
 
     def __repr__(self) -> str:
-        said = f"{len(self)} finding{'s' if len(self) > 1 else ''}" if self.findings else "nothing found"
-        lines = [f"Diagnosis of {self.model!r}: {said}. Checked: {', '.join(map(_words, self.checked))}."]
+        count = f"{len(self)} finding{'s' if len(self) > 1 else ''}" if self.findings else "nothing found"
+        lines = [f"Diagnosis of {self.model!r}: {count}. Checked: {', '.join(map(_words, self.checked))}."]
         if self.not_checked:
             lines.append(f"Not checked: {', '.join(map(_words, self.not_checked))}.")
         for finding in self.findings:
@@ -49,12 +49,13 @@ class Diagnosis:
 
 
 def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, **options) -> Diagnosis:
-    """Returns what is off with a trained model on examples `x`, best ones that it was not trained on.
+    """Returns what is wrong with a trained model on examples `x`, best ones that it was not trained on.
 
-    Thresholds are rules of thumb; each sentence has the number that it stands on.
+    Thresholds are rules of thumb; each sentence has the figure that it rests on.
 
     Args:
-        y: answers; without them it is not checked whether predictions are overconfident or no better than a constant.
+        y: labels or targets; without them it is not checked whether predictions are overconfident or no better than
+            a constant.
         **options: those of `predict`.
 
     >>> import singularbayes as sb
@@ -68,22 +69,22 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
         )
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], as_arrays(x)), training=False)  # makes its weights
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     bare = Case(model, posteriors)
     findings = [finding for check in _FIRST for finding in check(bare)]
     if any(finding.name == "weights_not_finite" for finding in findings):
-        return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_ANSWERS))
+        return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_TARGETS))
     p = predict(model, x, draws, seed, **options)
     assert isinstance(p, (ClassPredictive, ValuePredictive))
     likelihood = find_likelihood(options.get("likelihood"), loss_of(model, position_of(model, options.get("output"))))
-    answers = None if y is None else _answers(p, y)
-    case = Case(model, posteriors, p, answers, learned_noise=likelihood.predicts_noise)
-    checks = (*_THEN, *(() if y is None else _WITH_ANSWERS))
+    targets = None if y is None else _targets(p, y)
+    case = Case(model, posteriors, p, targets, learned_noise=likelihood.predicts_noise)
+    checks = (*_THEN, *(() if y is None else _WITH_TARGETS))
     findings += [finding for check in checks for finding in check(case)]
-    return _diagnosis(model, findings, (*_FIRST, *checks), _WITH_ANSWERS if y is None else ())
+    return _diagnosis(model, findings, (*_FIRST, *checks), _WITH_TARGETS if y is None else ())
 
 
-def _answers(p: Predictive, y) -> np.ndarray:
+def _targets(p: Predictive, y) -> np.ndarray:
     """Returns labels (examples,), or targets in the shape of the means."""
     if p.task == "classification":
         return labelled("diagnose", p.mean, y)[1]

@@ -1,17 +1,18 @@
-"""One model in, one flat result out: every metric that makes sense, what it holds and what it cost."""
+"""One model in, one flat result out: every metric that makes sense, its size and its cost."""
 
 import dataclasses
 import inspect
 import json
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import keras
 import numpy as np
 
-from singularbayes.evaluation import inputs, scores
+from singularbayes.evaluation import scores
 from singularbayes.evaluation.memory import Peak
 from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.models import count_stored, count_trained, loss_of, position_of
@@ -24,7 +25,7 @@ TASKS = ("classification", "regression")
 class Method(Protocol):
     """What can be evaluated beside Keras models: the baselines, or an object of your own.
 
-    `num_trained` and `num_stored`, where it has them, say how many numbers it trains and how many it predicts from.
+    `num_trained` and `num_stored`, where it has them, are its numbers of trainable and of stored parameters.
     """
 
     def predict(self, x: Any, draws: int, seed: int) -> Predictive:
@@ -36,11 +37,11 @@ class Evaluation:
     """What one method with one seed gave on one test set.
 
     Attributes:
-        metrics: every score by name; NaN where there is none, and then `undefined` says why.
-        num_trained: how many numbers are trained; num_stored: how many predictions are made from.
+        metrics: every score by name; NaN where there is none, and then `undefined` has the reason.
+        num_trained: trainable parameters; num_stored: stored parameters, which predictions are made from.
         draws: how many posterior draws; examples: how many test examples.
-        seconds: wall time of predicting the test examples, compilation included; train_seconds: as it was told.
-        peak_bytes: the most memory while predicting them, see `assess.memory.Peak`.
+        seconds: wall time of predicting the test examples, compilation included; train_seconds: as it was given.
+        peak_bytes: the most memory while predicting them, see `evaluation.Peak`.
     """
 
     method: str
@@ -104,17 +105,17 @@ def evaluate(
 ) -> Evaluation:
     """Returns every metric of a method on test examples, with its size, time and memory.
 
-    All evaluations of one task with the same sets of foreign examples have the same metrics. One that has no value for
-    a method, as the mutual information of one function, is NaN. Regression says every score of a spread twice, for the
-    epistemic and for the total variance.
+    All evaluations of one task with the same out-of-distribution sets have the same metrics. One that has no value for
+    a method, as the mutual information of a deterministic network, is NaN. Regression has every score of a spread
+    twice, for the epistemic and for the total variance.
 
     Args:
         method: a Keras model, Bayesian or plain; an object with `predict(x, draws, seed)`; or a `Predictive`.
         test: (x, y); for a `Predictive` y alone.
-        ood: foreign examples: x, or a dict of several by name; for a `Predictive` their predictions. Metrics of named
-            ones are called "name/metric".
-        task: "classification" or "regression"; None reads it from the predictions, whose kind the compiled loss says.
-            Said, it also tells a loss that does not say: regression then takes outputs for means.
+        ood: out-of-distribution examples: x, or a dict of several sets by name; for a `Predictive` their predictions.
+            Metrics of named sets are called "name/metric".
+        task: "classification" or "regression"; None reads it from the predictions. Where the compiled loss does not
+            specify a likelihood, "regression" takes the outputs for means.
         name: what tables call it; else the model's name or the class of the method.
         seed: of the draws, and the number of the run: `compare` pairs runs of the same seed.
         **options: those of `predict`; `keep_draws=True` adds the scores that need every draw: interquartile ranges and
@@ -130,21 +131,26 @@ def evaluate(
     """
     if task is not None and task not in TASKS:
         raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
-    ask = _asker(method, task, draws, seed, options)
-    x, y = (method, inputs.answers(method, test)) if isinstance(method, Predictive) else inputs.pair(test)
-    foreign = inputs.named(ood)
-    for where, examples in foreign.items():
-        inputs.require_alike(x, examples, where)
+    predictions_of = _predictor(method, task, draws, seed, options)
+    x, y = (method, _targets(method, test)) if isinstance(method, Predictive) else _pair(test)
+    ood_sets = _named_sets(ood)
+    for name_of_set, examples in ood_sets.items():
+        _require_same_form(x, examples, name_of_set)
     with Peak() as peak:
         start = time.perf_counter()
-        p = ask(x)
+        p = predictions_of(x)
         seconds = time.perf_counter() - start
     found_task = _task_of(p, task)
-    found = scores.of_classes(p, y) if found_task == "classification" else scores.of_values(p, y, _rng(seed))
-    for where, examples in foreign.items():
-        strange = ask(examples)
-        _task_of(strange, found_task)
-        found |= {f"{where}/{key}" if where else key: score for key, score in scores.of_foreign(p, strange).items()}
+    found = (
+        scores.class_scores(p, y)
+        if found_task == "classification"
+        else scores.regression_scores(p, y, np.random.default_rng(seed))
+    )
+    for name_of_set, examples in ood_sets.items():
+        outside = predictions_of(examples)
+        _task_of(outside, found_task)
+        prefix = f"{name_of_set}/" if name_of_set else ""
+        found |= {f"{prefix}{key}": score for key, score in scores.ood_detection_scores(p, outside).items()}
     made = isinstance(method, Predictive)
     return Evaluation(
         method=name or (method.name if isinstance(method, keras.Model) else type(method).__name__),
@@ -162,7 +168,7 @@ def evaluate(
     )
 
 
-def _asker(method, task, draws, seed, options):
+def _predictor(method, task, draws, seed, options):
     """Returns what turns examples into predictions."""
     if isinstance(method, Predictive):
         if options:
@@ -197,8 +203,48 @@ def _task_of(p: Predictive, task: str | None) -> str:
     return p.task
 
 
-def _rng(seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed)
+def _targets(p: Predictive, test):
+    """Returns the targets of predictions; (x, y) is refused, unless it can be the targets of two examples."""
+    if isinstance(test, tuple) and len(test) == 2 and (len(p) != 2 or np.shape(test[0]) != np.shape(test[1])):
+        raise ValueError("evaluate needs y alone for a Predictive; got test=(x, y).")
+    return test
+
+
+def _pair(test):
+    """Returns examples and targets."""
+    if not isinstance(test, (tuple, list)) or len(test) != 2:
+        raise ValueError(f"evaluate needs test=(x, y); got {type(test).__name__}.")
+    return test
+
+
+def _named_sets(ood) -> dict[str, Any]:
+    """Returns the out-of-distribution sets by name, "" for one set without."""
+    if ood is None:
+        return {}
+    if isinstance(ood, Mapping):
+        if not ood or not all(isinstance(name, str) and name and "/" not in name for name in ood):
+            raise ValueError(f"evaluate needs names without / for the examples of ood; got {list(ood)}.")
+        return dict(ood)
+    return {"": ood}
+
+
+def _require_same_form(x, ood, name: str) -> None:
+    """Raises where out-of-distribution examples have another form than the test examples."""
+    which = f"ood[{name!r}]" if name else "ood"
+    if isinstance(x, Predictive) != isinstance(ood, Predictive):
+        raise TypeError(f"evaluate needs a Predictive in {which} if and only if it evaluates one; got {type(ood)}.")
+    pairs = [(x.mean, ood.mean)] if isinstance(x, Predictive) else _paired_arrays(x, ood, which)
+    for inside, outside in pairs:
+        lengths_free = inside.dtype.kind in "iu"  # sequences of ids may be longer or shorter
+        if inside.ndim != outside.ndim or (inside.shape[1:][-1:] != outside.shape[1:][-1:] and not lengths_free):
+            raise ValueError(f"evaluate needs {which} like the test examples {inside.shape}; got {outside.shape}.")
+
+
+def _paired_arrays(x, ood, which: str):
+    flat, other = (list(map(np.asarray, keras.tree.flatten(part))) for part in (x, ood))
+    if len(flat) != len(other):
+        raise ValueError(f"evaluate needs {which} with {len(flat)} inputs, as the test has; got {len(other)}.")
+    return zip(flat, other, strict=True)
 
 
 def _count_trained(method) -> int | None:

@@ -9,10 +9,10 @@ _RESET, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 class Peak:
-    """Measures a `with` block: `bytes` is the most memory during it, None where the system does not say.
+    """Measures a `with` block: `bytes` is the most memory during it, None where the system does not report it.
 
-    On an accelerator it is the device's; what JAX says there is the most since the process began. On a CPU under Linux
-    it is the whole process's, the data included; the system's own count of that peak starts anew with the block.
+    On an accelerator it is the device's; what JAX reports there is the most since the process began. On a CPU under
+    Linux it is the whole process's, the data included; the system's own count of that peak starts anew with the block.
     """
 
     bytes: int | None = None

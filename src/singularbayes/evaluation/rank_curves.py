@@ -7,35 +7,33 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import keras
 
 from singularbayes.bounds import break_even_rank, complexity_ratio
-from singularbayes.evaluation.certified_kl import posterior_kl
-from singularbayes.models import find_posteriors
-from singularbayes.posteriors import Entrywise, LowRank
+from singularbayes.models import find_random_posteriors
+from singularbayes.posteriors import Variational
 
 
 @dataclass(frozen=True)
 class Weight:
     """A weight matrix with a posterior, its shape and its rank; None is full."""
 
-    posterior: Any
+    posterior: Variational
     shape: tuple[int, int]
     rank: int | None
 
     @cached_property
     def kl(self) -> float:
-        """The KL of its numbers in nats, in the best gauge."""
-        return posterior_kl(self.posterior)[1]
+        """The KL of its parameters in nats, in the best gauge."""
+        return self.posterior.certified_kl()[1]
 
     def at(self, rank: int) -> int:
         """Returns that rank, or the largest that the shape allows."""
         return min(rank, *self.shape)
 
     def entries(self, rank: int | None) -> int:
-        """Returns how many numbers a draw has."""
+        """Returns how many parameters a draw has."""
         rows, columns = self.shape
         return rows * columns if rank is None else self.at(rank) * (rows + columns)
 
@@ -64,14 +62,12 @@ class RankCurves:
 def ranked_weights(model: keras.Model) -> list[Weight]:
     """Returns the low-rank weights of a model, or if it has none its full-rank matrices."""
     found = []
-    for posterior in find_posteriors(model):
-        if isinstance(posterior, LowRank):
-            rows, columns = posterior.rows, posterior.factors[0].shape[0] - posterior.rows
-            found.append(Weight(posterior, (rows, columns), posterior.factors[0].shape[1]))
-        elif isinstance(posterior, Entrywise) and len(posterior.factors[0].shape) == 2:
-            rows, columns = posterior.factors[0].shape
-            if min(rows, columns) > 1:
-                found.append(Weight(posterior, (rows, columns), None))
+    for posterior in find_random_posteriors(model):
+        match posterior.factor_moments():
+            case [(a, _), (b, _)]:
+                found.append(Weight(posterior, (len(a), len(b)), a.shape[1]))
+            case [(w, _)] if min(w.shape) > 1:
+                found.append(Weight(posterior, w.shape, None))
     low = [weight for weight in found if weight.rank is not None]
     return low or found
 
@@ -88,7 +84,7 @@ def own_rank(weights: Sequence[Weight]) -> int | None:
 
 
 def weight_kl(weights: Sequence[Weight]) -> float:
-    """Returns C, the mean KL of one number in nats."""
+    """Returns C, the mean KL of one parameter in nats."""
     return sum(weight.kl for weight in weights) / sum(weight.entries(weight.rank) for weight in weights)
 
 
@@ -116,10 +112,10 @@ def overall_ratio(weights: Sequence[Weight]) -> float:
 
 def ratio_words(weights: Sequence[Weight]) -> str:
     """Returns what each low-rank weight's complexity term is of a full one's, and below which rank it is less."""
-    told = [
+    ratios = [
         f"{w.posterior.path} at rank {w.rank} {complexity_ratio(*w.shape, w.rank):.3g}, below 1 for r < "
         f"{break_even_rank(*w.shape):.4g}"
         for w in weights
         if w.rank is not None
     ]
-    return f"√(Σ r(m + n)/Σ mn), if every number costs the same KL; {'; '.join(told)}"
+    return f"√(Σ r(m + n)/Σ mn), if every parameter costs the same KL; {'; '.join(ratios)}"

@@ -6,9 +6,9 @@ import numpy as np
 
 from singularbayes import metrics
 from singularbayes.checks import aligned, labelled
-from singularbayes.likelihoods import DETERMINISTIC
-from singularbayes.metrics import LEVEL, OF_VARIANCE, RETAINED
-from singularbayes.prediction import ClassPredictive, ValuePredictive
+from singularbayes.likelihoods import DETERMINISTIC, require_kind
+from singularbayes.metrics import LEVEL, OF_VARIANCE, RETAINED, SelectiveCurve, selective_curve
+from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
 Scores = dict[str, float | str]
 
@@ -17,8 +17,8 @@ _NO_SPREADS = "no prediction has a spread"
 _NO_DRAWS = "the draws were not kept; pass keep_draws=True"
 
 
-def of_classes(p: ClassPredictive, y) -> Scores:
-    """Returns the scores of predicted classes."""
+def class_scores(p: ClassPredictive, y) -> Scores:
+    """Returns the scores of a classification."""
     probabilities, labels = labelled("evaluate", p.mean, y)
     wrong = probabilities.argmax(axis=1) != labels
     every_class = len(np.unique(labels)) == probabilities.shape[1]
@@ -37,15 +37,15 @@ def of_classes(p: ClassPredictive, y) -> Scores:
             continue
         found[f"mean_{by}"] = float(uncertainty.mean())
         found |= {
-            f"{name}_{by}": score(uncertainty, wrong) if both else "answers are all right, or all wrong"
+            f"{name}_{by}": score(uncertainty, wrong) if both else "predictions are all right, or all wrong"
             for name, score in _ERRORS.items()
         }
         found |= _selective(uncertainty, wrong, by)
     return found
 
 
-def of_values(p: ValuePredictive, y, rng: np.random.Generator) -> Scores:
-    """Returns the scores of predicted numbers; what needs a spread, once by the epistemic and once by the total one.
+def regression_scores(p: ValuePredictive, y, rng: np.random.Generator) -> Scores:
+    """Returns the scores of a regression; those of a spread once for the epistemic and once for the total variance.
 
     Args:
         rng: where the noise comes from that `crps_sample_total` adds to the draws.
@@ -70,19 +70,58 @@ def of_values(p: ValuePredictive, y, rng: np.random.Generator) -> Scores:
     return found
 
 
-def of_foreign(p: ClassPredictive | ValuePredictive, foreign: ClassPredictive | ValuePredictive) -> Scores:
-    """Returns how well each uncertainty tells foreign examples from the test's."""
-    inside, outside = p.uncertainties(), foreign.uncertainties()
+def ood_detection_scores(p: Predictive, ood: Predictive) -> Scores:
+    """Returns how well each uncertainty tells out-of-distribution examples from in-distribution ones."""
+    inside, outside = p.uncertainties(), ood.uncertainties()
     found: Scores = {}
-    for by, known in inside.items():
-        strange = outside[by]
-        if isinstance(known, str):
-            found |= dict.fromkeys(_names(_DETECTION, by), known)
-        elif isinstance(strange, str):
-            found |= dict.fromkeys(_names(_DETECTION, by), strange)
+    for by, within in inside.items():
+        beyond = outside[by]
+        if isinstance(within, str):
+            found |= dict.fromkeys(_names(_DETECTION, by), within)
+        elif isinstance(beyond, str):
+            found |= dict.fromkeys(_names(_DETECTION, by), beyond)
         else:
-            found |= {f"{name}_{by}": value for name, value in metrics.ood_scores(known, strange).items()}
-    return found | (_mi_ratio(inside["mi"], outside["mi"]) if "mi" in inside else _iqr(p, foreign))
+            found |= {f"{name}_{by}": value for name, value in metrics.ood_scores(within, beyond).items()}
+    return found | (_mi_ratio(inside["mi"], outside["mi"]) if "mi" in inside else _iqr(p, ood))
+
+
+def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
+    """Returns the risk of keeping only the most certain predictions, with the thresholds to deploy.
+
+    The risk of a classification is the error rate, of a regression the mean absolute error (over outputs too). The
+    curve's `for_error(0.01)` and `for_coverage(0.8)` give the threshold: keep what has `uncertainty <= threshold`.
+
+    Args:
+        by: the uncertainty: of a classification "entropy" (default), "mi" or "std", the last two over draws; of a
+            regression the "total" (default) or "epistemic" standard deviation.
+
+    >>> import singularbayes as sb
+    >>> p = sb.ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.5, 0.5]]), np.zeros((4, 2)), 1)
+    >>> curve = selective(p, [0, 1, 0, 1])
+    >>> curve.for_error(0.0)
+    OperatingPoint(keep uncertainty <= 0.673012: 75.0 % kept, risk 0)
+    """
+    require_kind("selective", p, Predictive)
+    found = p.uncertainties()
+    chosen = ("entropy" if p.task == "classification" else "total") if by is None else by
+    if chosen not in found:
+        raise ValueError(f"selective needs by= to be one of {list(found)} for {type(p).__name__}; got by={by!r}.")
+    uncertainty = found[chosen]
+    if isinstance(uncertainty, str):
+        raise ValueError(f"selective has no uncertainty by={chosen!r}: {uncertainty}. Others are {_others(found)}.")
+    return selective_curve(uncertainty, _losses(p, y))
+
+
+def _losses(p: Predictive, y) -> np.ndarray:
+    if p.task == "classification":
+        probabilities, labels = labelled("selective", p.mean, y)
+        return probabilities.argmax(axis=1) != labels
+    mean, targets = aligned("selective", mean=p.mean, targets=y)
+    return np.abs(mean - targets).reshape(len(targets), -1).mean(axis=1)
+
+
+def _others(found) -> list[str]:
+    return [name for name, uncertainty in found.items() if not isinstance(uncertainty, str)]
 
 
 def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.random.Generator) -> Scores:
@@ -124,7 +163,7 @@ def _names(names, by: str) -> list[str]:
 
 
 def _selective(uncertainty: np.ndarray, losses: np.ndarray, by: str) -> Scores:
-    curve = metrics.selective_curve(uncertainty, losses)
+    curve = selective_curve(uncertainty, losses)
     return {f"aurc_{by}": curve.area, f"risk_at_80_{by}": float(curve.at(RETAINED))}
 
 
@@ -137,12 +176,12 @@ def _mi_ratio(inside: np.ndarray | str, outside: np.ndarray | str) -> Scores:
     return {"mi_ratio": "there is no mutual information" if np.isnan(ratio) else ratio}
 
 
-def _iqr(p, foreign) -> Scores:
+def _iqr(p, ood) -> Scores:
     names = ("iqr_inside", "iqr_outside", "iqr_ratio")
-    if p.num_draws == 1 or foreign.num_draws == 1:
+    if p.num_draws == 1 or ood.num_draws == 1:
         return dict.fromkeys(names, DETERMINISTIC)
-    if p.draws is None or foreign.draws is None:
+    if p.draws is None or ood.draws is None:
         return dict.fromkeys(names, _NO_DRAWS)
-    widths = (metrics.epistemic_iqr(part.draws).reshape(len(part), -1).mean(axis=1) for part in (p, foreign))
+    widths = (metrics.epistemic_iqr(part.draws).reshape(len(part), -1).mean(axis=1) for part in (p, ood))
     found = metrics.iqr_scores(*widths)
     return {name: "the band has no width" if np.isnan(value) else value for name, value in found.items()}

@@ -15,7 +15,7 @@ from singularbayes.bounds import (
     sum_threshold,
 )
 from singularbayes.checks import require_integer, require_positive, require_share
-from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws, read
+from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws, read_dense_layers
 
 
 def small_variance(
@@ -31,7 +31,7 @@ def small_variance(
     """Returns how probable it surely is that a drawn network stays within margin/4 of the mean network on ‖x‖ ≤ radius.
 
     S = Σ ‖W_i − W̄_i‖₂/‖W̄_i‖₂ has to be at most s* = ln(1 + margin/(4 radius ∏‖W̄_i‖₂)), as a sum: no layer has a limit
-    of its own. By draws (Clopper–Pearson) and by the analytic budget; `reached` says whether either is ½.
+    of its own. By draws (Clopper–Pearson) and by the analytic budget; `reached` is whether either is ½.
 
     Args:
         model: a Sequential of dense layers with posteriors, without biases and with activations that are 0 at 0.
@@ -41,14 +41,14 @@ def small_variance(
     """
     require_positive("small_variance", radius=radius, margin=margin)
     require_integer("small_variance", draws=draws)
-    weights, reasons = read(model)
+    weights, reasons = read_dense_layers(model)
     if reasons:
         raise ValueError(
             "small_variance needs dense layers without biases and 1-Lipschitz activations that are 0 at 0; got "
             f"{'; '.join(reasons)}."
         )
     threshold = sum_threshold(margin, [weight.norm for weight in weights], radius)
-    layers = [GaussianLayer.of(weight.a, weight.b) for weight in weights]
+    layers = [GaussianLayer.from_factors(weight.a, weight.b) for weight in weights]
     limits, total = (None, None) if failure is None else _good_event(weights, failure)
     sums = np.array([s for s in _sums(model, weights, draws, seed, limits) if s is not None])
     if not len(sums):

@@ -1,4 +1,4 @@
-"""The checks of a diagnosis. Each takes a case and yields what it finds: a sentence with numbers, and what to try."""
+"""The checks of a diagnosis. Each takes a case and yields what it finds: a sentence with figures, and what to try."""
 
 import math
 from collections.abc import Iterator
@@ -9,21 +9,21 @@ import numpy as np
 from keras import ops
 
 from singularbayes.metrics import accuracy, negative_log_likelihood
-from singularbayes.posteriors import Laplace, Normal, Posterior, ScaleMixture
+from singularbayes.posteriors import Laplace, Normal, ScaleMixture, Variational
 from singularbayes.prediction import ClassPredictive, ValuePredictive
 
 SEVERITIES = ("error", "warning", "notice")
 
 _NARROW = 0.05  # posterior sd as a share of the prior's
 _AGREED = 0.01  # disagreement of draws as a share of all uncertainty
-_DEAD = 1e-4  # energy of a column as a share of the largest's
+_DEAD = 1e-4  # squared norm of a column as a share of the largest's
 _SURE = 3.0  # standard errors
 _GAP = 0.02  # of confidence over accuracy, or of coverage under its level
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is off. An "error" makes results invalid; a "warning" makes them doubtful; a "notice" informs."""
+    """One problem. An "error" makes results invalid; a "warning" makes them doubtful; a "notice" informs."""
 
     name: str
     severity: str
@@ -33,14 +33,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its random posteriors, what it predicts and the answers, where they are known.
+    """A model, its random posteriors, what it predicts, and the labels or targets where they are given.
 
     Attributes:
-        learned_noise: the model says the noise of its predictions, so that training changes it.
+        learned_noise: the model predicts the noise, so that training changes it.
     """
 
     model: keras.Model
-    posteriors: list[Posterior] = field(default_factory=list)
+    posteriors: list[Variational] = field(default_factory=list)
     p: ClassPredictive | ValuePredictive | None = None
     y: np.ndarray | None = None
     learned_noise: bool = False
@@ -59,14 +59,15 @@ def weights_not_finite(case: Case) -> Iterator[Finding]:
 
 
 def kl_weight(case: Case) -> Iterator[Finding]:
-    """A posterior that no prior holds, because the weight of its KL was never said or is 0."""
-    weights = [float(ops.convert_to_numpy(q.kl_scale)) for q in case.posteriors if q.trainable]
-    silent = sum(weight < 0 for weight in weights)
-    if silent:
+    """A posterior whose prior is ignored, because the KL weight is unset or 0."""
+    trained = [q for q in case.posteriors if q.trainable]
+    weights = [float(ops.convert_to_numpy(q.kl_scale)) for q in trained]
+    unset = sum(not q.kl_weight_is_set for q in trained)
+    if unset:
         yield Finding(
             "kl_weight",
             "error",
-            f"The KL weight was never said for {silent} of {len(weights)} posteriors: they are not trained as a bound.",
+            f"The KL weight is not set for {unset} of {len(weights)} posteriors, so `fit` would ignore their prior.",
             "callbacks=[sb.KLSchedule(num_data=len(x))] in fit, or sb.set_kl(model, num_data=len(x)).",
         )
     elif weights and max(weights) == 0:
@@ -79,23 +80,23 @@ def kl_weight(case: Case) -> Iterator[Finding]:
 
 
 def no_posterior(case: Case) -> Iterator[Finding]:
-    """A model that is one function."""
+    """A deterministic model."""
     if not case.posteriors:
         yield Finding(
             "no_posterior",
             "notice",
-            "The model has no random posterior: all draws are one function, and mutual information is 0.",
+            "The model has no random posterior: it is deterministic, and mutual information is 0.",
             "layers from sb.layers with posterior=LowRank(...), or sb.bayesianize(model, LowRank(16)).",
         )
 
 
 def collapsed(case: Case) -> Iterator[Finding]:
-    """Scales that training shrank until draws are nearly one function."""
+    """Scales that training shrank until draws are nearly the same function."""
     shares = [_shares_of_prior(factor) for q in case.posteriors for factor in q.factors]
-    known = np.concatenate([np.zeros(0), *shares])
-    if not known.size:
+    widths = np.concatenate([np.zeros(0), *shares])
+    if not widths.size:
         return
-    width, (amount, share) = float(np.median(known)), _disagreement(case.p)
+    width, (amount, share) = float(np.median(widths)), _disagreement(case.p)
     if width < _NARROW and share < _AGREED:
         yield Finding(
             "collapsed",
@@ -109,18 +110,17 @@ def collapsed(case: Case) -> Iterator[Finding]:
 def dead_columns(case: Case) -> Iterator[Finding]:
     """Columns of A and B that carry nothing."""
     for q in case.posteriors:
-        product = getattr(q, "product", None)  # those of a low rank have one
-        if product is None:
+        norms = q.squared_column_norms()
+        if norms is None:
             continue
-        squares = sum(ops.convert_to_numpy(part) for part in (product.ab.loc**2, product.ab.variance))
-        energy = squares[: product.rows].sum(axis=0) * squares[product.rows :].sum(axis=0)
-        alive = int((energy > _DEAD * energy.max()).sum())
-        if alive < len(energy):
+        _, squares = norms
+        alive = int((squares > _DEAD * squares.max()).sum())
+        if alive < len(squares):
             yield Finding(
                 "dead_columns",
                 "notice",
-                f"{len(energy) - alive} of {len(energy)} columns of {q.path} carry less than {100 * _DEAD:g} % of the "
-                "energy of the largest.",
+                f"{len(squares) - alive} of {len(squares)} columns of {q.path} have less than {100 * _DEAD:g} % of the "
+                "squared norm of the largest.",
                 f"rank {max(1, alive)} there, which does the same with fewer parameters; or a lower beta, if they died "
                 "early.",
             )
@@ -138,26 +138,26 @@ def kl_dominates(case: Case) -> Iterator[Finding]:
         yield Finding(
             "kl_dominates",
             "warning" if poor else "notice",
-            f"The KL dominates the loss: it adds {term:.3g} nats an example, and the best fit there could be saves "
-            f"{most:.3g} over a constant answer. Training stopped far from the optimum of this loss.",
+            f"The KL dominates the loss: it adds {term:.3g} nats per example, and the best fit there could be saves "
+            f"{most:.3g} over a constant prediction. Training stopped far from the optimum of this loss.",
             "a lower beta, a smaller rank or more data; longer training, if predictions stay good meanwhile.",
         )
 
 
 def no_noise(case: Case) -> Iterator[Finding]:
-    """Regression whose loss does not say the noise."""
+    """Regression whose loss does not specify the noise."""
     if isinstance(case.p, ValuePredictive) and case.p.noise is None and case.posteriors:
         yield Finding(
             "no_noise",
             "notice",
-            "The loss says no noise, so there is no total variance; and a squared error weighs the KL as if the noise "
-            "had a standard deviation of 0.71.",
+            "The loss does not specify the noise, so there is no total variance; and a squared error weighs the KL as "
+            "if the noise had a standard deviation of 0.71.",
             "sb.GaussianNLL(scale) for known noise, or sb.MeanScaleNLL() with layers.LearnedNoise() or a head of two.",
         )
 
 
 def no_better_than_a_constant(case: Case) -> Iterator[Finding]:
-    """Predictions that know nothing of the inputs."""
+    """Predictions that ignore the inputs."""
     assert case.y is not None
     if isinstance(case.p, ClassPredictive):
         own, constant, what = negative_log_likelihood(case.p.mean, case.y), _label_entropy(case.y), "NLL"
@@ -170,7 +170,7 @@ def no_better_than_a_constant(case: Case) -> Iterator[Finding]:
         yield Finding(
             "no_better_than_a_constant",
             "warning",
-            f"Predictions are no better than one constant answer: {what} {own:.3g} against {constant:.3g}.",
+            f"Predictions are no better than one constant prediction: {what} {own:.3g} against {constant:.3g}.",
             "a lower beta or warmup in KLSchedule, longer training, another learning rate; then more units or rank.",
         )
 
@@ -182,27 +182,27 @@ def overconfident(case: Case) -> Iterator[Finding]:
     if isinstance(p, ClassPredictive):
         confidence = p.mean.max(axis=-1)
         stated, found = float(confidence.mean()), accuracy(p.mean, y)
-        # Were confidence right, each answer would be right with that probability.
+        # Were confidence right, each prediction would be right with that probability.
         error = math.sqrt(max(float((confidence * (1 - confidence)).sum()), 0.25)) / len(y)
-        said = f"mean confidence is {stated:.3f}, accuracy {found:.3f}"
+        evidence = f"mean confidence is {stated:.3f}, accuracy {found:.3f}"
     elif isinstance(p, ValuePredictive) and p.noise is not None:
         lower, upper = p.interval(0.95)
         stated, found = 0.95, float(((lower <= y) & (y <= upper)).mean())
         error = math.sqrt(0.95 * 0.05 / len(y))
-        said = f"95 % intervals of the total variance hold {100 * found:.1f} % of the targets"
+        evidence = f"95 % intervals of the total variance contain {100 * found:.1f} % of the targets"
     else:
         return
     if stated - found > max(_GAP, _SURE * error):
         yield Finding(
             "overconfident",
             "warning",
-            f"Predictions are overconfident on these {len(y)} examples: {said}.",
+            f"Predictions are overconfident on these {len(y)} examples: {evidence}.",
             "sb.recalibrate(p, y) on held-out data; or raise beta, train for fewer epochs, use more data.",
         )
 
 
 def _shares_of_prior(factor) -> np.ndarray:
-    """Returns the posterior's standard deviations as shares of the prior's; none where that is not known."""
+    """Returns the posterior's standard deviations as shares of the prior's; none where that is unknown."""
     match factor.prior:
         case Normal(scale=scale):
             prior = scale
@@ -211,7 +211,7 @@ def _shares_of_prior(factor) -> np.ndarray:
         case ScaleMixture() as mixture:
             narrow = mixture.sigma2 if mixture.sigma2_is_variance else mixture.sigma2**2
             prior = math.sqrt(mixture.pi * mixture.sigma1**2 + (1 - mixture.pi) * narrow)
-        case _:  # a prior of the user's, whose width is not known
+        case _:  # a prior of the user's, whose width is unknown
             return np.zeros(0)
     return np.sqrt(ops.convert_to_numpy(factor.variance)).ravel() / prior
 
@@ -228,7 +228,7 @@ def _disagreement(p) -> tuple[str, float]:
 
 
 def _most_to_gain(case: Case) -> float | None:
-    """Returns by how many nats an example a perfect fit beats a constant answer; None where it cannot be known."""
+    """Returns by how many nats per example a perfect fit beats a constant prediction; None where it cannot be known."""
     if isinstance(case.p, ClassPredictive):
         return math.log(case.p.mean.shape[-1]) if case.y is None else _label_entropy(case.y)
     # A perfect fit lets learned noise go to 0, and gains without end.

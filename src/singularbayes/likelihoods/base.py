@@ -17,7 +17,7 @@ Moments = Mapping[str, RunningMoments]
 
 
 class Likelihood(ABC):
-    """What the outputs of a model mean, and what their draws say together.
+    """What the outputs of a model mean, and what predictive distribution their draws make.
 
     One of your own subclasses `Classification` or `Regression`; pass an object of it as `likelihood=`.
 

@@ -159,7 +159,7 @@ class ValuePredictive(Predictive):
 
     @classmethod
     def of_draws(cls, draws, noise: float | np.ndarray | None = None) -> "ValuePredictive":
-        """Returns the predictions of a method of your own from its drawn values (draws, examples, …)."""
+        """Returns the predictions of a method of your own from its drawn predictions (draws, examples, …)."""
         draws = _drawn("ValuePredictive.of_draws", draws, axes=2)
         return cls(draws.mean(axis=0), draws.std(axis=0), len(draws), draws, noise)
 

@@ -1,4 +1,4 @@
-"""How a model predicts."""
+"""Predictive distributions of a model: draws, recalibration, conformal prediction, the randomised predictor."""
 
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets

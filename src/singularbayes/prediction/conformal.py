@@ -1,7 +1,8 @@
-"""Split-conformal intervals and sets: they hold new answers at least as often as they say, whatever the model.
+"""Split-conformal intervals and sets: they contain new targets at least as often as promised, whatever the model.
 
 The promise is about the average over held-out and new examples that come in no special order (exchangeable), not about
-each kind of input, and not about foreign ones. The held-out examples must serve neither training nor recalibration.
+each kind of input, and not about out-of-distribution ones. The held-out examples must serve neither training nor
+recalibration.
 """
 
 import math
@@ -17,9 +18,9 @@ VARIANCES = ("total", "epistemic", "constant")
 
 @dataclass(frozen=True)
 class ConformalIntervals:
-    """Intervals mean ∓ `quantile` · sd that hold new values with probability >= `level`, for every output.
+    """Intervals mean ∓ `quantile` · sd that contain new targets with probability >= `level`, for every output.
 
-    `variance` says what sd is: of the "total" or "epistemic" variance, or 1 for all ("constant").
+    `variance` names what sd is: of the "total" or "epistemic" variance, or 1 for all ("constant").
     """
 
     level: float
@@ -34,7 +35,7 @@ class ConformalIntervals:
 
 @dataclass(frozen=True)
 class ConformalSets:
-    """Sets of all classes with probability >= `threshold`, which hold new labels with probability >= `level`."""
+    """Sets of all classes with probability >= `threshold`, which contain new labels with probability >= `level`."""
 
     level: float
     threshold: float
@@ -98,8 +99,8 @@ def _rank(name: str, examples: int, level: float) -> int:
     if rank > examples:
         needed = math.ceil(level / (1 - level) - 1e-9)
         raise ValueError(
-            f"{name} needs at least {needed} held-out examples for level={level}: with fewer only an unbounded answer "
-            f"keeps the promise; got {examples}."
+            f"{name} needs at least {needed} held-out examples for level={level}: with fewer only an unbounded "
+            f"interval or set keeps the promise; got {examples}."
         )
     return rank
 

@@ -1,4 +1,4 @@
-"""Monte Carlo prediction with coherent draws: draw s is one function for all the data."""
+"""Monte Carlo prediction with coherent draws: draw s is the same function of the input for all the data."""
 
 import itertools
 from collections import defaultdict
@@ -49,7 +49,7 @@ def predict(
         output: which output of a model with several, by name or position.
         padding: the id that fills up sequences of token ids (examples, length). Examples of like length are then taken
             together and cut to the longest, which saves the work on padding. The model must take any length and ignore
-            padding (`mask_zero=True`), else its answers change.
+            padding (`mask_zero=True`), else its predictions change.
 
     >>> import keras, numpy as np, singularbayes as sb
     >>> keras.utils.set_random_seed(0)
@@ -78,8 +78,8 @@ def pool(
 ) -> Predictive:
     """Returns what `count` models predict together: every draw of every model counts the same.
 
-    Each answers its share draws / count, rounded up, of the keys of the seed, so one model answers as `predict` says. A
-    model is asked before the next is taken, so `models` may also yield one object with other weights each time.
+    Each predicts with its share draws / count, rounded up, of the keys of the seed, so one model predicts as `predict`
+    does. A model predicts before the next is taken, so `models` may also yield one object with other weights each time.
     """
     require_integer("predict", draws=draws, batch_size=batch_size)
     require_integer("predict", 0, seed=seed)
@@ -104,16 +104,16 @@ def pool(
         if likelihood_of_output(model, position, likelihood) != meaning:
             raise ValueError(
                 f"predict needs members whose outputs mean the same; got {model.name!r} with another loss than the "
-                "first. Pass likelihood= to say what all of them mean."
+                "first. Pass likelihood= to specify what all of them mean."
             )
         own = keys[place * share : (place + 1) * share]
-        for first, where, answers in stream_draws(model, x, examples, own, batch_size, lengths, alone=count == 1):
-            if not (position < len(answers) if position is not None else len(answers) == 1):
+        for first, where, outputs in stream_draws(model, x, examples, own, batch_size, lengths, alone=count == 1):
+            if not (position < len(outputs) if position is not None else len(outputs) == 1):
                 raise ValueError(
-                    f"predict needs output= for a model with {len(answers)} outputs; got output={output!r}."
+                    f"predict needs output= for a model with {len(outputs)} outputs; got output={output!r}."
                 )
-            chosen = answers[position or 0]
-            _require_numbers(model, x, where, chosen)
+            chosen = outputs[position or 0]
+            _refuse_nan(model, x, where, chosen)
             statistics = meaning.statistics(chosen)
             for name, values in statistics.items():
                 moments[name].update(where, values)
@@ -123,7 +123,7 @@ def pool(
 
 
 def _draws_each(model, x, draws: int, count: int) -> int:
-    """Returns how many draws each of `count` models makes; 1 where nothing is random: all would be one function."""
+    """Returns how many draws each of `count` models makes; 1 where nothing is random."""
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
     if not any(source.random for source in find_sources(model)):
@@ -138,13 +138,13 @@ def _join(kept, draws, examples) -> np.ndarray:
     return result
 
 
-def _require_numbers(model, x, where: np.ndarray, values: np.ndarray) -> None:
+def _refuse_nan(model, x, where: np.ndarray, values: np.ndarray) -> None:
     missing = np.isnan(np.asarray(values, "float32"))
     if not missing.any():
         return
     example = int(where[np.argwhere(missing)[0][1]])
     own = keras.tree.map_structure(lambda array: array[example : example + 1], x)
-    # An eager pass over that example says more when a layer knows the cause (a token id out of range).
+    # An eager pass over that example raises a better error when a layer knows the cause (a token id out of range).
     model(own, training=False)
     cause = "The weights may have become NaN in training: lower the learning rate, or look at the loss."
     cause += logits_hint(model)

@@ -1,4 +1,4 @@
-"""The randomised predictor: for every answer one network is drawn. Its mistakes on given examples, draw by draw."""
+"""The randomised predictor, which draws a network for every prediction: its mistakes on given examples, per draw."""
 
 import sys
 from typing import Any
@@ -34,24 +34,24 @@ def drawn_risks(
     *,
     likelihood=None,
     output=None,
-    asked: str = "drawn_risks",
+    caller: str = "drawn_risks",
 ) -> np.ndarray:
     """Returns the share of mistakes of each drawn network, (draws,), on examples drawn for it.
 
     Every draw has its own weights and its own random examples, with replacement. So the numbers are independent, lie in
-    [0, 1], and each has the expectation L̂(Q): the mean over all examples and all networks. Few examples a draw serve
+    [0, 1], and each has the expectation L̂(Q): the mean over all examples and all networks. Few examples per draw serve
     better than all of them: what limits a bound of the mean is the number of draws.
 
     Args:
         y: labels (examples,), integers from 0.
-        examples: how many examples a draw answers; None is all, once each.
+        examples: how many examples each draw predicts; None is all, once each.
     """
     x = arranged(model, x)
     count = count_examples(model, x)
-    position = position_of(model, output, asked)
-    meaning = likelihood_of_output(model, position, likelihood, asked)
+    position = position_of(model, output, caller)
+    meaning = likelihood_of_output(model, position, likelihood, caller)
     if not isinstance(meaning, Classification):
-        raise ValueError(f"{asked} needs a classifier, whose answers are right or wrong; got {meaning!r}.")
+        raise ValueError(f"{caller} needs a classifier, whose predictions are right or wrong; got {meaning!r}.")
     parts, size = _parts(draws)
     keys = draw_keys(seed, parts * size).reshape(parts, size, 2)
     rng = np.random.default_rng([seed, draws])
@@ -63,8 +63,8 @@ def drawn_risks(
         outputs = compiled(model, outputs_of_draws, noise.as_keys(part), ops.convert_to_tensor(pick), data)
         probabilities = meaning.probabilities(np.asarray(ops.convert_to_numpy(outputs[position or 0])))
         if not np.isfinite(probabilities).all():
-            raise ValueError(f"{asked} needs outputs that are finite; got NaN or infinity from {model.name!r}.")
-        labels = labels if labels.size else _labels(asked, y, count, probabilities.shape[-1])
+            raise ValueError(f"{caller} needs outputs that are finite; got NaN or infinity from {model.name!r}.")
+        labels = labels if labels.size else _labels(caller, y, count, probabilities.shape[-1])
         risks.append((probabilities.argmax(axis=-1) != labels[pick]).mean(axis=1))
     return np.concatenate(risks)[:draws]
 
@@ -78,9 +78,9 @@ def _parts(draws: int) -> tuple[int, int]:
 def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int = 0) -> bool:
     """Returns whether outputs for `x` change where the draw of all posteriors stays: some layer has its own noise.
 
-    One network answers all examples twice, in the program that `drawn_risks` runs with so many draws, under two states
+    One network predicts all examples twice, in the program that `drawn_risks` runs with so many draws, under two states
     of the seed generators that no posterior owns. A generator that the model does not track, or NumPy's, shows only
-    outside a program: the network answers `examples` of them twice, operation by operation.
+    outside a program: the network predicts `examples` of them twice, operation by operation.
     """
     x = arranged(model, x)
     count = count_examples(model, x)
@@ -122,7 +122,7 @@ def _differ(first: list, second: list) -> bool:
     return False
 
 
-def _labels(asked: str, y, count: int, classes: int) -> np.ndarray:
-    """Returns the labels as integers; raises unless there is one an example, and they fit the classes."""
+def _labels(caller: str, y, count: int, classes: int) -> np.ndarray:
+    """Returns the labels as integers; raises unless there is one per example, and they fit the classes."""
     certain = np.broadcast_to(np.eye(classes)[0], (count, classes))
-    return labelled(asked, certain, y)[1]
+    return labelled(caller, certain, y)[1]

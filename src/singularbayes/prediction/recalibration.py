@@ -13,7 +13,7 @@ from singularbayes.models import as_arrays
 
 @dataclass(frozen=True)
 class Temperature:
-    """Raises the averaged probabilities to the power 1/`value` and normalises them: above 1 they become less sure.
+    """Raises the averaged probabilities to the power 1/`value` and normalises them: above 1 they become less confident.
 
     The average over draws is tempered, not each draw: it is what was scored, the most probable class stays, and nothing
     but the average is needed. The draws are not recalibrated, so of several draws `std` and `mutual_information` are
@@ -75,14 +75,14 @@ class VarianceScale:
 
 
 def recalibrate(p: Predictive, y) -> Temperature | VarianceScale:
-    """Returns what makes predictions like `p` as likely as one number can make the held-out answers `y`.
+    """Returns the recalibration, of one parameter, that makes held-out targets `y` of predictions `p` most likely.
 
-    Call the result on other predictions of the model: `recalibrate(held_out, y)(p_test)`. Classes get the `Temperature`
-    with the least negative log-likelihood; values the `VarianceScale` mean (y − mean)²/variance, which has the least
-    Gaussian one.
+    Call the result on other predictions of the model: `recalibrate(held_out, y)(p_test)`. A classification gets the
+    `Temperature` with the least negative log-likelihood; a regression the `VarianceScale` mean (y − mean)²/variance,
+    which has the least Gaussian one.
 
     >>> p = ClassPredictive(np.array([[0.9, 0.1]] * 4), np.zeros((4, 2)), 1)
-    >>> temperature = recalibrate(p, [0, 0, 0, 1])  # sure of 90 %, right in 75 %
+    >>> temperature = recalibrate(p, [0, 0, 0, 1])  # confidence 90 %, accuracy 75 %
     >>> temperature, temperature(p).mean[0]
     (Temperature(value=2.0), array([0.75, 0.25]))
     """
@@ -100,7 +100,7 @@ def recalibrate(p: Predictive, y) -> Temperature | VarianceScale:
 
 def _temperature(mean: np.ndarray, y: np.ndarray) -> float:
     if mean.ndim > 2 and y.size == mean[..., 0].size:
-        y = y.reshape(-1)  # one label a position
+        y = y.reshape(-1)  # one label per position
     p, labels = labelled("recalibrate", mean.reshape(-1, mean.shape[-1]), y)
     chosen = p[np.arange(len(labels)), labels]
     if not chosen.all():
@@ -116,15 +116,15 @@ def _temperature(mean: np.ndarray, y: np.ndarray) -> float:
 
     if slope(0.0) >= 0:
         raise ValueError(
-            "recalibrate needs probabilities that know something of the held-out labels; got ones for which equal "
-            "probabilities (an infinite temperature) are best."
+            "recalibrate needs probabilities that are better than chance on the held-out labels; got ones for which "
+            "equal probabilities (an infinite temperature) are best."
         )
     sharper = (2.0**k for k in range(40) if slope(2.0**k) > 0)
     sharp = None if (chosen == p.max(axis=1)).all() else next(sharper, None)
     if sharp is None:
         raise ValueError(
-            f"recalibrate needs some wrong answers; got {len(labels)} held-out examples that are all right, for which "
-            "the best temperature is 0. Hold out more."
+            f"recalibrate needs some wrong predictions; got {len(labels)} held-out examples that are all right, for "
+            "which the best temperature is 0. Hold out more."
         )
     return 1 / optimize.brentq(slope, 0.0, sharp, xtol=1e-15)
 
@@ -148,7 +148,7 @@ def _untempered(what: str) -> ValueError:
 def _require_noise(name: str, p: ValuePredictive) -> None:
     if p.noise is None:
         raise ValueError(
-            f"{name} needs the total variance, and the likelihood does not say the noise; compile with "
+            f"{name} needs the total variance, and the likelihood does not specify the noise; compile with "
             "singularbayes.GaussianNLL(scale) or MeanScaleNLL(), or pass likelihood=singularbayes.Gaussian(scale) to "
             "predict."
         )

@@ -10,7 +10,7 @@ from keras import ops
 from singularbayes.bounds import loss_constants, pac_bayes, truncation_bound
 from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.convert import MatrixSpectrum, spectrum
-from singularbayes.evaluation import flat
+from singularbayes.evaluation import flat_layers_in_order
 from singularbayes.models import as_arrays, mean_weights
 from singularbayes.ranks import change
 from singularbayes.ranks.recommendation import Recommendation, Row
@@ -89,7 +89,7 @@ def by_bound(
 
 
 def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
-    steps, reasons = change.read(model, lambda posterior: np.zeros(posterior.ab.shape[1], bool))
+    steps, reasons = change.read(model, {})
     if reasons:
         raise ValueError(
             f"by_bound needs dense and convolutional layers in a row, whose norms multiply; got {'; '.join(reasons)}. "
@@ -108,7 +108,7 @@ def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
 
 
 def _gives_probabilities(model) -> bool:
-    *_, last = filter(change.has_step, flat(model))
+    *_, last = filter(change.has_step, flat_layers_in_order(model))
     return getattr(last, "activation", None) in (keras.activations.softmax, keras.activations.sigmoid)
 
 
@@ -116,7 +116,7 @@ def _input_norms(model, x: np.ndarray) -> list[float]:
     """Returns the mean norm of what every layer with a step is given, at the mean weights."""
     norms, h = [], x
     with mean_weights(model):
-        for layer in flat(model):
+        for layer in flat_layers_in_order(model):
             if change.has_step(layer):
                 rows = ops.convert_to_numpy(h).reshape(len(x), -1).astype("float64")
                 norms.append(float(np.linalg.norm(rows, axis=1).mean()))

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from singularbayes.posteriors import Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
+from singularbayes.posteriors import AdaptiveLowRank, Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
 from singularbayes_experiments.methods.settings import TrainingSettings
 
 # Rank-one and deterministic networks have plain biases.
@@ -32,7 +32,7 @@ class Weights:
         kinds: dict[str, Callable[[], Posterior]] = {
             "low_rank": lambda: LowRank(rank, overcomplete=beyond, **options),
             "low_rank_laplace": lambda: LowRank(rank, family="laplace", overcomplete=beyond, **options),
-            "low_rank_auto": lambda: LowRank("auto", **learned, **_without_prior(options)),
+            "low_rank_auto": lambda: AdaptiveLowRank(**learned, **_without_prior(options)),
             "full_rank": lambda: FullRank(**options),
             "rank_one": lambda: RankOne(self.settings.rank_one_form, **options),
             "deterministic": Deterministic,

@@ -14,7 +14,7 @@ A first learned rank, with the very settings of `low_rank`, was not within a sta
 0.0015; it kept 28, 10 and 9 columns) and was behind on test images too. `low_rank` had been tried with eight candidates
 and it with none. So it got eight, written down after that result and before any was run: three weights of the KL, and
 lower bars for switching a column off, tried with the two seeds of all trials. The best of them is the default of
-`LowRank("auto")` since.
+`AdaptiveLowRank` since.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Rows of the bounds that stand on norms: Gaussian complexity of the mean predictor, and small variance."""
+"""Rows of the bounds that rest on norms: Gaussian complexity of the mean predictor, and small variance."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,18 +7,25 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
+from scipy import special
 
 from singularbayes import bounds
 from singularbayes.bounds import Bound
+from singularbayes.checks import labelled
 from singularbayes.evaluation.bounds_table import Row
-from singularbayes.evaluation.certified_kl import certified_kl
-from singularbayes.evaluation.feed_forward import DenseWeight
-from singularbayes.evaluation.mean_predictor import accepted_brier, margin_risk_of
+from singularbayes.evaluation.certificate import certified_kl
+from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.rank_curves import Weight
-from singularbayes.evaluation.small_variance import norm_limits, small_variance
+from singularbayes.evaluation.small_variance import norm_limits, small_variance, within
+from singularbayes.likelihoods import Classification, RunningMoments, likelihood_of_output
+from singularbayes.metrics import brier
+from singularbayes.models import draw_keys, mean_weights
+from singularbayes.prediction import stream_draws
 
 # Half the Brier score of softmax(outputs): √2-Lipschitz in probabilities, which are ½-Lipschitz in the outputs.
 _LIPSCHITZ = bounds.SOFTMAX_LIPSCHITZ * math.sqrt(2)
+_BATCH = 1024
 _AVERAGED = 100  # draws in the mean predictor, at most
 _AS_PRINTED = {"A": "each of the 2D factors may fail with δ/(2D)", "B": "each of the D pairs may fail with δ/(2D)"}
 
@@ -59,7 +66,7 @@ class NormClass:
     limits: Sequence[tuple[float, float]]
 
     @classmethod
-    def of(cls, weights: Sequence[DenseWeight], failure: float) -> "NormClass":
+    def from_weights(cls, weights: Sequence[DenseWeight], failure: float) -> "NormClass":
         limits = norm_limits(weights, failure)
         strata = bounds.stratify([first * second for first, second in limits])  # ‖A Bᵀ‖ ≤ ‖A‖ ‖B‖, learned: rounded up
         # Between a layer that acts on every time step and one behind a Flatten, all steps together are the width.
@@ -75,7 +82,7 @@ class NormClass:
 def complexity_rows(question: Question, weights: list[DenseWeight]) -> Iterator[Row]:
     """Yields the bounds for the mean over accepted draws by every variant of Ĝ, then approaches A and B."""
     failure, draws = question.delta / 5, min(question.draws, _AVERAGED)
-    inside = NormClass.of(weights, failure)
+    inside = NormClass.from_weights(weights, failure)
     mean, each = accepted_brier(
         question.model, weights, question.x, question.y, inside.limits, draws, question.seed, question.likelihood
     )
@@ -108,7 +115,7 @@ def _approaches(question: Question, weights: list[DenseWeight], each: np.ndarray
     smaller = replace(question, delta=question.delta - part)
     for approach in ("A", "B"):
         # As the paper has it B spends only half of its δ on norms.
-        inside = NormClass.of(weights, failure if approach == "A" else failure / 2)
+        inside = NormClass.from_weights(weights, failure if approach == "A" else failure / 2)
         found = _risk(smaller, inside, _complexity(question, inside.network, "explicit"), risk.value)
         found = replace(found, deltas={**found.deltas, **risk.deltas})
         bound = bounds.good_event_risk(found, failure, approach, convex_on_outputs=True)
@@ -132,7 +139,7 @@ def _risk(question: Question, inside: NormClass, complexity: Bound, risk: float,
 
 def explicit_curve(question: Question, weights: list[DenseWeight], ranks: Sequence[int], own: Bound) -> list[float]:
     """Returns the explicit bound, not cut at 1, at every rank; `own` is the one at the model's."""
-    inside = NormClass.of(weights, question.delta / 5)
+    inside = NormClass.from_weights(weights, question.delta / 5)
     rest = own.terms["empirical risk"] + own.terms["slack"]
     factor = math.sqrt(2 * math.pi) * _LIPSCHITZ
     return [rest + factor * _complexity(question, inside.at(rank), "explicit").value for rank in ranks]
@@ -167,3 +174,43 @@ def small_variance_rows(question: Question, margin: float, radius: float | None,
     for defect in (seen, None if radius else "R is the largest norm of these examples; a new one may be larger"):
         bound = bound if defect is None else bound.with_defect(defect)
     yield Row("Margin", bound)
+
+
+def accepted_brier(
+    model: keras.Model,
+    weights: Sequence[DenseWeight],
+    x: np.ndarray,
+    y: np.ndarray,
+    limits: Sequence[tuple[float, float]],
+    draws: int,
+    seed: int,
+    likelihood=None,
+) -> tuple[float, np.ndarray]:
+    """Returns half the Brier score, from 0 to 1, of the average of the draws within the limits, and of each of them."""
+    accepted = [within(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
+    if not any(accepted):
+        raise ValueError(f"A mean over accepted draws needs one; none of {draws} was within its norms.")
+    meaning = likelihood_of_output(model, None, likelihood, "bounds_report")
+    assert isinstance(meaning, Classification)  # `certify` has checked it
+    moments = RunningMoments(len(x))
+    keys = draw_keys(seed, draws)[np.array(accepted)]
+    each = np.zeros(len(keys))
+    for first, where, outputs in stream_draws(model, x, len(x), keys, 256, None, alone=False):
+        probabilities = meaning.probabilities(outputs[0])
+        moments.update(where, probabilities)
+        scores = [brier(*labelled("bounds_report", draw, y[where])) for draw in probabilities]
+        each[first : first + len(scores)] += 0.5 * np.array(scores) * len(where) / len(x)
+    return 0.5 * brier(*labelled("bounds_report", moments.mean, y)), each
+
+
+def margin_risk_of(model: keras.Model, x: np.ndarray, y: np.ndarray, margin: float) -> float:
+    """Returns the share of examples on which the mean network's prediction leads by at most the margin."""
+    with mean_weights(model):
+        parts = [ops.convert_to_numpy(model(x[i : i + _BATCH])) for i in range(0, len(x), _BATCH)]
+    outputs = np.concatenate(parts).astype("float64")
+    if outputs.shape[-1] == 1:
+        outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=-1)
+    _, labels = labelled("bounds_report", special.softmax(outputs, axis=-1), y)
+    own = np.take_along_axis(outputs, labels[:, None], axis=1)[:, 0]
+    np.put_along_axis(outputs, labels[:, None], -np.inf, axis=1)
+    return float((own - outputs.max(axis=1) <= margin).mean())
