@@ -1,6 +1,6 @@
 """Nine methods on one problem, three seeds each: the script of compare.md and of the table in README.md.
 
-    pip install 'singularbayes[report]'
+    pip install 'singularbayes[plots]'
     python docs/scripts/compare.py             # writes compare.json and compare.png, and the table into both pages
     python docs/scripts/compare.py --quick     # small, prints the table and changes nothing here
 

@@ -8,9 +8,8 @@ from scipy.integrate import quad
 from table import set_factor
 
 import singularbayes as sb
-from singularbayes import FullRank, LowRank, Normal, bounds, bounds_report, layers
+from singularbayes import Clipped, FullRank, LowRank, Normal, bounds, bounds_report, layers
 from singularbayes.evaluation import norm_bounds, small_variance
-from singularbayes.evaluation.certified_kl import posterior_kl
 from singularbayes.evaluation.feed_forward import factor_draws, read_dense_layers
 from singularbayes.evaluation.norm_bounds import accepted_brier, margin_risk_of
 from singularbayes.evaluation.small_variance import norm_limits
@@ -209,7 +208,7 @@ def test_planning_figures_are_those_of_the_shapes_and_the_kl(close, report):
     ratio = report["Complexity ratio"]
     assert ratio.figure == pytest.approx(bounds.complexity_ratio(4, 6, 2)) and "r < 2.4" in ratio.words
     certificate = report["PAC-Bayes, kl inverse"].bound
-    kl, risk = posterior_kl(close.layers[0].posterior)[1], certificate.terms["with their error"]
+    kl, risk = close.layers[0].posterior.certified_kl()[1], certificate.terms["with their error"]
     assert report["Critical rank"].figure == bounds.critical_rank(risk, kl / 20, [(4, 6)], 120, 0.04)
     assert ratio.cells[-1] == "no bound"
     full = bounds_report(_network(first=FullRank(prior=Normal(0.3))), X, Y, draws=10)
@@ -432,5 +431,5 @@ def test_all_bounds_pay_for_what_was_tried(close, report):
 
 
 def test_clipped_draws_are_outside_the_perturbation_bounds():
-    report = bounds_report(_network(LowRank(2, prior=Normal(0.3), clip=1.0)), X, Y, draws=10)
+    report = bounds_report(_network(Clipped(LowRank(2, prior=Normal(0.3)), limit=1.0)), X, Y, draws=10)
     assert "clipped" in report["Margin"].reason

@@ -33,7 +33,7 @@ def test_a_weight_that_was_said_is_no_argument_of_the_posterior():
     layer(X)
     assert float(_numpy(layer.posterior.kl_scale)) == pytest.approx(0.1)
     copy = layers.Dense.from_config(layer.get_config())
-    with pytest.raises(ValueError, match="never said"):
+    with pytest.raises(ValueError, match="KL weight is not set"):
         copy(X, training=True)
 
 
