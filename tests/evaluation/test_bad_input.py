@@ -1,4 +1,4 @@
-"""Every bad input is an error that says what is needed, what was got, and where; nothing is harmed by it."""
+"""Every bad input is an error that names what is needed, what was given, and where; nothing is harmed by it."""
 
 import io
 import json
