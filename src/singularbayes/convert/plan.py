@@ -179,10 +179,10 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
     notes = counterparts.changes(layer)
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")
-    return Row(path, type(layer).__name__, _called(decision), tuple(matrices), before, after, "; ".join(notes))
+    return Row(path, type(layer).__name__, _posterior_text(decision), tuple(matrices), before, after, "; ".join(notes))
 
 
-def _called(decision: Decision) -> str:
+def _posterior_text(decision: Decision) -> str:
     kinds = {type(chosen).__name__: chosen for chosen in decision.posteriors.values()}
     ranks = {chosen.fixed_rank for chosen in decision.posteriors.values() if chosen.fixed_rank is not None}
     (kind,) = kinds
