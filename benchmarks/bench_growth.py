@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 from shapes import NUM_DATA, Mlp, Shape, Transformer, targets
-from singularbayes_experiments.problems import sst2
+from singularbayes_experiments.problems import reviews
 from step import Step
 
 import singularbayes as sb
@@ -57,7 +57,7 @@ def _network(method: str, shape: Shape) -> keras.Model:
     if method == "keras":
         return keras_transformer(shape)
     sizes = {name: getattr(shape, name) for name in ("vocabulary", "width", "blocks", "feed_forward", "length")}
-    return sst2.network(method, sst2.Settings(**sizes))
+    return reviews.network(method, reviews.ReviewSettings(**sizes))
 
 
 def _step(method: str, shape: Shape) -> Point:

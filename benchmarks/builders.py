@@ -5,7 +5,7 @@ from functools import partial
 
 import keras
 from shapes import SHAPES, Convolution, Lstm, Mlp, Transformer
-from singularbayes_experiments.problems import beijing, sst2
+from singularbayes_experiments.problems import beijing, reviews
 
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
 
@@ -22,7 +22,7 @@ def rivals(name: str) -> Rivals:
         case Lstm():
             return {"keras": partial(_keras_lstm, shape), **_experiment(beijing.network, POSTERIORS)}
         case Transformer():
-            return {"keras": partial(keras_transformer, shape), **_experiment(sst2.network, sst2.METHODS)}
+            return {"keras": partial(keras_transformer, shape), **_experiment(reviews.network, reviews.METHODS)}
         case Convolution():
             return _convolution(shape)
 

@@ -7,7 +7,7 @@ wide activations of the feed-forward network, each written once and read once (i
 
 from dataclasses import dataclass
 
-from singularbayes_experiments.problems.sst2 import Settings
+from singularbayes_experiments.problems.reviews import ReviewSettings
 
 FLOAT = 4
 
@@ -23,7 +23,7 @@ class Floor:
         return max(self.operations / operations_a_second, self.bytes / bytes_a_second)
 
 
-def training(method: str, parameters: int, settings: Settings, batch: int, length: int = 64) -> Floor:
+def training(method: str, parameters: int, settings: ReviewSettings, batch: int, length: int = 64) -> Floor:
     """Returns the floor of one step of Adam."""
     tokens = batch * length
     activations = 4 * tokens * FLOAT * _width(settings, length)
@@ -33,14 +33,14 @@ def training(method: str, parameters: int, settings: Settings, batch: int, lengt
 
 
 def prediction(
-    method: str, settings: Settings, examples: int, draws: int, size: int = FLOAT, length: float = 64
+    method: str, settings: ReviewSettings, examples: int, draws: int, size: int = FLOAT, length: float = 64
 ) -> Floor:
     """Returns the floor of all draws for all examples, at `size` bytes a number."""
     tokens = examples * length * draws
     return Floor(2 * tokens * _products(method, settings, length), 2 * tokens * size * _width(settings, length))
 
 
-def _products(method: str, s: Settings, length: float) -> float:
+def _products(method: str, s: ReviewSettings, length: float) -> float:
     """Returns the multiply-adds of a token; the last block computes the first token alone."""
     if method == "low_rank":
         latent = s.heads * s.rank * (s.rank + length + length + s.rank)  # queries, scores, weighed sums, output
@@ -55,6 +55,6 @@ def _products(method: str, s: Settings, length: float) -> float:
     return embedding + (s.blocks - 1) * (sum(inputs.values()) + latent + dense) + inputs["keys and values"]
 
 
-def _width(s: Settings, length: float) -> float:
+def _width(s: ReviewSettings, length: float) -> float:
     """Returns the numbers of a token that go through memory: the stream twice a block, attention, the wide layer."""
     return s.width + (s.blocks - 1) * (2 * s.width + s.heads * length + s.feed_forward)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from singularbayes.posteriors import Deterministic, FullRank, LowRank, Posterior
+from singularbayes.posteriors import AdaptiveLowRank, Deterministic, FullRank, LowRank, Posterior
 
 _NUMBER = 4  # bytes, float32
 _TRAINING = 4  # arrays of every trained number: itself, its gradient, Adam's two moments
@@ -87,9 +87,9 @@ def footprint(sizes: Sizes, posterior: Posterior) -> Footprint:
     >>> footprint(layer, LowRank(15)).trained  # 2 · 15 · (44 + 128)
     5160
     """
-    if isinstance(posterior, LowRank) and posterior.adaptive:
+    if isinstance(posterior, AdaptiveLowRank):
         raise ValueError(
-            "footprint needs a rank that is a number; got LowRank('auto'), whose training chooses it. Take "
+            "footprint needs a rank that is a number; got AdaptiveLowRank, whose training chooses it. Take "
             f"LowRank({posterior.max_rank}) for what it starts with, or the ranks that it learned."
         )
     trained, drawn, work = sizes.plain, 0, 0

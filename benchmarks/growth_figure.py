@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator, ScalarFormatter
 
-from singularbayes.plots.style import BLUE, INK, PAGE, VERMILION
+from singularbayes.plots import BLUE, INK, PAGE, VERMILION
 
 PATH = Path(__file__).parent.parent / "docs" / "growth.png"
 LOOKS = {

@@ -40,9 +40,9 @@ class Row:
 
     @property
     def settings(self):
-        from singularbayes_experiments.problems import sst2
+        from singularbayes_experiments.problems import reviews
 
-        return sst2.Settings(rank=self.rank, embedding_rank=self.embedding_rank)
+        return reviews.ReviewSettings(rank=self.rank, embedding_rank=self.embedding_rank)
 
 
 ROWS = {
@@ -116,7 +116,7 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
     """Returns what can be measured of the row, each compiled, and its parameters and peak memory."""
     import builders
     import keras
-    from singularbayes_experiments.problems import sst2
+    from singularbayes_experiments.problems import reviews
     from step import Step, prepared
 
     import singularbayes as sb
@@ -131,7 +131,7 @@ def _jobs(row: Row, path: str) -> tuple[dict[str, Callable[[], Any]], dict[str, 
     def build() -> keras.Model:
         if row.method == "keras":
             return builders.rivals("sst2 transformer")["keras"]()
-        return sst2.network(row.method, row.settings)
+        return reviews.network(row.method, row.settings)
 
     model = build()
     facts: dict[str, Any] = {"parameters": sum(int(np.prod(v.shape)) for v in model.trainable_variables)}

@@ -1,6 +1,6 @@
 """The table of certificates in bounds.md, from the records of the experiment.
 
-python -m singularbayes_experiments.problems.certificates --out runs/certificates
+singularbayes-experiments certificates --out runs/certificates
 python docs/scripts/certificates.py runs/certificates    # adds its records, and makes the table again
 python docs/scripts/certificates.py                      # the table alone
 """
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1]
-RECORDS = FOLDER.parent / "experiments" / "results" / "certificates.jsonl"
+RECORDS = FOLDER.parent / "experiments" / "results" / "certificates" / "certificates.jsonl"
 PAGE = FOLDER / "bounds.md"
 _MARKS = re.compile(r"(<!-- certificates\.py -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 _NAMES = {"low_rank": "low-rank 25", "full_rank": "full-rank"}

@@ -16,6 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 from PIL import Image
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.training import fit
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import toy
@@ -23,7 +24,7 @@ from singularbayes_experiments.problems import toy
 import singularbayes as sb
 from singularbayes import layers, metrics, plots
 from singularbayes.demo import digits
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 from singularbayes.plots import BoundPanel, Measure, Point
 from singularbayes.posteriors import entry_correlation
 
@@ -96,8 +97,13 @@ def trained(posterior, data: digits.Data, schedule: digits.Settings, seed: int) 
     """Returns the network of the digits with this posterior in every layer."""
     keras.utils.set_random_seed(seed)
     model = digits.network(posterior, schedule.units, len(data.classes))
-    fit(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), *data.train, schedule, None)
+    fit(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), *data.train, _schedule(schedule))
     return model
+
+
+def _schedule(settings: digits.Settings) -> TrainingSettings:
+    names = ("epochs", "batch_size", "learning_rate", "cosine", "beta", "warmup")
+    return TrainingSettings(**{name: getattr(settings, name) for name in names})
 
 
 def predictions(models: list[keras.Model], data: digits.Data, draws: int) -> Predictions:
@@ -158,7 +164,7 @@ def bound(settings: Settings) -> BoundPanel:
     def errors(posterior) -> tuple[float, float]:
         keras.utils.set_random_seed(settings.seed)
         model = keras.Sequential([keras.Input((64,)), layers.Dense(len(data.classes), posterior=posterior)])
-        fit(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), x, y, schedule, None)
+        fit(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), x, y, _schedule(schedule))
         draws = sb.predict(model, x, settings.draws, keep_draws=True).draws
         test = sb.predict(model, data.test[0], settings.draws, keep_draws=True).draws
         train_error, test_error = (float((d.argmax(-1) != t).mean()) for d, t in ((draws, y), (test, data.test[1])))
@@ -189,7 +195,7 @@ def regress(settings: Settings) -> dict[str, Any]:
     for method, name in {"low_rank": "low-rank 16", "full_rank": "full-rank"}.items():
         keras.utils.set_random_seed(settings.seed)
         model = toy.network(Weights(method, schedule), schedule)
-        fit(model, sb.GaussianNLL(schedule.noise), x, y, schedule, None)
+        fit(model, sb.GaussianNLL(schedule.noise), x, y, schedule)
         functions = sb.predict(model, grid[:, None], settings.draws, keep_draws=True).draws[..., 0]
         p = sb.predict(model, x_test, settings.draws)
         std = np.sqrt(p.variance("total"))

@@ -34,7 +34,7 @@ NOTICED = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "h
 
 
 def plan():
-    return runner.plan("toy", METHODS, assignments=SETTINGS)
+    return runner.plan("toy", METHODS, overrides=SETTINGS)
 
 
 def kept(folder, job):
@@ -67,7 +67,9 @@ def drive(folder, address):
             yield from super().map(traced, items, tick)
 
     jobs = plan()
-    for _ in distributed.carry_out(jobs, METHODS, folder, False, Traced(address), Console()):
+    for _ in distributed.carry_out(
+        jobs, METHODS, folder=folder, again=False, engine=Traced(address), console=Console()
+    ):
         pass
 
 

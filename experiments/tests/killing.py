@@ -11,15 +11,17 @@ import signal
 import sys
 import time
 import traceback
-import types
 from dataclasses import dataclass
 from pathlib import Path
 
 import jax
 import keras
 import numpy as np
+from singularbayes_experiments.methods.experiment import Experiment, Problem
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.stopping import EarlyStop, Plateau
 from singularbayes_experiments.methods.training import fit
+from singularbayes_experiments.problems import registry
 from singularbayes_experiments.records import files
 from singularbayes_experiments.records.checkpoints import part
 from singularbayes_experiments.records.record import Record, plain, read
@@ -44,7 +46,7 @@ INSIDE = [
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(TrainingSettings):
     epochs: int = 24
     batch_size: int = 8
     learning_rate: float = 0.05
@@ -53,7 +55,7 @@ class Settings:
     warmup: int = 4
 
 
-def run(method, seed, settings, watch=None, keep=None):
+def run(method, seed, settings, *, watch=None, keep=None):
     """A network with all that has a state: noise, dropout, an annealed KL, validation, plateau, early stopping."""
     keras.utils.set_random_seed(seed)
     rng = np.random.default_rng(seed)
@@ -62,11 +64,33 @@ def run(method, seed, settings, watch=None, keep=None):
     body = [layers.Dense(3, "tanh", posterior=LowRank(1)), keras.layers.Dropout(0.2), keras.layers.Dense(1)]
     model = keras.Sequential([keras.Input((2,)), *body])
     rules = [Plateau("val_nll", 1), EarlyStop("val_nll", 8)]
-    seconds = fit(model, "mse", x, y, settings, watch, part(keep, "network"), (x[:5], y[:5]), rules)
+    seconds = fit(
+        model,
+        "mse",
+        x,
+        y,
+        settings,
+        watch=watch,
+        keep=part(keep, "network"),
+        validation=(x[:5], y[:5]),
+        callbacks=rules,
+    )
     found = predict(model, x, draws=3, seed=seed, likelihood="gaussian")
     arrays = {"mean": found.mean, "std": found.std}
     metrics = {"error": float(np.abs(found.mean - y).mean())}
     return Record("tiny", method, seed, plain(settings), metrics, model.count_params(), seconds, arrays=arrays)
+
+
+class Tiny(Problem):
+    name = "tiny"
+    methods = {"low_rank": ""}  # noqa: RUF012
+    run = staticmethod(run)
+
+    def run_many(self, method, seeds, settings=None, *, preset="paper"):
+        raise NotImplementedError
+
+    def count_epochs(self, method, settings):
+        return settings.epochs
 
 
 class DeadlySystem:
@@ -142,8 +166,7 @@ def killed_at(moment, jobs, folder):
 
 
 def main(folder: Path) -> None:
-    tiny = types.SimpleNamespace(run=run, METHODS=("low_rank",), PRESETS={"paper": Settings()})
-    runner.find = lambda name: tiny
+    registry.EXPERIMENTS["tiny"] = Experiment("", Tiny(), {"paper": Settings()})
     keras.utils.set_random_seed(0)  # imports TensorFlow where there is one
     # Compiled once, in the first child: what is tried here does not depend on it.
     jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))

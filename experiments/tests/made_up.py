@@ -12,7 +12,7 @@ RATIOS = {"low_rank": 1.8, "full_rank": 0.7}
 PARAMETERS = {"low_rank": 7202, "full_rank": 20802, "deterministic": 10401}
 
 
-def toy_record(method="low_rank", ratio=None, seed=0, settings=toy.Settings(), parameters=None):
+def toy_record(method="low_rank", ratio=None, seed=0, settings=toy.ToySettings(), parameters=None):
     ratio = RATIOS[method] if ratio is None else ratio
     metrics = {"rmse_near": 0.07, "coverage_near": 0.8, "iqr_inside": 0.04, "iqr_outside": 0.04 * ratio}
     x = np.linspace(-0.5, 1.5, 41)
@@ -20,7 +20,7 @@ def toy_record(method="low_rank", ratio=None, seed=0, settings=toy.Settings(), p
     arrays = {"x": x[8:23], "y": x[8:23], "grid": x, "mean": x, "epistemic": band, "total": 1.1 * band}
     count = PARAMETERS[method] if parameters is None else parameters
     metrics["iqr_ratio"] = ratio
-    preset = "paper" if settings == toy.Settings() else "quick"
+    preset = "paper" if settings == toy.ToySettings() else "quick"
     options = {"paper": departures(settings), "arrays": arrays, "preset": preset}
     return Record("toy", method, seed, plain(settings), metrics, count, 3.0, **options)
 

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 from singularbayes_experiments import data
 from singularbayes_experiments.data.air import Air, Cities
-from singularbayes_experiments.methods import study, value_scores
+from singularbayes_experiments.methods import value_scores
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import air, beijing, forecast
 from singularbayes_experiments.records import record
@@ -19,7 +19,7 @@ import singularbayes as sb
 from singularbayes.prediction import ValuePredictive
 
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "beijing_trials.jsonl"
-TINY = beijing.Settings(
+TINY = beijing.ForecastSettings(
     windows=(200, 60, 50),
     hours=3,
     units=3,
@@ -52,7 +52,7 @@ def tables(monkeypatch):
 
 
 def test_the_values_and_scores_of_a_record_are_in_micrograms():
-    found = beijing.run("deep_ensemble", 0, OURS, preset="quick")
+    found = beijing.EXPERIMENT.problem.run("deep_ensemble", 0, OURS, preset="quick")
     rows = air.rows_of(made_up_air.beijing())
     np.testing.assert_allclose(found.arrays["test_targets"], rows[263:313, 0], rtol=1e-5)
     assert found.metrics["mae"] == pytest.approx(np.abs(found.arrays["test_mean"] - rows[263:313, 0]).mean(), rel=1e-4)
@@ -77,7 +77,7 @@ def test_standardised_predictions_become_those_of_the_targets_in_micrograms():
         means = {name: targets.get(name, np.zeros(len(x)))[:, None] + 0.5 for name, x in sets.items()}
         return {name: ValuePredictive(mean, np.full(mean.shape, 0.1), 2, noise=1.0) for name, mean in means.items()}
 
-    found, arrays = beijing.PROBLEM.tested(ask, TINY)
+    found, arrays = beijing.EXPERIMENT.problem.tested(ask, TINY)
     rows = air.rows_of(made_up_air.beijing())
     deviation = rows[3:203, 0].std()
     np.testing.assert_allclose(arrays["test_mean"], rows[263:313, 0] + deviation / 2, rtol=1e-5)
@@ -88,13 +88,13 @@ def test_standardised_predictions_become_those_of_the_targets_in_micrograms():
     # What is fitted after training is fitted to validation: the noise, and the width of the conformal intervals.
     assert found["noise_weight_0"] == pytest.approx(deviation * np.sqrt(0.25**2 - 0.1**2), rel=1e-4)
     assert found["conformal_mpiw_95"] == pytest.approx(deviation / 2, rel=1e-4) and found["conformal_picp_95"] == 0
-    trial = beijing.PROBLEM.validated(ask, TINY)
+    trial = beijing.EXPERIMENT.problem.validated(ask, TINY)
     assert trial["validation_mae"] == pytest.approx(deviation / 4, rel=1e-5)
     assert trial == {name: found[name] for name in trial}
 
 
 def test_a_trial_sees_validation_windows_alone_and_is_else_the_same_run(monkeypatch):
-    whole = beijing.run("deterministic", 3, OURS, preset="quick")
+    whole = beijing.EXPERIMENT.problem.run("deterministic", 3, OURS, preset="quick")
 
     def refused(*_):
         raise AssertionError("a trial reads foreign windows")
@@ -105,7 +105,7 @@ def test_a_trial_sees_validation_windows_alone_and_is_else_the_same_run(monkeypa
     changed.loc[changed.dropna().index[263:], "pm2.5"] = 5.0
     monkeypatch.setattr(data, "beijing_pm25", lambda: Air(changed, "made up"))
     forecast.windows.cache_clear()
-    trial = beijing.run("deterministic", 3, OURS, preset="trial")
+    trial = beijing.EXPERIMENT.problem.run("deterministic", 3, OURS, preset="trial")
     assert set(trial.metrics) == {"validation_mae", "validation_rmse", "validation_nll"} and not trial.arrays
     for name, value in trial.metrics.items():
         assert whole.metrics[name] == value
@@ -114,7 +114,9 @@ def test_a_trial_sees_validation_windows_alone_and_is_else_the_same_run(monkeypa
 def test_training_watches_the_mae_of_validation_and_ends_early():
     seen = []
     settings = replace(TINY, epochs=30, learning_rate=0.3, patience=2)
-    beijing.run("deterministic", 0, settings, lambda epoch, logs: seen.append(logs), preset="quick")
+    beijing.EXPERIMENT.problem.run(
+        "deterministic", 0, settings, watch=lambda epoch, logs: seen.append(logs), preset="quick"
+    )
     losses = [logs["val_mae"] for logs in seen]
     best = int(np.argmin(losses))
     assert len(seen) == best + 3 < 30  # two epochs without a better one end it
@@ -125,7 +127,7 @@ def test_training_watches_the_mae_of_validation_and_ends_early():
 @pytest.mark.parametrize("settings", [TINY, OWN], ids=["the paper's", "with its own noise"])
 def test_at_its_means_the_network_is_keras_lstms_and_the_last_value(settings):
     keras.utils.set_random_seed(0)
-    model = beijing.PROBLEM.network(Weights("low_rank", settings), settings)
+    model = beijing.EXPERIMENT.problem.network(Weights("low_rank", settings), settings)
     x = np.random.default_rng(0).normal(size=(5, 3, 15)).astype("float32")
     hidden = x
     for name, sequences in (("first", True), ("second", False)):
@@ -163,7 +165,7 @@ def test_hours_one_by_one_are_the_same_function(monkeypatch):
     for name in ("ANOTHER", forecast.UNROLL):
         monkeypatch.setenv(name, "1")
         keras.utils.set_random_seed(0)
-        model = beijing.PROBLEM.network(Weights("low_rank", TINY), TINY)
+        model = beijing.EXPERIMENT.problem.network(Weights("low_rank", TINY), TINY)
         assert model.get_layer("first").unroll == (name == forecast.UNROLL)
         with sb.mean_weights(model):
             found.append(ops.convert_to_numpy(model(x)))
@@ -172,8 +174,8 @@ def test_hours_one_by_one_are_the_same_function(monkeypatch):
 
 @pytest.mark.backend
 def test_the_papers_start_of_full_rank_means_is_uniform_and_another_in_every_kernel():
-    settings = beijing.PRESETS["paper"]["full_rank"]
-    model = beijing.PROBLEM.network(Weights("full_rank", settings), settings)
+    settings = beijing.EXPERIMENT.presets["paper"]["full_rank"]
+    model = beijing.EXPERIMENT.problem.network(Weights("full_rank", settings), settings)
     kernels = [model.get_layer(name).recurrent_posterior for name in ("first", "second")]
     means = [ops.convert_to_numpy(kernel.mean().dense()) for kernel in kernels]
     assert all(np.abs(mean).max() <= 0.2 and abs(mean.std() - 0.4 / np.sqrt(12)) < 2e-3 for mean in means)
@@ -184,9 +186,11 @@ def test_the_papers_start_of_full_rank_means_is_uniform_and_another_in_every_ker
 
 
 def test_ranks_are_those_that_the_method_names_and_at_most_the_features():
-    settings = beijing.PROBLEM.of_rank(beijing.Settings(), 32)
+    settings = beijing.EXPERIMENT.problem.with_rank(beijing.ForecastSettings(), 32)
     assert settings.ranks == (15, 32, 32, 32, 1)
-    model = study.network_of(beijing.PROBLEM, "low_rank_8", beijing.Settings())(Weights("low_rank", settings))
+    model = beijing.EXPERIMENT.problem.network_of("low_rank_8", beijing.ForecastSettings())(
+        Weights("low_rank", settings)
+    )
     assert [q.rank for q in sb.find_posteriors(model) if hasattr(q, "rank")] == [8, 8, 8, 8, 1]
 
 
@@ -194,20 +198,22 @@ def test_ranks_are_those_that_the_method_names_and_at_most_the_features():
 def test_the_committed_choice_is_that_of_the_committed_trials():
     trials = record.read(TRIALS, arrays=False)
     assert all(one.preset == "trial" and "mae" not in one.metrics for one in trials)
-    assert beijing.CANDIDATES.choose(trials) == beijing.CHOICE
+    assert beijing.EXPERIMENT.configurations.best(trials) == beijing.CHOICE
 
 
 def test_every_method_has_as_many_candidates_and_the_paper_its_own_settings():
-    counts = {method: len(beijing.CANDIDATES.settings(method)) for method in beijing.METHODS}
-    own = {method: count for method, count in counts.items() if method not in beijing.CANDIDATES.alike}
-    assert set(own.values()) == {4} and set(beijing.PRESETS["paper"]) == set(beijing.METHODS)
-    assert beijing.PRESETS["paper"]["low_rank"] == beijing.Settings() and set(beijing.CHOSEN) == set(beijing.METHODS)
+    counts = {method: len(beijing.EXPERIMENT.configurations.settings(method)) for method in beijing.EXPERIMENT.methods}
+    own = {method: count for method, count in counts.items() if method not in beijing.EXPERIMENT.configurations.shared}
+    assert set(own.values()) == {4} and set(beijing.EXPERIMENT.presets["paper"]) == set(beijing.EXPERIMENT.methods)
+    assert beijing.EXPERIMENT.presets["paper"]["low_rank"] == beijing.ForecastSettings() and set(beijing.TUNED) == set(
+        beijing.EXPERIMENT.methods
+    )
     for method in own:
-        assert len(set(beijing.CANDIDATES.settings(method).values())) == 4
+        assert len(set(beijing.EXPERIMENT.configurations.settings(method).values())) == 4
 
 
 def test_a_network_that_has_learned_nothing_with_the_quick_settings_says_the_last_hour():
-    model = beijing.PROBLEM.network(Weights("deterministic", beijing.QUICK), beijing.QUICK)
+    model = beijing.EXPERIMENT.problem.network(Weights("deterministic", beijing.QUICK), beijing.QUICK)
     head = model.get_layer("mean")
     for variable in head.trainable_variables:
         variable.assign(ops.zeros(variable.shape))

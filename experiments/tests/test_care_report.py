@@ -26,7 +26,7 @@ NUMBERS = dict(zip(icu.SHIFTS, (0.5, 0.6, 0.7, 0.8, 0.9), strict=True))
 
 
 def run(shift, method="low_rank", seed=42, preset="chosen", better=0.0):
-    settings = replace(icu.CHOSEN[method], shift=shift)
+    settings = replace(icu.TUNED[method], shift=shift)
     metrics = {"auroc_ood_mi": NUMBERS[shift] + better, "nll": 0.3, "auroc": 0.85, "validation_nll": 0.3}
     arrays = {"test_mean": np.full((2, 2), 0.5), "test_mi": np.arange(2.0)}
     arrays["singular_values/hidden_1/kernel"] = np.array([NUMBERS[shift]])
@@ -78,12 +78,12 @@ def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean()
     assert "(tab:mimic), which is of other data." in overview.reading
     assert [cell.ours for cell in each.rows[0].cells] == ["0.720", "0.520", "0.620", "0.720", "0.820", "0.920"]
     assert "told best by the mutual information of low-rank (AUROC 0.720)" in chapter.finding
-    assert "--scale chosen" in chapter.parts[0].commands[0] and "shift" not in chapter.parts[0].commands[0]
+    assert "--preset chosen" in chapter.parts[0].commands[0] and "shift" not in chapter.parts[0].commands[0]
     assert chapter.parts[0].made_with.startswith("20 runs, ")  # five shifts, two seeds, two methods
 
 
 def mimic_record(tables, method="swag", auroc=0.9):
-    settings = plain(replace(mimic3.CHOSEN[method], tables=tables))
+    settings = plain(replace(mimic3.TUNED[method], tables=tables))
     options = {"stored": 470_421, "preset": "chosen"}
     return Record("mimic3", method, 0, settings, {"auroc": auroc, "nll": 0.3}, 22_401, 2.0, **options)
 
@@ -114,7 +114,7 @@ def test_no_number_of_the_paper_stands_beside_the_demo_even_where_the_full_table
 def test_the_number_of_features_is_that_of_the_presets():
     counts = {
         name: {len(mimic3_features.names(each.length_of_stay)) for each in _each(preset)}
-        for name, preset in mimic3.PRESETS.items()
+        for name, preset in mimic3.EXPERIMENT.presets.items()
     }
     assert counts == {"paper": {44}, "chosen": {43}, "quick": {43}}
     assert "43 features of the first 48 hours, 44 with the paper's settings" in SECTIONS["mimic3"].says
@@ -151,7 +151,7 @@ def test_what_is_said_of_the_papers_weight_of_the_kl_is_so_in_the_records(method
         return [round(nll, 3), round(100 * accuracy, 1), *(round(each, 3) for each in more)]
 
     assert said[1::2] == shown("paper")
-    page = " ".join((RESULTS.parent / "intensive_care.md").read_text(encoding="utf-8").split())
+    page = " ".join((RESULTS.parents[1] / "docs" / "intensive_care.md").read_text(encoding="utf-8").split())
     if method == "low_rank":
         assert f"an AUROC of {said[5]} and an NLL of {said[1]}, where" in page
         assert f"they have {said[4]} and {said[0]} (means over the shifts and seeds 42 and 123;" in page

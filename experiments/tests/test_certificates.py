@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.problems import certificates
-from singularbayes_experiments.problems.certificates import CHOSEN, INITIAL, LEARNED, METHODS, RULE, Settings
+from singularbayes_experiments.problems.certificates import INITIAL, LEARNED, METHODS, RULE, TUNED, CertificateSettings
 from singularbayes_experiments.problems.smooth_filters import SmoothFilters
 from singularbayes_experiments.records.record import Record
 
@@ -37,22 +38,22 @@ def data():
 
 
 def test_the_network_is_the_papers_with_drawn_biases():
-    model = certificates.network("low_rank", "initial", Settings())
+    model = certificates.network("low_rank", "initial", CertificateSettings())
     biases = 1200 + 1200 + 10
     assert count_trained(model) == 245_810 + biases  # a scale for every bias, which the paper has not
-    assert count_trained(certificates.network("full_rank", "learned", Settings())) == 2 * (
+    assert count_trained(certificates.network("full_rank", "learned", CertificateSettings())) == 2 * (
         784 * 1200 + 1200 * 1200 + 1200 * 10 + biases
     )
     for posterior in sb.find_posteriors(model):
         (factor,) = posterior.factors
         loc, scale, reference = factor.numbers()
-        np.testing.assert_allclose(scale, Settings().start, rtol=1e-5)
+        np.testing.assert_allclose(scale, CertificateSettings().start, rtol=1e-5)
         np.testing.assert_array_equal(reference[0], loc)
-        assert posterior.prior.prior.scale == Settings().prior_scale
+        assert posterior.prior.prior.scale == CertificateSettings().prior_scale
 
 
 def test_what_was_chosen_is_among_what_is_paid_for(data):
-    for method, settings in CHOSEN.items():
+    for method, settings in TUNED.items():
         grid = INITIAL if method.endswith("initial") else LEARNED
         assert all(getattr(settings, name) in values for name, values in grid.items())
     assert all(set(values) <= set(LEARNED[name]) for name, values in RULE.items())
@@ -84,31 +85,39 @@ def test_the_rule_takes_what_makes_the_fewest_mistakes_and_reads_no_certifying_i
 
     monkeypatch.setattr(certificates, "drawn_risks", mistakes)
     (x, y), _ = data
-    found = certificates.chosen("low_rank", x[:350], y[:350], settings, seed=0)
+    found = certificates.apply_rule("low_rank", x[:350], y[:350], settings, seed=0)
     assert found == replace(settings, learned_start=1e-2, learned_dropout=0.2)  # the first beta of two that are equal
     assert [rows for rows, _ in fitted] == [292] * 8
     assert all(np.array_equal(one, x[292:350]) for one in asked)
-    assert certificates.tried("learned", settings) == 4096 // 4**3
-    assert certificates.chosen("low_rank", x, y, SMALL, seed=0) is SMALL
+    assert certificates.count_priors("learned", settings) == 4096 // 4**3
+    assert certificates.apply_rule("low_rank", x, y, SMALL, seed=0) is SMALL
 
 
 def test_records_are_appended_as_they_come_with_the_settings_that_were_asked_for(tmp_path, monkeypatch, capsys):
     metrics = {"certificate": 0.2, "mistakes of the draws": 0.1, "KL": 10.0}
 
     def run(method, seed, settings):
-        return Record("certificates", method, seed, certificates.read_by("initial", settings), metrics, 1, 2.0)
+        return Record("certificates", method, seed, certificates.settings_read("initial", settings), metrics, 1, 2.0)
 
     monkeypatch.setattr(certificates, "run", run)
     for penalty in ("0.4", "0.5"):
-        arguments = ["--methods", "low_rank_i", "--out", str(tmp_path / "runs"), "--set", f"penalty={penalty}"]
-        assert certificates.main([*arguments, "--quick"]) == 0
+        arguments = [
+            "certificates",
+            "--methods",
+            "low_rank_i",
+            "--out",
+            str(tmp_path / "runs"),
+            "--set",
+            f"penalty={penalty}",
+        ]
+        assert cli.main([*arguments, "--preset", "quick"]) == 0
     lines = [json.loads(line) for line in (tmp_path / "runs" / "records.jsonl").read_text().splitlines()]
     assert [line["method"] for line in lines] == ["low_rank_initial"] * 2
     assert [line["settings"]["penalty"] for line in lines] == [0.4, 0.5] and lines[0]["settings"]["units"] == 64
     assert "penalty=0.4: certified 0.2000, mistakes 0.1000" in capsys.readouterr().out
-    for wrong in (["--methods", "none"], ["--set", "penalti=1"]):
+    for wrong in (["--methods", "none"], ["--set", "penalti=1"], ["--set", "units=3"], ["--preset", "paper"]):
         with pytest.raises(SystemExit):
-            certificates.main(wrong)
+            cli.main(["certificates", *wrong, "--out", str(tmp_path)])
 
 
 def test_smooth_filters_are_slow_and_have_the_variance_of_he():
@@ -134,7 +143,7 @@ def test_the_table_of_the_page_is_that_of_the_records(script, tmp_path):
     for record in records:
         assert record["method"] in METHODS
         assert record["metrics"]["is_certificate"] == 1
-        assert record["settings"] == certificates.read_by(METHODS[record["method"]][1], CHOSEN[record["method"]])
+        assert record["settings"] == certificates.settings_read(METHODS[record["method"]][1], TUNED[record["method"]])
 
 
 def test_the_certificate_of_the_learned_prior_is_as_small_as_it_has_to_be(script):

@@ -197,5 +197,5 @@ def test_without_an_address_the_error_says_how_to_get_it_by_hand(cache):
 
 def test_without_pooch_the_error_says_what_to_type(monkeypatch):
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(ImportError, match=re.escape("pip install 'singularbayes[experiments]'")):
+    with pytest.raises(ImportError, match=re.escape("pip install 'singularbayes-experiments'")):
         read(made_up({"a.bin": BYTES}, "http://127.0.0.1/"), "a.bin")

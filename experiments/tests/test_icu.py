@@ -152,19 +152,19 @@ def test_a_preset_is_run_with_every_shift():
         (method, shift) for method in ("low_rank", "deterministic") for shift in icu.SHIFTS
     ]
     assert {job.settings.epochs for job in jobs if job.method == "deterministic"} == {32}
-    assert [s.shift for s in together.settings_of("icu", "chosen", "swag", None)] == list(icu.SHIFTS)
-    assert len(together.settings_of("icu", "trial", "swag", None)) == 4
+    assert [s.shift for s in together.preset_settings(icu.EXPERIMENT, "chosen", "swag")] == list(icu.SHIFTS)
+    assert len(together.preset_settings(icu.EXPERIMENT, "trial", "swag")) == 4
     by_hand = runner.plan("icu", ["low_rank"], [3], "paper", ["shift=eicu"])
     assert [(job.preset, job.settings.shift) for job in by_hand] == [("hand", "eicu")]
 
 
 def test_every_method_has_four_candidates_without_class_weights():
     for method in icu.TRIED:
-        found = list(icu.CANDIDATES.settings(method).values())
+        found = list(icu.EXPERIMENT.configurations.settings(method).values())
         assert len(found) == len(set(found)) == 4
         assert not any(settings.class_weights for settings in found)
         assert {settings.scaling for settings in found} == {"range", "deviation"}
-    assert icu.CHOSEN.keys() == icu.METHODS.keys() == mimic3.CHOSEN.keys()
+    assert icu.TUNED.keys() == icu.EXPERIMENT.methods.keys() == mimic3.TUNED.keys()
 
 
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "icu_trials.jsonl"
@@ -175,17 +175,17 @@ def test_the_committed_choice_is_that_of_the_committed_trials():
     trials = record.read(TRIALS, arrays=False)
     assert all(one.preset == "trial" and one.settings["shift"] == "coronary" for one in trials)
     assert all(name.startswith(("validation_", "posterior_")) for one in trials for name in one.metrics)
-    assert icu.CANDIDATES.choose(trials) == icu.CHOICE
+    assert icu.EXPERIMENT.configurations.best(trials) == icu.CHOICE
 
 
 # -- networks and scores ---------------------------------------------------------------------------------------------
 
 
-class MadeUp(mortality.Problem):
+class MadeUp(mortality.MortalityProblem):
     """A hundred stays with 44 features."""
 
     name = "made_up"
-    paper = mortality.published(mortality.Settings())
+    paper = mortality.published(mortality.MortalitySettings())
 
     def sets(self, settings):
         x = np.random.default_rng(0).random((100, 44)).astype("float32")
@@ -200,12 +200,12 @@ class MadeUp(mortality.Problem):
     [("deterministic", 22_401), ("full_rank", 44_802), ("low_rank", 13_612), ("rank_one", 23_257)],
 )
 def test_networks_have_the_published_sizes(kind, parameters):
-    settings = mortality.Settings()
+    settings = mortality.MortalitySettings()
     assert count_trained(MadeUp().network(Weights(kind, settings), settings)) == parameters
 
 
 def test_a_rank_above_the_number_of_features_is_that_number():
-    settings = mortality.Settings(rank=60)
+    settings = mortality.MortalitySettings(rank=60)
     found = [
         q.rank
         for q in sb.find_posteriors(MadeUp().network(Weights("low_rank", settings), settings))
@@ -229,14 +229,14 @@ def test_a_weighted_network_learns_the_weighted_odds_and_dividing_them_undoes_it
     weighted = (weight * 20) / (weight * 20 + 80)
     p = sb.ClassPredictive(np.tile([1 - weighted, weighted], (100, 1)), np.zeros((100, 2)), 1)
     np.testing.assert_allclose(mortality.without_weight(p, weight).mean[:, 1], 0.2)
-    training = MadeUp().training(mortality.Settings())
+    training = MadeUp().training(mortality.MortalitySettings())
     y = training.y[:, 0]
     assert training.weight[y == 1].sum() == pytest.approx(len(y), rel=1e-5) and (training.weight[y == 0] == 1).all()
-    assert MadeUp().training(mortality.Settings(class_weights=False)).weight is None
+    assert MadeUp().training(mortality.MortalitySettings(class_weights=False)).weight is None
 
 
 def test_every_part_is_scored_by_its_own_stays_and_labels():
-    ask, problem, settings = Answers(2), MadeUp(), mortality.Settings()
+    ask, problem, settings = Answers(2), MadeUp(), mortality.MortalitySettings()
     found, _ = problem.tested(ask, settings)
     sets = problem.sets(settings)
     expected = scored_by_hand(ask.given, sets.test[1], sets.validation[1], ask.given["foreign"])
@@ -251,7 +251,7 @@ def test_every_part_is_scored_by_its_own_stays_and_labels():
 
 @pytest.mark.parametrize("problem", [mimic3, icu], ids=["mimic3", "icu"])
 def test_damping_is_of_low_rank_means_and_full_rank_ones_start_wide(problem):
-    paper = problem.PROBLEM.paper
+    paper = problem.EXPERIMENT.problem.paper
     kinds = ("low_rank", "full_rank", "rank_one")
     assert [Weights(kind, paper[kind])(15).damping for kind in kinds] == [0.55, 1.0, 1.0]
     assert {method for method, settings in paper.items() if settings.full_rank_start} == {"full_rank"}

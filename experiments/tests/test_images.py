@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 from made_up import Answers, scored_by_hand
 from singularbayes_experiments import data
-from singularbayes_experiments.methods import class_scores, methods, study, trainers
+from singularbayes_experiments.methods import class_scores, methods, trainers
 from singularbayes_experiments.methods.posterior_scores import of_posteriors
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import cnn, fashion_mnist, images, kl_study, mnist
@@ -22,7 +22,7 @@ from singularbayes.models.parameters import count_trained
 
 PUBLISHED = {"low_rank": 245_810, "low_rank_laplace": 245_810, "full_rank": 4_788_010, "rank_one": 2_406_398}
 OURS = {"deterministic": 2_395_210, "low_rank_10": 114_290, "low_rank_50": 465_010}
-TINY = images.Settings(
+TINY = images.ImageSettings(
     num_train=192,
     num_validation=60,
     units=(12,),
@@ -36,7 +36,7 @@ TINY = images.Settings(
     svd_epochs=2,
     swag_epochs=2,
 )
-TINY_CNN = cnn.Settings(filters=(4, 6), units=(8,), ranks=(2, 3, 3, 2))
+TINY_CNN = cnn.CNNSettings(filters=(4, 6), units=(8,), ranks=(2, 3, 3, 2))
 CONVOLUTIONS = {"low_rank": 58_450, "full_rank": 211_610, "deterministic": 105_866}
 
 
@@ -49,7 +49,7 @@ class Untrained:
     """Makes networks and leaves them as they start."""
 
     def __init__(self, problem, method, settings):
-        self.network, self.settings = study.network_of(problem, method, settings), settings
+        self.network, self.settings = problem.network_of(method, settings), settings
         self.made = []
 
     def fit(self, make, seeds, settings, name):
@@ -63,24 +63,24 @@ class Untrained:
 
 def untrained(problem, method, settings, seeds=(0,)):
     trainer = Untrained(problem, method, settings)
-    return methods.find(method).train(trainer, list(seeds)), trainer
+    return methods.find_method(method).train(trainer, list(seeds)), trainer
 
 
 @pytest.mark.parametrize(("method", "parameters"), {**PUBLISHED, **OURS}.items())
 def test_the_networks_have_the_published_parameters(method, parameters):
-    (model,), _ = untrained(mnist.PROBLEM, method, images.Settings())
+    (model,), _ = untrained(mnist.EXPERIMENT.problem, method, images.ImageSettings())
     assert count_trained(model) == parameters
 
 
 @pytest.mark.parametrize(("method", "parameters"), CONVOLUTIONS.items())
 def test_the_convolutional_network_has_the_parameters_of_its_ranks(method, parameters):
     # Low rank: 2 Σ r (m + n) + biases over 9 × 16, 144 × 32, 1568 × 64 and 64 × 10.
-    (model,), _ = untrained(cnn.PROBLEM, method, cnn.Settings())
+    (model,), _ = untrained(cnn.EXPERIMENT.problem, method, cnn.CNNSettings())
     assert count_trained(model) == parameters
 
 
 def test_at_its_means_the_network_is_the_plain_one():
-    (model,), _ = untrained(mnist.PROBLEM, "low_rank", TINY)
+    (model,), _ = untrained(mnist.EXPERIMENT.problem, "low_rank", TINY)
     x = np.random.default_rng(0).uniform(0, 2, (5, 784)).astype("float32")
     expected = x
     for i, layer in enumerate(model.layers):
@@ -91,7 +91,9 @@ def test_at_its_means_the_network_is_the_plain_one():
         np.testing.assert_allclose(ops.convert_to_numpy(model(x)), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("problem", "settings"), [(mnist.PROBLEM, TINY), (cnn.PROBLEM, TINY_CNN)], ids=["mlp", "cnn"])
+@pytest.mark.parametrize(
+    ("problem", "settings"), [(mnist.EXPERIMENT.problem, TINY), (cnn.EXPERIMENT.problem, TINY_CNN)], ids=["mlp", "cnn"]
+)
 def test_the_warm_start_is_the_best_low_rank_approximation_of_the_point_network(problem, settings):
     (model,), trainer = untrained(problem, "low_rank_svd", settings)
     ((point,), _) = trainer.made
@@ -109,7 +111,7 @@ def test_the_split_leaves_no_image_in_two_parts_and_depends_on_no_seed():
     found = []
     for seed in (1, 2):
         keras.utils.set_random_seed(seed)
-        found.append(mnist.PROBLEM.split(TINY))
+        found.append(mnist.EXPERIMENT.problem.split(TINY))
     for one, other in zip(*found, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
     (x, y), (x_validation, y_validation) = found[0]
@@ -124,20 +126,20 @@ def test_the_split_leaves_no_image_in_two_parts_and_depends_on_no_seed():
 
 def test_more_images_than_there_are_is_refused():
     with pytest.raises(ValueError, match=r"mnist needs num_train \+ num_validation <= 260 images; got 250 \+ 60"):
-        mnist.run("low_rank", 0, replace(TINY, num_train=250))
+        mnist.EXPERIMENT.problem.run("low_rank", 0, replace(TINY, num_train=250))
 
 
 def test_an_unknown_method_is_refused():
     for experiment in (mnist, fashion_mnist, cnn, kl_study):
         with pytest.raises(ValueError, match="run needs method to be one of"):
-            experiment.run("dropout", 0)
+            experiment.EXPERIMENT.problem.run("dropout", 0)
 
 
 @cache
 def alone(method):
     """A run, and the epochs that a watch saw."""
     seen = []
-    return fashion_mnist.run(method, 5, TINY, lambda epoch, logs: seen.append(epoch)), seen
+    return fashion_mnist.EXPERIMENT.problem.run(method, 5, TINY, watch=lambda epoch, logs: seen.append(epoch)), seen
 
 
 def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
@@ -145,8 +147,8 @@ def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
         raise AssertionError("a trial read the test images")
 
     whole, _ = alone("low_rank")
-    monkeypatch.setattr(images.Problem, "testing", read)
-    found = fashion_mnist.run("low_rank", 5, TINY, preset="trial")
+    monkeypatch.setattr(images.ImageProblem, "testing", read)
+    found = fashion_mnist.EXPERIMENT.problem.run("low_rank", 5, TINY, preset="trial")
     assert {name.split("_")[0] for name in found.metrics} == {"validation", "posterior"}
     assert found.preset == "trial" and not found.arrays
     assert found.name == whole.name and found.parameters == whole.parameters
@@ -169,8 +171,11 @@ def test_the_arrays_of_a_record_give_its_scores_again():
 
 def test_every_set_is_scored_by_its_own_name_and_labels():
     ask = Answers(10)
-    found, _ = fashion_mnist.PROBLEM.tested(ask, TINY)
-    (_, (_, y)), ((_, y_test), foreign) = fashion_mnist.PROBLEM.split(TINY), fashion_mnist.PROBLEM.testing(TINY)
+    found, _ = fashion_mnist.EXPERIMENT.problem.tested(ask, TINY)
+    (_, (_, y)), ((_, y_test), foreign) = (
+        fashion_mnist.EXPERIMENT.problem.split(TINY),
+        fashion_mnist.EXPERIMENT.problem.testing(TINY),
+    )
     assert list(foreign) == ["mnist", "notmnist"]
     expected = scored_by_hand(ask.given, y_test, y, {name: ask.given[name] for name in foreign})
     assert "recalibrated_temperature" in expected and found == pytest.approx(expected)
@@ -180,7 +185,7 @@ def test_every_set_is_scored_by_its_own_name_and_labels():
 @pytest.mark.parametrize("method", ["low_rank_svd", "swag"])
 def test_a_seed_in_one_program_with_others_gives_what_it_gives_alone(method):
     single, _ = alone(method)
-    other, member = fashion_mnist.run_many(method, [4, 5], TINY)
+    other, member = fashion_mnist.EXPERIMENT.problem.run_many(method, [4, 5], TINY)
     assert (member.name, member.parameters, member.stored) == (single.name, single.parameters, single.stored)
     assert member.machine == single.machine | {"trained_together": 2} and other.seed == 4
     assert member.metrics.keys() == single.metrics.keys()
@@ -199,9 +204,11 @@ def test_a_run_of_several_parts_goes_on_after_an_interruption(tmp_path):
     # 784 · 12 + 12 · 10 + 22; SWAG keeps a mean, variances and one deviation
     assert (whole.parameters, whole.stored) == (9_550, 3 * 9_550)
     with pytest.raises(KeyboardInterrupt):
-        fashion_mnist.run("swag", 5, TINY, interrupt, Keep(tmp_path, every=0))
+        fashion_mnist.EXPERIMENT.problem.run("swag", 5, TINY, watch=interrupt, keep=Keep(tmp_path, every=0))
     later = []
-    rest = fashion_mnist.run("swag", 5, TINY, lambda now, logs: later.append(now), Keep(tmp_path, every=0))
+    rest = fashion_mnist.EXPERIMENT.problem.run(
+        "swag", 5, TINY, watch=lambda now, logs: later.append(now), keep=Keep(tmp_path, every=0)
+    )
     assert later == [2]
     assert rest == whole
     assert all(np.array_equal(rest.arrays[name], array) for name, array in whole.arrays.items())
@@ -210,7 +217,7 @@ def test_a_run_of_several_parts_goes_on_after_an_interruption(tmp_path):
 @pytest.mark.parametrize("kind", [sb.DeepEnsemble, sb.LowRankEnsemble])
 def test_the_members_of_an_ensemble_are_those_of_the_library(kind):
     method = {sb.DeepEnsemble: "deep_ensemble", sb.LowRankEnsemble: "low_rank_ensemble"}[kind]
-    ensembles, trainer = untrained(mnist.PROBLEM, method, TINY, seeds=[3, 8])
+    ensembles, trainer = untrained(mnist.EXPERIMENT.problem, method, TINY, seeds=[3, 8])
     for seed, ensemble in zip([3, 8], ensembles, strict=True):
         assert isinstance(ensemble, kind) and len(ensemble.models) == TINY.members
         for member, model in zip(kind(keras.Model, TINY.members, seed).seeds, ensemble.models, strict=True):
@@ -226,15 +233,15 @@ def test_the_study_spans_six_decades_and_says_its_beta(monkeypatch):
     assert np.diff(np.log10(betas)).max() < 0.53
     asked = []
 
-    def run(problem, method, seed, settings, watch, keep, preset):
+    def run(problem, method, seed, settings, *, watch, keep, preset):
         asked.append((problem.name, method, settings.beta))
         return record.Record(problem.name, method, seed, record.plain(settings), {"nll": 0.5}, 1, 0.0, preset=preset)
 
-    monkeypatch.setattr(study, "run", run)
-    found = kl_study.run("beta_100", 3)
+    monkeypatch.setattr(images.ImageProblem, "run", run)
+    found = kl_study.EXPERIMENT.problem.run("beta_100", 3)
     assert asked == [("kl_study", "low_rank", 100.0)]
     assert (found.experiment, found.method, found.metrics) == ("kl_study", "beta_100", {"nll": 0.5, "beta": 100.0})
-    assert found.name == record.identity("kl_study", "beta_100", 3, record.plain(kl_study.Settings()))
+    assert found.name == record.identity("kl_study", "beta_100", 3, record.plain(kl_study.KLStudySettings()))
 
 
 def test_a_posterior_is_summed_up_by_its_numbers():
@@ -276,7 +283,7 @@ def test_temperature_comes_from_validation_and_changes_no_label():
 
 def test_a_start_with_random_biases_takes_over_all_that_the_point_network_learned():
     @dataclass(frozen=True)
-    class Drawn(images.Settings):
+    class Drawn(images.ImageSettings):
         bayesian_bias: bool = True
 
     def network(weights):
@@ -291,19 +298,19 @@ def test_a_start_with_random_biases_takes_over_all_that_the_point_network_learne
     x = np.random.default_rng(0).normal(size=(4, 6)).astype("float32")
     with sb.mean_weights(model):
         np.testing.assert_allclose(*(ops.convert_to_numpy(one(x)) for one in (model, point)), atol=1e-5)
-    assert Weights("rank_one", Drawn()).bias() is None and Weights("low_rank", images.Settings()).bias() is None
+    assert Weights("rank_one", Drawn()).bias() is None and Weights("low_rank", images.ImageSettings()).bias() is None
 
 
 def test_weights_count_in_both_ways_of_training():
-    x, y = mnist.PROBLEM.split(TINY)[0]
+    x, y = mnist.EXPERIMENT.problem.split(TINY)[0]
     weight = np.where(y == 3, 5.0, 1.0).astype("float32")
     found = []
     for kind in (trainers.Alone, trainers.Together):
         for given in (weight, None):
             trainer = kind(
-                study.network_of(mnist.PROBLEM, "low_rank", TINY), trainers.Training(x, y, weight=given), TINY
+                mnist.EXPERIMENT.problem.network_of("low_rank", TINY), trainers.Training(x, y, weight=given), TINY
             )
-            (model,) = methods.find("low_rank").train(trainer, [1])
+            (model,) = methods.find_method("low_rank").train(trainer, [1])
             # β / num_data, and num_data is the number of images, not of batches.
             weights = [float(posterior.kl_scale) for posterior in sb.find_posteriors(model)]
             assert weights == pytest.approx([TINY.beta / TINY.num_train] * 2)

@@ -24,7 +24,7 @@ def test_every_table_has_a_line_whatever_the_records():
 def test_a_table_without_records_says_what_to_type():
     found = entries([])
     assert found["tab:swag_sst2"].places == ()
-    assert found["tab:swag_sst2"].elsewhere.endswith("singularbayes-experiments run sst2 --scale paper --methods swag")
+    assert found["tab:swag_sst2"].elsewhere.endswith("singularbayes-experiments run sst2 --preset paper --methods swag")
     assert found["tab:sst2_rank_sweep"].elsewhere == "docs/performance.md, SST-2 on a GPU"
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from singularbayes_experiments.cli import app as cli
-from singularbayes_experiments.methods import methods, study, training
+from singularbayes_experiments.methods import methods, training
 from singularbayes_experiments.methods.training import Diverged
 from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
@@ -25,7 +25,7 @@ def run_toy(folder, method, *more):
 
 
 def ensemble(method="deep_ensemble"):
-    (job,) = runner.plan("toy", [method], assignments=TINY)
+    (job,) = runner.plan("toy", [method], overrides=TINY)
     return job
 
 
@@ -86,32 +86,32 @@ def test_members_that_other_machines_train_in_any_order_make_the_record_of_a_run
 
 
 def test_so_do_members_that_start_from_a_training_of_their_own(tmp_path, trained):
-    class Toy(type(toy.PROBLEM)):
+    class Pooled(toy.Toy):
         methods = methods.sentences("low_rank_svd_ensemble")
 
     settings = replace(ensemble().settings, svd_epochs=1)
-    asked = (Toy(), "low_rank_svd_ensemble", 0, settings)
+    asked = ("low_rank_svd_ensemble", 0, settings)
     keep = Keep(tmp_path, every=0)
     for number in (1, 0):
-        study.train_member(*asked, number, keep=keep)
+        Pooled().train_member(*asked, number, keep=keep)
     assert len(trained) == 4
-    apart = study.run(*asked, keep=keep)
+    apart = Pooled().run(*asked, keep=keep)
     assert len(trained) == 4
-    in_a_row = study.run(*asked)
+    in_a_row = Pooled().run(*asked)
     assert apart == in_a_row
     assert all(apart.arrays[name].tobytes() == array.tobytes() for name, array in in_a_row.arrays.items())
 
 
 def test_members_that_are_trained_stay_so_when_the_rest_is_lost(elsewhere, trained, tmp_path, monkeypatch):
-    member = study.train_member
+    member = toy.Toy.train_member
 
-    def lost(*arguments):
+    def lost(*arguments, **options):
         if arguments[4] == 0:
             raise KeyboardInterrupt
-        return member(*arguments)
+        return member(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(study, "train_member", lost)
+        patch.setattr(toy.Toy, "train_member", lost)
         assert run_toy(tmp_path / "far", "deep_ensemble", "--engine", "ray") == 130
     (first,) = trained
     assert run_toy(tmp_path / "far", "deep_ensemble") == 0  # whatever the engine
@@ -121,10 +121,10 @@ def test_members_that_are_trained_stay_so_when_the_rest_is_lost(elsewhere, train
 
 
 def test_of_members_that_diverge_the_first_speaks_for_the_run(elsewhere, tmp_path, monkeypatch, capsys):
-    def diverge(*arguments):
+    def diverge(*arguments, **options):
         raise Diverged(f"the loss of member {arguments[4]} became nan.")
 
-    monkeypatch.setattr(study, "train_member", diverge)
+    monkeypatch.setattr(toy.Toy, "train_member", diverge)
     assert run_toy(tmp_path, "deep_ensemble", "--engine", "ray") == 1
     shown = capsys.readouterr().out
     assert "1/1 toy deep_ensemble 0  the loss of member 0 became nan." in shown and "member 1 " not in shown
@@ -139,22 +139,22 @@ def test_a_run_and_its_members_are_not_done_at_the_same_time(tmp_path, monkeypat
         with pytest.raises(runner.Skipped, match="another process is at it"):
             do(what, tmp_path)
 
-    def meanwhile(*arguments):
+    def meanwhile(*arguments, **options):
         if arguments[4] == 0:
             skipped(runner.carry_out, job)
             skipped(runner.train_member, first)
             runner.train_member(second, tmp_path)
 
     with monkeypatch.context() as patch:
-        patch.setattr(study, "train_member", meanwhile)
+        patch.setattr(toy.Toy, "train_member", meanwhile)
         runner.train_member(first, tmp_path)
 
-    def run(*arguments):
+    def run(*arguments, **options):
         for member in job.members:
             skipped(runner.train_member, member)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(toy, "run", run)
+    monkeypatch.setattr(toy.Toy, "run", staticmethod(run))
     with pytest.raises(KeyboardInterrupt):
         runner.carry_out(job, tmp_path)
 

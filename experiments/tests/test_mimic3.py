@@ -75,9 +75,11 @@ def test_every_vital_sign_of_a_synthetic_newborn_is_beyond_the_adults(synthetic)
 @pytest.mark.backend
 def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic, monkeypatch):
     monkeypatch.setenv(mimic3.FOLDER, synthetic)
-    assert mimic3.Settings().tables == "own"
+    assert mimic3.MIMIC3Settings().tables == "own"
     tiny = {"units": (8,), "rank": 2, "epochs": 3, "draws": 4, "tables": "own"}
-    found = mimic3.run("low_rank", 1, replace(mimic3.PRESETS["paper"]["low_rank"], **tiny))
+    found = mimic3.EXPERIMENT.problem.run(
+        "low_rank", 1, replace(mimic3.EXPERIMENT.presets["paper"]["low_rank"], **tiny)
+    )
     wanted = "auroc auprc nll brier ece auroc_ood_mi aupr_in_mi auroc_ood_entropy auroc_ood_std mi_ratio mean_mi"
     wanted += " validation_nll unweighted_nll shifted_nll ece_equal_width_30"
     assert set(wanted.split()) <= found.metrics.keys()
@@ -93,7 +95,7 @@ def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic, monkeyp
 
 def test_tables_of_ones_own_are_named_by_a_variable(monkeypatch):
     monkeypatch.delenv(mimic3.FOLDER, raising=False)
-    assert mimic3.Settings().tables == "demo" and mimic3.folder_of("demo") == "demo"
+    assert mimic3.MIMIC3Settings().tables == "demo" and mimic3.folder_of("demo") == "demo"
     with pytest.raises(data.DataError, match=r"mimic3 needs \$SINGULARBAYES_MIMIC3, the folder with the tables"):
         mimic3.folder_of("own")
     with pytest.raises(ValueError, match="mimic3 needs tables to be 'own' or 'demo'; got 'ours'"):
@@ -101,6 +103,6 @@ def test_tables_of_ones_own_are_named_by_a_variable(monkeypatch):
 
 
 def test_length_of_stay_is_used_by_the_published_preset_alone():
-    assert all(settings.length_of_stay for settings in mimic3.PRESETS["paper"].values())
-    assert not any(settings.length_of_stay for settings in mimic3.CHOSEN.values()) and not mimic3.QUICK.length_of_stay
-    assert next(iter(mimic3.PRESETS)) == "chosen"  # what `run` takes unless told
+    assert all(settings.length_of_stay for settings in mimic3.EXPERIMENT.presets["paper"].values())
+    assert not any(settings.length_of_stay for settings in mimic3.TUNED.values()) and not mimic3.QUICK.length_of_stay
+    assert next(iter(mimic3.EXPERIMENT.presets)) == "chosen"  # what `run` takes unless told

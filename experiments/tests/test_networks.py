@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from singularbayes_experiments.problems import beijing, sst2
+from singularbayes_experiments.problems import beijing, reviews
 
 from singularbayes.models.parameters import count_trained
 
@@ -23,19 +23,19 @@ SWEEP = {
 
 @pytest.mark.parametrize("method", SST2)
 def test_the_transformer_has_the_published_parameters(method):
-    assert count_trained(sst2.network(method)) == SST2[method]
+    assert count_trained(reviews.network(method)) == SST2[method]
 
 
 @pytest.mark.parametrize("ranks", SWEEP)
 def test_the_rank_sweep_has_the_published_parameters(ranks):
     embedding, rank = ranks
-    settings = dataclasses.replace(sst2.Settings(), embedding_rank=embedding, rank=rank)
+    settings = dataclasses.replace(reviews.ReviewSettings(), embedding_rank=embedding, rank=rank)
     assert SWEEP[ranks] == 61_556 * embedding + 29_188 * rank + 18_436
-    assert count_trained(sst2.network("low_rank", settings)) == SWEEP[ranks]
+    assert count_trained(reviews.network("low_rank", settings)) == SWEEP[ranks]
 
 
 def test_factors_per_head_have_the_parameters_that_the_paper_does_not():
-    assert count_trained(sst2.network("low_rank", sst2.Settings(per_head=True))) == 1_765_252
+    assert count_trained(reviews.network("low_rank", reviews.ReviewSettings(per_head=True))) == 1_765_252
 
 
 @pytest.mark.parametrize("method", BEIJING)

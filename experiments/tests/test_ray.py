@@ -80,7 +80,7 @@ def run_toy(folder, *arguments):
     return cli.main(["run", "toy", "--methods", "low_rank,full_rank", "--out", str(folder), *arguments])
 
 
-def made_up(method, seed, settings, watch, keep):
+def made_up(method, seed, settings, *, watch, keep):
     watch(0, {"loss": 1.5})
     if method == "full_rank" and seed == 1:
         raise Diverged("the loss became nan in epoch 3.")
@@ -88,7 +88,7 @@ def made_up(method, seed, settings, watch, keep):
 
 
 def test_what_other_machines_did_is_told_as_it_ends(elsewhere, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(toy, "run", made_up)
+    monkeypatch.setattr(toy.Toy, "run", staticmethod(made_up))
     assert run_toy(tmp_path, "--engine", "ray", "--seeds", "0,1") == 1
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "4/4 toy full_rank 1      the loss became nan in epoch 3."
@@ -130,7 +130,7 @@ def test_bars_follow_the_runs_that_are_under_way(tmp_path):
 
 
 def test_a_lock_that_is_about_to_go_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(toy, "run", made_up)
+    monkeypatch.setattr(toy.Toy, "run", staticmethod(made_up))
     (job,) = runner.plan("toy", ["low_rank"])
     (tmp_path / record.LOCKS).mkdir()
     held = FileLock(tmp_path / record.LOCKS / job.name, thread_local=False)

@@ -52,12 +52,12 @@ def test_a_trial_and_the_run_of_the_same_settings_leave_each_other_whole(tmp_pat
         assert np.array_equal(back[run.preset].arrays["mean"], run.arrays["mean"]) and not back["trial"].arrays
 
 
-def test_a_trial_is_not_counted_as_a_finished_run_nor_a_run_as_a_trial(tmp_path):
+def test_a_tuning_run_is_not_counted_as_a_finished_run_nor_the_other_way(tmp_path):
     trial = dataclasses.replace(toy_record(seed=1), preset="trial", arrays={})
     for one in (toy_record(seed=0), trial, trial):
         record.append(one, tmp_path)
     assert record.count(tmp_path) == {toy_record(seed=0).name: 1}
-    assert record.count(tmp_path, trials=True) == {trial.name: 2}
+    assert record.count(tmp_path, tuning=True) == {trial.name: 2}
 
 
 def test_a_file_of_lines_is_read_without_arrays_beside_it(tmp_path):
@@ -111,9 +111,9 @@ def test_json_that_is_no_record_is_named(tmp_path, line):
         record.read(tmp_path)
 
 
-@given(st.permutations(sorted(record.plain(toy.Settings()))))
+@given(st.permutations(sorted(record.plain(toy.ToySettings()))))
 def test_the_name_of_a_run_does_not_depend_on_the_order_of_its_settings(names):
-    settings = record.plain(toy.Settings())
+    settings = record.plain(toy.ToySettings())
     shuffled = {name: settings[name] for name in names}
     assert record.identity("toy", "low_rank", 0, shuffled) == record.identity("toy", "low_rank", 0, settings)
 
@@ -123,7 +123,7 @@ def test_the_name_of_a_run_tells_method_seed_and_every_setting(tmp_path):
         kinds = {bool: lambda: not value, tuple: lambda: (0.5, 9.5), str: lambda: f"{value}-2"}
         return kinds.get(type(value), lambda: value + 1)()
 
-    start = toy.Settings()
+    start = toy.ToySettings()
     changed = [dataclasses.replace(start, **{name: other(value)}) for name, value in vars(start).items()]
     names = [toy_record(settings=settings).name for settings in [start, *changed]]
     names += [toy_record("full_rank").name, toy_record(seed=1).name]

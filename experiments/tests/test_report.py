@@ -17,11 +17,11 @@ from made_up import (
     toy_record,
 )
 from singularbayes_experiments.problems import toy
+from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import band_pictures, chapters, markdown_page, page, sentences, settings
 from singularbayes_experiments.report.rows import grouped
 from singularbayes_experiments.report.sections import SECTIONS, section_of
-from singularbayes_experiments.runs.runner import EXPERIMENTS
 
 HEAD = page.results("singularbayes-experiments report")
 
@@ -94,7 +94,7 @@ def test_trials_are_there_and_out_of_the_way():
     for text in (page.render([chapter], HEAD), markdown_page.render([chapter], "Results", "x")):
         assert "<summary>Trials on validation (4 runs)</summary>" in text
         assert text.count("<details>") == text.count("</details>")
-    command = "python -m singularbayes_experiments.runs.together mnist trial --methods low_rank --seeds 0,1"
+    command = "singularbayes-experiments run mnist --methods low_rank --seeds 0,1 --together --preset trial"
     assert chapter.parts[1].commands == (command,)
 
 
@@ -111,15 +111,15 @@ def test_the_command_does_the_runs_again():
     (group,) = grouped(image_records(seeds=(42, 123), presets=("chosen",)), {})
     (command,) = settings.commands("mnist", group)
     assert command.startswith("singularbayes-experiments run mnist --methods low_rank,low_rank_laplace,")
-    assert command.endswith(" --seeds 42,123 --scale chosen")
+    assert command.endswith(" --seeds 42,123 --preset chosen")
 
 
 def test_methods_with_other_seeds_have_a_command_of_their_own():
     records = [image_record("low_rank", seed) for seed in (0, 1)] + [image_record("swag", 0)]
     (group,) = grouped(records, {})
     assert settings.commands("mnist", group) == [
-        "singularbayes-experiments run mnist --methods low_rank --seeds 0,1 --scale paper",
-        "singularbayes-experiments run mnist --methods swag --seeds 0 --scale paper",
+        "singularbayes-experiments run mnist --methods low_rank --seeds 0,1 --preset paper",
+        "singularbayes-experiments run mnist --methods swag --seeds 0 --preset paper",
     ]
 
 

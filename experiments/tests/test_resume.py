@@ -9,6 +9,7 @@ import pytest
 from keras import ops
 from singularbayes_experiments.methods.methods import METHODS
 from singularbayes_experiments.methods.pools import fit_swag
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.stopping import EarlyStop, Plateau
 from singularbayes_experiments.methods.trainers import Alone, Training
 from singularbayes_experiments.methods.training import Diverged, fit, train
@@ -25,7 +26,7 @@ HELD_OUT = X[:8] + 0.1, Y[:8]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(TrainingSettings):
     epochs: int = 8
     batch_size: int = 8
     learning_rate: float = 0.05
@@ -67,7 +68,7 @@ def watchers():
 def trained(keep=None, watch=None, settings=Settings(cosine=False), callbacks=watchers):
     keras.utils.set_random_seed(3)
     model = network()
-    fit(model, "mse", X, Y, settings, watch, keep, HELD_OUT, callbacks())
+    fit(model, "mse", X, Y, settings, watch=watch, keep=keep, validation=HELD_OUT, callbacks=callbacks())
     return model
 
 
@@ -143,10 +144,9 @@ def test_early_stopping_ends_with_the_best_weights():
         X,
         -100 * Y,
         Settings(epochs=30, learning_rate=3.0, cosine=False, warmup=0),
-        watch,
-        None,
-        HELD_OUT,
-        [stop],
+        watch=watch,
+        validation=HELD_OUT,
+        callbacks=[stop],
     )
     best = int(np.argmin(held_out))
     assert len(held_out) == best + 3 < 30
@@ -164,7 +164,7 @@ def test_a_plateau_lowers_the_rate_after_its_patience():
     def watch(epoch, logs):
         rates.append(float(ops.convert_to_numpy(model.optimizer.learning_rate)))
 
-    fit(model, "mse", X, Y, settings, watch, callbacks=[plateau])
+    fit(model, "mse", X, Y, settings, watch=watch, callbacks=[plateau])
     # Epoch 1 sets the best, 2 and 3 do not improve on it, then 4 and 5.
     np.testing.assert_allclose(rates, [0.05, 0.05, 0.05, 0.005, 0.005, 0.002, 0.002, 0.002], rtol=1e-6)
 
@@ -172,7 +172,7 @@ def test_a_plateau_lowers_the_rate_after_its_patience():
 def test_a_part_that_is_finished_is_not_trained_again_and_the_others_are_the_same(tmp_path):
     def ensemble(keep, watch=None):
         training = Training(X, Y, loss=lambda: "mse")
-        trainer = Alone(lambda weights: network(), training, Settings(epochs=4, warmup=2), watch, keep)
+        trainer = Alone(lambda weights: network(), training, Settings(epochs=4, warmup=2), watch=watch, keep=keep)
         (pool,) = METHODS["low_rank_ensemble"].train(trainer, [7])
         return pool.models
 
@@ -190,7 +190,9 @@ def test_swag_goes_on_with_the_snapshots_that_it_had(tmp_path):
     def swag(keep, watch=None):
         keras.utils.set_random_seed(1)
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
-        return fit_swag(model, "mse", X, Y, 3, 6, 8, 0.01, watch, keep)[0]
+        return fit_swag(model, "mse", X, Y, rank=3, learning_rate=0.01, epochs=6, batch_size=8, watch=watch, keep=keep)[
+            0
+        ]
 
     keep = Keep(tmp_path, every=0)
     for epoch in (1, 4):
@@ -215,7 +217,7 @@ def test_numbers_that_are_not_finite_end_training_with_the_last_good_checkpoint(
     y[3] = np.inf
     keras.utils.set_random_seed(3)
     with pytest.raises(Diverged, match=r"the loss became (inf|nan) in epoch 3\..*Try a lower learning_rate, a longer"):
-        fit(network(), "mse", X, y, Settings(cosine=False), None, keep)
+        fit(network(), "mse", X, y, Settings(cosine=False), keep=keep)
     kept = keep.load()
     assert kept.epoch == good.epoch == 2
     assert all(np.isfinite(array).all() for array in kept.arrays.values())
@@ -234,7 +236,7 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("adam", "mse")
     with pytest.raises(ValueError, match=r"unfinished run in .* needs the network.*Remove that folder"):
-        train(model, X, Y, 8, 8, keep=Keep(tmp_path))
+        train(model, X, Y, epochs=8, batch_size=8, keep=Keep(tmp_path))
 
 
 @pytest.mark.parametrize("wrong", [{"monitor": "acc"}, {"patience": 0}])

@@ -10,6 +10,7 @@ from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.cli.run import labels_of
 from singularbayes_experiments.methods.training import Diverged
 from singularbayes_experiments.problems import toy
+from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.records import files, record
 from singularbayes_experiments.report import published
 from singularbayes_experiments.report.sections import SECTIONS
@@ -21,12 +22,12 @@ def asked(monkeypatch):
     """Training made up; holds the runs it was asked for as (method, seed, settings)."""
     found = []
 
-    def run(method, seed, settings, watch, keep):
+    def run(method, seed, settings, *, watch, keep):
         found.append((method, seed, settings))
         watch(settings.epochs - 1, {"loss": 1.5})
         return toy_record(method, seed=seed, settings=settings)
 
-    monkeypatch.setattr(toy, "run", run)
+    monkeypatch.setattr(toy.Toy, "run", staticmethod(run))
     return found
 
 
@@ -45,7 +46,7 @@ def refused(capsys, *arguments):
 def test_every_method_and_seed_leaves_a_record_with_its_preset_and_memory(asked, tmp_path):
     assert run(tmp_path, "--seeds", "0,3-4") == 0
     order = [(method, seed) for seed in (0, 3, 4) for method in ("low_rank", "full_rank")]
-    assert asked == [(*one, toy.Settings()) for one in order]
+    assert asked == [(*one, toy.ToySettings()) for one in order]
     found = record.read(tmp_path)
     assert [(r.method, r.seed) for r in found] == order
     assert {r.preset for r in found} == {"paper"}
@@ -55,16 +56,16 @@ def test_every_method_and_seed_leaves_a_record_with_its_preset_and_memory(asked,
 
 
 def test_all_methods_can_be_asked_for_by_one_word():
-    assert [job.method for job in runner.plan("toy", ["all"])] == list(toy.METHODS)
-    assert [job.method for job in runner.plan("toy")] == list(toy.PAPERS)
+    assert [job.method for job in runner.plan("toy", ["all"])] == list(toy.EXPERIMENT.methods)
+    assert [job.method for job in runner.plan("toy")] == list(toy.EXPERIMENT.paper_methods)
 
 
-@pytest.mark.parametrize("experiment", runner.EXPERIMENTS)
+@pytest.mark.parametrize("experiment", list(EXPERIMENTS))
 def test_without_a_word_those_run_that_the_paper_compares_and_all_where_it_compares_none(experiment):
-    module, section = runner.find(experiment), SECTIONS[experiment]
-    printed = {method for method, _ in published.numbers(section.beside or experiment)} or module.METHODS.keys()
+    methods, section = EXPERIMENTS[experiment].methods, SECTIONS[experiment]
+    printed = {method for method, _ in published.numbers(section.beside or experiment)} or methods.keys()
     planned = list(dict.fromkeys(job.method for job in runner.plan(experiment)))
-    assert planned == [method for method in module.METHODS if method in printed]
+    assert planned == [method for method in methods if method in printed]
 
 
 def test_runs_that_differ_in_a_setting_are_called_by_it():
@@ -91,9 +92,9 @@ def test_a_run_whose_settings_were_tried_is_not_finished(asked, tmp_path):
 def test_other_settings_are_another_run(asked, tmp_path):
     run(tmp_path)
     assert run(tmp_path, "--set", "beta=0.3", "--set", "train_range=0,0.5") == 0
-    assert asked[-1][2] == replace(toy.Settings(), beta=0.3, train_range=(0.0, 0.5))
+    assert asked[-1][2] == replace(toy.ToySettings(), beta=0.3, train_range=(0.0, 0.5))
     assert [r.preset for r in record.read(tmp_path)] == ["paper"] * 2 + ["hand"] * 2
-    assert run(tmp_path, "--scale", "quick") == 0 and asked[-1][2] == toy.QUICK
+    assert run(tmp_path, "--preset", "quick") == 0 and asked[-1][2] == toy.QUICK
     assert len(record.read(tmp_path)) == 6
 
 
@@ -122,12 +123,12 @@ def test_a_run_that_another_process_is_at_is_left_to_it(asked, tmp_path, capsys)
 def test_checkpoints_of_a_finished_run_are_not_those_of_doing_it_again(monkeypatch, tmp_path):
     places = []
 
-    def run(method, seed, settings, watch, keep):
+    def run(method, seed, settings, *, watch, keep):
         keep.folder.mkdir(parents=True)
         places.append(keep.folder)
         return toy_record(method, seed=seed, settings=settings)
 
-    monkeypatch.setattr(toy, "run", run)
+    monkeypatch.setattr(toy.Toy, "run", staticmethod(run))
     (job,) = runner.plan("toy", ["low_rank"])
     runner.carry_out(job, tmp_path)
     runner.carry_out(job, tmp_path, again=True)
@@ -146,19 +147,19 @@ def test_what_a_kill_left_after_the_record_is_tidied_up(asked, tmp_path):
 
 
 def test_a_diverged_run_is_said_and_the_others_are_done(monkeypatch, tmp_path, capsys):
-    def run_toy(method, seed, settings, watch, keep):
+    def run_toy(method, seed, settings, *, watch, keep):
         if method == "low_rank":
             raise Diverged("the loss became nan in epoch 3. Try a lower learning_rate.")
         return toy_record(method, seed=seed, settings=settings)
 
-    monkeypatch.setattr(toy, "run", run_toy)
+    monkeypatch.setattr(toy.Toy, "run", staticmethod(run_toy))
     assert run(tmp_path) == 1
     assert "Try a lower learning_rate" in capsys.readouterr().out
     assert [r.method for r in record.read(tmp_path)] == ["full_rank"]
 
 
 def test_a_run_that_diverges_before_a_checkpoint_names_none_and_no_page(tmp_path, capsys):
-    arguments = ["--methods", "deterministic", "--scale", "quick", "--set", "learning_rate=1e30", "--set", "epochs=5"]
+    arguments = ["--methods", "deterministic", "--preset", "quick", "--set", "learning_rate=1e30", "--set", "epochs=5"]
     assert cli.main(["run", "toy", *arguments, "--set", "warmup=1", "--out", str(tmp_path)]) == 1
     said = capsys.readouterr().out
     assert "Try a lower learning_rate" in said
@@ -194,11 +195,11 @@ def test_a_folder_that_cannot_be_written_is_said_before_training(asked, tmp_path
         (["toy", "--methods", "low_rank,lowrank"], "toy needs --methods among ['low_rank', "),
         (["toy", "--methods", "full_rank,lowrank"], "got ['full_rank', 'lowrank']. Did you mean 'low_rank'?"),
         (["toy", "--methods", ""], "toy needs --methods among"),
-        (["toy", "--seeds", "1,x"], "--seeds needs whole numbers >= 0, such as 0,1 or 0-4; got '1,x'."),
-        (["toy", "--seeds", "4-2"], "--seeds needs whole numbers"),
-        (["toy", "--seeds", "1.5"], "--seeds needs whole numbers"),
-        (["toy", "--seeds", str(2**32)], "--seeds needs whole numbers from 0 to 4294967295"),
-        (["toy", "--scale", "huge"], "toy needs --scale to be one of ['paper', "),
+        (["toy", "--seeds", "1,x"], "--seeds needs integers >= 0, such as 0,1 or 0-4; got '1,x'."),
+        (["toy", "--seeds", "4-2"], "--seeds needs integers"),
+        (["toy", "--seeds", "1.5"], "--seeds needs integers"),
+        (["toy", "--seeds", str(2**32)], "--seeds needs integers from 0 to 4294967295"),
+        (["toy", "--preset", "huge"], "toy needs --preset to be one of ['paper', "),
         (["toy", "--set", "bta=0.3"], "got 'bta'. Did you mean 'beta'?"),
         (["toy", "--set", "beta=much"], "--set beta needs a number; got 'much'."),
         (["toy", "--set", "beta"], "--set needs name=value"),
@@ -210,18 +211,18 @@ def test_what_is_wrong_is_one_line(asked, arguments, message, capsys, tmp_path):
     assert asked == [] and not (tmp_path / "new").exists()
 
 
-def test_the_list_names_every_experiment_with_its_methods_and_scales(capsys):
+def test_the_list_names_every_experiment_with_its_methods_and_presets(capsys):
     assert cli.main(["list"]) == 0
     shown = capsys.readouterr().out
-    for name in runner.EXPERIMENTS:
+    for name in EXPERIMENTS:
         assert name in shown
     assert "full_rank, rank_one, deterministic, deep_ensemble, low_rank_ensemble, swag" in shown
     assert "paper, chosen, quick" in shown
 
 
 def test_settings_may_depend_on_the_method(monkeypatch):
-    chosen = {"low_rank": toy.QUICK, "full_rank": toy.Settings()}
-    monkeypatch.setitem(toy.PRESETS, "chosen", chosen)
+    chosen = {"low_rank": toy.QUICK, "full_rank": toy.ToySettings()}
+    monkeypatch.setitem(toy.EXPERIMENT.presets, "chosen", chosen)
     jobs = runner.plan("toy", ["low_rank", "full_rank"], [0], "chosen")
     assert [job.settings for job in jobs] == list(chosen.values()) and {job.preset for job in jobs} == {"chosen"}
 

@@ -56,8 +56,8 @@ def _rows(ids):
 
 
 def test_training_rows_come_in_whole_batches_and_hold_nothing_of_the_validation_sentences():
-    x, y = sst2.PROBLEM.trained(replace(TINY, num_train=None))
-    held, labels = sst2.PROBLEM.held_out(TINY)
+    x, y = sst2.EXPERIMENT.problem.trained(replace(TINY, num_train=None))
+    held, labels = sst2.EXPERIMENT.problem.held_out(TINY)
     assert len(x) % TINY.batch_size == 0 and len(x) == len(y) and len(held) == len(labels) == 20
     for sentence in _rows(held):
         for row in _rows(x):
@@ -69,31 +69,35 @@ def test_rows_and_labels_belong_together():
     good, bad = (
         {text.bert().ids([word])[0][0] for word in words} for words in (made_up_reviews.GOOD, made_up_reviews.BAD)
     )
-    for x, y in (sst2.PROBLEM.trained(TINY), sst2.PROBLEM.held_out(TINY), reviews.encoded(8)[3]):
+    for x, y in (sst2.EXPERIMENT.problem.trained(TINY), sst2.EXPERIMENT.problem.held_out(TINY), reviews.encoded(8)[3]):
         for row, label in zip(x, y, strict=True):
             assert not set(row.tolist()) & (bad if label else good)
 
 
 def test_nothing_held_out_trains_on_all_rows_and_is_scored_on_the_test_sentences_alone():
     settings = replace(TINY, num_train=None, num_validation=0, patience=None, epochs=1)
-    x, _ = sst2.PROBLEM.trained(settings)
+    x, _ = sst2.EXPERIMENT.problem.trained(settings)
     rows = reviews.encoded(TINY.length)[1]
-    assert len(x) == len(rows) - len(rows) % TINY.batch_size and _rows(x) & _rows(sst2.PROBLEM.held_out(TINY)[0])
-    (record,) = sst2.run_many("deterministic", [4], settings, "refit")
+    assert len(x) == len(rows) - len(rows) % TINY.batch_size and _rows(x) & _rows(
+        sst2.EXPERIMENT.problem.held_out(TINY)[0]
+    )
+    (record,) = sst2.EXPERIMENT.problem.run_many("deterministic", [4], settings, preset="refit")
     assert {"nll", "auroc_ood_entropy"} <= record.metrics.keys() and record.arrays["ag_news_mean"].shape == (30, 2)
     assert not any(name.startswith(("validation", "recalibrated")) for name in (*record.metrics, *record.arrays))
 
 
-@pytest.mark.parametrize("needed", [sst2.PROBLEM.training, lambda settings: sst2.PROBLEM.validated(None, settings)])
+@pytest.mark.parametrize(
+    "needed", [sst2.EXPERIMENT.problem.training, lambda settings: sst2.EXPERIMENT.problem.validated(None, settings)]
+)
 def test_early_stopping_and_trials_need_sentences_to_hold_out(needed):
     with pytest.raises(ValueError, match="num_validation > 0 for trials and for early stopping; got num_validation=0"):
         needed(replace(TINY, num_validation=0))
 
 
 def test_a_refit_is_the_choice_on_all_rows_and_nothing_else():
-    assert sst2.REFIT.keys() == sst2.CHOSEN.keys()
+    assert sst2.REFIT.keys() == sst2.TUNED.keys()
     for method, settings in sst2.REFIT.items():
-        assert replace(settings, num_validation=reviews.Settings().num_validation) == sst2.CHOSEN[method]
+        assert replace(settings, num_validation=reviews.ReviewSettings().num_validation) == sst2.TUNED[method]
         assert settings.num_validation == 0 and settings.patience is None
 
 
@@ -105,15 +109,15 @@ def test_weights_have_the_same_names_in_every_network():
 @pytest.mark.parametrize("num_train", [15, 100_000])
 def test_a_number_of_rows_that_cannot_be_is_refused(num_train):
     with pytest.raises(ValueError, match="sst2 needs batch_size <= num_train <="):
-        sst2.PROBLEM.trained(replace(TINY, num_train=num_train))
+        sst2.EXPERIMENT.problem.trained(replace(TINY, num_train=num_train))
 
 
 def test_a_run_scores_the_test_sentences_and_the_news():
-    (record,) = sst2.run_many("low_rank", [4], replace(TINY, patience=None))
+    (record,) = sst2.EXPERIMENT.problem.run_many("low_rank", [4], replace(TINY, patience=None))
     wanted = {"accuracy", "nll", "brier", "auroc_ood_mi", "mi_ratio", "ece_equal_width_10", "validation_nll"}
     assert wanted <= record.metrics.keys() and record.parameters > 0
     assert record.arrays["test_mean"].shape == (40, 2) and record.arrays["ag_news_mean"].shape == (30, 2)
-    assert record.arrays["validation_labels"].tolist() == sst2.PROBLEM.held_out(TINY)[1].tolist()
+    assert record.arrays["validation_labels"].tolist() == sst2.EXPERIMENT.problem.held_out(TINY)[1].tolist()
     p = record.arrays["test_mean"][np.arange(40), record.arrays["test_labels"]]
     assert record.metrics["nll"] == pytest.approx(-np.log(p).mean(), rel=1e-5)
     news, known = (record.arrays[f"{name}_mi"].astype("float64") for name in ("ag_news", "test"))
@@ -124,8 +128,8 @@ def test_a_run_scores_the_test_sentences_and_the_news():
 
 def test_every_set_is_scored_by_its_own_labels():
     ask = Answers(2)
-    found, _ = sst2.PROBLEM.tested(ask, TINY)
-    y_dev, y = reviews.encoded(TINY.length)[3][1], sst2.PROBLEM.held_out(TINY)[1]
+    found, _ = sst2.EXPERIMENT.problem.tested(ask, TINY)
+    y_dev, y = reviews.encoded(TINY.length)[3][1], sst2.EXPERIMENT.problem.held_out(TINY)[1]
     expected = scored_by_hand(ask.given, y_dev, y, ask.given["ag_news"])
     assert "recalibrated_temperature" in expected and found == pytest.approx(expected)
 
@@ -133,7 +137,7 @@ def test_every_set_is_scored_by_its_own_labels():
 def test_a_trial_reads_neither_the_dev_set_nor_the_news(monkeypatch):
     ids, rows, labels, _, _ = reviews.encoded(TINY.length)
     monkeypatch.setattr(reviews, "encoded", lambda length: (ids, rows, labels, None, None))
-    record = sst2.run("deterministic", 0, replace(TINY, epochs=1, patience=None), preset="trial")
+    record = sst2.EXPERIMENT.problem.run("deterministic", 0, replace(TINY, epochs=1, patience=None), preset="trial")
     assert all(name.startswith("validation_") for name in record.metrics) and not record.arrays
 
 
@@ -141,14 +145,14 @@ def test_a_network_started_at_a_point_network_says_the_same():
     settings = replace(TINY, rank=8, embedding_rank=8)  # whole ranks: nothing is cut off
     point, low = (reviews.network(kind, settings) for kind in ("point", "low_rank"))
     methods.start_at(low, point)
-    ids = sst2.PROBLEM.held_out(settings)[0]
+    ids = sst2.EXPERIMENT.problem.held_out(settings)[0]
     mean, said = (keras.ops.convert_to_numpy(collapse(model)(ids)) for model in (low, point))
     np.testing.assert_allclose(mean, said, rtol=1e-3, atol=1e-4)
     assert np.ptp(said) > 0.01
 
 
 def test_what_a_kind_starts_from_is_the_papers():
-    settings = reviews.Settings(vocabulary=50, width=32, blocks=1, feed_forward=32)
+    settings = reviews.ReviewSettings(vocabulary=50, width=32, blocks=1, feed_forward=32)
     full, low = (reviews.network(kind, settings) for kind in ("full_rank", "low_rank"))
     loc = np.concatenate([keras.ops.convert_to_numpy(q.w.loc).ravel() for q in _matrices(full)])
     assert np.abs(loc).max() <= 0.2 and loc.std() == pytest.approx(0.2 / np.sqrt(3), rel=0.05)
@@ -169,11 +173,11 @@ def _matrices(model):
 
 
 def test_early_stopping_begins_when_the_kl_has_its_full_weight():
-    (rule,) = sst2.PROBLEM.training(TINY).callbacks(TINY)
+    (rule,) = sst2.EXPERIMENT.problem.training(TINY).callbacks(TINY)
     assert (rule.monitor, rule.patience, rule.start) == ("val_loss", 2, TINY.zero_epochs + TINY.warmup)
-    assert sst2.PROBLEM.training(TINY).validation is not None
+    assert sst2.EXPERIMENT.problem.training(TINY).validation is not None
     unwatched = replace(TINY, patience=None)
-    assert sst2.PROBLEM.training(unwatched).validation is None and not reviews._early_stop(unwatched)
+    assert sst2.EXPERIMENT.problem.training(unwatched).validation is None and not reviews._early_stop(unwatched)
 
 
 def test_point_networks_alone_decay():
@@ -217,19 +221,22 @@ def test_sines_are_those_of_vaswani():
 
 
 def test_every_method_with_trials_has_as_many_and_the_rest_have_those_of_low_rank():
-    for method in sst2.CANDIDATES.tried:
-        found = list(sst2.CANDIDATES.settings(method).values())
+    for method in sst2.EXPERIMENT.configurations.changes:
+        found = list(sst2.EXPERIMENT.configurations.settings(method).values())
         assert len(found) == len(set(found)) == 5
-    assert sst2.CANDIDATES.tried.keys() | sst2.CANDIDATES.alike.keys() == sst2.METHODS.keys()
-    for preset in (sst2.PAPER, sst2.CHOSEN):
-        assert preset.keys() == sst2.METHODS.keys() and preset["low_rank_ensemble"].draws == 100
-    assert adaptive_rank_sst2.CHOSEN["low_rank_8"] == replace(sst2.CHOSEN["low_rank"], epochs=8, draws=50)
-    assert sst2.PROBLEM.of_rank(TINY, 5).embedding_rank == 5
+    assert (
+        sst2.EXPERIMENT.configurations.changes.keys() | sst2.EXPERIMENT.configurations.shared.keys()
+        == sst2.EXPERIMENT.methods.keys()
+    )
+    for preset in (sst2.PAPER, sst2.TUNED):
+        assert preset.keys() == sst2.EXPERIMENT.methods.keys() and preset["low_rank_ensemble"].draws == 100
+    assert adaptive_rank_sst2.TUNED["low_rank_8"] == replace(sst2.TUNED["low_rank"], epochs=8, draws=50)
+    assert sst2.EXPERIMENT.problem.with_rank(TINY, 5).embedding_rank == 5
 
 
 def test_a_network_by_name_is_that_of_its_weights():
     from singularbayes.models.parameters import count_trained
 
     assert count_trained(reviews.network("low_rank", TINY)) == count_trained(
-        sst2.PROBLEM.network(Weights("low_rank", TINY), TINY)
+        sst2.EXPERIMENT.problem.network(Weights("low_rank", TINY), TINY)
     )

@@ -79,7 +79,7 @@ def test_a_vocabulary_needs_its_marks_and_different_words(words):
 
 def test_without_the_library_the_error_says_what_to_type(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ImportError, match=r"pip install 'singularbayes\[experiments\]'"):
+    with pytest.raises(ImportError, match=r"pip install 'singularbayes-experiments'"):
         WordPieces(WORDS)
 
 

@@ -12,7 +12,7 @@ from singularbayes_experiments.records import record
 
 from singularbayes.models.parameters import count_trained
 
-TINY_TOY = toy.Settings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)
+TINY_TOY = toy.ToySettings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)
 
 
 def test_the_toy_function_is_the_papers(vectors):
@@ -23,23 +23,23 @@ def test_the_toy_function_is_the_papers(vectors):
 
 @pytest.mark.parametrize(("method", "name"), [("full_rank", "toy_full"), ("low_rank", "toy_lowrank")])
 def test_toy_networks_have_the_papers_parameter_counts(method, name, vectors):
-    network = toy.network(Weights(method, toy.Settings()), toy.Settings())
+    network = toy.network(Weights(method, toy.ToySettings()), toy.ToySettings())
     assert count_trained(network) == vectors["parameter_counts"]["expected"][name]
 
 
 def test_the_band_is_compared_inside_and_outside_the_training_range():
     x = np.linspace(-0.5, 1.5, 401)
     width = np.where((x >= -0.1) & (x <= 0.6), 2.0, 5.0)
-    assert toy.spread(x, width, toy.Settings()) == {"inside": 2.0, "outside": 5.0, "ratio": 2.5}
+    assert toy.spread(x, width, toy.ToySettings()) == {"inside": 2.0, "outside": 5.0, "ratio": 2.5}
 
 
 def test_the_default_toy_settings_are_the_papers_and_quick_ones_say_what_differs():
-    assert record.departures(toy.Settings()) == {}
+    assert record.departures(toy.ToySettings()) == {}
     assert record.departures(toy.QUICK) == {"epochs": 800, "warmup": 760, "learning_rate": 5e-4}
 
 
 def test_the_same_seed_gives_the_same_record():
-    first, second = (toy.run("low_rank", 3, TINY_TOY) for _ in range(2))
+    first, second = (toy.EXPERIMENT.problem.run("low_rank", 3, TINY_TOY) for _ in range(2))
     assert first == second
     assert all(np.array_equal(first.arrays[name], second.arrays[name]) for name in first.arrays)
     assert first.parameters == 2 * (2 * 8 + 2 * 2 * 8 + 8 + 8 + 1)
@@ -48,19 +48,19 @@ def test_the_same_seed_gives_the_same_record():
 
 
 def test_singular_values_of_the_mean_weights_are_kept_and_end_at_the_rank():
-    found = toy.run("low_rank", 3, TINY_TOY)
+    found = toy.EXPERIMENT.problem.run("low_rank", 3, TINY_TOY)
     values = {name: array for name, array in found.arrays.items() if name.startswith("singular_values/")}
     assert [name.split("/")[1] for name in values] == ["first", "hidden", "last"]
     hidden = values["singular_values/hidden/kernel"]
     assert len(hidden) == 8 and (hidden[:2] > 1e-3).all() and hidden[2:].max() < 1e-6 * hidden[0]
-    trial = toy.run("low_rank", 3, TINY_TOY, preset="trial")
+    trial = toy.EXPERIMENT.problem.run("low_rank", 3, TINY_TOY, preset="trial")
     assert not trial.arrays and trial.metrics["validation_nll"] == pytest.approx(found.metrics["validation_nll"])
     assert {name.split("_")[0] for name in trial.metrics} == {"validation", "posterior"}
 
 
 def test_an_unknown_method_is_refused():
     with pytest.raises(ValueError, match=r"run needs method to be one of .*low_rank.*; got method='no_such'"):
-        toy.run("no_such", 0)
+        toy.EXPERIMENT.problem.run("no_such", 0)
 
 
 def test_records_come_back_from_their_files_as_they_were(tmp_path):

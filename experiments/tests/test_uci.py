@@ -16,7 +16,7 @@ from singularbayes.models.parameters import count_trained
 
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "uci_trials.jsonl"
 SETS = ("yacht", "protein_tertiary_structure")
-TINY = uci.Settings(sets=SETS, units=4, rank=2, epochs=2, warmup=1, draws=3, members=2)
+TINY = uci.UCISettings(sets=SETS, units=4, rank=2, epochs=2, warmup=1, draws=3, members=2)
 ROWS, TRAIN = 60, 50
 
 
@@ -66,8 +66,8 @@ def test_neither_training_nor_a_trial_sees_a_test_row(monkeypatch):
 
 
 def test_a_split_trained_with_others_is_what_it_is_alone_and_its_scores_are_of_its_arrays():
-    first, third = uci.run_many("deep_ensemble", [0, 2], TINY)
-    alone = uci.run("deep_ensemble", 2, TINY)
+    first, third = uci.EXPERIMENT.problem.run_many("deep_ensemble", [0, 2], TINY)
+    alone = uci.EXPERIMENT.problem.run("deep_ensemble", 2, TINY)
     assert first.metrics.keys() > alone.metrics.keys() == third.metrics.keys() == {f"yacht/{m}" for m in SCORES}
     for name, value in alone.metrics.items():
         assert third.metrics[name] == pytest.approx(value, rel=1e-4)
@@ -94,17 +94,19 @@ SCORES = ("mae", "rmse", "nll")
 def test_a_trial_is_scored_by_the_mean_over_sets_and_watched_through_all_of_them():
     seen = []
     settings = replace(TINY, least_steps=8, members=1)
-    found = uci.run("deep_ensemble", 0, settings, lambda epoch, logs: seen.append(epoch), preset="trial")
+    found = uci.EXPERIMENT.problem.run(
+        "deep_ensemble", 0, settings, watch=lambda epoch, logs: seen.append(epoch), preset="trial"
+    )
     nlls = [found.metrics[f"validation/{name}/nll"] for name in SETS]
     assert found.metrics["validation_nll"] == pytest.approx(np.mean(nlls)) and not found.arrays
     assert not any(name.startswith("yacht") for name in found.metrics)
-    assert seen == [0, 1, 2, 3] and uci.epochs("deep_ensemble", TINY) == 4
+    assert seen == [0, 1, 2, 3] and uci.EXPERIMENT.problem.count_epochs("deep_ensemble", TINY) == 4
 
 
 @pytest.mark.backend
 def test_the_networks_have_a_rank_no_larger_than_their_inputs_and_noise_of_one_or_of_each():
     for own, outputs in ((False, 1), (True, 2)):
-        settings = uci.Settings(own_noise=own)
+        settings = uci.UCISettings(own_noise=own)
         model = small_regression.network("low_rank", 4, 50, settings)
         # Means and scales of 4 (4 + 50) and (50 + 1) factors and of the biases, and the noise.
         assert count_trained(model) == 2 * (216 + 50 + outputs * 52) + (not own)
@@ -115,16 +117,16 @@ def test_the_networks_have_a_rank_no_larger_than_their_inputs_and_noise_of_one_o
 def test_the_committed_choice_is_that_of_the_committed_trials():
     trials = record.read(TRIALS, arrays=False)
     assert all(one.preset == "trial" and all(name.startswith("validation") for name in one.metrics) for one in trials)
-    assert uci.CANDIDATES.choose(trials) == uci.CHOICE
+    assert uci.EXPERIMENT.configurations.best(trials) == uci.CHOICE
 
 
 def test_every_method_has_four_candidates():
-    assert {len(uci.CANDIDATES.settings(method)) for method in uci.METHODS} == {4}
-    assert uci.Settings().sets == UCI_SETS and len(UCI_SETS) == 9
+    assert {len(uci.EXPERIMENT.configurations.settings(method)) for method in uci.EXPERIMENT.methods} == {4}
+    assert uci.UCISettings().sets == UCI_SETS and len(UCI_SETS) == 9
 
 
 def test_a_seed_is_the_number_of_a_split():
     with pytest.raises(ValueError, match="uci needs seeds from 0 to 19, the numbers of the splits; got 42"):
-        uci.run("low_rank", 42, TINY)
+        uci.EXPERIMENT.problem.run("low_rank", 42, TINY)
     with pytest.raises(ValueError, match="needs method to be one of"):
-        uci.run("swag", 0, TINY)
+        uci.EXPERIMENT.problem.run("swag", 0, TINY)

@@ -9,7 +9,7 @@ import pytest
 from made_up import Record, rows_of
 from singularbayes_experiments.methods import value_scores
 from singularbayes_experiments.problems import air
-from singularbayes_experiments.problems.forecast import Settings
+from singularbayes_experiments.problems.forecast import ForecastSettings
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import chapters, literature, published, tables, value_pictures
 from singularbayes_experiments.report.sections import SECTIONS, beijing, uci
@@ -76,8 +76,8 @@ def test_guangzhou_without_mapped_columns_has_a_table_of_its_own_with_the_scores
     assert {wind for wind in air.FOREIGN_WINDS if air.FOREIGN_WINDS[wind] != wind} == {"SW"}
     assert "SW, which Beijing's table does not have, is cv" in bare.note
     # What scores that know nothing get: the share of foreign windows.
-    rows, (_, _, test), every = 20_074, Settings().windows, Settings().every
-    windows = np.arange(rows - Settings().hours)
+    rows, (_, _, test), every = 20_074, ForecastSettings().windows, ForecastSettings().every
+    windows = np.arange(rows - ForecastSettings().hours)
     for table, foreign in ((mapped, windows), (bare, windows[::every])):
         blind = metrics_of.ood_scores(np.zeros(test), np.zeros(len(foreign)))
         assert f"an AUPR of {blind['aupr_ood']:.3f}," in table.note and "an AUROC of 0.5," in table.note

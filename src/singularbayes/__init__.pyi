@@ -41,7 +41,9 @@ from .models import ModelParallel as ModelParallel
 from .models import find_posteriors as find_posteriors
 from .models import mean_weights as mean_weights
 from .posteriors import Adapter as Adapter
+from .posteriors import AdaptiveLowRank as AdaptiveLowRank
 from .posteriors import Centred as Centred
+from .posteriors import Clipped as Clipped
 from .posteriors import ColumnShrinkage as ColumnShrinkage
 from .posteriors import Deterministic as Deterministic
 from .posteriors import FullRank as FullRank
@@ -73,11 +75,13 @@ __version__: str
 __all__ = [
     "SWAG",
     "Adapter",
+    "AdaptiveLowRank",
     "Bernoulli",
     "BoundedCrossentropy",
     "Categorical",
     "Centred",
     "ClassPredictive",
+    "Clipped",
     "ColumnShrinkage",
     "DeepEnsemble",
     "Deterministic",

@@ -18,7 +18,7 @@ import workers
 from builders import rivals
 from peers import worker
 from shapes import SHAPES, targets
-from singularbayes_experiments.problems import sst2
+from singularbayes_experiments.problems import reviews
 
 ROOT = Path(__file__).parents[2]
 FAKE = """
@@ -165,7 +165,7 @@ def test_every_peer_has_a_file_and_pinned_requirements():
 
 
 def test_the_transformer_of_all_rivals_is_the_experiment_s():
-    shape, settings = SHAPES["sst2 transformer"], sst2.Settings()
+    shape, settings = SHAPES["sst2 transformer"], reviews.ReviewSettings()
     for name in ("vocabulary", "length", "width", "blocks", "heads", "feed_forward"):
         assert getattr(shape, name) == getattr(settings, name), name
     assert shape.outputs == settings.classes

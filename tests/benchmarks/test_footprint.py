@@ -11,7 +11,7 @@ import pytest
 import scaling_page
 from footprint import Matrix, Sizes, decoder, footprint
 
-from singularbayes import Deterministic, FullRank, LowRank, ModelParallel, RankOne, layers
+from singularbayes import AdaptiveLowRank, Deterministic, FullRank, LowRank, ModelParallel, RankOne, layers
 from singularbayes.models.parameters import count_trained
 from singularbayes.prediction.memory import draw_bytes
 
@@ -83,10 +83,8 @@ def test_what_has_no_formula_and_what_does_not_fit_is_said():
         footprint(decoder(1, 8, 20, 4), RankOne())
     with pytest.raises(ValueError, match="LowRank needs 1 <= rank <= 8; got rank=9"):
         footprint(decoder(1, 8, 20, 4), LowRank(9))
-    with pytest.raises(
-        ValueError, match=r"footprint needs a rank that is a number; got LowRank\('auto'\).*LowRank\(5\)"
-    ):
-        footprint(decoder(1, 8, 20, 4), LowRank("auto", max_rank=5))
+    with pytest.raises(ValueError, match=r"footprint needs a rank that is a number; got AdaptiveLowRank.*LowRank\(5\)"):
+        footprint(decoder(1, 8, 20, 4), AdaptiveLowRank(max_rank=5))
 
 
 def test_the_page_is_made_of_the_sizes_and_the_record():

@@ -55,7 +55,7 @@ G = Bound("Ĝ", "made up", 0.1)
 R = complexity_risk(0.1, G, 100)
 CLASS = NetworkClass([1.0], [1], [2, 2])
 EYE, DRAWS = np.eye(2), np.stack([np.eye(2)] * 3)
-LAYER = GaussianLayer.of((EYE, EYE + 0.1), (EYE, EYE + 0.1))
+LAYER = GaussianLayer.from_factors((EYE, EYE + 0.1), (EYE, EYE + 0.1))
 RISKS, SUMS = np.full(9, 0.1), np.full(9, 0.1)
 
 # Everything that takes a δ or another probability strictly between 0 and 1.
@@ -273,7 +273,7 @@ SHAPES = [
     (lambda: relative_perturbation(DRAWS, DRAWS, 0 * EYE, EYE), "needs a mean weight other than 0; got Ā B̄ᵀ = 0"),
     (lambda: deviation([0.1, 0.2], [1.0], 1.0), "deviation needs a perturbation a norm; got 2 and 1"),
     (lambda: deviation([-0.1], [1.0], 1.0), "deviation needs perturbation >= 0; got perturbation=-0.1"),
-    (lambda: small_variance(-SUMS, 1.0), "small_variance needs sums >= 0, one a draw; got shape (9,) from -0.1"),
+    (lambda: small_variance(-SUMS, 1.0), "small_variance needs sums >= 0, one per draw; got shape (9,) from -0.1"),
     (lambda: budget_probability([], 1.0), "budget_probability needs at least one layer; got none"),
     (lambda: sum_budget([]), "sum_budget needs at least one layer; got none"),
     (lambda: require_inside("f", [LayerFacts("LSTM", False)]), "got layer 1 (LSTM) is not a dense layer"),

@@ -1,4 +1,4 @@
-"""Loss approximation: the paper's numbers, its constants mended, and no loss that moves more than its bound says."""
+"""Loss approximation: the paper's numbers, its constants corrected, and no loss that moves more than its bound."""
 
 import math
 

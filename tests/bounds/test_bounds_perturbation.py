@@ -177,7 +177,7 @@ def gaussian():
     layers, sums = [], np.zeros(2000)
     for rows, columns in ((6, 5), (5, 3)):
         a, b = ((rng.normal(size=(n, 2)), rng.uniform(0.001, 0.01, (n, 2))) for n in (rows, columns))
-        layers.append(GaussianLayer.of(a, b))
+        layers.append(GaussianLayer.from_factors(a, b))
         draws = [m + s * rng.standard_normal((2000, *m.shape)) for m, s in (a, b)]
         sums += relative_perturbation(*draws, a[0], b[0])
     return layers, sums
@@ -198,7 +198,7 @@ def test_the_budget_of_a_layer_has_the_largest_of_its_scales():
         scale = np.full((rows, 2), 1e-4)
         scale[0] = 0.5
         factors.append((rng.normal(size=(rows, 2)), scale))
-    layer = GaussianLayer.of(*factors)
+    layer = GaussianLayer.from_factors(*factors)
     assert (layer.scale_a, layer.scale_b) == (0.5, 0.5)
     draws = [m + s * rng.standard_normal((500, *m.shape)) for m, s in factors]
     moved = relative_perturbation(*draws, factors[0][0], factors[1][0])

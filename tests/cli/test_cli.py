@@ -1,4 +1,4 @@
-"""The command line: a page at the end, one line for what a user can mend."""
+"""The command line: a page at the end, one line for what a user can fix."""
 
 import runpy
 import subprocess

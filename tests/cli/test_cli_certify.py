@@ -1,4 +1,4 @@
-"""`singularbayes certify`: the bound of a file on a file, and one line for what a user can mend."""
+"""`singularbayes certify`: the bound of a file on a file, and one line for what a user can fix."""
 
 import keras
 import numpy as np
@@ -62,7 +62,7 @@ def test_equal_examples_need_a_word(files, tmp_path, capsys):
         (lambda folder: _saved(folder), "every trained weight inside a posterior.*pass --frozen"),
     ],
 )
-def test_what_a_user_can_mend_is_one_line(files, damage, said, tmp_path):
+def test_what_a_user_can_fix_is_one_line(files, damage, said, tmp_path):
     damage(tmp_path)
     with pytest.raises(SystemExit, match=f"singularbayes: .*{said}") as end:
         cli.main(["certify", *files[1], "--draws", "10"])

@@ -1,4 +1,4 @@
-"""The commands `convert` and `spectrum`: a plan and a file, a table and a figure, one line for what a user can mend."""
+"""The commands `convert` and `spectrum`: a plan and a file, a table and a figure, one line for what a user can fix."""
 
 import sys
 
@@ -62,7 +62,7 @@ def test_a_file_is_written_over_only_when_forced(trained, tmp_path, capsys):
     assert sb.find_posteriors(sb.load(out))
 
 
-def test_what_can_be_mended_is_one_line_and_leaves_no_file(trained, tmp_path):
+def test_what_can_be_fixed_is_one_line_and_leaves_no_file(trained, tmp_path):
     _, path = trained
     out = tmp_path / "bayes.keras"
     message = _refused(["convert", tmp_path / "none.keras", out, "--rank", 2])

@@ -66,7 +66,7 @@ def test_a_rule_that_another_hides_is_named():
     ("arguments", "message"),
     [
         ({"posterior": None}, r"needs a posterior for at least one layer"),
-        ({"posterior": 0}, r"rank to be an integer >= 1, or 'auto'; got rank=0"),
+        ({"posterior": 0}, r"rank to be an integer >= 1; got rank=0"),
         ({"posterior": "odd"}, r"posterior needs a Posterior .*got 'odd'"),
         ({"posterior": LowRank}, r"got the class LowRank\. Make one: LowRank\(16\)\."),
         ({"posterior": 2, "rules": {"y": FullRank}}, r"got the class FullRank\. Make one: FullRank\(\)\."),

@@ -1,4 +1,4 @@
-"""What leaves the package keeps its answers: exported files are run by other programs and agree with `predict`."""
+"""What leaves the package keeps its predictions: exported files are run by other programs and agree with `predict`."""
 
 import keras
 import numpy as np

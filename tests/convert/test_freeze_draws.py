@@ -1,4 +1,4 @@
-"""Frozen draws: a plain model with nothing random in it that answers as `predict` does."""
+"""Frozen draws: a plain model with nothing random in it that predicts as `predict` does."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Every bad input is an error that says what is needed, what was got, and where; nothing is harmed by it."""
+"""Every bad input is an error that names what is needed, what was given, and where; nothing is harmed by it."""
 
 import io
 import json
@@ -23,7 +23,7 @@ def _model(**arguments):
 
 class TestArguments:
     CASES = (
-        (lambda: LowRank(0), r"LowRank needs rank to be an integer >= 1, or 'auto'; got rank=0"),
+        (lambda: LowRank(0), r"LowRank needs rank to be an integer >= 1; got rank=0"),
         (lambda: LowRank(-2), r"got rank=-2"),
         (lambda: LowRank(2.0), r"got rank=2\.0"),
         (lambda: LowRank(True), r"got rank=True"),

@@ -85,7 +85,7 @@ def test_a_kl_weight_that_was_never_said_is_still_not_said_after_loading(tmp_pat
     model = _network()
     model.compile("sgd", "mse")
     model.save(tmp_path / "model.keras")
-    with pytest.raises(ValueError, match="never said"):
+    with pytest.raises(ValueError, match="KL weight is not set"):
         sb.load(tmp_path / "model.keras").fit(X, Y, verbose=0)
 
 

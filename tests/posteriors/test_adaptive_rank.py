@@ -1,4 +1,4 @@
-"""LowRank("auto"): it finds a rank that is known, keeps it in files, and is pruned within a stated bound."""
+"""AdaptiveLowRank: it finds a rank that is known, keeps it in files, and is pruned within a stated bound."""
 
 import keras
 import numpy as np
@@ -7,7 +7,7 @@ from keras import ops
 from table import assert_unbiased, built, dense_draws, set_factor, stir
 
 import singularbayes as sb
-from singularbayes import LowRank, layers, ranks
+from singularbayes import AdaptiveLowRank, LowRank, layers, ranks
 from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.ranks import change
 
@@ -21,7 +21,7 @@ def _teacher(rank, noise, num_data=400, shape=(10, 8)):
 
 def _linear(noise, max_rank=8):
     keras.utils.set_random_seed(0)
-    posterior = LowRank("auto", max_rank=max_rank)
+    posterior = AdaptiveLowRank(max_rank=max_rank)
     model = keras.Sequential([keras.Input((10,)), layers.Dense(8, use_bias=False, posterior=posterior)])
     model.compile(keras.optimizers.Adam(0.03), sb.GaussianNLL(noise))
     return model
@@ -88,7 +88,7 @@ def test_a_column_of_noise_is_switched_off_in_the_first_epoch_with_the_full_kl_w
 
 
 def _partly(shape=(5, 4), live=(1.0, 0.0, 1.0), **options):
-    posterior = built(LowRank("auto", max_rank=len(live), **options), shape)
+    posterior = built(AdaptiveLowRank(max_rank=len(live), **options), shape)
     rng = np.random.default_rng(0)
     set_factor(posterior.ab, rng.normal(0.3, 0.7, posterior.ab.shape), rng.uniform(0.2, 0.7, posterior.ab.shape))
     posterior.ab.live.assign(np.array(live))
@@ -122,17 +122,17 @@ def test_a_column_that_is_off_is_as_if_it_were_not_there():
 def test_settling_keeps_the_mean_and_does_not_raise_the_kl(family):
     posterior = _partly(live=(1.0, 1.0, 1.0, 1.0), family=family, tolerance=0.0)
     mean, before = ops.convert_to_numpy(posterior.mean().dense()), posterior.kl_exact()
-    posterior.settle()
+    posterior.prune_columns()
     np.testing.assert_allclose(ops.convert_to_numpy(posterior.mean().dense()), mean, atol=2e-6)
     assert posterior.kl_exact() < before
 
 
 def test_what_was_switched_off_stays_off_and_one_column_always_stays():
     posterior = _partly()
-    posterior.settle()
+    posterior.prune_columns()
     assert ops.convert_to_numpy(posterior.ab.live)[1] == 0
     set_factor(posterior.ab, np.full(posterior.ab.shape, 1e-6), 0.5)
-    posterior.settle()
+    posterior.prune_columns()
     assert ops.convert_to_numpy(posterior.ab.live).sum() == 1
 
 
@@ -144,7 +144,7 @@ def test_it_comes_back_from_its_config_and_from_a_file(tmp_path):
     model.save(tmp_path / "model.keras")
     back = sb.load(tmp_path / "model.keras")
     (old,), (new,) = sb.find_posteriors(model), sb.find_posteriors(back)
-    assert repr(new) == repr(old) == "LowRank('auto', max_rank=5, prior=ColumnShrinkage(shape=1.0, rate=1e-05))"
+    assert repr(new) == repr(old) == "AdaptiveLowRank(max_rank=5)"
     assert new.get_config() == old.get_config()
     np.testing.assert_array_equal(*(ops.convert_to_numpy(q.ab.live) for q in (old, new)))
     p, q = (sb.predict(m, x[:5], draws=4, seed=1) for m in (model, back))
@@ -158,7 +158,7 @@ def test_it_comes_back_from_its_config_and_from_a_file(tmp_path):
 def test_numbers_that_are_not_finite_are_left_for_training_to_refuse():
     posterior = _partly()
     posterior.ab.values.assign(np.full((2, *posterior.ab.shape), np.nan))
-    posterior.settle()
+    posterior.prune_columns()
     assert np.isnan(ops.convert_to_numpy(posterior.ab.values)).all()
 
 
@@ -166,7 +166,7 @@ def test_a_trained_model_can_be_its_start():
     keras.utils.set_random_seed(0)
     trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, name="hidden"), keras.layers.Dense(2)])
     bayes = sb.bayesianize(trained, _auto(4), init="svd")
-    assert "LowRank(auto)" in str(sb.plan(trained, _auto(4), init="svd"))
+    assert "AdaptiveLowRank()" in str(sb.plan(trained, _auto(4), init="svd"))
     u, s, vt = np.linalg.svd(ops.convert_to_numpy(trained.layers[0].kernel))
     first, second = sb.find_posteriors(bayes)
     np.testing.assert_allclose(ops.convert_to_numpy(first.mean().dense()), (u[:, :4] * s[:4]) @ vt[:4], atol=1e-5)
@@ -183,7 +183,7 @@ def test_collapsed_it_has_the_columns_in_use_alone():
 
 
 def _auto(max_rank=4, **options):
-    return LowRank("auto", max_rank=max_rank, **options)
+    return AdaptiveLowRank(max_rank=max_rank, **options)
 
 
 def _networks():
@@ -213,7 +213,7 @@ NETWORKS = dict(_networks())
 def _model(name):
     keras.utils.set_random_seed(3)
     model = stir(keras.Sequential(dict(_networks())[name]))
-    for i, posterior in enumerate(q for q in sb.find_posteriors(model) if getattr(q, "adaptive", False)):
+    for i, posterior in enumerate(q for q in sb.find_posteriors(model) if q.learned_rank is not None):
         # One column next to noise, and in every second matrix, the first too, one that is off already.
         loc, scale, _ = posterior.ab.numbers()
         loc[:, 1] *= 0.3
@@ -310,7 +310,7 @@ def test_a_step_of_the_bound_is_what_its_derivation_says():
         (lambda: ranks.prune(_model("dense"), tolerance=1.0), "prune needs 0 <= tolerance < 1; got tolerance=1.0"),
         (
             lambda: ranks.prune(keras.Sequential([keras.Input((2,)), layers.Dense(2, posterior=LowRank(1))])),
-            r"prune needs a model with LowRank\(\"auto\"\) weights",
+            "prune needs a model with AdaptiveLowRank weights",
         ),
         (lambda: ranks.prune(_model("dense")).change(0.0), "change needs radius"),
         (
@@ -326,17 +326,17 @@ def test_what_makes_no_sense_is_refused(call, said):
 
 def test_a_report_of_bounds_gives_no_certificate_to_a_learned_rank():
     model = keras.Sequential(
-        [keras.Input((4,)), layers.Dense(3, posterior=LowRank("auto", max_rank=2), use_bias=False)]
+        [keras.Input((4,)), layers.Dense(3, posterior=AdaptiveLowRank(max_rank=2), use_bias=False)]
     )
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     report = sb.bounds_report(model, np.eye(4, dtype="float32"), np.array([0, 1, 2, 0]), draws=20)
     assert not any(row.bound is not None and row.bound.is_certificate for row in report.rows)
-    assert "has a rank that its training chose" in report["Gaussian complexity"].reason
+    assert "has a rank that training chose" in report["Gaussian complexity"].reason
 
 
 def test_what_is_stored_of_a_learned_rank_is_what_pruning_leaves():
     keras.utils.set_random_seed(0)
-    model = keras.Sequential([keras.Input((6,)), layers.Dense(5, posterior=LowRank("auto", max_rank=4))])
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(5, posterior=AdaptiveLowRank(max_rank=4))])
     whole = count_stored(model)
     assert whole == 2 * 4 * (6 + 5) + 5 == count_trained(model)
     sb.find_posteriors(model)[0].ab.live.assign([1, 0, 0, 1])

@@ -9,7 +9,7 @@ from scipy import integrate, stats
 from scipy.special import digamma, gammaln
 from table import built, gradient, set_factor
 
-from singularbayes import Adapter, Centred, ColumnShrinkage, FullRank, LowRank, Normal
+from singularbayes import Adapter, AdaptiveLowRank, Centred, ColumnShrinkage, FullRank, LowRank, Normal
 from singularbayes.posteriors import families
 from singularbayes.posteriors.balance import balanced
 
@@ -66,7 +66,7 @@ def test_the_kl_is_above_the_one_to_the_weights_prior_alone():
 
 @pytest.mark.backend
 def test_training_uses_the_same_kl_and_only_of_the_columns_in_use():
-    posterior = built(LowRank("auto", max_rank=RANK), (ROWS, COLUMNS))
+    posterior = built(AdaptiveLowRank(max_rank=RANK), (ROWS, COLUMNS))
     loc, scale = _numbers()
     set_factor(posterior.ab, loc, scale)
     each = posterior.prior.kl_exact(posterior.ab.family, loc, scale)
@@ -160,10 +160,10 @@ def test_columns_of_nothing_are_balanced_too():
         (lambda: FullRank(prior=ColumnShrinkage()), "needs a posterior with factors, LowRank or Adapter"),
         (lambda: LowRank(2, prior=ColumnShrinkage(), kl_rows=3), "kl_rows=None; got LowRank with kl_rows=3"),
         (lambda: Centred(ColumnShrinkage()), "Centred needs a prior of single weights"),
-        (lambda: LowRank("auto", prior=Normal()), r"needs a prior that shrinks whole columns.*got Normal"),
-        (lambda: LowRank("auto", max_rank=0), "LowRank needs max_rank to be an integer >= 1; got max_rank=0"),
-        (lambda: LowRank("auto", tolerance=1.0), "LowRank needs 0 <= tolerance < 1; got tolerance=1.0"),
-        (lambda: LowRank("all"), "LowRank needs rank to be an integer >= 1, or 'auto'; got rank='all'"),
+        (lambda: AdaptiveLowRank(prior=Normal()), r"needs a prior that shrinks whole columns.*got Normal"),
+        (lambda: AdaptiveLowRank(max_rank=0), "AdaptiveLowRank needs max_rank to be an integer >= 1; got max_rank=0"),
+        (lambda: AdaptiveLowRank(tolerance=1.0), "AdaptiveLowRank needs 0 <= tolerance < 1; got tolerance=1.0"),
+        (lambda: LowRank("all"), "LowRank needs rank to be an integer >= 1; got rank='all'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, said):

@@ -1,9 +1,11 @@
 """The sampler: predictions cut to the length of the text and to the memory, and spread over devices, do not change."""
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
+import weakref
 
 import keras
 import numpy as np
@@ -12,8 +14,8 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
-from singularbayes.models import draw_keys
-from singularbayes.prediction import sampler
+from singularbayes.models import compiled, draw_keys, share_programs
+from singularbayes.prediction import memory, sampler
 from singularbayes.prediction.sampler import JaxSampler, sampler_of
 
 RNG = np.random.default_rng(3)
@@ -91,6 +93,29 @@ class TestPrograms:
         assert run.draw(draw_keys(1, 5)) is not first
         model.layers[0].posterior.ab.values.assign(model.layers[0].posterior.ab.values + 1.0)
         assert run.draw(draw_keys(1, 5)) is not first
+
+
+def test_a_recurrent_layer_counts_the_projections_of_all_steps():
+    layer = layers.LSTM(50, posterior=LowRank(1))
+    model = keras.Sequential([keras.Input((1000, 2)), layer])
+    assert layer.activation_size(1000) == 1000 * 4 * 50
+    x = np.ones((40, 1000, 2), "float32")
+    chunk, batch = memory.chunk_sizes(model, x, 40, 100, 256)
+    assert batch == (8 << 20) // (4 * 1000 * 4 * 50) and memory.side_by_side(model, x[:batch], chunk) == 1
+
+
+@on_jax
+def test_models_that_share_programs_do_not_keep_each_other():
+    models = [keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1))]) for _ in range(3)]
+    first, second, third = models
+    for pair in ([first, second], [second, first], [third, first], [second, third]):
+        share_programs(pair)
+    assert float(compiled(second, sb.kl)) == pytest.approx(float(compiled(third, sb.kl)), rel=0.5)
+    references = [weakref.ref(model) for model in models]
+    del models, first, second, third, pair
+    for _ in range(3):  # a model that lends its programs is free once those that use them are collected
+        gc.collect()
+    assert [reference() for reference in references] == [None] * 3
 
 
 SPREAD = """

@@ -187,7 +187,7 @@ def test_the_error_over_seeds_is_told_kept_and_decides(tmp_path, monkeypatch):
     # The best has 1/9 + 0.1, and an error of 0.1/√3; 1/6 + 0.1 is within it, 1/5 + 0.1 is not.
     assert found.why() == (
         "Take rank=6: NLL 0.2667 is within one standard error (0.058, over 3 seeds) of rank=9, the best, with "
-        "NLL 0.2111. Of all such trials it has the fewest trained numbers."
+        "NLL 0.2111. Of all such trials it has the fewest trainable parameters."
     )
     assert found.recommended().settings == {"rank": 6} and found.knee().settings == {"rank": 9}
     assert "0.2667 ± 0.058" in str(found)

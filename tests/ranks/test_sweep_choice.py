@@ -71,7 +71,7 @@ def test_with_several_seeds_the_smallest_within_one_standard_error_in_every_obje
     assert found.why() == (
         "Take rank=2: NLL 0.15 and AUROC-OOD (MI) 0.9 are within one standard error (0.05 and 0.02, over 3 seeds) of "
         "rank=3, which is nearest to the best of all objectives, with NLL 0.1 and AUROC-OOD (MI) 0.91. Of all such "
-        "trials it has the fewest trained numbers."
+        "trials it has the fewest trainable parameters."
     )
     strict = _found(points, errors=(0.049, 0.02))
     assert strict.recommended() is strict.knee()

@@ -189,8 +189,8 @@ def test_inputs_may_be_several():
 
 
 @pytest.mark.backend
-def test_a_kl_that_was_never_said_is_an_error():
-    with pytest.raises(ValueError, match="needs the weight of the KL, and it was never said"):
+def test_a_kl_weight_that_is_not_set_is_an_error():
+    with pytest.raises(ValueError, match="The KL weight is not set"):
         sb.fit_many(_mlp, X, Y, [0], epochs=1)
 
 

@@ -127,7 +127,7 @@ class TestFit:
         for train in (model.train_on_batch, model.test_on_batch):
             with pytest.raises(ValueError, match=r"set_kl\(model, num_data=len\(x\)\)"):
                 train(X, Y)
-        with pytest.raises(ValueError, match="never said"):
+        with pytest.raises(ValueError, match="KL weight is not set"):
             model(X, training=True)
         for ours, theirs in zip(before, model.get_weights(), strict=True):
             np.testing.assert_array_equal(ours, theirs)

@@ -1,4 +1,4 @@
-"""Folders of saved baselines: models as `.keras` files, and one JSON file that says what the folder is."""
+"""Folders of saved baselines: models as `.keras` files, and one JSON file that describes the folder."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ def write(folder: str | Path, kind: str, content: dict, fill: Callable[[Path], N
 
 
 def read(folder: str | Path, kind: str) -> dict:
-    """Returns what the folder of a baseline of that kind says; raises where it is none."""
+    """Returns the description of the folder of a baseline of that kind; raises where it is none."""
     path = Path(folder) / _NAME
     if not path.is_file():
         raise FileNotFoundError(f"load needs a folder that {kind}.save wrote; got {str(folder)!r} without {_NAME}.")

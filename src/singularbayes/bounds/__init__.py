@@ -4,7 +4,7 @@ A bound is computed in its sound form; `variant="published"` gives the paper's b
 """
 
 from singularbayes.bounds.architecture import ACTIVATIONS, LayerFacts, reasons_outside, require_inside
-from singularbayes.bounds.bound import Bound
+from singularbayes.bounds.bound import Bound, Refused
 from singularbayes.bounds.complexity_risk import (
     Strata,
     complexity_risk,
@@ -54,6 +54,7 @@ __all__ = [
     "LayerFacts",
     "LossConstants",
     "NetworkClass",
+    "Refused",
     "SmallVariance",
     "Strata",
     "best_gauge",

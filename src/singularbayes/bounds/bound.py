@@ -7,6 +7,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from numbers import Integral
 
 
+class Refused(ValueError):
+    """Why no certificate speaks about a model as it is: nothing is wrong with the call."""
+
+
 @dataclass(frozen=True, repr=False)
 class Bound:
     """quantity ≤ value (or ≥), with probability at least `confidence`, if the assumptions hold.

@@ -1,4 +1,4 @@
-"""Lipschitz and smoothness constants of losses in their first argument: the paper's table, its softmax row mended."""
+"""Lipschitz and smoothness constants of losses in their first argument: the paper's table, softmax row corrected."""
 
 from dataclasses import dataclass
 

@@ -120,7 +120,7 @@ class GaussianLayer:
     scale_b: float
 
     @classmethod
-    def of(cls, a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray]) -> "GaussianLayer":
+    def from_factors(cls, a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray]) -> "GaussianLayer":
         """Returns the facts of a layer from the means and scales (loc, scale) of its factors, each (rows, rank)."""
         (mean_a, scale_a), (mean_b, scale_b) = a, b
         require_finite("GaussianLayer", mean_a=mean_a, mean_b=mean_b)

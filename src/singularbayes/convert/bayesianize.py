@@ -4,7 +4,7 @@ import keras
 
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
-from singularbayes.posteriors import Adapter, Posterior
+from singularbayes.posteriors import Posterior
 
 
 def bayesianize(
@@ -69,7 +69,7 @@ def bayesianize(
     for decision in decisions:
         if decision.posteriors:
             counterpart = counterparts.make_counterpart(decision.layer, decision.posteriors, bias_posterior, per_head)
-            adapts = any(isinstance(chosen, Adapter) for chosen in decision.posteriors.values())
+            adapts = any(chosen.adapts for chosen in decision.posteriors.values())
             if init == "svd" or adapts or decision.frozen:
                 counterparts.start_from(counterpart, decision.layer)
             new[id(in_copy[decision.place.keys])] = counterpart

@@ -2,11 +2,9 @@
 
 import keras
 import numpy as np
-from keras import ops
 
 from singularbayes import layers
 from singularbayes.convert import counterparts, surgery
-from singularbayes.posteriors import LowRank
 
 _SPLIT = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Embedding)
 
@@ -49,7 +47,7 @@ def _plain(layer, split: bool) -> surgery.Chain:
 
 
 def _smaller_in_two(layer) -> bool:
-    if type(layer) not in _SPLIT or not isinstance(layer.posterior, LowRank) or getattr(layer, "groups", 1) > 1:
+    if type(layer) not in _SPLIT or len(layer.posterior.factor_moments()) != 2 or getattr(layer, "groups", 1) > 1:
         return False
     a, b = _factors(layer)
     (rows, rank), columns = a.shape, len(b)
@@ -58,8 +56,7 @@ def _smaller_in_two(layer) -> bool:
 
 def _factors(layer) -> tuple[np.ndarray, np.ndarray]:
     """Returns the means of A and B without the columns that are 0 in one of them, but for one."""
-    mean = layer.posterior.mean()
-    a, b = (ops.convert_to_numpy(factor) for factor in (mean.a, mean.b))
+    (a, _), (b, _) = layer.posterior.factor_moments()
     used = a.any(axis=0) & b.any(axis=0)
     used[0] |= not used.any()
     return a[:, used], b[:, used]

@@ -168,11 +168,11 @@ def _resolved(choice, place: surgery.Place) -> Posterior | None:
 def _fitted(place: surgery.Place, chosen: Posterior, cap: bool, per_head: bool) -> dict[str, Posterior]:
     """Returns a posterior for each matrix of a layer; its rank capped at min(m, n) when requested."""
     shapes = {name: slot.shape for name, slot in counterparts.slots(place.layer, per_head).items() if not slot.is_bias}
-    if cap and isinstance(getattr(chosen, "rank", None), int):  # "auto" caps itself
+    if cap and chosen.fixed_rank is not None:  # one that is learned caps itself
         limits = {name: min(shape) for name, shape in shapes.items()}
         if isinstance(place.layer, keras.layers.MultiHeadAttention):  # which has one posterior for all its matrices
             limits = dict.fromkeys(limits, min(limits.values()))
-        return {name: _of_rank(chosen, min(chosen.rank, limit)) for name, limit in limits.items()}
+        return {name: chosen.with_rank(min(chosen.fixed_rank, limit)) for name, limit in limits.items()}
     for name, shape in shapes.items():
         try:
             chosen.check(shape, f"{place.path or place.layer.name}/{name}")
@@ -181,10 +181,6 @@ def _fitted(place: surgery.Place, chosen: Posterior, cap: bool, per_head: bool) 
                 f"{error} cap=True lowers the rank where a matrix is smaller, and nowhere else."
             ) from error
     return dict.fromkeys(shapes, chosen)
-
-
-def _of_rank(posterior, rank: int) -> Posterior:
-    return type(posterior).from_config({**posterior.get_config(), "rank": rank})
 
 
 def require_start(init: str, unsupported: str) -> None:

@@ -1,4 +1,4 @@
-"""Some draws of a model as one graph that can be exported: its answer is the mean and how far the draws disagree."""
+"""Some draws of a model as one graph that can be exported: it outputs the mean and how far the draws disagree."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from singularbayes.posteriors import noise, scope
 def freeze_draws(
     model: keras.Model, draws: int = 32, seed: int = 0, *, likelihood=None, output: str | int | None = None
 ) -> keras.Model:
-    """Returns a Keras model that answers as `predict(model, x, draws, seed)` does, to the accuracy of float32.
+    """Returns a Keras model that predicts as `predict(model, x, draws, seed)` does, to the accuracy of float32.
 
     Its outputs are "mean" and "mutual_information" (nats) for classes, "mean" and "std" (over draws: the epistemic part
     alone) for regression, with their "noise" where the model has it. Nothing in it is random: the draws are weights of
@@ -28,8 +28,8 @@ def freeze_draws(
     >>> import keras, numpy as np, singularbayes as sb
     >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
     >>> frozen = freeze_draws(model, 8, likelihood="categorical_logits")
-    >>> answer = frozen.predict(np.ones((5, 4)), verbose=0)
-    >>> answer["mean"].shape, answer["mutual_information"].shape
+    >>> outputs = frozen.predict(np.ones((5, 4)), verbose=0)
+    >>> outputs["mean"].shape, outputs["mutual_information"].shape
     ((5, 3), (5,))
     """
     require_integer("freeze_draws", draws=draws)

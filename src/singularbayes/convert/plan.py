@@ -10,7 +10,7 @@ import numpy as np
 from singularbayes import posteriors
 from singularbayes.convert import counterparts
 from singularbayes.convert.decisions import Decision, Rules, decide, is_whole, require_start
-from singularbayes.posteriors import LowRank, Posterior
+from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
 
 
@@ -179,25 +179,21 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
     notes = counterparts.changes(layer)
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")
-    return Row(path, type(layer).__name__, _called(decision), tuple(matrices), before, after, "; ".join(notes))
+    return Row(path, type(layer).__name__, _posterior_text(decision), tuple(matrices), before, after, "; ".join(notes))
 
 
-def _called(decision: Decision) -> str:
+def _posterior_text(decision: Decision) -> str:
     kinds = {type(chosen).__name__: chosen for chosen in decision.posteriors.values()}
-    ranks = {chosen.rank for chosen in decision.posteriors.values() if hasattr(chosen, "rank")}
+    ranks = {chosen.fixed_rank for chosen in decision.posteriors.values() if chosen.fixed_rank is not None}
     (kind,) = kinds
     return f"{kind}({', '.join(map(str, sorted(ranks)))})"
 
 
 def _matrix(layer: str, name: str, slot: counterparts.Slot, chosen: Posterior, svd: bool) -> Matrix:
-    rank = chosen.num_columns(slot.shape) if isinstance(chosen, LowRank) else getattr(chosen, "rank", None)
     values = slot.read().astype("float64")
     counterparts.require_finite(values, f"{layer}/{name}")
-    residual = None
-    if svd:
-        cut = rank if isinstance(chosen, LowRank) else None  # every other posterior starts at W itself
-        residual = 0.0 if cut is None else float(np.linalg.norm(np.linalg.svd(values, compute_uv=False)[cut:]))
-    return Matrix(name, slot.shape, rank, float(np.linalg.norm(values)), residual)
+    residual = chosen.residual(values) if svd else None
+    return Matrix(name, slot.shape, chosen.num_columns(slot.shape), float(np.linalg.norm(values)), residual)
 
 
 def _count(posterior: Posterior, shape: tuple[int, int], counts: dict) -> int:

@@ -6,13 +6,13 @@ import keras
 import numpy as np
 
 from singularbayes import bounds
-from singularbayes.bounds import Bound
+from singularbayes.bounds import Bound, Refused
 from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.evaluation import rank_curves
 from singularbayes.evaluation.bounds_table import BoundsReport, Row
 from singularbayes.evaluation.certificate import certify
-from singularbayes.evaluation.certificate_conditions import Refused, seen_by_prior
-from singularbayes.evaluation.feed_forward import DenseWeight, read_dense_layers, reasons_without_norms
+from singularbayes.evaluation.certificate_conditions import seen_by_prior
+from singularbayes.evaluation.feed_forward import DenseWeight, read_dense_layers
 from singularbayes.evaluation.norm_bounds import (
     Question,
     complexity_rows,
@@ -142,7 +142,7 @@ def _why_no_index(question: Question, ranked: list[Weight]) -> str | None:
         return "needs one input of floating-point numbers, which has a norm"
     if not ranked:
         return "needs weight matrices with posteriors"
-    return "; ".join(reason for weight in ranked for reason in reasons_without_norms(weight.posterior)) or None
+    return "; ".join(filter(None, (weight.posterior.why_no_norms() for weight in ranked))) or None
 
 
 def _curves(question: Question, ranked: list[Weight], weights: list[DenseWeight], rows: list[Row]) -> RankCurves | None:

@@ -5,18 +5,16 @@ from dataclasses import replace
 import keras
 import numpy as np
 
-from singularbayes.bounds import Bound, empirical_risk, pac_bayes
+from singularbayes.bounds import Bound, Refused, empirical_risk, pac_bayes
 from singularbayes.checks import require_integer, require_share
 from singularbayes.evaluation.certificate_conditions import (
-    Refused,
     own_code,
     require_bounded_kl,
     require_distinct,
     require_drawn,
     seen_by_prior,
 )
-from singularbayes.evaluation.certified_kl import certified_kl
-from singularbayes.models import as_arrays
+from singularbayes.models import as_arrays, find_random_posteriors
 from singularbayes.prediction import drawn_risks, has_other_noise
 
 DRAWS = 10_000
@@ -103,6 +101,12 @@ def certify(
     bound = certificate(risks, *nats, len(np.asarray(y)), delta, tried)
     bound = replace(bound, assumptions=(*bound.assumptions, *words, *more))
     return bound.with_defect(seen) if seen else bound
+
+
+def certified_kl(model: keras.Model) -> tuple[float, float]:
+    """Returns an upper bound of KL(Q ‖ P) in nats, by formula in float64, before and after the choice of the gauge."""
+    found = [posterior.certified_kl() for posterior in find_random_posteriors(model)]
+    return sum(before for before, _ in found), sum(after for _, after in found)
 
 
 def certificate(

@@ -9,8 +9,9 @@ import keras
 import numpy as np
 from scipy.stats import binom
 
-from singularbayes.models import arranged, find_posteriors, flat_layers
-from singularbayes.posteriors import Centred, Origin, Prior, Scalars
+from singularbayes.bounds import Refused
+from singularbayes.models import arranged, find_random_posteriors, flat_layers
+from singularbayes.posteriors import Origin, Scalars
 from singularbayes.training import Seen, count_repeats, hashed, seen_among, share_alike
 
 _SHOWN = 4  # paths in an error
@@ -19,18 +20,14 @@ _REPEATS = 0.01  # share of examples that may look like an earlier one unless th
 _KNOWN = ("keras", "keras_hub", "singularbayes")  # packages whose layers remember nothing outside their variables
 
 
-class Refused(ValueError):
-    """Why a model as it is cannot be certified; nothing is wrong with the call."""
-
-
 def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
     """Raises unless every weight that training changed is drawn; returns what is taken on the caller's word."""
-    if not any(posterior.random for posterior in find_posteriors(model)):
+    if not find_random_posteriors(model):
         raise Refused(f"certify needs a model with posteriors; got {model.name!r} with none.")
-    learned = [posterior.path for posterior in find_posteriors(model) if getattr(posterior, "adaptive", False)]
+    learned = [posterior.path for posterior in find_random_posteriors(model) if posterior.learned_rank is not None]
     if learned:
         raise Refused(
-            "certify needs ranks that were fixed without the certifying examples; got LowRank('auto'), which learned "
+            "certify needs ranks that were fixed without the certifying examples; got AdaptiveLowRank, which learned "
             f"its own, in {learned[0]}. Train LowRank with the rank that other examples gave."
         )
     for layer in flat_layers(model):
@@ -112,11 +109,10 @@ def require_distinct(x, y, duplicates: str | None) -> tuple[str, ...]:
 
 def require_bounded_kl(model: keras.Model) -> None:
     """Raises unless the KL to every prior has an upper bound by formula."""
-    for posterior in find_posteriors(model):
-        prior = posterior.prior.prior if isinstance(posterior.prior, Centred) else posterior.prior
-        if posterior.random and type(prior).kl_upper is Prior.kl_upper:
+    for posterior in find_random_posteriors(model):
+        if not posterior.prior.has_kl_upper:
             raise Refused(
-                f"certify needs priors whose KL has a bound, kl_upper; {type(prior).__name__} of {posterior.path} has "
+                f"certify needs priors whose KL has a bound, kl_upper; {posterior.prior!r} of {posterior.path} has "
                 "none, and an estimate may be too small."
             )
 
@@ -131,7 +127,7 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
     apart = isinstance(prior_data, str)
     if apart and prior_data != "disjoint":
         raise ValueError(f"certify needs prior_data as inputs, 'disjoint' or None; got prior_data={prior_data!r}.")
-    factors = [factor for q in find_posteriors(model) if q.random for factor in q.factors if factor.memory is not None]
+    factors = [factor for q in find_random_posteriors(model) for factor in q.factors if factor.memory is not None]
     moved = [factor.reference.path for factor in factors if not factor.unchanged()[0]]
     if moved and prior_data is None:
         return (
@@ -185,7 +181,7 @@ def _check_disjoint(found: Seen | None, hashes: np.ndarray) -> tuple[str | None,
 
 def _outside(model: keras.Model) -> list:
     """Returns the weights that predictions depend on and no posterior draws."""
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     inside = {id(posterior.kl_scale) for posterior in posteriors}
     inside |= {
         id(v) for q in posteriors for factor in q.factors for v in (factor.values, factor.reference, factor.memory)

@@ -9,7 +9,7 @@ from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
 from singularbayes.likelihoods import find_likelihood
-from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
+from singularbayes.models import as_arrays, find_random_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)
@@ -69,7 +69,7 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
         )
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], as_arrays(x)), training=False)  # makes its weights
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     bare = Case(model, posteriors)
     findings = [finding for check in _FIRST for finding in check(bare)]
     if any(finding.name == "weights_not_finite" for finding in findings):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 import numpy as np
@@ -11,7 +10,7 @@ from keras import ops
 from singularbayes.bounds import LayerFacts, product_norm, reasons_outside
 from singularbayes.layers import Dense
 from singularbayes.models import draw_keys, find_sources
-from singularbayes.posteriors import Entrywise, LowRank, Posterior, noise
+from singularbayes.posteriors import Posterior, noise
 
 # By identity: a subclass, or a class of the same name, may compute anything.
 _KINDS = {
@@ -32,11 +31,11 @@ Factor = tuple[np.ndarray, np.ndarray]  # means and scales
 class DenseWeight:
     """The random weight W = A Bᵀ of a dense layer; where all of W is drawn, A is W and B the identity."""
 
-    posterior: Any  # LowRank or Entrywise
+    posterior: Posterior
 
     @property
     def low_rank(self) -> bool:
-        return isinstance(self.posterior, LowRank)
+        return len(self.posterior.factor_moments()) == 2
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -49,15 +48,15 @@ class DenseWeight:
 
     @property
     def a(self) -> Factor:
-        loc, scale, _ = self.posterior.factors[0].numbers()
-        return (loc[: self.posterior.rows], scale[: self.posterior.rows]) if self.low_rank else (loc, scale)
+        mean, variance = self.posterior.factor_moments()[0]
+        return mean, np.sqrt(variance)
 
     @property
     def b(self) -> Factor:
-        loc, scale, _ = self.posterior.factors[0].numbers()
+        *_, (mean, variance) = self.posterior.factor_moments()
         if self.low_rank:
-            return loc[self.posterior.rows :], scale[self.posterior.rows :]
-        return np.eye(loc.shape[1]), np.full((loc.shape[1],) * 2, _TINY)
+            return mean, np.sqrt(variance)
+        return np.eye(mean.shape[1]), np.full((mean.shape[1],) * 2, _TINY)
 
     @property
     def norm(self) -> float:
@@ -80,7 +79,8 @@ def read_dense_layers(model: keras.Model) -> tuple[list[DenseWeight], tuple[str,
     for place, layer in enumerate(layers, start=1):
         if type(layer) is Dense:
             weights.append(DenseWeight(layer.posterior))
-            reasons += [f"layer {place} (Dense) {reason}" for reason in reasons_without_norms(layer.posterior)]
+            reason = layer.posterior.why_no_norms()
+            reasons += [f"layer {place} (Dense) {reason}"] if reason else []
         elif type(layer) is keras.layers.Dense:
             reasons.append(f"layer {place} (Dense) has no posterior")
     if not weights and not reasons:
@@ -121,15 +121,3 @@ def activation_name(activation) -> str:
     """Returns the name of a Keras activation; another function is marked, even if it has the name of one."""
     name = getattr(activation, "__name__", type(activation).__name__)
     return name if getattr(keras.activations, name, None) is activation else f"{name} (not Keras's)"
-
-
-def reasons_without_norms(posterior: Posterior) -> Iterator[str]:
-    """Yields why the norms of a posterior's factors are not bounded here, to be read after what it belongs to."""
-    if not isinstance(posterior, (LowRank, Entrywise)):
-        yield f"has a {type(posterior).__name__}, whose norms are not computed here"
-    elif posterior.family != "gaussian":
-        yield f"has weights of the {posterior.family} family, whose norms are not bounded here"
-    elif getattr(posterior, "adaptive", False):
-        yield "has a rank that its training chose, so that it was not fixed before the data; train anew at that rank"
-    elif getattr(posterior, "clip", None) is not None:
-        yield "has clipped draws, whose norms and means are not those of the Gaussian"

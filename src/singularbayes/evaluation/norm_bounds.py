@@ -14,7 +14,7 @@ from singularbayes import bounds
 from singularbayes.bounds import Bound
 from singularbayes.checks import labelled
 from singularbayes.evaluation.bounds_table import Row
-from singularbayes.evaluation.certified_kl import certified_kl
+from singularbayes.evaluation.certificate import certified_kl
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.rank_curves import Weight
 from singularbayes.evaluation.small_variance import norm_limits, small_variance, within

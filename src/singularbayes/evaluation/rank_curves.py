@@ -7,28 +7,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import keras
 
 from singularbayes.bounds import break_even_rank, complexity_ratio
-from singularbayes.evaluation.certified_kl import posterior_kl
-from singularbayes.models import find_posteriors
-from singularbayes.posteriors import Entrywise, LowRank
+from singularbayes.models import find_random_posteriors
+from singularbayes.posteriors import Variational
 
 
 @dataclass(frozen=True)
 class Weight:
     """A weight matrix with a posterior, its shape and its rank; None is full."""
 
-    posterior: Any
+    posterior: Variational
     shape: tuple[int, int]
     rank: int | None
 
     @cached_property
     def kl(self) -> float:
         """The KL of its parameters in nats, in the best gauge."""
-        return posterior_kl(self.posterior)[1]
+        return self.posterior.certified_kl()[1]
 
     def at(self, rank: int) -> int:
         """Returns that rank, or the largest that the shape allows."""
@@ -64,14 +62,12 @@ class RankCurves:
 def ranked_weights(model: keras.Model) -> list[Weight]:
     """Returns the low-rank weights of a model, or if it has none its full-rank matrices."""
     found = []
-    for posterior in find_posteriors(model):
-        if isinstance(posterior, LowRank):
-            rows, columns = posterior.rows, posterior.factors[0].shape[0] - posterior.rows
-            found.append(Weight(posterior, (rows, columns), posterior.factors[0].shape[1]))
-        elif isinstance(posterior, Entrywise) and len(posterior.factors[0].shape) == 2:
-            rows, columns = posterior.factors[0].shape
-            if min(rows, columns) > 1:
-                found.append(Weight(posterior, (rows, columns), None))
+    for posterior in find_random_posteriors(model):
+        match posterior.factor_moments():
+            case [(a, _), (b, _)]:
+                found.append(Weight(posterior, (len(a), len(b)), a.shape[1]))
+            case [(w, _)] if min(w.shape) > 1:
+                found.append(Weight(posterior, w.shape, None))
     low = [weight for weight in found if weight.rank is not None]
     return low or found
 

@@ -48,7 +48,7 @@ def small_variance(
             f"{'; '.join(reasons)}."
         )
     threshold = sum_threshold(margin, [weight.norm for weight in weights], radius)
-    layers = [GaussianLayer.of(weight.a, weight.b) for weight in weights]
+    layers = [GaussianLayer.from_factors(weight.a, weight.b) for weight in weights]
     limits, total = (None, None) if failure is None else _good_event(weights, failure)
     sums = np.array([s for s in _sums(model, weights, draws, seed, limits) if s is not None])
     if not len(sums):

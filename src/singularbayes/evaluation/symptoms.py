@@ -9,14 +9,14 @@ import numpy as np
 from keras import ops
 
 from singularbayes.metrics import accuracy, negative_log_likelihood
-from singularbayes.posteriors import Laplace, Normal, Posterior, ScaleMixture
+from singularbayes.posteriors import Laplace, Normal, ScaleMixture, Variational
 from singularbayes.prediction import ClassPredictive, ValuePredictive
 
 SEVERITIES = ("error", "warning", "notice")
 
 _NARROW = 0.05  # posterior sd as a share of the prior's
 _AGREED = 0.01  # disagreement of draws as a share of all uncertainty
-_DEAD = 1e-4  # squared norm of a column as a share of the largest
+_DEAD = 1e-4  # squared norm of a column as a share of the largest's
 _SURE = 3.0  # standard errors
 _GAP = 0.02  # of confidence over accuracy, or of coverage under its level
 
@@ -40,7 +40,7 @@ class Case:
     """
 
     model: keras.Model
-    posteriors: list[Posterior] = field(default_factory=list)
+    posteriors: list[Variational] = field(default_factory=list)
     p: ClassPredictive | ValuePredictive | None = None
     y: np.ndarray | None = None
     learned_noise: bool = False
@@ -60,13 +60,14 @@ def weights_not_finite(case: Case) -> Iterator[Finding]:
 
 def kl_weight(case: Case) -> Iterator[Finding]:
     """A posterior whose prior is ignored, because the KL weight is unset or 0."""
-    weights = [float(ops.convert_to_numpy(q.kl_scale)) for q in case.posteriors if q.trainable]
-    silent = sum(weight < 0 for weight in weights)
-    if silent:
+    trained = [q for q in case.posteriors if q.trainable]
+    weights = [float(ops.convert_to_numpy(q.kl_scale)) for q in trained]
+    unset = sum(not q.kl_weight_is_set for q in trained)
+    if unset:
         yield Finding(
             "kl_weight",
             "error",
-            f"The KL weight is not set for {silent} of {len(weights)} posteriors, so `fit` would ignore their prior.",
+            f"The KL weight is not set for {unset} of {len(weights)} posteriors, so `fit` would ignore their prior.",
             "callbacks=[sb.KLSchedule(num_data=len(x))] in fit, or sb.set_kl(model, num_data=len(x)).",
         )
     elif weights and max(weights) == 0:
@@ -109,17 +110,16 @@ def collapsed(case: Case) -> Iterator[Finding]:
 def dead_columns(case: Case) -> Iterator[Finding]:
     """Columns of A and B that carry nothing."""
     for q in case.posteriors:
-        product = getattr(q, "product", None)  # those of a low rank have one
-        if product is None:
+        norms = q.squared_column_norms()
+        if norms is None:
             continue
-        squares = sum(ops.convert_to_numpy(part) for part in (product.ab.loc**2, product.ab.variance))
-        norms = squares[: product.rows].sum(axis=0) * squares[product.rows :].sum(axis=0)
-        alive = int((norms > _DEAD * norms.max()).sum())
-        if alive < len(norms):
+        _, squares = norms
+        alive = int((squares > _DEAD * squares.max()).sum())
+        if alive < len(squares):
             yield Finding(
                 "dead_columns",
                 "notice",
-                f"{len(norms) - alive} of {len(norms)} columns of {q.path} carry less than {100 * _DEAD:g} % of the "
+                f"{len(squares) - alive} of {len(squares)} columns of {q.path} have less than {100 * _DEAD:g} % of the "
                 "squared norm of the largest.",
                 f"rank {max(1, alive)} there, which does the same with fewer parameters; or a lower beta, if they died "
                 "early.",

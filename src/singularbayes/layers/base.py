@@ -83,11 +83,8 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
         """Returns a posterior of this layer's own that its estimator can use."""
         # Names differ within a layer: Keras on torch keeps parameters by their path.
         posterior = posteriors.get(identifier, name)
-        if self.estimator == "local" and posterior.random and posterior.family != "gaussian":
-            raise ValueError(
-                'estimator="local" needs the Gaussian family: sums of other noise have no closed form. Got '
-                f'family={posterior.family!r} in {type(self).__name__}; use estimator="shared".'
-            )
+        if self.estimator == "local":
+            posterior.require_local(type(self).__name__)
         return posterior
 
     def _build_posterior(self, posterior, shape, initializer) -> None:

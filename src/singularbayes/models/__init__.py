@@ -23,7 +23,14 @@ from singularbayes.models.programs import (
 )
 from singularbayes.models.progress import quiet, track
 from singularbayes.models.saving import load_without_optimizer, read_model
-from singularbayes.models.traversal import draw_keys, draw_sources, find_posteriors, find_sources, flat_layers
+from singularbayes.models.traversal import (
+    draw_keys,
+    draw_sources,
+    find_posteriors,
+    find_random_posteriors,
+    find_sources,
+    flat_layers,
+)
 
 __all__ = [
     "ModelParallel",
@@ -38,6 +45,7 @@ __all__ = [
     "draw_keys",
     "draw_sources",
     "find_posteriors",
+    "find_random_posteriors",
     "find_sources",
     "flat_layers",
     "forget_compiled",

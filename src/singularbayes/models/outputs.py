@@ -13,25 +13,25 @@ def names_of(model: keras.Model) -> list[str]:
     return list(getattr(model, "output_names", None) or [])
 
 
-def position_of(model: keras.Model, output: str | int | None, asked: str = "predict") -> int | None:
+def position_of(model: keras.Model, output: str | int | None, caller: str = "predict") -> int | None:
     """Returns the position of the output that is named or counted; None where it is not known to be one of several.
 
     Args:
-        asked: the function that errors speak for.
+        caller: the function that errors name.
     """
     names = names_of(model)
     if output is None and len(names) > 1:
-        raise ValueError(f"{asked} needs output= to be one of {names} or a position; got output=None.")
+        raise ValueError(f"{caller} needs output= to be one of {names} or a position; got output=None.")
     if output is None:
         return None
     if isinstance(output, str):
         if output not in names:
-            raise ValueError(f"{asked} needs output= to be one of {names} or a position; got output={output!r}.")
+            raise ValueError(f"{caller} needs output= to be one of {names} or a position; got output={output!r}.")
         return names.index(output)
     number = len(names or getattr(model, "outputs", None) or [])  # a Sequential model has outputs without names
     if isinstance(output, bool) or not isinstance(output, int) or (number and not 0 <= output < number):
         known = f"0 to {number - 1}" if number else "from 0 on"
-        raise ValueError(f"{asked} needs output= to be a name or a position {known}; got output={output!r}.")
+        raise ValueError(f"{caller} needs output= to be a name or a position {known}; got output={output!r}.")
     return output
 
 

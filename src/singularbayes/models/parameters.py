@@ -4,7 +4,7 @@ import math
 
 import keras
 
-from singularbayes.models.traversal import find_posteriors
+from singularbayes.models.traversal import find_random_posteriors
 
 
 def count_trained(model: keras.Model) -> int:
@@ -24,7 +24,7 @@ def count_stored(model: keras.Model) -> int:
     >>> count_stored(keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization()]))
     12
     """
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     factors = [factor for posterior in posteriors for factor in posterior.factors]
     unused = {id(posterior.kl_scale) for posterior in posteriors}
     unused |= {id(part) for factor in factors for part in (factor.reference, factor.memory, factor.live)}

@@ -1,4 +1,4 @@
-"""Calibration curves: do answers with confidence p come true in p of the cases, and do intervals of level p?"""
+"""Calibration curves: do predictions with confidence p come true in p of the cases, and do intervals of level p?"""
 
 from collections.abc import Mapping
 

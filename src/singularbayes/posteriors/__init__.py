@@ -1,13 +1,12 @@
 """How a weight is distributed."""
 
-import keras
-
 from singularbayes.posteriors import initializers, noise, scope
 from singularbayes.posteriors.adapter import Adapter
-from singularbayes.posteriors.base import Posterior, SharedState
+from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
+from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
+from singularbayes.posteriors.clipped import Clipped
 from singularbayes.posteriors.deterministic import Deterministic
-from singularbayes.posteriors.entrywise import Entrywise
 from singularbayes.posteriors.factor import Scalars, standardised
 from singularbayes.posteriors.full_rank import FullRank
 from singularbayes.posteriors.k_tied import KTied
@@ -18,16 +17,19 @@ from singularbayes.posteriors.prior_memory import Origin
 from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture, ScalePrior
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.scope import Source
+from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
 from singularbayes.posteriors.softplus import inverse_softplus
 from singularbayes.posteriors.spectral import spectral_norm
+from singularbayes.posteriors.variational import SharedState, Variational
 
 __all__ = [
     "Adapter",
+    "AdaptiveLowRank",
     "Centred",
+    "Clipped",
     "ColumnShrinkage",
     "Deterministic",
-    "Entrywise",
     "FullRank",
     "KTied",
     "Laplace",
@@ -43,6 +45,7 @@ __all__ = [
     "ScalePrior",
     "SharedState",
     "Source",
+    "Variational",
     "entry_correlation",
     "get",
     "initializers",
@@ -55,7 +58,7 @@ __all__ = [
     "standardised",
 ]
 
-# LowRank and Adapter have no name here: they need a rank.
+# Those that need an argument have no name here.
 POSTERIORS = {"full_rank": FullRank, "k_tied": KTied, "rank_one": RankOne, "deterministic": Deterministic}
 
 
@@ -64,10 +67,8 @@ def get(identifier, name: str = "posterior") -> Posterior:
 
     It is always a copy, so one object given to two layers makes two independent posteriors.
     """
-    if isinstance(identifier, Posterior):
-        return type(identifier).from_config({**identifier.get_config(), "name": name})
-    if isinstance(identifier, dict):
-        return keras.saving.deserialize_keras_object({**identifier, "config": {**identifier["config"], "name": name}})
+    if isinstance(identifier, (Posterior, dict)):
+        return copy_posterior(identifier, name)
     if isinstance(identifier, str) and identifier in POSTERIORS:
         return POSTERIORS[identifier](name=name)
     if isinstance(identifier, type) and issubclass(identifier, Posterior):
@@ -76,24 +77,6 @@ def get(identifier, name: str = "posterior") -> Posterior:
     raise ValueError(
         f"posterior needs a Posterior such as LowRank(16), or one of {sorted(POSTERIORS)}; got {identifier!r}."
     )
-
-
-def serialize(posterior: Posterior) -> dict:
-    """Returns the posterior's class and arguments; it is built anew with the layer that holds it."""
-    config = keras.saving.serialize_keras_object(posterior)
-    config.pop("build_config", None)
-    return _unshared(config)
-
-
-def _unshared(config):
-    """Returns a copy without Keras's marks of shared objects.
-
-    While a model is read or written Keras knows objects by their address, which a temporary posterior leaves to the
-    next: marked by it, one posterior would be taken for another.
-    """
-    if not isinstance(config, dict):
-        return config
-    return {key: _unshared(value) for key, value in config.items() if key != "shared_object_id"}
 
 
 def recipe(posterior, bias_posterior=None) -> dict:

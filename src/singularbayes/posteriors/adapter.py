@@ -11,7 +11,7 @@ from singularbayes.posteriors.product import Product, require_fit, whole_rank
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class Adapter(Posterior):
+class Adapter(Product):
     """W₀ frozen, A (rows × rank) and B (columns × rank) random: 2 · rank · (rows + columns) trainable parameters.
 
     For a pretrained matrix that a truncation to `rank` would spoil. `center(matrix)` makes it W₀ and sets the mean of B
@@ -30,7 +30,7 @@ class Adapter(Posterior):
 
     Args:
         rank: an integer, 1 ≤ rank ≤ min(rows, columns).
-        **kwargs: arguments of every posterior, see `Posterior`.
+        **kwargs: arguments of every posterior, see `Variational`.
 
     >>> import math
     >>> from singularbayes import layers
@@ -40,7 +40,7 @@ class Adapter(Posterior):
     49152
     """
 
-    has_columns = True
+    adapts = True
 
     def __init__(self, rank, **kwargs):
         super().__init__(**kwargs)
@@ -68,45 +68,37 @@ class Adapter(Posterior):
         def loc(_, dtype=None):
             return ops.concatenate([mean_a((rows, self.rank), dtype), ops.zeros((columns, self.rank), dtype)])
 
-        self._build_kl_scale()
-        self.ab = self._factor("ab", (rows + columns, self.rank), loc, self.eta * s)
-        self.rows, self.product = rows, Product(self.ab, rows)
-
-    @property
-    def factors(self):
-        return [self.ab] if self.built else []
+        self._build_ab((rows, columns), self.rank, loc, self.eta * s)
 
     def _added_to_w0(self, part):
         return SumMatrix(DenseMatrix(ops.convert_to_tensor(self.w0)), part)
 
-    def draw(self, key):
-        return self._within_clip(lambda key: self.product.draw(key, self.by_rows), key)
-
-    def matrices(self, scalars):
-        return [scalars[: self.rows], scalars[self.rows :]]
-
     def weight(self, draw):
-        return self._added_to_w0(self.product.weight(draw, self.by_rows))
-
-    def whole(self, draw):
-        return self.product.whole(draw, self.by_rows)
+        return self._added_to_w0(super().weight(draw))
 
     def mean(self):
-        return self._added_to_w0(self.product.mean())
+        return self._added_to_w0(super().mean())
 
     def local(self, key):
-        return self._added_to_w0(self.product.local(key))
-
-    def variance(self):
-        return self.product.variance()
-
-    def covariance(self, entry, other):
-        return self.product.covariance(entry, other)
+        return self._added_to_w0(super().local(key))
 
     def center(self, matrix):
         self.w0.assign(matrix)
         a = ops.convert_to_numpy(self.ab.loc)[: self.rows]
         self.ab.set_loc(np.concatenate([a, np.zeros((self.ab.shape[0] - len(a), self.rank), "float32")]))
+
+    def residual(self, matrix):
+        return 0.0
+
+    def factor_moments(self):
+        return []  # W₀ is another part of W
+
+    def why_no_norms(self):
+        return Posterior.why_no_norms(self)
+
+    @property
+    def fixed_rank(self):
+        return self.rank
 
     def get_config(self):
         return {**super().get_config(), "rank": self.rank}

@@ -39,6 +39,10 @@ class Centred(priors.Prior):
     def kl_upper(self, family, loc, scale, quick=False):
         return self.prior.kl_upper(family, loc, scale, quick)
 
+    @property
+    def has_kl_upper(self):
+        return self.prior.has_kl_upper
+
     def get_config(self):
         return {"prior": keras.saving.serialize_keras_object(self.prior)}
 

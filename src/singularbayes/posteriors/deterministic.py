@@ -1,4 +1,4 @@
-"""A point weight behind the same door, so that the point network is one more posterior."""
+"""A weight without noise as one more posterior, so that a deterministic network has the same layers."""
 
 import keras
 import numpy as np
@@ -15,12 +15,15 @@ class Deterministic(Posterior):
     random = False
 
     def __init__(self, initializer=None, *, name=None, trainable=True, dtype=None):
-        super().__init__(initializer=initializer, name=name, trainable=trainable, dtype=dtype)
+        super().__init__(initializer, name=name, trainable=trainable, dtype=dtype)
 
     def build(self, input_shape):
         self.w = self.add_weight(
             name="w", shape=tuple(input_shape), initializer=self._initializer, dtype="float32", autocast=False
         )
+
+    def next_key(self, training):
+        return None
 
     def draw(self, key):
         return ()
@@ -28,11 +31,11 @@ class Deterministic(Posterior):
     def weight(self, draw):
         return self.mean()
 
-    def mean(self):
-        return DenseMatrix(ops.convert_to_tensor(self.w))
-
     def local(self, key):
         return self.mean()
+
+    def mean(self):
+        return DenseMatrix(ops.convert_to_tensor(self.w))
 
     def variance(self):
         return np.zeros(self.w.shape)
@@ -42,13 +45,3 @@ class Deterministic(Posterior):
 
     def center(self, matrix):
         self.w.assign(matrix)
-
-    def set_kl_weight(self, value):
-        """Does nothing: there is no KL."""
-
-    def load_own_variables(self, store):
-        keras.layers.Layer.load_own_variables(self, store)
-
-    def get_config(self):
-        config = super().get_config()
-        return {key: config[key] for key in ("name", "trainable", "dtype", "initializer")}

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.local import LocalDense
 from singularbayes.posteriors.matrices import DenseMatrix, DenseRows
 from singularbayes.posteriors.moments import moments
+from singularbayes.posteriors.variational import Variational
 
 
-class Entrywise(Posterior):
+class Entrywise(Variational):
     """Every entry of W random and independent; `build` makes them as `w`."""
 
     w: Scalars
@@ -19,7 +19,7 @@ class Entrywise(Posterior):
         return [self.w] if self.built else []
 
     def draw(self, key):
-        return self._within_clip(lambda key: (key if self.by_rows else self.w.sample(key),), key)
+        return (key if self.by_rows else self.w.sample(key),)
 
     def matrices(self, scalars):
         return [scalars]
@@ -36,6 +36,12 @@ class Entrywise(Posterior):
 
     def local(self, key):
         return LocalDense(self.w, key)
+
+    def factor_moments(self):
+        return [moments(self.w)]
+
+    def why_no_norms(self):
+        return self._why_not_gaussian()
 
     def variance(self):
         return moments(self.w)[1]

@@ -178,6 +178,10 @@ class Scalars(ABC):
         each = self.prior.kl_exact(self.family, *standardised(loc, scale, reference))
         return float((each if self.live is None else each * ops.convert_to_numpy(self.live)).sum())
 
+    def kl_upper(self) -> np.ndarray:
+        """Returns an upper bound of the KL of every scalar, or column, in float64, by formula."""
+        return self.prior.kl_upper(self.family, *standardised(*self.numbers()))
+
     def _used(self, columns):
         """Returns numbers of the columns, 0 for those that are not used."""
         return columns if self.live is None else columns * self.live

@@ -82,7 +82,7 @@ class KTied(Entrywise):
 
     Args:
         k: an integer above 0; the authors use 2, and more than min(rows, columns) adds nothing.
-        **kwargs: arguments of every posterior, see `Posterior`; `rho_initializer` is of the ρ of u and v.
+        **kwargs: arguments of every posterior, see `Variational`; `rho_initializer` is of the ρ of u and v.
 
     >>> import math
     >>> from singularbayes import layers

@@ -7,26 +7,24 @@ that share a column Σ_k μ_A,ik μ_A,lk σ²_B,jk, and entries that share neith
 from collections.abc import Sequence
 
 import numpy as np
-from keras import ops
 
 Entry = tuple[int, int]
+Moments = tuple[np.ndarray, np.ndarray]  # means and variances
 
 
-def moments(factor) -> tuple[np.ndarray, np.ndarray]:
+def moments(factor) -> Moments:
     """Returns the means and variances of a factor's scalars."""
-    mean, variance = (ops.convert_to_numpy(v).astype("float64") for v in (factor.loc, factor.variance))
-    return mean, variance
+    mean, scale, _ = factor.numbers()
+    return mean, factor.family.variance(scale)
 
 
-def product_variance(a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+def product_variance(a: Moments, b: Moments) -> np.ndarray:
     """Returns Var of every entry of A Bᵀ."""
     (mean_a, var_a), (mean_b, var_b) = a, b
     return var_a @ var_b.T + var_a @ (mean_b**2).T + mean_a**2 @ var_b.T
 
 
-def product_covariance(
-    a: tuple[np.ndarray, np.ndarray], b: tuple[np.ndarray, np.ndarray], entry: Entry, other: Entry
-) -> float:
+def product_covariance(a: Moments, b: Moments, entry: Entry, other: Entry) -> float:
     """Returns Cov(W_ij, W_st) of A Bᵀ for `entry` (i, j) and `other` (s, t)."""
     (mean_a, var_a), (mean_b, var_b) = a, b
     (i, j), (s, t) = entry, other

@@ -94,7 +94,7 @@ def _polynomial(coefficients, x):
 
 
 def integers(shape, limit: int, key):
-    """Returns independent whole numbers, uniform on 0 … limit − 1."""
+    """Returns independent integers, uniform on 0 … limit − 1."""
     return keras.random.randint(shape, 0, limit, dtype="int32", seed=_Key(key))
 
 

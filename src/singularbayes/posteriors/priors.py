@@ -50,6 +50,11 @@ class Prior(ABC):
         """
         raise TypeError(f"A certificate needs a prior whose KL has a bound, kl_upper; {type(self).__name__} has none.")
 
+    @property
+    def has_kl_upper(self) -> bool:
+        """Whether there is such a bound."""
+        return type(self).kl_upper is not Prior.kl_upper
+
     @abstractmethod
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""

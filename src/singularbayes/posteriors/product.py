@@ -1,20 +1,21 @@
-"""A product A Bᵀ of two random factors, as the posteriors that hold one share it."""
+"""What posteriors with a random product A Bᵀ share."""
 
 import numpy as np
 from keras import ops
 
-from singularbayes.checks import is_integer
-from singularbayes.posteriors.balance import balanced
-from singularbayes.posteriors.factor import Factor, halves
+from singularbayes.bounds import best_gauge
+from singularbayes.checks import require_integer
+from singularbayes.posteriors import initializers
+from singularbayes.posteriors.factor import Factor, halves, standardised
 from singularbayes.posteriors.local import LocalLowRank
 from singularbayes.posteriors.matrices import LowRankMatrix, LowRankRows
-from singularbayes.posteriors.moments import moments, product_covariance, product_variance
+from singularbayes.posteriors.moments import Moments, moments, product_covariance, product_variance
+from singularbayes.posteriors.variational import Variational
 
 
-def whole_rank(kind: str, rank, name: str = "rank", also: str = "") -> int:
-    """Returns a rank as a plain number; raises unless it is an integer above 0. `also` is what else is allowed."""
-    if not is_integer(rank):
-        raise ValueError(f"{kind} needs {name} to be an integer >= 1{also}; got {name}={rank!r}.")
+def whole_rank(kind: str, rank, name: str = "rank") -> int:
+    """Returns a rank as a plain number; raises unless it is an integer above 0."""
+    require_integer(kind, **{name: rank})
     return int(rank)
 
 
@@ -28,67 +29,72 @@ def require_fit(kind: str, rank: int, shape, where: str, also: str = "") -> None
         )
 
 
-class Product:
-    """A Bᵀ with independent entries; A stands above B in one array.
+class Product(Variational):
+    """W = A Bᵀ with independent entries; A stands above B in one array, `ab`.
 
     One array has half the operations of two, and a step of a small network is mostly their number.
     """
 
-    def __init__(self, ab: Factor, rows: int):
-        self.ab, self.rows = ab, rows
+    has_columns = True
+    ab: Factor
+    rows: int  # of A
 
-    def draw(self, key, by_rows: bool) -> tuple:
-        """Returns A and B; or, by rows, the key from which rows of A are made when they are asked for, and B."""
-        if by_rows:
+    def _build_product(self, shape, rank: int) -> None:
+        """Makes A and B for a weight of that shape; their means start variance-matched, or at the SVD of a matrix."""
+        start = initializers.variance_matched(self._initializer, shape)
+        s = (start or initializers.glorot(shape)).factor_std(rank)
+        if start:
+            loc = start.initializer(self.damping * s)
+        else:
+            loc = initializers.split_initializer(self._initializer, shape, rank)
+        self._build_ab(shape, rank, loc, self.eta * s)
+
+    def _build_ab(self, shape, rank: int, loc, scale) -> None:
+        self._build_kl_scale()
+        self.ab, self.rows = self._factor("ab", (sum(shape), rank), loc, scale), shape[0]
+
+    @property
+    def factors(self):
+        return [self.ab] if self.built else []
+
+    def draw(self, key):
+        """Returns A and B; or, by rows, the key from which rows of A are made when they are needed, and B."""
+        if self.by_rows:
             return key, self._used(self.ab.sample_range(key, self.rows, self.ab.shape[0]))
         a, b = halves(self.ab.sample(key), self.rows)
         return a, self._used(b)
 
-    def weight(self, draw: tuple, by_rows: bool):
+    def weight(self, draw):
         a, b = draw
-        return LowRankRows(self.ab, self.rows, a, b) if by_rows else LowRankMatrix(a, b)
+        return LowRankRows(self.ab, self.rows, a, b) if self.by_rows else LowRankMatrix(a, b)
+
+    def whole(self, draw):
+        a, b = draw
+        return (self.ab.sample_range(a, 0, self.rows), b) if self.by_rows else draw
 
     def _used(self, b):
         """Returns B, or its variances, with 0 in the columns that are not used: then A's do not matter."""
         return b if self.ab.live is None else b * self.ab.live
 
-    def whole(self, draw: tuple, by_rows: bool) -> tuple:
-        """Returns A and B themselves."""
-        a, b = draw
-        return (self.ab.sample_range(a, 0, self.rows), b) if by_rows else draw
+    def matrices(self, scalars):
+        return [scalars[: self.rows], scalars[self.rows :]]
 
-    def mean(self) -> LowRankMatrix:
+    def mean(self):
         a, b = halves(self.ab.loc, self.rows)
         return LowRankMatrix(a, self._used(b))
 
-    def local(self, key) -> LocalLowRank:
+    def local(self, key):
         (loc_a, loc_b), (var_a, var_b) = (halves(v, self.rows) for v in (self.ab.loc, self.ab.variance))
         return LocalLowRank(loc_a, var_a, self._used(loc_b), self._used(var_b), key)
 
-    def _moments(self):
-        mean, variance = moments(self.ab)
+    def _moments(self) -> list[Moments]:
+        """Returns means and variances of A and B; both are 0 in the columns of B that are not used."""
         live = 1.0 if self.ab.live is None else ops.convert_to_numpy(self.ab.live)
-        a, b = ((mean[part], variance[part]) for part in (slice(self.rows), slice(self.rows, None)))
-        return [a, (b[0] * live, b[1] * live)]
+        (mean_a, mean_b), (var_a, var_b) = map(self.matrices, moments(self.ab))
+        return [(mean_a, var_a), (mean_b * live, var_b * live)]
 
-    def balance(self, shape: float) -> None:
-        """Moves the columns in use to the gauge in which they are uncorrelated, see `balance.py`."""
-        used = ops.convert_to_numpy(self.ab.live) > 0 if self.ab.live is not None else slice(None)
-        loc, scale, _ = self.ab.numbers()
-        if not (np.isfinite(loc).all() and np.isfinite(scale).all()):
-            return  # training has diverged, and says so itself
-        mean, variance = loc[:, used], self.ab.family.variance(scale[:, used])
-        a, b = ((mean[part], variance[part]) for part in (slice(self.rows), slice(self.rows, None)))
-        (mean_a, var_a), (mean_b, var_b) = balanced(a, b, shape)
-        loc[:, used] = np.concatenate([mean_a, mean_b])
-        scale[:, used] = np.sqrt(np.concatenate([var_a, var_b]) / self.ab.family.variance(1.0))
-        self.ab.set(loc, scale)
-
-    def energies(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns ‖E a_k E b_kᵀ‖² and E‖a_k b_kᵀ‖² of every column; both are 0 for one that is not used."""
-        (mean_a, var_a), (mean_b, var_b) = self._moments()
-        signal = (mean_a**2).sum(axis=0) * (mean_b**2).sum(axis=0)
-        return signal, (mean_a**2 + var_a).sum(axis=0) * (mean_b**2 + var_b).sum(axis=0)
+    def factor_moments(self):
+        return self._moments()
 
     def variance(self):
         return product_variance(*self._moments())
@@ -96,3 +102,41 @@ class Product:
     def covariance(self, entry, other):
         a, b = self._moments()
         return product_covariance(a, b, entry, other)
+
+    def squared_column_norms(self):
+        (mean_a, var_a), (mean_b, var_b) = self._moments()
+        signal = (mean_a**2).sum(axis=0) * (mean_b**2).sum(axis=0)
+        return signal, (mean_a**2 + var_a).sum(axis=0) * (mean_b**2 + var_b).sum(axis=0)
+
+    def center(self, matrix):
+        self.ab.set_loc(np.concatenate(initializers.svd_split(matrix, self.ab.shape[1])))
+
+    def residual(self, matrix):
+        return float(np.linalg.norm(np.linalg.svd(matrix, compute_uv=False)[self.num_columns(matrix.shape) :]))
+
+    def why_no_norms(self):
+        return self._why_not_gaussian()
+
+    def certified_kl(self):
+        before, after = super().certified_kl()
+        return before, after if self.prior.by_column else min(after, self._kl_in_best_gauge())
+
+    def _kl_in_best_gauge(self) -> float:
+        """Returns an upper bound of the KL after the search for D, which uses a quicker bound where there is one."""
+        loc, scale, reference = self.ab.numbers()
+        parts = [slice(self.rows), slice(self.rows, None)]
+        a, b = ((loc[part], scale[part]) for part in parts)
+
+        def divergence(part: slice, quick: bool):
+            own = None if reference is None else reference[:, part]
+
+            def nats(m: np.ndarray, s: np.ndarray) -> np.ndarray:
+                m, s = standardised(m, s, own)
+                return self.prior.kl_upper(self.ab.family, m, s, quick)
+
+            return nats
+
+        gauge = best_gauge(a, b, *(divergence(part, quick=True) for part in parts))
+        (loc_a, loc_b), (scale_a, scale_b) = (gauge.apply(*pair) for pair in zip(a, b, strict=True))
+        kl_a, kl_b = (divergence(part, quick=False) for part in parts)
+        return float(kl_a(loc_a, scale_a).sum() + kl_b(loc_b, scale_b).sum())

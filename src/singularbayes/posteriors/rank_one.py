@@ -5,10 +5,10 @@ import numpy as np
 from keras import ops
 
 from singularbayes.posteriors import initializers
-from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import halves
 from singularbayes.posteriors.matrices import ScaledMatrix
 from singularbayes.posteriors.moments import moments, product_covariance, product_variance
+from singularbayes.posteriors.variational import Variational
 
 # W = W₀ ∘ (keep + (s + shift)(r + shift)ᵀ)
 _FORMS = {"product": (False, 1.0), "outer": (True, 0.0), "scale": (False, 0.0)}
@@ -25,19 +25,19 @@ class _Local:
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class RankOne(Posterior):
+class RankOne(Variational):
     """W₀ deterministic, s and r random: rows · columns + 2 (rows + columns) parameters.
 
     Args:
         form: "product": W = W₀ ∘ (1 + s)(1 + r)ᵀ, so x W = ((x ∘ (1 + s)) W₀) ∘ (1 + r). The paper's two other forms:
             "outer": W₀ ∘ (1 + s rᵀ), and "scale": W₀ ∘ s rᵀ, whose means start at 1.
-        **kwargs: arguments of every posterior, see `Posterior`; scales start at η.
+        **kwargs: arguments of every posterior, see `Variational`; scales start at η.
     """
+
+    draws_matrices = False
 
     def __init__(self, form="product", **kwargs):
         super().__init__(**kwargs)
-        if self.clip is not None:
-            raise ValueError(f"RankOne needs clip=None: its random factors are vectors; got clip={self.clip}.")
         if form not in _FORMS:
             raise ValueError(f"RankOne needs form to be one of {sorted(_FORMS)}; got form={form!r}.")
         self.form = form

@@ -1,22 +1,27 @@
 """How a posterior is printed: as the call that makes it."""
 
 import inspect
+from itertools import takewhile
 
 import keras
 
 from singularbayes.posteriors import priors
+from singularbayes.posteriors.scope import Source
 
 _OF_KERAS = {"kwargs", "name", "trainable", "dtype"}
 
 
-def call_repr(made, base: type) -> str:
+def call_repr(made) -> str:
     """Returns the call that makes an object whose arguments are attributes; those at their default are left out.
 
-    Args:
-        base: the class whose arguments `made` takes too, behind its own.
+    A class that takes `**kwargs` hands them to the next one, whose arguments come behind its own.
     """
-    own, common = (inspect.signature(cls).parameters for cls in (type(made), base))
-    known = {**own, **common} if "kwargs" in own else own
+    known: dict = {}
+    for cls in takewhile(lambda cls: cls is not Source, type(made).__mro__):
+        arguments = inspect.signature(cls).parameters
+        known |= {name: argument for name, argument in arguments.items() if name not in known}
+        if "kwargs" not in arguments:
+            break
     parts = []
     for name in [name for name in known if name not in _OF_KERAS]:
         value, default = getattr(made, name), known[name].default

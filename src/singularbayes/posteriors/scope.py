@@ -1,4 +1,4 @@
-"""Which weights a forward pass uses: fresh draws, unless a scope says the mean or gives the draws."""
+"""Which weights a forward pass uses: fresh draws, unless a scope sets the mean or the draws."""
 
 import sys
 from abc import abstractmethod

@@ -17,15 +17,15 @@ _PROGRAM_FACTOR = 8  # so many chunks, or shares of free memory, may a compiled 
 
 def chunk_sizes(model: keras.Model, x, examples: int, draws: int, batch_size: int) -> tuple[int, int]:
     """Returns how many draws are a chunk, whose weights are made together, and how many examples are a batch."""
-    devices = device_count()
-    batch = min(batch_size, examples, max(1, _layer_bytes() // _example_bytes(model, x)))
+    devices, fitting = device_count(), _layer_bytes() // _example_bytes(model, x)  # draws × examples side by side
+    batch = min(batch_size, examples, max(1, fitting))
     # Examples, or where there are too few the draws, are in equal parts for all devices.
     batch = devices * math.ceil(batch / devices) if batch >= devices else batch
     reduced = 32 * batch * _output_size(model, x)  # in float64, and some copies
     chunk = _equal_part(draws, _CHUNK_BYTES // max(1, draw_bytes(model) + reduced))
     if batch < devices:
         return devices * math.ceil(chunk / devices), batch
-    group = _equal_part(chunk, _layer_bytes() // (_example_bytes(model, x) * batch))
+    group = _equal_part(chunk, fitting // batch)
     # Groups run one after another inside a program; on an accelerator that would cost more than another call.
     return (group * math.ceil(chunk / group) if free_bytes() is None else group), batch
 
@@ -35,7 +35,7 @@ def side_by_side(model: keras.Model, x, chunk: int) -> int:
     batch = len(keras.tree.flatten(x)[0])
     if free_bytes() is not None or batch < device_count():
         return chunk
-    most = max(1, _layer_bytes() // (_example_bytes(model, x) * batch))
+    most = max(1, _layer_bytes() // _example_bytes(model, x) // batch)
     return next(group for group in range(min(chunk, most), 0, -1) if chunk % group == 0)
 
 

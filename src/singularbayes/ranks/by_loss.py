@@ -12,8 +12,7 @@ from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterpar
 from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, predict
-from singularbayes.ranks.by_spectrum import by_spectrum
-from singularbayes.ranks.recommendation import Recommendation
+from singularbayes.ranks.recommendation import Recommendation, by_spectrum
 from singularbayes.text_table import text_table
 
 SHARES = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)

@@ -1,7 +1,7 @@
 """How far a network can move when something is taken out of its matrices."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import keras
@@ -12,7 +12,7 @@ from singularbayes import layers
 from singularbayes.bounds import ACTIVATIONS, SOFTMAX_LIPSCHITZ, Bound, product_norm
 from singularbayes.checks import require_positive
 from singularbayes.evaluation import activation_name, flat_layers_in_order
-from singularbayes.posteriors import LowRank
+from singularbayes.posteriors import Posterior
 
 _KINDS = (layers.Dense, layers.Conv1D, layers.Conv2D, keras.layers.Dense, keras.layers.Conv1D, keras.layers.Conv2D)
 _STILL = (
@@ -71,7 +71,7 @@ def bound(steps: Iterable[Step], radius: float) -> Bound:
     )
 
 
-Gone = Callable[[LowRank], np.ndarray]  # of a posterior, whether each column goes
+Gone = Mapping[int, np.ndarray]  # of a posterior, by id, whether each column goes; none goes of those left out
 
 
 def read(model: keras.layers.Layer, gone: Gone) -> tuple[tuple[Step, ...], tuple[str, ...]]:
@@ -132,19 +132,18 @@ def _activation(layer, name: str, gone: Gone | None) -> Step | str:
 def _norms(layer, gone: Gone) -> tuple[float, float, float]:
     """Returns ‖W‖, ‖W − ΔW‖ and ‖ΔW‖ of the mean."""
     posterior = getattr(layer, "posterior", None)
-    if isinstance(posterior, LowRank):
+    if posterior is not None and len(posterior.factor_moments()) == 2:
         a, b = means(posterior)
-        go = gone(posterior)
+        go = gone.get(id(posterior), np.zeros(a.shape[1], bool))
         return norm_of(a, b), norm_of(a[:, ~go], b[:, ~go]), norm_of(a[:, go], b[:, go])
     w = ops.convert_to_numpy(layer.kernel if posterior is None else posterior.mean().dense()).astype("float64")
     norm = float(np.linalg.norm(w.reshape(-1, w.shape[-1]), 2))
     return norm, norm, 0.0
 
 
-def means(posterior: LowRank) -> tuple[np.ndarray, np.ndarray]:
+def means(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
     """Returns the means of A and B; columns that are switched off are 0 in B."""
-    mean = posterior.mean()
-    a, b = (ops.convert_to_numpy(factor).astype("float64") for factor in (mean.a, mean.b))
+    (a, _), (b, _) = posterior.factor_moments()
     return a, b
 
 

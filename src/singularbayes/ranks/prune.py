@@ -11,7 +11,7 @@ from singularbayes import posteriors
 from singularbayes.bounds import Bound
 from singularbayes.convert import counterparts, surgery
 from singularbayes.models import find_posteriors, flat_layers
-from singularbayes.posteriors import LowRank
+from singularbayes.posteriors import Posterior
 from singularbayes.ranks import change
 from singularbayes.text_table import text_table
 
@@ -72,10 +72,10 @@ class Pruned:
 
 
 def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
-    """Returns a copy of a model without the columns of its `LowRank("auto")` weights that are noise, and what changed.
+    """Returns a copy of a model without the columns of its `AdaptiveLowRank` weights that are noise, and what changed.
 
     The copy is compiled like the model, with a fresh optimizer, and trains on at the smaller rank: its weights are
-    `LowRank("auto", max_rank=…)` with what is left as `max_rank`. Matrices of one layer that are made from one
+    `AdaptiveLowRank(max_rank=…)` with what is left as `max_rank`. Matrices of one layer that are made from one
     posterior, as those of attention, get the largest rank among them; the columns that one of them does not use stay
     switched off. Where nothing is to be pruned, the copy predicts the same, bit for bit.
 
@@ -91,10 +91,10 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
     kept = {id(q): q.live_columns(q.tolerance if tolerance is None else tolerance) for q in _adaptive(copy)}
     if not kept:
         raise ValueError(
-            f'prune needs a model with LowRank("auto") weights; got {model.name!r}, which has none. A trained model of '
+            f"prune needs a model with AdaptiveLowRank weights; got {model.name!r}, which has none. A trained model of "
             "fixed ranks can be judged by its spectrum: ranks.by_spectrum(model)."
         )
-    steps, outside = change.read(copy, lambda q: ~kept[id(q)] if id(q) in kept else np.zeros(q.ab.shape[1], bool))
+    steps, outside = change.read(copy, {key: ~stay for key, stay in kept.items()})
     rows, new = [], {}
     for place in surgery.places(copy, surgery.is_ours):
         if surgery.is_ours(place.layer) and _adaptive(place.layer):
@@ -107,16 +107,16 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
     return Pruned(pruned, tuple(rows), steps, outside)
 
 
-def _adaptive(layer) -> list[LowRank]:
-    return [q for q in find_posteriors(layer) if isinstance(q, LowRank) and q.adaptive]
+def _adaptive(layer) -> list:
+    return [q for q in find_posteriors(layer) if q.learned_rank is not None]
 
 
-def _row(posterior: LowRank, kept: Kept) -> PrunedMatrix:
+def _row(posterior: Posterior, kept: Kept) -> PrunedMatrix:
     (a, b), gone = change.means(posterior), ~kept[id(posterior)]
     return PrunedMatrix(
         name=posterior.path,
-        shape=(posterior.rows, posterior.ab.shape[0] - posterior.rows),
-        before=posterior.ab.shape[1],
+        shape=(len(a), len(b)),
+        before=a.shape[1],
         rank=int(kept[id(posterior)].sum()),
         norm=change.norm_of(a, b),
         removed=change.norm_of(a[:, gone], b[:, gone]),
@@ -135,32 +135,26 @@ def _smaller(layer, kept: Kept):
         made = [q for q in _adaptive(layer) if _argument(q, config) == argument]
         if made:
             rank = max(int(kept[id(q)].sum()) for q in made)
-            recipe = posteriors.get(made[0])
-            recipe.max_rank = rank
-            config[argument] = posteriors.serialize(recipe)
+            config[argument] = posteriors.serialize(made[0].with_rank(rank))
     new = counterparts.built_like(type(layer).from_config(config), layer)
+    inside = {id(part) for q in _adaptive(layer) for part in flat_layers(q)[1:]}
     for before, after in zip(flat_layers(layer), flat_layers(new), strict=True):
         if id(before) in kept:
             _carry_columns(before, after, kept[id(before)])
-        else:
+        elif id(before) not in inside:
             _carry_state(before, after)
     return new
 
 
-def _argument(posterior: LowRank, config: dict) -> str:
+def _argument(posterior: Posterior, config: dict) -> str:
     """Returns the argument of the layer that a posterior was made from: its own, or that of all its kernels."""
     return posterior.name if posterior.name in config else "posterior"
 
 
-def _carry_columns(old: LowRank, new: LowRank, stay: np.ndarray) -> None:
-    # Those that go come last, and fill up where another matrix of the layer needs more columns.
-    order = np.argsort(~stay, kind="stable")[: new.ab.shape[1]]
-    order.sort()
-    new.ab.values.assign(ops.convert_to_numpy(old.ab.values)[:, :, order])
-    new.ab.live.assign(stay[order].astype("float32"))
-    weight = float(ops.convert_to_numpy(old.kl_scale))
-    if weight >= 0:
-        new.set_kl_weight(weight)
+def _carry_columns(old, new, stay: np.ndarray) -> None:
+    new.take_columns(old, stay)
+    if old.kl_weight_is_set:
+        new.set_kl_weight(float(ops.convert_to_numpy(old.kl_scale)))
 
 
 def _carry_state(old, new) -> None:

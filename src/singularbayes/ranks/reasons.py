@@ -54,7 +54,7 @@ def _smaller(sweep: "Sweep", chosen: "Trial", knee: "Trial") -> str:
     what = "which is nearest to the best of all objectives" if several else "the best"
     return (
         f"Take {chosen.label}: {_scores(sweep, chosen)} {'are' if several else 'is'} within {_error(sweep, knee)} of "
-        f"{knee.label}, {what}, with {_scores(sweep, knee)}. Of all such trials it has the fewest trained numbers."
+        f"{knee.label}, {what}, with {_scores(sweep, knee)}. Of all such trials it has the fewest trainable parameters."
     )
 
 

@@ -105,7 +105,7 @@ class Sweep:
         """Returns the trial to take: the knee, or with several seeds the smallest that is as good within its error.
 
         The rule of one standard error: of the trials that are worse than the knee by no more than the knee's standard
-        error, in every objective, the one with the fewest trained numbers.
+        error, in every objective, the one with the fewest trainable parameters.
         """
         knee = self.knee()
         if not knee.errors:

@@ -6,15 +6,16 @@ loop that adds `model.losses` maximise the ELBO. Here the KL's weight is set; `k
 
 import math
 from numbers import Real
+from operator import methodcaller
 from typing import Any
 
 import keras
 from keras import ops
 
-from singularbayes.models import find_posteriors
+from singularbayes.models import find_random_posteriors
 from singularbayes.posteriors import SharedState
 
-_KL_METHODS = ("training", "bound", "exact")
+_KL_METHODS = {"training": methodcaller("kl"), "bound": methodcaller("kl_bound"), "exact": methodcaller("kl_exact")}
 
 
 def kl(model: keras.layers.Layer, method: str = "training"):
@@ -25,9 +26,8 @@ def kl(model: keras.layers.Layer, method: str = "training"):
             "exact" (float64, by closed form or quadrature; a plain float).
     """
     if method not in _KL_METHODS:
-        raise ValueError(f"kl needs method to be one of {_KL_METHODS}; got method={method!r}.")
-    name = {"training": "kl", "bound": "kl_bound", "exact": "kl_exact"}[method]
-    return sum(getattr(posterior, name)() for posterior in find_posteriors(model))
+        raise ValueError(f"kl needs method to be one of {tuple(_KL_METHODS)}; got method={method!r}.")
+    return sum((_KL_METHODS[method](posterior) for posterior in find_random_posteriors(model)), 0.0)
 
 
 def set_kl(model: keras.layers.Layer, num_data: int, beta: float = 1.0) -> None:
@@ -37,7 +37,7 @@ def set_kl(model: keras.layers.Layer, num_data: int, beta: float = 1.0) -> None:
     """
     require_kl_weight(num_data, beta)
     share_state(model)
-    for posterior in find_posteriors(model):
+    for posterior in find_random_posteriors(model):
         posterior.set_kl_weight(float(beta / num_data))
     spare_from_decay(model)
 
@@ -56,7 +56,7 @@ def share_state(model: keras.layers.Layer) -> None:
 
     A step there takes every variable in and gives it out again, and each costs it as much as a small operation.
     """
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     if keras.backend.backend() != "jax" or not posteriors or not all(posterior.built for posterior in posteriors):
         return
     first, *others = {posterior.state for posterior in posteriors}
@@ -74,7 +74,7 @@ def spare_from_decay(model: keras.Model) -> None:
         optimizer = optimizer.inner_optimizer
     if not getattr(optimizer, "weight_decay", None):
         return
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     if not all(posterior.built for posterior in posteriors):
         raise ValueError(
             f"The weight decay of {type(optimizer).__name__} has to spare the posteriors, and those of {model.name!r} "

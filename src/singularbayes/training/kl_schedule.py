@@ -8,7 +8,7 @@ from keras import ops
 
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import logits_hint, require_activations
-from singularbayes.models import compiled, find_posteriors
+from singularbayes.models import compiled, find_posteriors, find_random_posteriors
 from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay
 from singularbayes.training.logged_loss import (
     check_first_step,
@@ -102,8 +102,8 @@ class KLSchedule(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         self._check_epoch()
         if self.weight(epoch) == self.full_weight > 0:
-            for posterior in find_posteriors(self.model):
-                posterior.settle()
+            for posterior in find_random_posteriors(self.model):
+                posterior.prune_columns()
         if logs is not None:
             logs["kl"] = float(ops.convert_to_numpy(compiled(self.model, kl)))
             logs["kl_weight"] = self.weight(epoch)
@@ -128,7 +128,7 @@ class KLSchedule(keras.callbacks.Callback):
             )
 
     def _set_weight(self, epoch):
-        for posterior in find_posteriors(self.model):
+        for posterior in find_random_posteriors(self.model):
             posterior.set_kl_weight(self.weight(epoch))
 
 

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 
 from singularbayes.checks import require_positive
-from singularbayes.models import arranged, find_posteriors
-from singularbayes.posteriors import Centred, Origin, Posterior, ScalePrior
+from singularbayes.models import arranged, find_random_posteriors
+from singularbayes.posteriors import Centred, Origin, ScalePrior, Variational
 from singularbayes.training.data_sketch import hashed
 
 
@@ -21,7 +21,7 @@ def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) 
             `certify` refuses them. None states that no data was seen since the model was built or last centred.
         scale: one prior scale for all weights in place of the posteriors' scales.
     """
-    posteriors = [_centred(posterior) for posterior in find_posteriors(model) if posterior.random]
+    posteriors = [_centred(posterior) for posterior in find_random_posteriors(model)]
     if not posteriors:
         raise ValueError(f"centre_prior needs a model with posteriors, built; got {model.name!r} with none.")
     if learned_on is None and _trained(model):
@@ -33,7 +33,7 @@ def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) 
 
 
 def _centre(
-    posteriors: list[tuple[Posterior, ScalePrior]], examples: np.ndarray | None, origin: Origin, scale: float | None
+    posteriors: list[tuple[Variational, ScalePrior]], examples: np.ndarray | None, origin: Origin, scale: float | None
 ) -> None:
     if scale is not None:
         require_positive("centre_prior", scale=scale)
@@ -67,7 +67,7 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
     >>> abs(sb.kl(model, "exact")) < 1e-6
     True
     """
-    posteriors = [_centred(posterior) for posterior in find_posteriors(model) if posterior.random]
+    posteriors = [_centred(posterior) for posterior in find_random_posteriors(model)]
     if _trained(model):
         raise ValueError(
             f"learn_prior needs a model that no other examples were seen by; {model.name!r} was trained, its means or "
@@ -88,7 +88,7 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
     return history
 
 
-def _centred(posterior: Posterior) -> tuple[Posterior, ScalePrior]:
+def _centred(posterior: Variational) -> tuple[Variational, ScalePrior]:
     """Returns a posterior and the prior of u; raises unless it has one of one scale."""
     prior = posterior.prior
     if not isinstance(prior, Centred) or not isinstance(prior.prior, ScalePrior) or not posterior.factors:
@@ -102,5 +102,5 @@ def _centred(posterior: Posterior) -> tuple[Posterior, ScalePrior]:
 
 def _trained(model: keras.Model) -> bool:
     """Returns whether means or scales changed since the model was built or centred; `compile` does not hide it."""
-    posteriors = [posterior for posterior in find_posteriors(model) if posterior.random]
+    posteriors = find_random_posteriors(model)
     return not all(factor.unchanged()[1] for posterior in posteriors for factor in posterior.factors)

@@ -8,8 +8,8 @@ from pathlib import Path
 import keras
 from keras import ops
 
-from singularbayes.models import compiled, find_posteriors, read_model
-from singularbayes.posteriors import Posterior
+from singularbayes.models import compiled, find_random_posteriors, read_model
+from singularbayes.posteriors import Variational
 from singularbayes.training.elbo import kl
 from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
 from singularbayes.training.logged_loss import log_nll, require_labels_in_range
@@ -29,7 +29,7 @@ def load(path: str | Path, **kwargs) -> keras.Model:
 
 def log_stored_kl_weight(model: keras.Model) -> None:
     """Makes `fit` of a model that was read from a file state the KL weight of the file and log `nll` and `kl`."""
-    if not any(posterior.kl_weight_from_file for posterior in find_posteriors(model)):
+    if not any(posterior.kl_weight_from_file for posterior in find_random_posteriors(model)):
         return
     fit = model.fit  # Keras has no other place for a callback that is always there
 
@@ -54,8 +54,8 @@ class _StoredKLWeight(keras.callbacks.Callback):
         log_nll(model)
 
     @property
-    def _stored(self) -> list[Posterior]:
-        stored = [posterior for posterior in find_posteriors(self.model) if posterior.kl_weight_from_file]
+    def _stored(self) -> list[Variational]:
+        stored = [posterior for posterior in find_random_posteriors(self.model) if posterior.kl_weight_from_file]
         return stored if self.model._kl_callback is self else []
 
     def on_train_begin(self, logs=None):
@@ -76,5 +76,5 @@ class _StoredKLWeight(keras.callbacks.Callback):
             logs["kl_weight"] = _kl_weight(self._stored[0])
 
 
-def _kl_weight(posterior: Posterior) -> float:
+def _kl_weight(posterior: Variational) -> float:
     return float(ops.convert_to_numpy(posterior.kl_scale))

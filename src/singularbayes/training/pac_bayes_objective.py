@@ -12,7 +12,7 @@ from keras import ops
 
 from singularbayes.bounds import kl_inverse, pac_bayes
 from singularbayes.checks import require_choice, require_integer, require_share
-from singularbayes.models import compiled, find_posteriors
+from singularbayes.models import compiled, find_random_posteriors
 from singularbayes.training.elbo import kl, share_state
 from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
 from singularbayes.training.logged_loss import log_nll, require_labels_in_range
@@ -71,7 +71,7 @@ class PACBayesObjective(keras.callbacks.Callback):
         take_kl_weight(model, self)
 
     def on_train_begin(self, logs=None):
-        if not any(posterior.random for posterior in find_posteriors(self.model)):
+        if not find_random_posteriors(self.model):
             raise ValueError(f"PACBayesObjective needs a model with a posterior; got {self.model.name!r} with none.")
         prepare_fit(self.model, self)
         self._set_weight()
@@ -93,5 +93,5 @@ class PACBayesObjective(keras.callbacks.Callback):
         self._kl_weight = self.penalty * bound_slope(self.form, risk, max(nats, 0.0), self.num_data, self.delta)
 
     def _set_weight(self):
-        for posterior in find_posteriors(self.model):
+        for posterior in find_random_posteriors(self.model):
             posterior.set_kl_weight(self._kl_weight)

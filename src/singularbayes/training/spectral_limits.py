@@ -1,11 +1,11 @@
 """Keeping spectral norms small in training. What that guarantees differs:
 
 - `SpectralProjection` bounds the *means* of the factors; draws exceed the limit freely,
-- a posterior's `clip` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior is at
-  most the one that is trained,
+- `Clipped(posterior, limit)` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior
+  is at most the one that is trained,
 - `SpectralPenalty` bounds nothing; with `bounds.gaussian_norm` draws are bounded with a probability,
-- `clip` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too, with
-  the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
+- `Clipped` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too,
+  with the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
 - `truncation` computes what rejection would cost a model, without changing it.
 
 Factors are A and B of W = A Bᵀ each, or W itself where all of it is drawn: ‖W‖₂ ≤ limit² or limit.
@@ -19,8 +19,8 @@ from keras import ops
 
 from singularbayes.bounds import Bound, probability_at_least, project_spectral, truncated_kl
 from singularbayes.checks import require_at_least, require_integer, require_positive
-from singularbayes.models import draw_keys, find_posteriors, find_sources, forget_compiled
-from singularbayes.posteriors import Posterior, noise, spectral_norm
+from singularbayes.models import draw_keys, find_random_posteriors, find_sources, forget_compiled
+from singularbayes.posteriors import Variational, noise, spectral_norm
 
 
 class SpectralProjection(keras.callbacks.Callback):
@@ -76,7 +76,7 @@ class SpectralPenalty(keras.callbacks.Callback):
             posterior.factors[0].penalty = penalties.get(id(posterior))
         forget_compiled(self.model)  # the penalty is traced into what Keras has compiled
 
-    def _penalty(self, posterior: Posterior):
+    def _penalty(self, posterior: Variational):
         def penalty(loc):
             norms = [spectral_norm(part) for part in posterior.matrices(loc)]
             return self.weight * sum(ops.square(ops.maximum(0.0, norm - self.limit)) for norm in norms)
@@ -118,9 +118,9 @@ def truncation(
     return Truncation(limit, share, truncated_kl(kl, share) if share.value > 0 else float("inf"))
 
 
-def _matrix_posteriors(name: str, model: keras.Model) -> list[Posterior]:
+def _matrix_posteriors(name: str, model: keras.Model) -> list[Variational]:
     """Returns the posteriors of a model whose draws are matrices or their factors, biases left out."""
-    found = [q for q in find_posteriors(model) if q.random and q.factors and q.matrices(q.factors[0].loc)]
+    found = [q for q in find_random_posteriors(model) if q.factors and q.matrices(q.factors[0].loc)]
     chosen = [q for q in found if all(min(part.shape) > 1 for part in q.matrices(q.factors[0].loc))]
     if not chosen:
         raise ValueError(f"{name} needs a model with low-rank or full-rank posteriors, built; got {model.name!r}.")

@@ -10,13 +10,14 @@ from singularbayes.cli import run_app
 from singularbayes_experiments.cli import data, report, run
 
 app = App(
-    name="singularbayes-experiments",
+    name=run.PROGRAM,
     help="The experiments of the paper and those beyond it.",
     version=singularbayes.__version__,
     suppress_keyboard_interrupt=False,
 )
 app.command(run.run)
 app.command(run.list_experiments, name="list")
+app.command(run.certificates)
 app.command(run.merge)
 app.command(data.app)
 app.command(report.report)

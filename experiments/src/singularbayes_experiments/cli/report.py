@@ -1,7 +1,6 @@
 """The command `report`. Keras and matplotlib are imported when it is called."""
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +8,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from singularbayes.optional import require_package
+from singularbayes_experiments.cli.run import PROGRAM
 
 
 def report(
@@ -28,7 +28,7 @@ def report(
     runs
         A folder of runs, or a file of records.
     out
-        Folder for the page; `report` in the folder of runs if not said.
+        Folder for the page; `report` in the folder of runs by default.
     markdown
         Write only a Markdown page under this name, with its figures in the folder of that name beside it.
     latex
@@ -39,13 +39,8 @@ def report(
     from singularbayes_experiments.report import chapters, markdown_page, page, reading
 
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
-    command = shlex.join(
-        ["singularbayes-experiments", "report", *([] if runs == Path("runs") else [str(runs)]), *target]
-    )
-    try:
-        made = chapters.of(reading.read(runs))
-    except ValueError as error:
-        sys.exit(f"singularbayes-experiments: {error}")
+    command = shlex.join([PROGRAM, "report", *([] if runs == Path("runs") else [str(runs)]), *target])
+    made = chapters.of(reading.read(runs))
     if latex:
         print(page.tex(made))
         return 0

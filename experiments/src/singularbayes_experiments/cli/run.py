@@ -1,4 +1,4 @@
-"""The commands `run` and `list`. Keras is imported when they are called."""
+"""The commands `run`, `list`, `certificates` and `merge`. Keras is imported when they are called."""
 
 import shlex
 import sys
@@ -17,20 +17,26 @@ if TYPE_CHECKING:
     from singularbayes_experiments.runs.piece import Outcome
     from singularbayes_experiments.runs.runner import Job
 
+PROGRAM = "singularbayes-experiments"
+Settings = Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)]
+
 
 def run(
     experiment: str,
     /,
     *,
     methods: str | None = None,
-    seeds: str = "0",
-    scale: str | None = None,
-    settings: Annotated[list[str] | None, Parameter(name="--set", negative="", consume_multiple=False)] = None,
+    seeds: str | None = None,
+    preset: str | None = None,
+    settings: Settings = None,
     out: Path = Path("runs"),
     again: Annotated[bool, Parameter(negative="")] = False,
+    together: Annotated[bool, Parameter(negative="")] = False,
+    choose: Annotated[bool, Parameter(negative="")] = False,
+    configuration: str | None = None,
     where: Annotated[EngineOptions, Parameter(name="*")] = EngineOptions(),
 ) -> int:
-    """Train an experiment's methods and keep a record of each run. After a kill the same command goes on.
+    """Train an experiment's methods and keep a record of each run. After a kill the same command resumes.
 
     Several processes may work on one folder: each takes runs that no other is at. With --engine ray the machines of a
     Ray cluster do; the folder has to be one that all of them share.
@@ -40,38 +46,114 @@ def run(
     experiment
         The name of an experiment; `singularbayes-experiments list` shows them.
     methods
-        Methods with commas between, such as low_rank,full_rank, or all. If not said, those that the paper compares, and
-        all in an experiment that the paper does not have.
+        Methods with commas between, such as low_rank,full_rank, or all. By default those that the paper compares, and
+        all in an experiment that the paper does not have or with --together.
     seeds
-        Seeds, such as 0,1 or 0-4.
-    scale
-        paper, chosen (our settings) or quick, where the experiment has it; its first if not said.
+        Seeds, such as 0,1 or 0-4; 0 by default, with --together those of the experiment.
+    preset
+        paper, chosen (tuned) or quick, where the experiment has it; by default its first. With --together also trial,
+        the tuning runs, and several with commas between.
     settings
-        One setting by hand, such as beta=0.3; may be said more than once.
+        Override one setting, such as beta=0.3; may be given more than once.
     out
         Folder for records.jsonl, the arrays beside it, and unfinished runs.
     again
         Do finished runs again; the later record counts.
+    together
+        Train all seeds of a method as one program, as suits a GPU. An interrupted program starts anew.
+    choose
+        With --together: "chosen" is tuned by the tuning runs in --out, not by the committed ones.
+    configuration
+        With --together and the preset trial: this configuration alone, so that processes can share them.
     """
+    if together:
+        _require_unset("--together", {"--set": settings, "--again": again, "--engine": where != EngineOptions()})
+        return _run_together(experiment, preset, methods, seeds, out, choose, configuration)
+    _require_unset("a run without --together", {"--choose": choose, "--configuration": configuration})
     from singularbayes_experiments.runs import runner
 
-    try:
-        chosen = None if methods is None else [name.strip() for name in methods.split(",")]
-        jobs = runner.plan(experiment, chosen, runner.parse_seeds(seeds), scale, settings or ())
-    except ValueError as error:
-        sys.exit(f"singularbayes-experiments: {error}")
+    jobs = runner.plan(experiment, split_names(methods), runner.parse_seeds(seeds or "0"), preset, settings or ())
     require_writable(out)
     try:
         return _carry_out(jobs, out, again, where.start(), Console())
-    except ValueError as error:
-        sys.exit(f"singularbayes-experiments: {' '.join(str(error).split())}")
     except OSError as error:
         if error.filename is None:
             raise
         sys.exit(
-            f"singularbayes-experiments: {error.filename} could not be written: {error.strerror}. Earlier records "
+            f"{PROGRAM}: {error.filename} could not be written: {error.strerror}. Earlier records "
             "are whole; the same command resumes from the last checkpoint."
         )
+
+
+def _run_together(
+    experiment: str,
+    preset: str | None,
+    methods: str | None,
+    seeds: str | None,
+    out: Path,
+    choose: bool,
+    configuration: str | None,
+) -> int:
+    from singularbayes_experiments.problems.registry import find_experiment
+    from singularbayes_experiments.runs import runner, together
+
+    presets = split_names(preset) or [next(iter(find_experiment(experiment).presets))]
+    lines = together.run_together(
+        experiment,
+        presets,
+        folder=out,
+        methods=split_names(methods),
+        seeds=None if seeds is None else runner.parse_seeds(seeds),
+        choose=choose,
+        configuration=configuration,
+    )
+    require_writable(out)
+    for line in lines:
+        print(line, flush=True)
+    return 0
+
+
+def certificates(
+    *,
+    methods: str | None = None,
+    seeds: str = "0",
+    preset: str = "chosen",
+    settings: Settings = None,
+    out: Path = Path("runs/certificates"),
+) -> int:
+    """Certify risks on MNIST by PAC-Bayes bounds, and keep a record of each run.
+
+    Parameters
+    ----------
+    methods
+        Methods with commas between, or how they begin, such as low_rank; all by default.
+    seeds
+        Seeds, such as 0,1 or 0-4.
+    preset
+        chosen, or quick: small and short, to see that it works.
+    settings
+        Override one setting, such as penalty=0.4; may be given more than once.
+    out
+        Folder for records.jsonl.
+    """
+    from singularbayes_experiments.problems.certificates import run_certificates
+    from singularbayes_experiments.runs.runner import parse_seeds
+
+    require_writable(out)
+    for line in run_certificates(split_names(methods), parse_seeds(seeds), preset, settings or (), out):
+        print(line, flush=True)
+    return 0
+
+
+def split_names(text: str | None) -> list[str] | None:
+    """Returns the names of a list with commas between; None for none."""
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def _require_unset(what: str, options: dict[str, object]) -> None:
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise ValueError(f"{what} needs {given[0]} to be left out; got {' '.join(given)}.")
 
 
 def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: "Engine", console: Console) -> int:
@@ -83,7 +165,7 @@ def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: "Engine", cons
     labels = labels_of(jobs)
     failed = False
     carry_out = _here if isinstance(engine, Local) else distributed.carry_out
-    for label, found in carry_out(jobs, labels, out, again, engine, console):
+    for label, found in carry_out(jobs, labels, folder=out, again=again, engine=engine, console=console):
         failed |= found.diverged
         if found.record is None:
             console.print(f"{label:<24} {found.reason}", highlight=False, soft_wrap=True, markup=False)
@@ -93,7 +175,7 @@ def _carry_out(jobs: list["Job"], out: Path, again: bool, engine: "Engine", cons
     if not (out / record.LINES).exists():
         return int(failed)
     console.print(f"\nRecords: {out / record.LINES}", soft_wrap=True, highlight=False)
-    page = shlex.join(["singularbayes-experiments", "report", *([] if out == Path("runs") else [str(out)])])
+    page = shlex.join([PROGRAM, "report", *([] if out == Path("runs") else [str(out)])])
     console.print(f"A page of them: {page}", soft_wrap=True, highlight=False)
     return int(failed)
 
@@ -119,13 +201,13 @@ def labels_of(jobs: list["Job"]) -> list[str]:
 Found = Iterator[tuple[str, "Outcome"]]
 
 
-def _here(jobs, labels, out, again, engine, console) -> Found:
+def _here(jobs, labels, *, folder, again, engine, console) -> Found:
     """Yields what becomes of the runs, each with a bar of its own."""
     from singularbayes_experiments.runs.piece import outcome
 
     def carry_out(numbered):
         label, job = numbered
-        return outcome(job, out, lambda: progress(console, label, job.epochs), again)
+        return outcome(job, folder, lambda: progress(console, label, job.epochs), again=again)
 
     for position, found in engine.map(carry_out, list(zip(labels, jobs, strict=True))):
         yield labels[position], found
@@ -147,30 +229,26 @@ def merge(*sources: Path, into: Path = Path("runs")) -> int:
     from singularbayes_experiments.records import merge
 
     if not sources:
-        sys.exit("singularbayes-experiments: merge needs one folder with records.jsonl at least; got none.")
+        raise ValueError("merge needs one folder with records.jsonl at least; got none.")
     require_writable(into, "--into")
-    try:
-        found = merge.merge(sources, into)
-    except ValueError as error:
-        sys.exit(f"singularbayes-experiments: {error}")
+    found = merge.merge(sources, into)
     console = Console()
     for one in found:
         counts = f"{len(one.added)} added, {len(one.same)} there already, {len(one.differ)} differ; {one.arrays} arrays"
         console.print(f"{one.source}: {counts}", highlight=False, soft_wrap=True, markup=False)
         for name in one.differ:
-            said = f"    {name} is there with other numbers and stays; this one was left out"
-            console.print(said, highlight=False, soft_wrap=True, markup=False)
+            line = f"    {name} is there with other numbers and stays; this one was left out"
+            console.print(line, highlight=False, soft_wrap=True, markup=False)
     return int(any(one.differ for one in found))
 
 
 def list_experiments() -> int:
-    """Show the experiments, their methods and scales."""
-    from singularbayes_experiments.runs import runner
+    """Show the experiments, their methods and presets."""
+    from singularbayes_experiments.problems.registry import EXPERIMENTS
 
     console = Console()
-    for name in runner.EXPERIMENTS:
-        module = runner.find(name)
-        console.print(f"[bold]{name}[/bold]  {module.__doc__.splitlines()[0]}", highlight=False, soft_wrap=True)
-        console.print(f"    methods  {', '.join(module.METHODS)}", highlight=False, soft_wrap=True)
-        console.print(f"    scales   {', '.join(module.PRESETS)}", highlight=False, soft_wrap=True)
+    for name, experiment in EXPERIMENTS.items():
+        console.print(f"[bold]{name}[/bold]  {experiment.summary}", highlight=False, soft_wrap=True)
+        console.print(f"    methods  {', '.join(experiment.methods)}", highlight=False, soft_wrap=True)
+        console.print(f"    presets  {', '.join(experiment.presets)}", highlight=False, soft_wrap=True)
     return 0

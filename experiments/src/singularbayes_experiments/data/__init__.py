@@ -1,7 +1,6 @@
-"""Files in, arrays out: one loader a data set, each file checked against the sum of what was published.
+"""Files in, arrays out: one loader per data set, each file checked against the sum of what was published.
 
-A file is looked for in `$SINGULARBAYES_DATA/<set>/`, then in the cache; else it is downloaded into the cache. Loaders
-that return DataFrames need pandas, and downloads need pooch: `pip install 'singularbayes[experiments]'`.
+A file is looked for in `$SINGULARBAYES_DATA/<set>/`, then in the cache; else it is downloaded into the cache.
 """
 
 from singularbayes_experiments.data.air import Air, Cities, beijing_pm25, five_cities_pm25

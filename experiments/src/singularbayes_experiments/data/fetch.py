@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urljoin
 
+from singularbayes.optional import require_package
 from singularbayes_experiments.data import store
-from singularbayes_experiments.data.optional import require
 from singularbayes_experiments.data.progress import Bar
 from singularbayes_experiments.data.source import DataError, File, Source
 
@@ -61,7 +61,9 @@ def _into(part: Path, source: Source, file: File, url: str) -> None:
 
 
 def _download(source: Source, url: str, part: Path) -> None:
-    pooch, requests = require("pooch"), require("requests")
+    pooch, requests = (
+        require_package(name, "", "A download", "singularbayes-experiments") for name in ("pooch", "requests")
+    )
     name = _last(url)
     registry: Any = pooch.create(
         path=part, base_url="", registry={name: None}, urls={name: url}, retry_if_failed=RETRIES

@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from singularbayes.optional import require_package
 from singularbayes_experiments.data.content import BROKEN, content, listed, sha256
-from singularbayes_experiments.data.optional import require
 from singularbayes_experiments.data.source import DataError, File, Source
 
 FOLDER = "SINGULARBAYES_DATA"
@@ -25,7 +25,9 @@ def folder() -> Path | None:
 
 def cache() -> Path:
     """Returns the folder for what is downloaded: `~/.cache/singularbayes` on Linux."""
-    return Path(require("pooch").os_cache("singularbayes"))
+    return Path(
+        require_package("pooch", "", "The cache of data sets", "singularbayes-experiments").os_cache("singularbayes")
+    )
 
 
 def places() -> Iterator[Path]:

@@ -95,7 +95,7 @@ def swag(trainer: Trainer, seeds: list[int]) -> list:
 
 def _point(settings):
     """Returns the settings of a network without noise, which has no KL to warm up."""
-    return replace(settings, **{name: 0 for name in ("zero_epochs", "warmup") if hasattr(settings, name)})
+    return replace(settings, zero_epochs=0, warmup=0)
 
 
 _POINT, _LOW_RANK = one_network("deterministic"), one_network("low_rank")
@@ -120,10 +120,10 @@ FURTHER = {
 }
 
 
-def find(name: str) -> Method:
+def find_method(name: str) -> Method:
     """Returns a method by its name.
 
-    >>> find("low_rank_50").rank
+    >>> find_method("low_rank_50").rank
     50
     """
     rank = name.removeprefix(_OF_A_RANK)
@@ -134,16 +134,16 @@ def find(name: str) -> Method:
 
 def sentences(*names: str) -> dict[str, str]:
     """Returns what each method is, by its name; `METHODS` where none is named."""
-    return {name: find(name).says for name in names or METHODS}
+    return {name: find_method(name).says for name in names or METHODS}
 
 
 def count_epochs(method: str, settings) -> int:
     """Returns how many epochs a run of a method trains in all."""
-    found = find(method)
+    found = find_method(method)
     each = settings.epochs + (settings.svd_epochs if from_svd in (found.train, found.member) else 0)
     return each * max(1, count_members(method, settings))
 
 
 def count_members(method: str, settings) -> int:
     """Returns how many members a method trains, 0 for one that is no ensemble."""
-    return settings.members if find(method).member else 0
+    return settings.members if find_method(method).member else 0

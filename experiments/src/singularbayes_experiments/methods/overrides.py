@@ -14,8 +14,8 @@ _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 def overridden(settings: S, assignments: Iterable[str]) -> S:
     """Returns the settings with those that `assignments` name changed.
 
-    >>> from singularbayes_experiments import toy
-    >>> changed = overridden(toy.Settings(), ["beta=0.3", "epochs=10", "train_range=0,0.5", "cosine=yes"])
+    >>> from singularbayes_experiments.problems import toy
+    >>> changed = overridden(toy.ToySettings(), ["beta=0.3", "epochs=10", "train_range=0,0.5", "cosine=yes"])
     >>> changed.beta, changed.epochs, changed.train_range, changed.cosine
     (0.3, 10, (0.0, 0.5), True)
     """
@@ -27,7 +27,9 @@ def overridden(settings: S, assignments: Iterable[str]) -> S:
         if not equals:
             raise ValueError(f"--set needs name=value, such as beta=0.3; got {assignment!r}.")
         if name not in names:
-            raise ValueError(f"--set needs the name of a setting, one of {names}; got {name!r}.{meant(name, names)}")
+            raise ValueError(
+                f"--set needs the name of a setting, one of {names}; got {name!r}.{did_you_mean(name, names)}"
+            )
         try:
             changes[name] = _value(kinds[name], text.strip())
         except ValueError:
@@ -35,10 +37,10 @@ def overridden(settings: S, assignments: Iterable[str]) -> S:
     return replace(settings, **changes)  # type: ignore[type-var]
 
 
-def meant(name: str, names: Iterable[str]) -> str:
-    """Returns the end of an error that asks for the nearest of some names, or nothing where none is near.
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Returns the end of an error with the nearest of some names, or nothing where none is near.
 
-    >>> meant("betta", ["beta", "epochs"]), meant("zeal", ["beta", "epochs"])
+    >>> did_you_mean("betta", ["beta", "epochs"]), did_you_mean("zeal", ["beta", "epochs"])
     (" Did you mean 'beta'?", '')
     """
     close = difflib.get_close_matches(name, names, n=1)
@@ -85,7 +87,7 @@ def _first(kinds: tuple, text: str) -> Any:
 
 
 def _words(kind: Any) -> str:
-    plain = {bool: "true or false", int: "a whole number", float: "a number", str: "text", types.NoneType: "none"}
+    plain = {bool: "true or false", int: "an integer", float: "a number", str: "text", types.NoneType: "none"}
     if kind in plain:
         return plain[kind]
     inside = typing.get_args(kind)
@@ -93,5 +95,5 @@ def _words(kind: Any) -> str:
         return f"one of {', '.join(map(str, inside))}"
     if typing.get_origin(kind) is tuple:
         many = "any number" if inside[-1] is Ellipsis else str(len(inside))
-        return f"{many} of {_words(inside[0]).removeprefix('a ')}s with commas between, such as 1,2"
+        return f"{many} of {_words(inside[0]).split(' ', 1)[-1]}s with commas between, such as 1,2"
     return " or ".join(_words(choice) for choice in inside)

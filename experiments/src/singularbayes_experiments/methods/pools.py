@@ -8,7 +8,6 @@ import numpy as np
 from singularbayes.baselines import SWAG, Snapshots, flat
 from singularbayes_experiments.methods.stopping import Resumable, State
 from singularbayes_experiments.methods.training import Watch, train
-from singularbayes_experiments.records.checkpoints import Keep
 
 MOMENTUM = 0.9  # of the SGD whose weights are collected
 
@@ -18,23 +17,22 @@ def fit_swag(
     loss: Any,
     x: np.ndarray,
     y: np.ndarray,
+    *,
     rank: int,
-    epochs: int,
-    batch_size: int,
     learning_rate: float,
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-    weight: np.ndarray | None = None,
-    padding: int | None = None,
+    **options,
 ) -> tuple[SWAG, float]:
-    """Returns the SWAG of a trained network, collected along so many epochs of SGD, and their seconds."""
+    """Returns the SWAG of a trained network, collected along epochs of SGD, and their seconds.
+
+    Options are those of `train`.
+    """
     collect = Collect(rank)
     model.compile(keras.optimizers.SGD(learning_rate, momentum=MOMENTUM), loss)
-    seconds = train(model, x, y, epochs, batch_size, watch, keep, None, [collect], weight, padding)
+    seconds = train(model, x, y, callbacks=[collect], **options)
     return SWAG.from_snapshots(model, collect.snapshots, inputs=x), seconds
 
 
-def later(watch: Watch | None, epochs: int) -> Watch | None:
+def offset_watch(watch: Watch | None, epochs: int) -> Watch | None:
     """Returns a watch that counts on from the epochs of earlier parts."""
     return None if watch is None else lambda epoch, logs: watch(epochs + epoch, logs)
 

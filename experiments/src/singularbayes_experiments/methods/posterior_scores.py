@@ -5,7 +5,6 @@ import numpy as np
 
 from singularbayes.convert import spectrum
 from singularbayes.models import compiled, find_posteriors, quiet
-from singularbayes.posteriors import LowRank
 from singularbayes.training import kl
 
 SINGULAR_VALUES = "singular_values/"  # what the names of their arrays begin with
@@ -40,8 +39,8 @@ def of_posteriors(models: list[keras.Model]) -> dict[str, float]:
 
 def _learned_ranks(model: keras.Model) -> dict[str, float]:
     """Returns the columns in use of every weight whose rank is learned, in the order of `find_posteriors`."""
-    learned = [q for q in find_posteriors(model) if isinstance(q, LowRank) and q.adaptive]
-    return {f"learned_rank_{i:02}": float(q.live_columns().sum()) for i, q in enumerate(learned, start=1)}
+    learned = [q.learned_rank for q in find_posteriors(model) if q.learned_rank is not None]
+    return {f"learned_rank_{i:02}": float(rank) for i, rank in enumerate(learned, start=1)}
 
 
 def singular_values(model: keras.Model) -> dict[str, np.ndarray]:

@@ -1,12 +1,12 @@
 """From a problem and a method to a record: what every experiment that compares methods does alike.
 
-A problem says what is trained on, which network, and what is scored (`Problem`). A method says what is put on the
+A `Comparison` specifies what is trained on, which network, and what is scored. A method specifies the posteriors of the
 weights and what is trained (`methods.py`). A trainer trains one network after another, or all seeds as one program
 (`trainers.py`).
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from typing import Any
@@ -19,34 +19,32 @@ from singularbayes.evaluation import Peak
 from singularbayes.models import count_stored, count_trained
 from singularbayes.prediction import Predictive, predict
 from singularbayes_experiments.methods import methods
+from singularbayes_experiments.methods.experiment import Problem
 from singularbayes_experiments.methods.posterior_scores import of_posteriors, singular_values
 from singularbayes_experiments.methods.trainers import Alone, Together, Training
-from singularbayes_experiments.methods.training import Watch, require_method
+from singularbayes_experiments.methods.training import require_method
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.records.record import Record, departures, machine, plain
 
-# Inputs by name → predictions by name, of the same draws; `draws` other than the settings', and `keep_draws`, if said.
+# Inputs by name → predictions by name, of the same draws; `draws` other than the settings', and `keep_draws`, if given.
 Ask = Callable[..., dict[str, Any]]
 Scores = dict[str, float]
 Arrays = dict[str, np.ndarray]
 
 
 def prefixed(prefix: str, scores: Mapping[str, float]) -> Scores:
-    """Returns scores of one set of examples under names that say which."""
+    """Returns scores of one set of examples under names with that of the set."""
     return {f"{prefix}_{name}": value for name, value in scores.items()}
 
 
-class Problem(ABC):
-    """What an experiment is about.
+class Comparison(Problem):
+    """A problem on which methods are compared.
 
-    `name` is the experiment's, `paper` its settings where none are given, for all methods or by method, `methods` what
-    each of its methods is, by name, `padding` the token that fills up texts.
+    `paper` has its settings where none are given, for all methods or by method; `padding` is the token that fills up
+    texts.
     """
 
-    name: str
     paper: Any
-    methods: Mapping[str, str]
     padding: int | None = None
 
     @abstractmethod
@@ -69,102 +67,77 @@ class Problem(ABC):
         """Returns the paper's settings of a method."""
         return self.paper[method] if isinstance(self.paper, Mapping) else self.paper
 
-    def of_rank(self, settings, rank: int):
+    def with_rank(self, settings, rank: int):
         """Returns the settings with another rank, for the methods that name one."""
         return replace(settings, rank=rank)
 
+    def run(self, method, seed, settings=None, *, watch=None, keep=None, preset="paper") -> Record:
+        settings = self._settings(method, settings)
+        trainer = self._alone(method, settings, watch=watch, keep=keep)
+        (trained,) = methods.find_method(method).train(trainer, [seed])
+        return replace(self._record(method, seed, settings, trained, preset), seconds=trainer.seconds)
 
-def run(
-    problem: Problem,
-    method: str,
-    seed: int,
-    settings=None,
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-    preset: str = "paper",
-) -> Record:
-    """Trains one method with one seed and scores it.
+    def run_many(self, method, seeds, settings=None, *, preset="paper") -> list[Record]:
+        settings = self._settings(method, settings)
+        trainer = Together(self.network_of(method, settings), self.training(settings), settings)
+        with Peak() as peak:
+            trained = methods.find_method(method).train(trainer, list(seeds))
+        share = trainer.seconds / len(seeds)
+        where = machine() | {"trained_together": len(seeds)}
+        costs = {"seconds": share, "machine": where, "peak_memory": peak.bytes}
+        return [
+            replace(self._record(method, seed, settings, one, preset), **costs)
+            for seed, one in zip(seeds, trained, strict=True)
+        ]
 
-    Args:
-        settings: None is the paper's.
-        preset: what the settings are called: "paper", "chosen", "quick", or "trial", which is scored on validation
-            data alone.
-    """
-    require_method(method, problem.methods)
-    settings = problem.published(method) if settings is None else settings
-    trainer = Alone(network_of(problem, method, settings), problem.training(settings), settings, watch, keep)
-    (trained,) = methods.find(method).train(trainer, [seed])
-    made = _record(problem, method, seed, settings, trained, preset)
-    return replace(made, seconds=trainer.seconds)
+    def train_member(self, method, seed, settings, number, *, watch=None, keep=None) -> None:
+        # Members do not know of each other: a run that finds some, or all, has the same result.
+        trainer = self._alone(method, settings, watch=watch, keep=keep, first=number)
+        own_seed = member_seeds(seed, settings.members)[number]
+        train = methods.find_method(method).member
+        assert train is not None, f"{method} is no ensemble"
+        train(trainer, [own_seed])
 
+    def count_epochs(self, method, settings) -> int:
+        return methods.count_epochs(method, settings)
 
-def train_member(
-    problem: Problem,
-    method: str,
-    seed: int,
-    settings,
-    number: int,
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-) -> None:
-    """Trains one member of an ensemble and leaves it in `keep`, where a `run` of the ensemble finds it trained.
+    def count_members(self, method, settings) -> int:
+        return methods.count_members(method, settings)
 
-    Members do not know of each other: a run that finds some, or all, comes to the same numbers.
-    """
-    trainer = Alone(network_of(problem, method, settings), problem.training(settings), settings, watch, keep, number)
-    own_seed = member_seeds(seed, settings.members)[number]
-    train = methods.find(method).member
-    assert train is not None, f"{method} is no ensemble"
-    train(trainer, [own_seed])
+    def network_of(self, method: str, settings) -> Callable[[Weights], keras.Model]:
+        """Returns what makes the network of a method, at the rank that it names."""
+        rank = methods.find_method(method).rank
+        ranked = settings if rank is None else self.with_rank(settings, rank)
+        return lambda weights: self.network(weights, ranked)
 
+    def _settings(self, method: str, settings):
+        require_method(method, self.methods)
+        return self.published(method) if settings is None else settings
 
-def run_many(problem: Problem, method: str, seeds: Sequence[int], settings=None, preset: str = "paper") -> list[Record]:
-    """Returns what `run` returns for every seed, to the accuracy of floats; on JAX all seeds train as one program.
+    def _alone(self, method: str, settings, **options) -> Alone:
+        return Alone(self.network_of(method, settings), self.training(settings), settings, **options)
 
-    The seconds of a record are its share of the program's. Its machine says how many runs shared it.
-    """
-    require_method(method, problem.methods)
-    settings = problem.published(method) if settings is None else settings
-    trainer = Together(network_of(problem, method, settings), problem.training(settings), settings)
-    with Peak() as peak:
-        trained = methods.find(method).train(trainer, list(seeds))
-    share = trainer.seconds / len(seeds)
-    where = machine() | {"trained_together": len(seeds)}
-    costs = {"seconds": share, "machine": where, "peak_memory": peak.bytes}
-    return [
-        replace(_record(problem, method, seed, settings, one, preset), **costs)
-        for seed, one in zip(seeds, trained, strict=True)
-    ]
-
-
-def network_of(problem: Problem, method: str, settings) -> Callable[[Weights], keras.Model]:
-    """Returns what makes the network of a method, at the rank that it asks for."""
-    rank = methods.find(method).rank
-    asked = settings if rank is None else problem.of_rank(settings, rank)
-    return lambda weights: problem.network(weights, asked)
-
-
-def _record(problem: Problem, method: str, seed: int, settings, trained, preset: str) -> Record:
-    options = {"draws": settings.draws} | ({} if problem.padding is None else {"padding": problem.padding})
-    ask = partial(_ask, trained, seed, options)
-    is_trial = preset == "trial"
-    found, arrays = (problem.validated(ask, settings), Arrays()) if is_trial else problem.tested(ask, settings)
-    networks, (trained_numbers, stored_numbers) = _networks(trained), _sizes(trained)
-    if networks and not is_trial:
-        arrays |= singular_values(networks[0])
-    return Record(
-        problem.name,
-        method,
-        seed,
-        plain(settings),
-        found | of_posteriors(networks),
-        trained_numbers,
-        seconds=0.0,
-        paper=departures(settings, problem.published(method)),
-        stored=stored_numbers,
-        preset=preset,
-        arrays=arrays,
-    )
+    def _record(self, method: str, seed: int, settings, trained, preset: str) -> Record:
+        options = {"draws": settings.draws} | ({} if self.padding is None else {"padding": self.padding})
+        ask = partial(_ask, trained, seed, options)
+        tuning = preset == "trial"
+        found, arrays = (self.validated(ask, settings), Arrays()) if tuning else self.tested(ask, settings)
+        networks, (num_trained, num_stored) = _networks(trained), _sizes(trained)
+        if networks and not tuning:
+            arrays |= singular_values(networks[0])
+        return Record(
+            experiment=self.name,
+            method=method,
+            seed=seed,
+            settings=plain(settings),
+            metrics=found | of_posteriors(networks),
+            parameters=num_trained,
+            seconds=0.0,
+            paper=departures(settings, self.published(method)),
+            stored=num_stored,
+            preset=preset,
+            arrays=arrays,
+        )
 
 
 def _ask(trained, seed: int, options: dict, sets: Mapping[str, np.ndarray], **more) -> dict[str, Predictive]:
@@ -188,7 +161,7 @@ def _networks(trained) -> list[keras.Model]:
 
 
 def _sizes(trained) -> tuple[int, int]:
-    """Returns how many numbers are trained, and how many predictions are made from."""
+    """Returns how many parameters are trained, and how many are stored for predictions."""
     if isinstance(trained, keras.Model):
         return count_trained(trained), count_stored(trained)
     return trained.num_trained, trained.num_stored

@@ -12,7 +12,7 @@ import numpy as np
 
 from singularbayes.baselines import SWAG
 from singularbayes.training import fit_many
-from singularbayes_experiments.methods.pools import MOMENTUM, Collect, fit_swag, later
+from singularbayes_experiments.methods.pools import MOMENTUM, Collect, fit_swag, offset_watch
 from singularbayes_experiments.methods.stopping import Resumable
 from singularbayes_experiments.methods.training import Watch, adam, annealed, fit
 from singularbayes_experiments.methods.weights import Weights
@@ -61,6 +61,7 @@ class Trainer(ABC):
         network: Network,
         training: Training,
         settings: Any,
+        *,
         watch: Watch | None = None,
         keep: Keep | None = None,
         first: int = 0,
@@ -78,14 +79,30 @@ class Trainer(ABC):
         s, found = self.settings, []
         for i, (model, seed) in enumerate(zip(models, seeds, strict=True)):
             keras.utils.set_random_seed(seed)
-            options = (s.swag_rank, s.swag_epochs, s.batch_size, s.swag_rate)
-            watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{self.first + i}")
-            data = (self.data.x, self.data.y, *options, watch, place, self.data.weight, self.data.padding)
-            swag, seconds = fit_swag(model, self.data.loss(), *data)
+            swag, seconds = fit_swag(
+                model,
+                self.data.loss(),
+                self.data.x,
+                self.data.y,
+                rank=s.swag_rank,
+                learning_rate=s.swag_rate,
+                epochs=s.swag_epochs,
+                batch_size=s.batch_size,
+                **self._options(f"{name}-{self.first + i}"),
+            )
             self.seconds += seconds
             self.epochs += s.swag_epochs
             found.append(swag)
         return found
+
+    def _options(self, name: str) -> dict[str, Any]:
+        """Returns the options of `train` for the part of a run with that name."""
+        return {
+            "watch": offset_watch(self.watch, self.epochs),
+            "keep": part(self.keep, name),
+            "weight": self.data.weight,
+            "padding": self.data.padding,
+        }
 
 
 class Alone(Trainer):
@@ -96,10 +113,18 @@ class Alone(Trainer):
         for i, seed in enumerate(seeds):
             keras.utils.set_random_seed(seed)
             model = make(seed)
-            watch, place = later(self.watch, self.epochs), part(self.keep, f"{name}-{self.first + i}")
             data = self.data
-            more = (data.validation, data.callbacks(settings), data.weight, data.padding, data.metrics)
-            self.seconds += fit(model, data.loss(), data.x, data.y, settings, watch, place, *more)
+            self.seconds += fit(
+                model,
+                data.loss(),
+                data.x,
+                data.y,
+                settings,
+                callbacks=data.callbacks(settings),
+                metrics=data.metrics,
+                validation=data.validation,
+                **self._options(f"{name}-{self.first + i}"),
+            )
             self.epochs += settings.epochs
             models.append(model)
         return models

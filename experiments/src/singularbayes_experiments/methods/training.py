@@ -4,7 +4,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,6 +12,7 @@ from keras import ops
 
 from singularbayes.models import find_posteriors, quiet
 from singularbayes.training import KLSchedule, fit_many
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.stopping import Resumable
 from singularbayes_experiments.records.checkpoints import Checkpoint, Keep
 
@@ -22,82 +23,51 @@ class Diverged(ArithmeticError):
     """Training came to numbers that are not finite."""
 
 
-# What experiments need not have among their settings, and what it is then.
-UNSAID: dict[str, Any] = {
-    "zero_epochs": 0,  # before the KL's weight begins to rise
-    "cosine_floor": 0.0,  # the share of the rate that a cosine ends at
-    "weight_decay": 0.0,  # of networks without noise
-}
-
-
-class Schedule(Protocol):
-    """The settings that training reads, beside those in `UNSAID`."""
-
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def cosine(self) -> bool: ...
-    @property
-    def beta(self) -> float: ...
-    @property
-    def warmup(self) -> int: ...
-
-
 def fit(
     model: keras.Model,
     loss: Any,
     x: np.ndarray,
     y: np.ndarray,
-    settings: Schedule,
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-    validation: tuple | None = None,
+    settings: TrainingSettings,
+    *,
     callbacks: Sequence[keras.callbacks.Callback] = (),
-    weight: np.ndarray | None = None,
-    padding: int | None = None,
     metrics: Sequence[str] = (),
+    **options: Any,
 ) -> float:
     """Fits `model` with Adam, its rate constant or a cosine, and returns the seconds, compilation included.
 
     For a rate that falls on a plateau, or an early end, add `Plateau` or `EarlyStop` to the callbacks, and to `metrics`
-    what they watch beside the loss. The other arguments are those of `train`.
+    what they watch beside the loss. Options are those of `train`.
     """
     model.compile(adam(model, len(x), settings), loss, metrics=list(metrics))
     everything = [*annealed(model, len(x), settings), *callbacks]
-    more = (validation, everything, weight, padding)
-    return train(model, x, y, settings.epochs, settings.batch_size, watch, keep, *more)
+    options |= {"epochs": settings.epochs, "batch_size": settings.batch_size}
+    return train(model, x, y, callbacks=everything, **options)
 
 
-def adam(model: keras.Model, num_data: int, settings: Schedule) -> keras.optimizers.Optimizer:
+def adam(model: keras.Model, num_data: int, settings: TrainingSettings) -> keras.optimizers.Optimizer:
     """Returns Adam with the rate of the settings, constant or a cosine to a share of it; point networks may decay."""
     rate: Any = settings.learning_rate
     if settings.cosine:
         steps = math.ceil(num_data / settings.batch_size)
-        rate = keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs, _said(settings, "cosine_floor"))
-    decay = _said(settings, "weight_decay")
+        rate = keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs, settings.cosine_floor)
+    decay = settings.weight_decay
     if decay and not any(posterior.random for posterior in find_posteriors(model)):
         return keras.optimizers.AdamW(rate, weight_decay=decay)
     return keras.optimizers.Adam(rate)
 
 
-def annealed(model: keras.Model, num_data: int, settings: Schedule) -> list[keras.callbacks.Callback]:
+def annealed(model: keras.Model, num_data: int, settings: TrainingSettings) -> list[keras.callbacks.Callback]:
     """Returns what raises the weight of the KL to that of the settings; nothing for a network without a KL."""
-    rise = {"zero_epochs": _said(settings, "zero_epochs"), "warmup": settings.warmup}
+    rise = {"zero_epochs": settings.zero_epochs, "warmup": settings.warmup}
     return [KLSchedule(num_data, settings.beta, **rise)] if find_posteriors(model) else []
-
-
-def _said(settings: Schedule, name: str) -> Any:
-    return getattr(settings, name, UNSAID[name])
 
 
 def train(
     model: keras.Model,
     x: np.ndarray,
     y: np.ndarray,
+    *,
     epochs: int,
     batch_size: int,
     watch: Watch | None = None,

@@ -6,22 +6,10 @@ from typing import Any
 
 import keras
 
-from singularbayes.posteriors import Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
+from singularbayes.posteriors import AdaptiveLowRank, Deterministic, FullRank, LowRank, Posterior, RankOne, ScaleMixture
+from singularbayes_experiments.methods.settings import TrainingSettings
 
-# What experiments need not have among their settings, and what it is then.
-UNSAID: dict[str, Any] = {
-    "pi": 0.5,
-    "eta": 0.1,
-    "rho_start": None,  # or (low, high): ρ starts uniform between them, whatever η is
-    "damping": 1.0,  # of low-rank means alone
-    "rho_lr": 1.0,
-    "rank_one_form": "scale",
-    "overcomplete": False,
-    "bayesian_bias": False,
-    "max_rank": 64,  # the columns that a learned rank starts with
-    "tolerance": 0.01,  # and the share of signal below which it switches one off
-}
-# Rank-one and point networks have plain biases.
+# Rank-one and deterministic networks have plain biases.
 _RANDOM_BIAS = ("low_rank", "low_rank_laplace", "low_rank_auto", "full_rank")
 
 
@@ -29,23 +17,24 @@ _RANDOM_BIAS = ("low_rank", "low_rank_laplace", "low_rank_auto", "full_rank")
 class Weights:
     """Given the rank of a weight, its posterior.
 
-    >>> from singularbayes_experiments.problems.images import Settings
-    >>> Weights("low_rank", Settings())(25)
+    >>> from singularbayes_experiments.problems.images import ImageSettings
+    >>> Weights("low_rank", ImageSettings())(25)
     LowRank(25)
     """
 
     kind: str
-    settings: Any
+    settings: TrainingSettings
 
     def __call__(self, rank: int) -> Posterior:
         """Returns the posterior of a weight matrix."""
-        options, beyond = self._options(), self._said("overcomplete")
+        options, beyond = self._options(), self.settings.overcomplete
+        learned = {"max_rank": self.settings.max_rank, "tolerance": self.settings.tolerance}
         kinds: dict[str, Callable[[], Posterior]] = {
             "low_rank": lambda: LowRank(rank, overcomplete=beyond, **options),
             "low_rank_laplace": lambda: LowRank(rank, family="laplace", overcomplete=beyond, **options),
-            "low_rank_auto": lambda: LowRank("auto", **self._learned(), **_without_prior(options)),
+            "low_rank_auto": lambda: AdaptiveLowRank(**learned, **_without_prior(options)),
             "full_rank": lambda: FullRank(**options),
-            "rank_one": lambda: RankOne(self._said("rank_one_form"), **options),
+            "rank_one": lambda: RankOne(self.settings.rank_one_form, **options),
             "deterministic": Deterministic,
             "point": Deterministic,
         }
@@ -56,24 +45,19 @@ class Weights:
 
         A "point" network has weights where a low-rank one has posteriors, biases too, so that one can start at it.
         """
-        if not self._said("bayesian_bias") or self.kind not in (*_RANDOM_BIAS, "point"):
+        if not self.settings.bayesian_bias or self.kind not in (*_RANDOM_BIAS, "point"):
             return None
         return Deterministic() if self.kind == "point" else FullRank(**self._options())
 
-    def _learned(self) -> dict[str, Any]:
-        return {name: self._said(name) for name in ("max_rank", "tolerance")}
-
-    def _said(self, name: str) -> Any:
-        return getattr(self.settings, name, UNSAID[name])
-
     def _options(self) -> dict[str, Any]:
         settings = self.settings
-        prior = ScaleMixture(pi=self._said("pi"), sigma1=settings.sigma1, sigma2=settings.sigma2)
-        between = self._said("rho_start")
+        prior = ScaleMixture(pi=settings.pi, sigma1=settings.sigma1, sigma2=settings.sigma2)
+        between = settings.rho_start
         return {
             "prior": prior,
-            **{name: self._said(name) for name in ("eta", "rho_lr")},
-            "damping": self._said("damping") if self.kind.startswith("low_rank") else 1.0,
+            "eta": settings.eta,
+            "rho_lr": settings.rho_lr,
+            "damping": settings.damping if self.kind.startswith("low_rank") else 1.0,
             "rho_initializer": None if between is None else keras.initializers.RandomUniform(*between),
         }
 
@@ -81,8 +65,8 @@ class Weights:
 def ranks_of(settings: Any, weights: int) -> tuple[int, ...]:
     """Returns the ranks that settings name, one a weight; raises where they are more or fewer.
 
-    >>> from singularbayes_experiments.problems.images import Settings
-    >>> ranks_of(Settings(), 3)
+    >>> from singularbayes_experiments.problems.images import ImageSettings
+    >>> ranks_of(ImageSettings(), 3)
     (25, 25, 10)
     """
     if len(settings.ranks) != weights:

@@ -11,11 +11,10 @@ had shown that the learned rank kept too few columns there.
 """
 
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 
-from singularbayes_experiments.methods import methods, study
-from singularbayes_experiments.methods.configurations import Candidates
-from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.methods import methods
+from singularbayes_experiments.methods.configurations import Configurations
+from singularbayes_experiments.methods.experiment import Experiment
 from singularbayes_experiments.problems import reviews, sst2
 from singularbayes_experiments.problems.adaptive_rank import learned
 from singularbayes_experiments.problems.reviews import QUICK, Reviews
@@ -25,20 +24,19 @@ METHODS = methods.sentences(*(f"low_rank_{rank}" for rank in RANKS), "low_rank_a
 
 
 @dataclass(frozen=True)
-class Settings(reviews.Settings):
+class AdaptiveRankReviewSettings(reviews.ReviewSettings):
     """Those of SST-2, and how a rank is learned."""
 
     max_rank: int = 64
     tolerance: float = 0.01
 
 
-SWEPT = replace(sst2.CHOSEN["low_rank"], epochs=8, draws=50)
+SWEPT = replace(sst2.TUNED["low_rank"], epochs=8, draws=50)
 BARS = {1.0: (0.05, 0.01), 0.3: (0.05, 0.01), 3.0: (0.05,)}
-CANDIDATES = Candidates(Settings(**asdict(SWEPT)), {"low_rank_auto": learned(BARS)})
+CONFIGURATIONS = Configurations(AdaptiveRankReviewSettings(**asdict(SWEPT)), {"low_rank_auto": learned(BARS)})
 # The candidate with the least validation NLL: experiments/results/adaptive_rank_sst2_trials.jsonl.
 CHOICE = {"low_rank_auto": "beta 1, tolerance 0.01"}
-CHOSEN = dict.fromkeys(METHODS, SWEPT) | CANDIDATES.chosen(CHOICE)
-PRESETS = {"chosen": CHOSEN, "quick": dict.fromkeys(METHODS, QUICK) | {"low_rank_auto": Settings(**asdict(QUICK))}}
+TUNED = dict.fromkeys(METHODS, SWEPT) | CONFIGURATIONS.tuned(CHOICE)
 
 
 class _Ranks(Reviews):
@@ -46,7 +44,13 @@ class _Ranks(Reviews):
     methods = METHODS
 
 
-PROBLEM = _Ranks(CHOSEN)
-run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
-
-__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "PROBLEM", "Settings", "epochs", "run", "run_many"]
+EXPERIMENT = Experiment(
+    summary="Ranks on SST-2: a sweep of them on a reduced budget, and one that is learned in a single run.",
+    problem=_Ranks(TUNED),
+    presets={
+        "chosen": TUNED,
+        "quick": dict.fromkeys(METHODS, QUICK) | {"low_rank_auto": AdaptiveRankReviewSettings(**asdict(QUICK))},
+    },
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+)

@@ -16,15 +16,13 @@ have the settings of low_rank.
 """
 
 from dataclasses import replace
-from functools import partial
 
 import keras
 
-from singularbayes_experiments.methods import study
-from singularbayes_experiments.methods.configurations import Candidates, Changes
-from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.methods.configurations import Changes, Configurations
+from singularbayes_experiments.methods.experiment import Experiment
 from singularbayes_experiments.methods.weights import Weights
-from singularbayes_experiments.problems.forecast import METHODS, PAPERS, Forecast, Settings
+from singularbayes_experiments.problems.forecast import METHODS, PAPER_METHODS, Forecast, ForecastSettings
 
 SEEDS = (42, 123, 456, 2026)  # the paper has four and does not name them; those of its SWAG are these and 789
 
@@ -44,8 +42,8 @@ POINT: dict[str, Changes] = {f"{epochs} epochs": {**OURS, "epochs": epochs} for 
 SWAG: dict[str, Changes] = {
     f"SGD {rate:g}": {**OURS, "epochs": 30, "swag_epochs": 20, "swag_rate": rate} for rate in (0.03, 0.01, 0.003, 0.001)
 }
-CANDIDATES = Candidates(
-    Settings(),
+CONFIGURATIONS = Configurations(
+    ForecastSettings(),
     {
         "low_rank": VARIATIONAL,
         "low_rank_svd": VARIATIONAL,
@@ -67,17 +65,17 @@ CHOICE = {
     "deep_ensemble": "10 epochs",
     "swag": "SGD 0.001",
 }
-CHOSEN = CANDIDATES.chosen(CHOICE)
+TUNED = CONFIGURATIONS.tuned(CHOICE)
 
-PAPER = dict.fromkeys(METHODS, Settings()) | {
-    "full_rank": Settings(mean_start=(-0.2, 0.2), rho_start=(-3.0, -2.0)),
-    "deterministic": Settings(patience=10),
-    "deep_ensemble": Settings(patience=10),
-    "swag": Settings(patience=10, epochs=175, draws=250),
+PAPER = dict.fromkeys(METHODS, ForecastSettings()) | {
+    "full_rank": ForecastSettings(mean_start=(-0.2, 0.2), rho_start=(-3.0, -2.0)),
+    "deterministic": ForecastSettings(patience=10),
+    "deep_ensemble": ForecastSettings(patience=10),
+    "swag": ForecastSettings(patience=10, epochs=175, draws=250),
 }
 # Eight epochs of few windows do not learn that an hour is like the one before, so the network says the change from it.
 QUICK = replace(
-    CANDIDATES.settings("low_rank")["beta 0.01, change"],
+    CONFIGURATIONS.settings("low_rank")["beta 0.01, change"],
     windows=(4_000, 1_000, 1_000),
     epochs=8,
     warmup=2,
@@ -86,30 +84,21 @@ QUICK = replace(
     swag_epochs=4,
     every=20,
 )
-PRESETS = {"paper": PAPER, "chosen": CHOSEN, "quick": QUICK}
-PROBLEM = Forecast(PAPER)
-run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
+EXPERIMENT = Experiment(
+    summary="Beijing's PM2.5 an hour ahead, with the air of other cities as out-of-distribution data.",
+    problem=Forecast(PAPER),
+    presets={"paper": PAPER, "chosen": TUNED, "quick": QUICK},
+    paper_methods=PAPER_METHODS,
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+    seeds=SEEDS,
+)
 
 
-def network(kind: str, settings: Settings = Settings()) -> keras.Model:
+def network(kind: str, settings: ForecastSettings = ForecastSettings()) -> keras.Model:
     """Returns the network with one kind of posterior on every weight.
 
     >>> network("low_rank").count_params() > 47_144  # and its seeds and KL weights
     True
     """
-    return PROBLEM.network(Weights(kind, settings), settings)
-
-
-__all__ = [
-    "CANDIDATES",
-    "CHOSEN",
-    "METHODS",
-    "PAPERS",
-    "PRESETS",
-    "QUICK",
-    "Settings",
-    "epochs",
-    "network",
-    "run",
-    "run_many",
-]
+    return Forecast(PAPER).network(Weights(kind, settings), settings)

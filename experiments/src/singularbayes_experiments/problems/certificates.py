@@ -1,7 +1,7 @@
 """How small a risk can be certified: MNIST, low-rank and full-rank networks, priors from no data and from a part of it.
 
-    python -m singularbayes_experiments.problems.certificates --methods low_rank full_rank --seeds 0 1 --out runs/c
-    python -m singularbayes_experiments.problems.certificates --methods low_rank_initial --set penalty=0.4 epochs=200
+    singularbayes-experiments certificates --methods low_rank,full_rank --seeds 0,1 --out runs/certificates
+    singularbayes-experiments certificates --methods low_rank_initial --set penalty=0.4 --set epochs=200
 
 Prior "initial" is N(initial value, prior_scale²): it has seen no data, and all 60,000 training images certify. Prior
 "learned" is the posterior that was fitted on a share of the images; the rest trains it further and certifies it.
@@ -18,10 +18,10 @@ of them with priors outside it.
 Not an experiment of the paper. The network is its MLP 784-1200-1200-10 with ranks 25, 25 and 10, but biases are drawn.
 """
 
-import argparse
 import itertools
 import math
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -41,7 +41,7 @@ from singularbayes_experiments.methods.overrides import overridden
 from singularbayes_experiments.methods.training import Watch, require_method
 from singularbayes_experiments.problems.smooth_filters import SmoothFilters
 from singularbayes_experiments.records import record
-from singularbayes_experiments.records.record import Record, later, plain
+from singularbayes_experiments.records.record import Record, omitted_default, plain
 
 INITIAL: dict[str, tuple] = {  # what an initial prior was chosen from, in all combinations
     "prior_scale": (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.14),
@@ -71,7 +71,7 @@ _HELD_OUT = 6  # one image in six that teach the prior, while the rule chooses
 
 
 @dataclass(frozen=True)
-class Settings:
+class CertificateSettings:
     """The same for both posteriors.
 
     `prior_scale` is the width of the "initial" prior; the `learned_…` are of the "learned" one and what follows it.
@@ -99,28 +99,29 @@ class Settings:
     delta: float = 0.05
     draws: int = 15_000
     learned_draws: int = 45_000
-    filters: float | None = later(None)  # slope of `SmoothFilters`, "initial" only; None is white noise
-    rho_lr: float = later(1.0)
-    learned_by: Literal["hand", "rule"] = later("hand")
+    filters: float | None = omitted_default(None)  # slope of `SmoothFilters`, "initial" only; None is white noise
+    rho_lr: float = omitted_default(1.0)
+    learned_by: Literal["hand", "rule"] = omitted_default("hand")
 
 
-QUICK = Settings(units=64, rank=4, epochs=2, learned_epochs=12, draws=500, learned_draws=500)
+QUICK = CertificateSettings(units=64, rank=4, epochs=2, learned_epochs=12, draws=500, learned_draws=500)
 
 _POSTERIORS = {"low_rank": lambda rank, **options: LowRank(rank, **options), "full_rank": lambda _, **o: FullRank(**o)}
 METHODS = {f"{posterior}_{prior}": (posterior, prior) for posterior in _POSTERIORS for prior in ("initial", "learned")}
 
-_INITIAL = Settings(p_min=0.01, epochs=150, penalty=0.45, draws=45_000, filters=1.0)
-# What the command runs. Of "initial" the smallest certificate of three trainings (penalties 0.45 and 0.6; p_min 0.05
+_INITIAL = CertificateSettings(p_min=0.01, epochs=150, penalty=0.45, draws=45_000, filters=1.0)
+# Of "initial" the smallest certificate of three trainings (penalties 0.45 and 0.6; p_min 0.05
 # with 0.7), for low rank as for full rank, whose width was taken for granted.
-CHOSEN = {
+TUNED = {
     "low_rank_initial": _INITIAL,
     "full_rank_initial": replace(_INITIAL, prior_scale=0.02, start=0.02),
-    "low_rank_learned": Settings(learned_by="rule"),
-    "full_rank_learned": Settings(learned_by="rule"),
+    "low_rank_learned": CertificateSettings(learned_by="rule"),
+    "full_rank_learned": CertificateSettings(learned_by="rule"),
 }
+PRESETS = {"chosen": TUNED, "quick": dict.fromkeys(METHODS, QUICK)}
 
 
-def network(posterior: str, prior: str, settings: Settings) -> keras.Model:
+def network(posterior: str, prior: str, settings: CertificateSettings) -> keras.Model:
     """Returns 784-units-units-10 with ReLU: all weights drawn, priors around the initial values."""
     learned = prior == "learned"
     start = settings.learned_start if learned else settings.start
@@ -144,7 +145,13 @@ def network(posterior: str, prior: str, settings: Settings) -> keras.Model:
     return keras.Sequential([*stack, dense(10, None)])
 
 
-def run(method: str, seed: int, settings: Settings = Settings(), watch: Watch | None = None, images=None) -> Record:
+def run(
+    method: str,
+    seed: int,
+    settings: CertificateSettings = CertificateSettings(),
+    watch: Watch | None = None,
+    images=None,
+) -> Record:
     """Trains one network on its bound and certifies it.
 
     Args:
@@ -159,7 +166,7 @@ def run(method: str, seed: int, settings: Settings = Settings(), watch: Watch | 
     x, y = x[order], y[order]
     first = int(settings.learned_share * len(x)) if prior == "learned" else 0
     start = time.perf_counter()
-    used = chosen(posterior, x[:first], y[:first], settings, seed) if first else settings
+    used = apply_rule(posterior, x[:first], y[:first], settings, seed) if first else settings
     model = network(posterior, prior, used)
     if first:
         _fit_prior(model, x[:first], y[:first], used)
@@ -174,7 +181,7 @@ def run(method: str, seed: int, settings: Settings = Settings(), watch: Watch | 
     model.fit(x[first:], y[first:], epochs=epochs, callbacks=[objective, *watched], **options)
     seconds = time.perf_counter() - start
     draws = settings.learned_draws if first else settings.draws
-    bound = certify(model, x[first:], y[first:], settings.delta, draws, tried=tried(prior, settings), seed=seed)
+    bound = certify(model, x[first:], y[first:], settings.delta, draws, tried=count_priors(prior, settings), seed=seed)
     metrics = {
         "certificate": bound.value,
         "is_certificate": float(bound.is_certificate),
@@ -183,13 +190,17 @@ def run(method: str, seed: int, settings: Settings = Settings(), watch: Watch | 
         **{f"chosen {name}": float(getattr(used, name)) for name in (RULE if used is not settings else ())},
         "test error": float(drawn_risks(model, test[0], test[1], min(settings.draws, 2000), seed=seed).mean()),
     }
-    return Record("certificates", method, seed, read_by(prior, settings), metrics, count_trained(model), seconds)
+    return Record("certificates", method, seed, settings_read(prior, settings), metrics, count_trained(model), seconds)
 
 
-def tried(prior: str, settings: Settings) -> int:
+def count_priors(prior: str, settings: CertificateSettings) -> int:
     """Returns how many priors a certificate pays for.
 
-    >>> [tried("initial", Settings()), tried("learned", Settings()), tried("learned", Settings(learned_by="rule"))]
+    >>> [
+    ...     tried("initial", CertificateSettings()),
+    ...     tried("learned", CertificateSettings()),
+    ...     tried("learned", CertificateSettings(learned_by="rule")),
+    ... ]
     [192, 4096, 64]
     """
     grid = INITIAL if prior == "initial" else LEARNED
@@ -197,7 +208,9 @@ def tried(prior: str, settings: Settings) -> int:
     return math.prod(len(values) for name, values in grid.items() if name not in by_rule)
 
 
-def chosen(posterior: str, x: np.ndarray, y: np.ndarray, settings: Settings, seed: int) -> Settings:
+def apply_rule(
+    posterior: str, x: np.ndarray, y: np.ndarray, settings: CertificateSettings, seed: int
+) -> CertificateSettings:
     """Returns the settings with what images that teach the prior say about `RULE`; by hand, as they are.
 
     Every combination is fitted on all but the last sixth of them. The one whose draws make the fewest mistakes on that
@@ -207,7 +220,7 @@ def chosen(posterior: str, x: np.ndarray, y: np.ndarray, settings: Settings, see
         return settings
     rest = len(x) - len(x) // _HELD_OUT
 
-    def mistakes(candidate: Settings) -> float:
+    def mistakes(candidate: CertificateSettings) -> float:
         keras.utils.set_random_seed(seed)
         model = network(posterior, "learned", candidate)
         _fit_prior(model, x[:rest], y[:rest], candidate)
@@ -220,7 +233,7 @@ def chosen(posterior: str, x: np.ndarray, y: np.ndarray, settings: Settings, see
     return best
 
 
-def _require_paid(prior: str, settings: Settings) -> None:
+def _require_paid(prior: str, settings: CertificateSettings) -> None:
     """Raises unless what a grid names is among its values; the rest of a prior (`_FIXED`) has to be fixed before."""
     for name, values in (INITIAL if prior == "initial" else LEARNED).items():
         if getattr(settings, name) not in values:
@@ -229,13 +242,13 @@ def _require_paid(prior: str, settings: Settings) -> None:
             )
 
 
-def read_by(prior: str, settings: Settings) -> dict[str, Any]:
+def settings_read(prior: str, settings: CertificateSettings) -> dict[str, Any]:
     """Returns the settings that a run with that prior reads, as JSON holds them."""
     others = ("epochs", "start", "penalty", "draws", "filters") if prior == "learned" else ("learned_", "further_")
     return {name: value for name, value in plain(settings).items() if not name.startswith(others)}
 
 
-def _fit_prior(model: keras.Model, x: np.ndarray, y: np.ndarray, settings: Settings) -> None:
+def _fit_prior(model: keras.Model, x: np.ndarray, y: np.ndarray, settings: CertificateSettings) -> None:
     """Fits the tempered ELBO on the examples that will not certify, and makes the result the prior."""
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     _compile(model, loss, settings.learning_rate, len(x), settings.learned_epochs, settings)
@@ -250,7 +263,7 @@ def _fit_prior(model: keras.Model, x: np.ndarray, y: np.ndarray, settings: Setti
     )
 
 
-def _compile(model: keras.Model, loss, rate: float, num_data: int, epochs: int, settings: Settings) -> None:
+def _compile(model: keras.Model, loss, rate: float, num_data: int, epochs: int, settings: CertificateSettings) -> None:
     steps = math.ceil(num_data / settings.batch_size)
     together = 1 if keras.backend.backend() == "torch" else steps  # an epoch as one program
     schedule = keras.optimizers.schedules.CosineDecay(rate, steps * epochs)
@@ -265,35 +278,30 @@ def mnist(pixel_scale: float) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.n
     return train, test
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs methods and seeds and appends each record to `records.jsonl` as soon as it is there."""
-    parser = argparse.ArgumentParser(description="Certified risks on MNIST.")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), help="names, or how they begin: low_rank")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/certificates"))
-    parser.add_argument("--quick", action="store_true", help="small and short, to see that it works")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings, such as penalty=0.4")
-    options = parser.parse_args(arguments)
-    methods = [method for method in METHODS if method.startswith(tuple(options.methods))]
-    if not methods:
-        parser.error(f"--methods needs some of {', '.join(METHODS)}; got {' '.join(options.methods)}.")
-    try:
-        settings = {m: overridden(QUICK if options.quick else CHOSEN[m], options.set) for m in methods}
-    except ValueError as error:
-        parser.error(str(error))
-    unpaid = {name for method in methods for name in _FIXED[METHODS[method][1]]}
-    if strange := [text for text in options.set if text.split("=")[0] in unpaid]:
-        parser.error(f"--set needs what a certificate pays for; got {' '.join(strange)}, which shapes a prior unpaid.")
-    options.out.mkdir(parents=True, exist_ok=True)
-    for method in methods:
-        for seed in options.seeds:
+def run_certificates(
+    methods: Sequence[str] | None, seeds: Sequence[int], preset: str, overrides: Sequence[str], folder: Path
+) -> Iterator[str]:
+    """Runs methods and seeds, appends each record to those of the folder as soon as it is there, and yields a line.
+
+    Args:
+        methods: names, or how they begin, such as "low_rank"; None is all.
+        overrides: settings such as "penalty=0.4".
+    """
+    names = [method for method in METHODS if method.startswith(tuple(methods or METHODS))]
+    if not names:
+        raise ValueError(f"--methods needs some of {', '.join(METHODS)}; got {', '.join(methods or ())}.")
+    if preset not in PRESETS:
+        raise ValueError(f"certificates needs --preset to be one of {list(PRESETS)}; got {preset!r}.")
+    settings = {name: overridden(PRESETS[preset][name], overrides) for name in names}
+    unpaid = {name for method in names for name in _FIXED[METHODS[method][1]]}
+    if refused := [text for text in overrides if text.split("=")[0] in unpaid]:
+        raise ValueError(
+            f"--set needs what a certificate pays for; got {' '.join(refused)}, which shapes a prior unpaid."
+        )
+    for method in names:
+        for seed in seeds:
             found = run(method, seed, settings[method])
-            record.append(found, options.out)
+            record.append(found, folder)
             m = found.metrics
-            told = f"mistakes {m['mistakes of the draws']:.4f}, KL {m['KL']:.0f}, {found.seconds:.0f} s"
-            print(f"{found.name} {' '.join(options.set)}: certified {m['certificate']:.4f}, {told}", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+            details = f"mistakes {m['mistakes of the draws']:.4f}, KL {m['KL']:.0f}, {found.seconds:.0f} s"
+            yield f"{found.name} {' '.join(overrides)}: certified {m['certificate']:.4f}, {details}"

@@ -9,24 +9,20 @@ for more steps; the other candidates were written down then, before any of them 
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import keras
 
 from singularbayes import layers
-from singularbayes_experiments.methods import study
-from singularbayes_experiments.methods.configurations import Candidates, Changes
-from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.methods.configurations import Changes, Configurations
+from singularbayes_experiments.methods.experiment import Experiment
 from singularbayes_experiments.methods.weights import Weights, ranks_of
 from singularbayes_experiments.problems import images
-
-__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PRESETS", "QUICK", "Settings", "epochs", "network", "run", "run_many"]
 
 METHODS = {name: images.METHODS[name] for name in ("low_rank", "low_rank_svd", "full_rank", "deterministic")}
 
 
 @dataclass(frozen=True)
-class Settings(images.Settings):
+class CNNSettings(images.ImageSettings):
     """Ours. Ranks are of the filters, the hidden weight and the last one."""
 
     filters: tuple[int, ...] = (16, 32)
@@ -40,7 +36,7 @@ class Settings(images.Settings):
     svd_epochs: int = 3
 
 
-QUICK = Settings(
+QUICK = CNNSettings(
     num_train=5_000, filters=(8, 16), units=(64,), ranks=(4, 8, 8, 8), epochs=4, warmup=2, draws=20, svd_epochs=2
 )
 
@@ -58,7 +54,7 @@ POINT: dict[str, Changes] = {
     "5 epochs, fast": {**_FAST, "epochs": 5},
 }
 TRIED = {"low_rank": VARIATIONAL, "low_rank_svd": VARIATIONAL, "full_rank": VARIATIONAL, "deterministic": POINT}
-CANDIDATES = Candidates(Settings(), TRIED)
+CONFIGURATIONS = Configurations(CNNSettings(), TRIED)
 # The candidate of every method with the least validation NLL: experiments/results/cnn_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.1, fast, 20 epochs",
@@ -66,11 +62,10 @@ CHOICE = {
     "full_rank": "beta 0.1, fast",
     "deterministic": "5 epochs, fast",
 }
-CHOSEN = CANDIDATES.chosen(CHOICE)
-PRESETS = {"chosen": CHOSEN, "quick": QUICK}
+TUNED = CONFIGURATIONS.tuned(CHOICE)
 
 
-def network(weights: Weights, settings: Settings) -> keras.Model:
+def network(weights: Weights, settings: CNNSettings) -> keras.Model:
     """Returns images (28, 28, 1) → logits."""
     posteriors = map(weights, ranks_of(settings, len(settings.filters) + len(settings.units) + 1))
     stack: list[keras.layers.Layer] = [keras.Input((28, 28, 1))]
@@ -83,5 +78,18 @@ def network(weights: Weights, settings: Settings) -> keras.Model:
     return keras.Sequential([*stack, layers.Dense(images.CLASSES, posterior=next(posteriors), name="logits")])
 
 
-PROBLEM = images.Problem("cnn", "fashion_mnist", ("mnist", "notmnist"), network, (28, 28, 1), METHODS, Settings())
-run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
+EXPERIMENT = Experiment(
+    summary="A small convolutional network on Fashion-MNIST: the same posteriors on filters. Not in the paper.",
+    problem=images.ImageProblem(
+        name="cnn",
+        known="fashion_mnist",
+        foreign=("mnist", "notmnist"),
+        make=network,
+        shape=(28, 28, 1),
+        methods=METHODS,
+        paper=CNNSettings(),
+    ),
+    presets={"chosen": TUNED, "quick": QUICK},
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+)

@@ -4,15 +4,11 @@ Its numbers: low-rank Gaussian 88.69 %, NLL 0.3186, ECE 0.0114, MI 0.0354; Lapla
 full-rank 89.21 %, 0.3583, 0.0262, 0.0317; rank-one 89.07 %, 0.6928, 0.0794, 0.0038.
 """
 
-from functools import partial
-
-from singularbayes_experiments.methods import study
-from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.methods.experiment import Experiment
 from singularbayes_experiments.problems import images
-from singularbayes_experiments.problems.image_configurations import CANDIDATES
-from singularbayes_experiments.problems.images import METHODS, PAPERS, QUICK, Settings
+from singularbayes_experiments.problems.image_configurations import CONFIGURATIONS
+from singularbayes_experiments.problems.images import PAPER_METHODS, QUICK, ImageSettings
 
-PROBLEM = images.Problem("fashion_mnist", "fashion_mnist", foreign=("mnist", "notmnist"))
 # The candidate of every method with the least validation NLL: experiments/results/fashion_mnist_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.3, rate 0.001",
@@ -25,9 +21,13 @@ CHOICE = {
     "low_rank_ensemble": "beta 0.1, rate 0.001",
     "swag": "5 epochs, then 20 of SGD 0.01",
 }
-CHOSEN = CANDIDATES.chosen(CHOICE)
+TUNED = CONFIGURATIONS.tuned(CHOICE)
 
-PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
-run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
-
-__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PAPERS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
+EXPERIMENT = Experiment(
+    summary="Fashion-MNIST with the network of MNIST.",
+    problem=images.ImageProblem("fashion_mnist", "fashion_mnist", foreign=("mnist", "notmnist")),
+    presets={"paper": ImageSettings(), "chosen": TUNED, "quick": QUICK},
+    paper_methods=PAPER_METHODS,
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+)

@@ -19,7 +19,6 @@ windows, and the test windows come later in time: their coverage is measured and
 Ours: methods that the paper lacks here, ranks, other cities, and settings chosen on validation (`beijing.py`).
 """
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from singularbayes.prediction import ValuePredictive
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import study, value_scores
 from singularbayes_experiments.methods.methods import COMPARED, sentences
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.stopping import EarlyStop, Plateau, Resumable
 from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights, ranks_of
@@ -55,11 +55,11 @@ METHODS = sentences(
     "swag",
     *(f"low_rank_{rank}" for rank in (4, 8, 12, 32)),
 )
-PAPERS = COMPARED  # what runs when no method is said
+PAPER_METHODS = COMPARED  # what runs when no method is said
 
 
 @dataclass(frozen=True)
-class Settings:
+class ForecastSettings(TrainingSettings):
     """The paper's values.
 
     Args:
@@ -86,15 +86,11 @@ class Settings:
     from_last: bool = False
     bayesian_bias: bool = True
     pi: float = 0.5
-    sigma1: float = 1.0
-    sigma2: float = math.exp(-6)
     eta: float = 0.1
     rho_start: tuple[float, float] | None = None
     mean_start: tuple[float, float] | None = None
-    rho_lr: float = 1.0
     rank_one_form: str = "product"
     learning_rate: float = 1e-3
-    cosine: bool = False
     batch_size: int = 64
     epochs: int = 150
     patience: int | None = 30
@@ -103,7 +99,6 @@ class Settings:
     beta: float = 0.09
     warmup: int = 0
     draws: int = 150
-    members: int = 5
     svd_epochs: int = 30
     swag_epochs: int = 25
     swag_rank: int = 20
@@ -111,16 +106,16 @@ class Settings:
     every: int = 4
 
 
-class Forecast(study.Problem):
+class Forecast(study.Comparison):
     """PM2.5 of the next hour."""
 
     name = "beijing"
     methods = METHODS
 
-    def __init__(self, paper: Mapping[str, Settings]):
+    def __init__(self, paper: Mapping[str, ForecastSettings]):
         self.paper = paper
 
-    def training(self, settings: Settings) -> Training:
+    def training(self, settings: ForecastSettings) -> Training:
         split = windows(settings.windows, settings.hours)
         watched = settings.patience is not None
         return Training(
@@ -132,7 +127,7 @@ class Forecast(study.Problem):
             metrics=("mae",) if watched else (),
         )
 
-    def network(self, weights: Weights, settings: Settings) -> keras.Model:
+    def network(self, weights: Weights, settings: ForecastSettings) -> keras.Model:
         """Returns windows (hours, features) → the next value, or its mean and ρ of its noise."""
         *ranks, head = ranks_of(settings, 5)  # input and state of two layers, and the head
         inputs = keras.Input((settings.hours, len(air.FEATURES)))
@@ -146,7 +141,7 @@ class Forecast(study.Problem):
         noise = layers.Dense(1, posterior=weights(head), bias_posterior=weights.bias(), name="noise")(hidden)
         return keras.Model(inputs, ops.concatenate([mean, noise], axis=-1), name="beijing")
 
-    def validated(self, ask: study.Ask, settings: Settings) -> study.Scores:
+    def validated(self, ask: study.Ask, settings: ForecastSettings) -> study.Scores:
         split = windows(settings.windows, settings.hours)
         held = _told(ask({"validation": split.validation.x})["validation"], split.scaling)
         y = _values(split, "validation")
@@ -154,7 +149,7 @@ class Forecast(study.Problem):
         fitted = value_scores.with_noise(held, kinds @ value_scores.noise_weights(held, y, kinds))
         return study.prefixed("validation", value_scores.quality(fitted, y))
 
-    def tested(self, ask: study.Ask, settings: Settings) -> tuple[study.Scores, study.Arrays]:
+    def tested(self, ask: study.Ask, settings: ForecastSettings) -> tuple[study.Scores, study.Arrays]:
         split = windows(settings.windows, settings.hours)
         strange = foreign(settings.windows, settings.hours, settings.every)
         bare = {"test": air.without_mapped(split.test.x), MAIN: air.without_mapped(strange[MAIN][:: settings.every])}
@@ -181,7 +176,7 @@ class Forecast(study.Problem):
         arrays |= {f"{name}_std": part.std.astype("float32") for name, part in cities.items()}
         return found, arrays | value_scores.stored(MAIN.lower(), p[MAIN])
 
-    def of_rank(self, settings: Settings, rank: int) -> Settings:
+    def with_rank(self, settings: ForecastSettings, rank: int) -> ForecastSettings:
         *_, head = settings.ranks
         return replace(settings, ranks=(min(rank, len(air.FEATURES)), rank, rank, rank, head))
 
@@ -200,7 +195,7 @@ def foreign(sizes: tuple[int, int, int], hours: int, every: int) -> dict[str, np
     return {city: air.windows(rows[city], scaling, hours, 1 if city == MAIN else every).x for city in FOREIGN}
 
 
-def _lstm(weights: Weights, ranks: Sequence[int], settings: Settings, **options) -> layers.LSTM:
+def _lstm(weights: Weights, ranks: Sequence[int], settings: ForecastSettings, **options) -> layers.LSTM:
     if settings.mean_start is not None:
         # One for each kernel: an initializer gives the same numbers every time.
         for name in ("kernel_initializer", "recurrent_initializer"):
@@ -215,7 +210,7 @@ def _lstm(weights: Weights, ranks: Sequence[int], settings: Settings, **options)
     )
 
 
-def _rules(settings: Settings) -> list[Resumable]:
+def _rules(settings: ForecastSettings) -> list[Resumable]:
     if settings.patience is None:
         return []
     return [
@@ -224,7 +219,7 @@ def _rules(settings: Settings) -> list[Resumable]:
     ]
 
 
-def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.Scaling, settings: Settings) -> np.ndarray:
+def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.Scaling, settings: ForecastSettings) -> np.ndarray:
     """Returns what the noise of every window is weighed from, (windows, kinds), none below 0.
 
     Of a noise that grows: 1, the last value and the mean change from hour to hour, both in µg/m³.

@@ -10,32 +10,16 @@ chosen there serves all five shifts.
 """
 
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Literal
 
 import numpy as np
 
-from singularbayes_experiments.methods import study
-from singularbayes_experiments.methods.configurations import Candidates, Changes
-from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.methods.configurations import Changes, Configurations
+from singularbayes_experiments.methods.experiment import Experiment
 from singularbayes_experiments.problems import icu_features, mortality
-from singularbayes_experiments.problems.mortality import METHODS, PAPERS, Sets
+from singularbayes_experiments.problems.mortality import METHODS, PAPER_METHODS, Sets
 from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
-
-__all__ = [
-    "CANDIDATES",
-    "CHOSEN",
-    "METHODS",
-    "PAPERS",
-    "PRESETS",
-    "QUICK",
-    "SHIFTS",
-    "Settings",
-    "epochs",
-    "run",
-    "run_many",
-    "variants",
-]
 
 Shift = Literal["coronary", "cardiac", "medical", "surgical", "eicu"]
 # PhysioNet's number of the kind of care.
@@ -44,24 +28,24 @@ _SPLIT = 0  # one split for all seeds and methods
 
 
 @dataclass(frozen=True)
-class Settings(mortality.Settings):
+class ICUSettings(mortality.MortalitySettings):
     """The paper's values, and which stays are held out."""
 
     shift: Shift = "coronary"
 
 
-def variants(settings: Settings) -> list[Settings]:
+def variants(settings: ICUSettings) -> list[ICUSettings]:
     """Returns the settings of every shift; a preset is run with each."""
     return [replace(settings, shift=shift) for shift in SHIFTS]
 
 
-class Problem(mortality.Problem):
+class ICUProblem(mortality.MortalityProblem):
     """PhysioNet 2012 with one kind of stay held out."""
 
     name = "icu"
-    paper = mortality.published(Settings())
+    paper = mortality.published(ICUSettings())
 
-    def sets(self, settings: Settings) -> Sets:
+    def sets(self, settings: ICUSettings) -> Sets:
         return split(settings.shift, settings.scaling)
 
 
@@ -130,7 +114,7 @@ TRIED = {
     "swag": SWAG,
 }
 ALIKE = {name: "low_rank" for name in METHODS if name not in TRIED}  # the rank sweep
-CANDIDATES = Candidates(Settings(), TRIED, ALIKE)
+CONFIGURATIONS = Configurations(ICUSettings(), TRIED, ALIKE)
 # The candidate of every method with the least validation NLL: experiments/results/icu_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.1, range",
@@ -142,11 +126,17 @@ CHOICE = {
     "low_rank_ensemble": "beta 0.1, range",
     "swag": "SGD 0.03, range",
 }
-CHOSEN = CANDIDATES.chosen(CHOICE)
+TUNED = CONFIGURATIONS.tuned(CHOICE)
 QUICK = replace(
-    Settings(), **VARIATIONAL["beta 0.3, deviation"] | {"epochs": 12, "warmup": 3, "draws": 64, "swag_epochs": 4}
+    ICUSettings(), **VARIATIONAL["beta 0.3, deviation"] | {"epochs": 12, "warmup": 3, "draws": 64, "swag_epochs": 4}
 )
 
-PRESETS = {"paper": mortality.published(Settings()), "chosen": CHOSEN, "quick": QUICK}
-PROBLEM = Problem()
-run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
+EXPERIMENT = Experiment(
+    summary="Deaths in intensive care, PhysioNet 2012, with a kind of stay held out: the open stand-in for MIMIC-III.",
+    problem=ICUProblem(),
+    presets={"paper": mortality.published(ICUSettings()), "chosen": TUNED, "quick": QUICK},
+    paper_methods=PAPER_METHODS,
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+    variants=variants,
+)

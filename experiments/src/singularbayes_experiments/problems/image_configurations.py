@@ -11,8 +11,8 @@ or a stop before they overfit, point networks fewer or slower epochs. SWAG's fir
 nothing moves any more.
 """
 
-from singularbayes_experiments.methods.configurations import Candidates, Changes
-from singularbayes_experiments.problems.images import Settings
+from singularbayes_experiments.methods.configurations import Changes, Configurations
+from singularbayes_experiments.problems.images import ImageSettings
 
 Named = dict[str, Changes]
 
@@ -26,7 +26,7 @@ def annealed(beta: float, rate: float, **more) -> Named:
 
 def stopped(epochs: int, rate: float = 1e-3) -> Named:
     """Returns a point network's candidate and its name: a cosine from this rate, over so many epochs."""
-    said = "" if rate == Settings.learning_rate else f", rate {rate:g}"
+    said = "" if rate == ImageSettings.learning_rate else f", rate {rate:g}"
     return {f"{epochs} epochs{said}": {"cosine": True, "epochs": epochs, "learning_rate": rate}}
 
 
@@ -69,4 +69,4 @@ TRIED: dict[str, Named] = {
     "swag": SWAG,
 }
 ALIKE = {"low_rank_10": "low_rank", "low_rank_50": "low_rank"}  # the rank sweep has the settings of rank 25
-CANDIDATES = Candidates(Settings(), TRIED, ALIKE)
+CONFIGURATIONS = Configurations(ImageSettings(), TRIED, ALIKE)

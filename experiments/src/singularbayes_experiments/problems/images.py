@@ -10,7 +10,6 @@ Ours: the other methods, foreign images (the other data set and notMNIST), and s
 times that. A trial is scored on the validation images alone.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 from singularbayes import layers
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores, methods, study
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.study import Arrays, Ask, Scores
 from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights, ranks_of
@@ -28,13 +28,13 @@ from singularbayes_experiments.methods.weights import Weights, ranks_of
 CLASSES = 10
 METHODS = methods.sentences(*methods.METHODS, "low_rank_10", "low_rank_50")
 # What runs on MNIST and Fashion-MNIST when no method is said: those that the paper compares.
-PAPERS = ("low_rank", "low_rank_laplace", "full_rank", "rank_one")
+PAPER_METHODS = ("low_rank", "low_rank_laplace", "full_rank", "rank_one")
 _SPLIT = 0  # one split for all seeds and methods
 Part = tuple[np.ndarray, np.ndarray]  # images and labels
 
 
 @dataclass(frozen=True)
-class Settings:
+class ImageSettings(TrainingSettings):
     """The paper's values; of what it does not have (ensembles, SWAG, the warm start) ours.
 
     Ranks are of the hidden weights and the last one. SWAG's epochs and those of the point network before it are
@@ -47,28 +47,23 @@ class Settings:
     units: tuple[int, ...] = (1200, 1200)
     ranks: tuple[int, ...] = (25, 25, 10)
     pi: float = 0.5
-    sigma1: float = 1.0
-    sigma2: float = math.exp(-6)
     eta: float = 0.1
     damping: float = 1.0
-    rho_lr: float = 1.0
     estimator: str = "shared"
     rank_one_form: str = "scale"
     learning_rate: float = 1e-3
-    cosine: bool = False
     batch_size: int = 128
     epochs: int = 50
     beta: float = 1.0
     warmup: int = 20
     draws: int = 50
-    members: int = 5
     svd_epochs: int = 10
     swag_epochs: int = 20
     swag_rank: int = 20
     swag_rate: float = 0.01
 
 
-QUICK = Settings(
+QUICK = ImageSettings(
     num_train=10_000,
     units=(400, 400),
     rho_lr=4.0,
@@ -83,7 +78,7 @@ QUICK = Settings(
 )
 
 
-def mlp(weights: Weights, settings: Settings) -> keras.Model:
+def mlp(weights: Weights, settings: ImageSettings) -> keras.Model:
     """Returns pixels → logits, fully connected with ReLU."""
     *ranks, last = ranks_of(settings, len(settings.units) + 1)
     stack: list[keras.layers.Layer] = [keras.Input((28 * 28,))]
@@ -95,7 +90,7 @@ def mlp(weights: Weights, settings: Settings) -> keras.Model:
 
 
 @dataclass(frozen=True)
-class Problem(study.Problem):
+class ImageProblem(study.Comparison):
     """An experiment's name, the images it knows and those it has never seen, and its network."""
 
     name: str
@@ -104,12 +99,12 @@ class Problem(study.Problem):
     make: Callable[[Weights, Any], keras.Model] = mlp
     shape: tuple[int, ...] = (28 * 28,)
     methods: Mapping[str, str] = field(default_factory=lambda: METHODS)
-    paper: Any = Settings()
+    paper: Any = ImageSettings()
 
     def network(self, weights: Weights, settings) -> keras.Model:
         return self.make(weights, settings)
 
-    def of_rank(self, settings, rank: int):
+    def with_rank(self, settings, rank: int):
         """Returns the settings with that rank of the hidden weights."""
         *hidden, last = settings.ranks
         return replace(settings, ranks=(*[rank] * len(hidden), last))

@@ -6,13 +6,12 @@ NLL, detection of foreign images and the widths of the posteriors say where. A c
 arrive.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from singularbayes_experiments.methods import study
-from singularbayes_experiments.methods.training import Watch, require_method
+from singularbayes_experiments.methods.experiment import Experiment, Problem
+from singularbayes_experiments.methods.training import require_method
 from singularbayes_experiments.problems import images
-from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.records.record import Record, departures, plain
 
 BETAS = (1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -21,52 +20,49 @@ _BETA = dict(zip(METHODS, BETAS, strict=True))
 
 
 @dataclass(frozen=True)
-class Settings(images.Settings):
+class KLStudySettings(images.ImageSettings):
     """Those of MNIST, but for the rates; β is the method's."""
 
     rho_lr: float = 4.0
     cosine: bool = True
 
 
-QUICK = Settings(num_train=5_000, units=(200, 200), epochs=6, warmup=2, draws=20)
-PROBLEM = images.Problem("kl_study", "mnist", foreign=("fashion_mnist", "notmnist"))
+QUICK = KLStudySettings(num_train=5_000, units=(200, 200), epochs=6, warmup=2, draws=20)
 
 
-PRESETS = {"chosen": Settings(), "quick": QUICK}
+class KLStudy(Problem):
+    """The low-rank network of MNIST, a method for every β."""
+
+    name = "kl_study"
+    methods: Mapping[str, str] = METHODS
+    images = images.ImageProblem("kl_study", "mnist", foreign=("fashion_mnist", "notmnist"))
+
+    def run(self, method, seed, settings=None, *, watch=None, keep=None, preset="chosen") -> Record:
+        settings = KLStudySettings() if settings is None else settings
+        weighted = self._weighted(method, settings)
+        record = self.images.run("low_rank", seed, weighted, watch=watch, keep=keep, preset=preset)
+        return self._renamed(method, settings, record)
+
+    def run_many(self, method, seeds, settings=None, *, preset="chosen") -> list[Record]:
+        settings = KLStudySettings() if settings is None else settings
+        records = self.images.run_many("low_rank", seeds, self._weighted(method, settings), preset=preset)
+        return [self._renamed(method, settings, record) for record in records]
+
+    def count_epochs(self, method, settings) -> int:
+        return settings.epochs
+
+    def _weighted(self, method: str, settings: KLStudySettings) -> KLStudySettings:
+        require_method(method, self.methods)
+        return replace(settings, beta=_BETA[method])
+
+    def _renamed(self, method: str, settings: KLStudySettings, record: Record) -> Record:
+        """Returns the record under the method's name and the given settings; its β is among the metrics."""
+        metrics = record.metrics | {"beta": _BETA[method]}
+        return replace(record, method=method, settings=plain(settings), paper=departures(settings), metrics=metrics)
 
 
-def epochs(method: str, settings: Settings) -> int:
-    """Returns how many epochs a run trains."""
-    return settings.epochs
-
-
-def run(
-    method: str,
-    seed: int,
-    settings: Settings = Settings(),
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-    preset: str = "chosen",
-) -> Record:
-    """Trains the network at one β and scores it, as `study.run` does."""
-    record = study.run(PROBLEM, "low_rank", seed, _weighed(method, settings), watch, keep, preset)
-    return _named(method, settings, record)
-
-
-def run_many(
-    method: str, seeds: Sequence[int], settings: Settings = Settings(), preset: str = "chosen"
-) -> list[Record]:
-    """Returns what `run` returns for every seed; on JAX all train as one program."""
-    records = study.run_many(PROBLEM, "low_rank", seeds, _weighed(method, settings), preset)
-    return [_named(method, settings, record) for record in records]
-
-
-def _weighed(method: str, settings: Settings) -> Settings:
-    require_method(method, METHODS)
-    return replace(settings, beta=_BETA[method])
-
-
-def _named(method: str, settings: Settings, record: Record) -> Record:
-    """Returns the record under the method's name and the settings it was asked for; its β is among the metrics."""
-    metrics = record.metrics | {"beta": _BETA[method]}
-    return replace(record, method=method, settings=plain(settings), paper=departures(settings), metrics=metrics)
+EXPERIMENT = Experiment(
+    summary="What the weight β of the KL does to the low-rank network on MNIST, over six decades. Not in the paper.",
+    problem=KLStudy(),
+    presets={"chosen": KLStudySettings(), "quick": QUICK},
+)

@@ -14,20 +14,17 @@ of stay is among the paper's features and leaks the outcome, so it is used in th
 import os
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 
 import numpy as np
 
 from singularbayes_experiments import data
-from singularbayes_experiments.methods import study
-from singularbayes_experiments.methods.configurations import Candidates
-from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.methods.configurations import Configurations
+from singularbayes_experiments.methods.experiment import Experiment
 from singularbayes_experiments.problems import mimic3_features, mimic3_tables, mortality
 from singularbayes_experiments.problems.icu import ALIKE, CHOICE, TRIED, VARIATIONAL
-from singularbayes_experiments.problems.mortality import METHODS, PAPERS, Sets
+from singularbayes_experiments.problems.mortality import PAPER_METHODS, Sets
 from singularbayes_experiments.problems.mortality_scaling import Scaling, Units
-
-__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PAPERS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
 
 DEMO, OWN = "demo", "own"
 FOLDER = (
@@ -37,20 +34,20 @@ _SPLIT = 0  # one split for all seeds and methods
 
 
 @dataclass(frozen=True)
-class Settings(mortality.Settings):
+class MIMIC3Settings(mortality.MortalitySettings):
     """The paper's values, whose tables ("own" or "demo"), and whether length of stay is a feature."""
 
     tables: str = field(default_factory=lambda: OWN if os.environ.get(FOLDER) else DEMO)
     length_of_stay: bool = True
 
 
-class Problem(mortality.Problem):
+class MIMIC3Problem(mortality.MortalityProblem):
     """MIMIC-III, adults against newborns."""
 
     name = "mimic3"
-    paper = mortality.published(Settings())
+    paper = mortality.published(MIMIC3Settings())
 
-    def sets(self, settings: Settings) -> Sets:
+    def sets(self, settings: MIMIC3Settings) -> Sets:
         return split(folder_of(settings.tables), settings.length_of_stay, settings.scaling)
 
 
@@ -104,12 +101,17 @@ def _warn_of_empty(features: np.ndarray, names: tuple[str, ...]) -> None:
 
 
 # There is nothing to choose on without the full tables: what serves the stand-in serves here.
-CANDIDATES = Candidates(Settings(length_of_stay=False), TRIED, ALIKE)
-CHOSEN = CANDIDATES.chosen(CHOICE)
+CONFIGURATIONS = Configurations(MIMIC3Settings(length_of_stay=False), TRIED, ALIKE)
+TUNED = CONFIGURATIONS.tuned(CHOICE)
 QUICK = replace(
-    CANDIDATES.paper, **VARIATIONAL["beta 0.1, range"] | {"epochs": 20, "warmup": 5, "draws": 64, "swag_epochs": 4}
+    CONFIGURATIONS.base, **VARIATIONAL["beta 0.1, range"] | {"epochs": 20, "warmup": 5, "draws": 64, "swag_epochs": 4}
 )
 
-PRESETS = {"chosen": CHOSEN, "paper": mortality.published(Settings()), "quick": QUICK}
-PROBLEM = Problem()
-run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
+EXPERIMENT = Experiment(
+    summary="Deaths in intensive care, MIMIC-III: adults against newborns, from your own folder of tables.",
+    problem=MIMIC3Problem(),
+    presets={"chosen": TUNED, "paper": mortality.published(MIMIC3Settings()), "quick": QUICK},
+    paper_methods=PAPER_METHODS,
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from singularbayes.optional import require_package
 from singularbayes_experiments.data import DataError
-from singularbayes_experiments.data.optional import require
 from singularbayes_experiments.problems.mimic3_features import FEATURES, LABS, LEAK, MEASURED, VITALS
 
 HOURS = 48
@@ -58,7 +58,7 @@ def read(paths: Mapping[str, Path]) -> CareStays:
     Args:
         paths: the CSV file of each table, as `data.mimic3` finds them.
     """
-    duckdb = require("duckdb")
+    duckdb = require_package("duckdb", "", "MIMIC-III", "singularbayes-experiments")
     connection = duckdb.connect()
     connection.execute("SET preserve_insertion_order = false")  # else rows wait in memory for those before them
     # A join keeps its right side in memory. Left to itself, DuckDB may take the large table for the small one.

@@ -7,15 +7,11 @@ low-rank Gaussian 97.32 %, NLL 0.0924, ECE 0.0104, MI 0.0956; Laplace 97.21 %, 0
 98.15 %, 0.0795, 0.0082, 0.1243; rank-one 98.21 %, 0.1156, 0.0187, 0.2104.
 """
 
-from functools import partial
-
-from singularbayes_experiments.methods import study
-from singularbayes_experiments.methods.methods import count_epochs as epochs
+from singularbayes_experiments.methods.experiment import Experiment
 from singularbayes_experiments.problems import images
-from singularbayes_experiments.problems.image_configurations import CANDIDATES
-from singularbayes_experiments.problems.images import METHODS, PAPERS, QUICK, Settings
+from singularbayes_experiments.problems.image_configurations import CONFIGURATIONS
+from singularbayes_experiments.problems.images import PAPER_METHODS, QUICK, ImageSettings
 
-PROBLEM = images.Problem("mnist", "mnist", foreign=("fashion_mnist", "notmnist"))
 # The candidate of every method with the least validation NLL: experiments/results/mnist_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.1, rate 0.003",
@@ -28,9 +24,13 @@ CHOICE = {
     "low_rank_ensemble": "beta 0.1, rate 0.003",
     "swag": "5 epochs, then 20 of SGD 0.003",
 }
-CHOSEN = CANDIDATES.chosen(CHOICE)
+TUNED = CONFIGURATIONS.tuned(CHOICE)
 
-PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
-run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
-
-__all__ = ["CANDIDATES", "CHOSEN", "METHODS", "PAPERS", "PRESETS", "QUICK", "Settings", "epochs", "run", "run_many"]
+EXPERIMENT = Experiment(
+    summary="MNIST with the paper's fully connected network.",
+    problem=images.ImageProblem("mnist", "mnist", foreign=("fashion_mnist", "notmnist")),
+    presets={"paper": ImageSettings(), "chosen": TUNED, "quick": QUICK},
+    paper_methods=PAPER_METHODS,
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+)

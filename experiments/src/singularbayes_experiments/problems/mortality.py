@@ -13,7 +13,6 @@ Class weights tell a network that deaths are as frequent as survivals, so its pr
 odds by the weight undoes that: scores with it are called `unweighted_…`.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,11 +26,12 @@ from singularbayes import layers, metrics
 from singularbayes.posteriors import Deterministic, Posterior
 from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.methods import class_scores, methods, study
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.study import Arrays, Ask, Scores
 from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems.mortality_scaling import Units
-from singularbayes_experiments.records.record import later
+from singularbayes_experiments.records.record import omitted_default
 
 METHODS = methods.sentences(
     "low_rank",
@@ -46,42 +46,39 @@ METHODS = methods.sentences(
     "low_rank_5",
     "low_rank_30",
 )
-PAPERS = methods.COMPARED  # what runs when no method is said
+PAPER_METHODS = methods.COMPARED  # what runs when no method is said
 Part = tuple[np.ndarray, np.ndarray]  # features and labels
 
 
 @dataclass(frozen=True)
-class Settings:
+class MortalitySettings(TrainingSettings):
     """The paper's values for a variational network; of what it does not have, ours."""
 
     scaling: Units = "range"
     units: tuple[int, ...] = (128, 128)
     rank: int = 15
     bayesian_bias: bool = True
-    sigma1: float = 1.0
-    sigma2: float = math.exp(-6)
     rho_start: tuple[float, float] | None = (-5.0, -4.0)
     eta: float = 0.1
     damping: float = 0.55
-    rho_lr: float = 1.0
     rank_one_form: str = "scale"
     class_weights: bool = True
     learning_rate: float = 1e-3
-    cosine: bool = False
     batch_size: int = 64
     epochs: int = 256
     beta: float = 32.0
     warmup: int = 0
     draws: int = 512
-    members: int = 5
     svd_epochs: int = 32
     swag_epochs: int = 20
     swag_rank: int = 20
     swag_rate: float = 0.01
-    full_rank_start: float | None = later(None)  # means of full-rank weights start uniform between − and + this
+    full_rank_start: float | None = omitted_default(
+        None
+    )  # means of full-rank weights start uniform between − and + this
 
 
-def published(settings: Settings) -> dict:
+def published(settings: MortalitySettings) -> dict:
     """Returns the paper's settings by method: point networks and SWAG train for fewer epochs, full-rank starts wide."""
     fewer = {"deterministic": 32, "deep_ensemble": 32, "swag": 40}
     found = {name: replace(settings, epochs=fewer.get(name, settings.epochs)) for name in METHODS}
@@ -101,7 +98,7 @@ class Sets:
     foreign: Part | None
 
 
-class Problem(study.Problem):
+class MortalityProblem(study.Comparison):
     """Death in intensive care; `sets` says which stays."""
 
     methods: Mapping[str, str] = METHODS

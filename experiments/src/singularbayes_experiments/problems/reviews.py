@@ -15,7 +15,6 @@ that were chosen on validation are in `sst2.py`.
 """
 
 import functools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -26,6 +25,7 @@ import numpy as np
 from singularbayes import layers
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores, methods, study
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.stopping import EarlyStop, Resumable
 from singularbayes_experiments.methods.study import Arrays, Ask, Scores
 from singularbayes_experiments.methods.trainers import Training
@@ -36,12 +36,12 @@ from singularbayes_experiments.problems.position_embedding import Positions
 Part = tuple[np.ndarray, np.ndarray]  # token ids and labels
 _ONE = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic")
 METHODS = methods.sentences(*_ONE, "deep_ensemble", "low_rank_ensemble", "low_rank_svd_ensemble", "swag")
-PAPERS = tuple(name for name in METHODS if name != "low_rank_svd_ensemble")  # what runs when no method is said
+PAPER_METHODS = tuple(name for name in METHODS if name != "low_rank_svd_ensemble")  # what runs when no method is said
 _SPLIT = 0  # one split for all seeds and methods
 
 
 @dataclass(frozen=True)
-class Settings:
+class ReviewSettings(TrainingSettings):
     """The paper's values. The published parameter counts have no positions and no final normalisation.
 
     `num_train` of the training rows are used, None is all; `num_validation` counts sentences, 0 holds out nothing.
@@ -64,12 +64,9 @@ class Settings:
     bayesian_bias: bool = True
     overcomplete: bool = True  # the published head of two columns has a rank above its size
     pi: float = 0.5
-    sigma1: float = 1.0
-    sigma2: float = math.exp(-6)
     rho_start: tuple[float, float] | None = (-5.0, -4.0)
     damping: float = 0.85  # of low-rank means alone
     full_rank_start: float | None = 0.2  # means ~ U(−0.2, 0.2); None is Glorot
-    rho_lr: float = 1.0
     rank_one_form: str = "product"
     learning_rate: float = 2e-4
     cosine: bool = True
@@ -82,14 +79,13 @@ class Settings:
     zero_epochs: int = 2
     warmup: int = 2
     draws: int = 200
-    members: int = 5
     svd_epochs: int = 20
     swag_epochs: int = 20
     swag_rank: int = 20
     swag_rate: float = 0.01
 
 
-QUICK = Settings(
+QUICK = ReviewSettings(
     width=64,
     blocks=1,
     feed_forward=128,
@@ -109,13 +105,13 @@ QUICK = Settings(
 )
 
 
-def network(kind: str | Weights, settings: Settings = Settings()) -> keras.Model:
+def network(kind: str | Weights, settings: ReviewSettings = ReviewSettings()) -> keras.Model:
     """Returns token ids (length) → logits (classes): embedding, encoder blocks, the first token's vector, a head.
 
     Args:
         kind: what is put on the weights, by name ("low_rank", "full_rank", "rank_one", "deterministic", "point").
 
-    >>> network("low_rank", Settings(vocabulary=100, blocks=1)).output_shape
+    >>> network("low_rank", ReviewSettings(vocabulary=100, blocks=1)).output_shape
     (None, 2)
     """
     weights = Weights(kind.kind if isinstance(kind, Weights) else kind, settings)
@@ -155,23 +151,23 @@ def _split(length: int, sentences: int) -> phrases.Split:
     return phrases.split(encoded(length)[0], sentences, _SPLIT)
 
 
-class Reviews(study.Problem):
+class Reviews(study.Comparison):
     """SST-2 with AG News as foreign text."""
 
     name = "sst2"
     methods: Mapping[str, str] = METHODS
     padding = text.PADDING
 
-    def __init__(self, paper: Mapping[str, Settings]):
+    def __init__(self, paper: Mapping[str, ReviewSettings]):
         self.paper = paper
 
-    def network(self, weights: Weights, settings: Settings) -> keras.Model:
+    def network(self, weights: Weights, settings: ReviewSettings) -> keras.Model:
         return network(weights, settings)
 
-    def of_rank(self, settings: Settings, rank: int) -> Settings:
+    def with_rank(self, settings: ReviewSettings, rank: int) -> ReviewSettings:
         return replace(settings, rank=rank, embedding_rank=rank)
 
-    def trained(self, settings: Settings) -> Part:
+    def trained(self, settings: ReviewSettings) -> Part:
         """Returns the rows that networks are trained on, whole batches of them."""
         _, ids, labels, _, _ = encoded(settings.length)
         held = settings.num_validation
@@ -185,7 +181,7 @@ class Reviews(study.Problem):
         used = np.random.default_rng(_SPLIT).permutation(rows)[: wanted - wanted % settings.batch_size]
         return ids[used], labels[used]
 
-    def held_out(self, settings: Settings) -> Part:
+    def held_out(self, settings: ReviewSettings) -> Part:
         """Returns the whole sentences that validate."""
         if not settings.num_validation:
             raise ValueError(
@@ -196,16 +192,16 @@ class Reviews(study.Problem):
         rows = _split(settings.length, settings.num_validation).sentences
         return ids[rows], labels[rows]
 
-    def training(self, settings: Settings) -> Training:
+    def training(self, settings: ReviewSettings) -> Training:
         watched = None if settings.patience is None else self.held_out(settings)
         x, y = self.trained(settings)
         return Training(x, y, validation=watched, callbacks=_early_stop, padding=self.padding)
 
-    def validated(self, ask: Ask, settings: Settings) -> Scores:
+    def validated(self, ask: Ask, settings: ReviewSettings) -> Scores:
         x, y = self.held_out(settings)
         return study.prefixed("validation", class_scores.quality(ask({"validation": x})["validation"], y))
 
-    def tested(self, ask: Ask, settings: Settings) -> tuple[Scores, Arrays]:
+    def tested(self, ask: Ask, settings: ReviewSettings) -> tuple[Scores, Arrays]:
         *_, (x_dev, y_dev), news = encoded(settings.length)
         x, y = self.held_out(settings) if settings.num_validation else (x_dev[:0], y_dev[:0])
         held, test, foreign = ask({"validation": x, "test": x_dev, "ag_news": news}).values()
@@ -218,7 +214,7 @@ class Reviews(study.Problem):
         return found, arrays
 
 
-def _early_stop(settings: Settings) -> list[Resumable]:
+def _early_stop(settings: ReviewSettings) -> list[Resumable]:
     if settings.patience is None:
         return []
     return [EarlyStop("val_loss", settings.patience, start=settings.zero_epochs + settings.warmup)]

@@ -4,6 +4,7 @@ All splits of a set train as one program on JAX.
 """
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from singularbayes.training import KLSchedule, fit_many
 from singularbayes_experiments import data
 from singularbayes_experiments.data.uci import UCI_SETS
 from singularbayes_experiments.methods import value_scores
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.training import Watch, adam
 from singularbayes_experiments.methods.weights import Weights
 
@@ -26,7 +28,7 @@ WIDE = {"protein_tertiary_structure": 100}  # hidden units of the sets that have
 
 
 @dataclass(frozen=True)
-class Settings:
+class UCISettings(TrainingSettings):
     """One for all sets.
 
     Args:
@@ -40,9 +42,6 @@ class Settings:
     rank: int = 5
     own_noise: bool = False
     bayesian_bias: bool = True
-    sigma1: float = 1.0
-    sigma2: float = math.exp(-6)
-    rho_lr: float = 1.0
     learning_rate: float = 0.01
     cosine: bool = True
     batch_size: int = 32
@@ -66,11 +65,11 @@ class Fold:
     std: float
 
 
-def fold(name: str, split: int, trial: bool = False) -> Fold:
-    """Returns a split of a set; of a trial, the training rows alone, a fifth of them to predict."""
+def fold(name: str, split: int, tuning: bool = False) -> Fold:
+    """Returns a split of a set; of a tuning run, the training rows alone, a fifth of them to predict."""
     table = data.uci_regression(name)
     train, asked = table.splits[split]
-    if trial:
+    if tuning:
         order = np.random.default_rng(split).permutation(train)
         train, asked = np.split(order, [len(order) * 4 // 5])
     x, y = table.x[train], table.y[train]
@@ -79,7 +78,7 @@ def fold(name: str, split: int, trial: bool = False) -> Fold:
     return Fold(scaled, (y - y.mean()) / y.std(), scaled_asked, table.y[asked], float(y.mean()), float(y.std()))
 
 
-def network(kind: str, inputs: int, units: int, settings: Settings) -> keras.Model:
+def network(kind: str, inputs: int, units: int, settings: UCISettings) -> keras.Model:
     """Returns standardised inputs → the mean and ρ of the noise of the standardised target."""
     weights = Weights(kind, settings)
     first = keras.Input((inputs,))
@@ -93,7 +92,9 @@ def network(kind: str, inputs: int, units: int, settings: Settings) -> keras.Mod
     return keras.Model(first, layers.LearnedNoise()(heads[0](hidden)))
 
 
-def train(method: str, name: str, folds: dict[int, Fold], settings: Settings, watch: Watch | None = None) -> list[list]:
+def train(
+    method: str, name: str, folds: dict[int, Fold], settings: UCISettings, watch: Watch | None = None
+) -> list[list]:
     """Returns the trained networks of every split, as one program: one each, or the members of an ensemble."""
     examples = list(folds.values())
     rows = len(examples[0].y)
@@ -114,9 +115,12 @@ def train(method: str, name: str, folds: dict[int, Fold], settings: Settings, wa
         return [KLSchedule(rows, settings.beta, warmup=settings.warmup), *first]
 
     x, y = (np.concatenate([getattr(one, part) for one in examples]).astype("float32") for part in ("x", "y"))
-    runs = fit_many(
-        build, x, y, seeds, settings.epochs, settings.batch_size, callbacks=callbacks, rows=np.tile(own, passes)
-    )
+    with warnings.catch_warnings():
+        if passes > 1:  # the KL is divided by the rows, however often an epoch passes over them
+            warnings.filterwarnings("ignore", message="KLSchedule has num_data")
+        runs = fit_many(
+            build, x, y, seeds, settings.epochs, settings.batch_size, callbacks=callbacks, rows=np.tile(own, passes)
+        )
     models = [run.model for run in runs]
     return [models[i * size : (i + 1) * size] for i in range(len(examples))]
 
@@ -134,7 +138,7 @@ def predictions(models: list[keras.Model], one: Fold, draws: int, seed: int) -> 
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SplitOutcome:
     """What one split of one set gave."""
 
     split: int
@@ -144,15 +148,21 @@ class Outcome:
 
 
 def outcomes(
-    name: str, method: str, seeds: Sequence[int], settings: Settings, trial: bool, watch: Watch | None = None
-) -> list[Outcome]:
+    name: str,
+    method: str,
+    seeds: Sequence[int],
+    settings: UCISettings,
+    *,
+    tuning: bool,
+    watch: Watch | None = None,
+) -> list[SplitOutcome]:
     """Returns what a method gives on these splits of one set; none for a split that the set does not have."""
     splits = [seed for seed in seeds if seed < len(data.uci_regression(name).splits)]
-    folds = {split: fold(name, split, trial) for split in splits}
+    folds = {split: fold(name, split, tuning) for split in splits}
     found = []
     for split, models in zip(splits, train(method, name, folds, settings, watch) if folds else [], strict=True):
         p, y = predictions(models, folds[split], settings.draws, split), folds[split].y_asked
         scores = {f"{name}/{score}": value for score, value in value_scores.quality(p, y).items()}
-        arrays = {} if trial else value_scores.stored(name, p, y)
-        found.append(Outcome(split, scores, arrays, sum(map(count_trained, models))))
+        arrays = {} if tuning else value_scores.stored(name, p, y)
+        found.append(SplitOutcome(split, scores, arrays, sum(map(count_trained, models))))
     return found

@@ -24,12 +24,10 @@ was thought of when the dev scores of the chosen settings were known. Every meth
 
 import math
 from dataclasses import replace
-from functools import partial
 
-from singularbayes_experiments.methods import study
-from singularbayes_experiments.methods.configurations import Candidates, Changes
-from singularbayes_experiments.methods.methods import count_epochs as epochs
-from singularbayes_experiments.problems.reviews import METHODS, PAPERS, QUICK, Reviews, Settings, network
+from singularbayes_experiments.methods.configurations import Changes, Configurations
+from singularbayes_experiments.methods.experiment import Experiment
+from singularbayes_experiments.problems.reviews import METHODS, PAPER_METHODS, QUICK, Reviews, ReviewSettings
 
 _POSITIONS: Changes = {"positions": "sinusoidal", "embedding_scale": 16.0}  # √width, so that neither drowns the other
 _FULL: Changes = {"beta": 1.0, "sigma2": math.exp(-3), "patience": None}
@@ -70,7 +68,7 @@ TRIED: dict[str, dict[str, Changes]] = {
 MEMBERS = {"low_rank_ensemble": "low_rank", "low_rank_svd_ensemble": "low_rank_svd"}
 POOLED: dict[str, Changes] = {name: {"draws": 100} for name in MEMBERS}  # twenty a member
 DIVERGED = {"swag": ("SGD 0.03",)}
-CANDIDATES = Candidates(Settings(), TRIED, MEMBERS, POOLED, DIVERGED)
+CONFIGURATIONS = Configurations(ReviewSettings(), TRIED, MEMBERS, POOLED, DIVERGED)
 
 # The candidate with the least validation NLL: experiments/results/sst2_trials.jsonl.
 CHOICE = {
@@ -82,27 +80,17 @@ CHOICE = {
     "deep_ensemble": "2 epochs",
     "swag": "after 1 epoch, 5 epochs",
 }
-CHOSEN = CANDIDATES.chosen(CHOICE)
-PAPER = {method: replace(Settings(), **POOLED.get(method, {})) for method in METHODS}
-PAPER["swag"] = replace(Settings(), epochs=40)  # twenty before the twenty that are collected
+TUNED = CONFIGURATIONS.tuned(CHOICE)
+PAPER = {method: replace(ReviewSettings(), **POOLED.get(method, {})) for method in METHODS}
+PAPER["swag"] = replace(ReviewSettings(), epochs=40)  # twenty before the twenty that are collected
 
-REFIT = {method: replace(settings, num_validation=0) for method, settings in CHOSEN.items()}
+REFIT = {method: replace(settings, num_validation=0) for method, settings in TUNED.items()}
 
-PRESETS = {"paper": PAPER, "chosen": CHOSEN, "refit": REFIT, "quick": QUICK}
-PROBLEM = Reviews(PAPER)
-run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
-
-__all__ = [
-    "CANDIDATES",
-    "CHOSEN",
-    "METHODS",
-    "PAPERS",
-    "PRESETS",
-    "PROBLEM",
-    "QUICK",
-    "Settings",
-    "epochs",
-    "network",
-    "run",
-    "run_many",
-]
+EXPERIMENT = Experiment(
+    summary="Sentiment of film reviews (SST-2) by a small Transformer, with news as out-of-distribution text.",
+    problem=Reviews(PAPER),
+    presets={"paper": PAPER, "chosen": TUNED, "refit": REFIT, "quick": QUICK},
+    paper_methods=PAPER_METHODS,
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+)

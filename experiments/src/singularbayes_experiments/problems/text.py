@@ -2,10 +2,10 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from singularbayes.optional import require_package
 from singularbayes_experiments import data
 
 PADDING = 0  # the id of [PAD]
@@ -33,7 +33,8 @@ class WordPieces:
                 f"WordPieces needs different words, {', '.join(_MARKS)} among them and [PAD] first; got {len(words)}, "
                 f"{len(places)} of them different, that start with {list(words[:3])}."
             )
-        self._tokenizer = _tokenizers().BertWordPieceTokenizer(places, lowercase=True)
+        tokenizers = require_package("tokenizers", "", "Text", "singularbayes-experiments")
+        self._tokenizer = tokenizers.BertWordPieceTokenizer(places, lowercase=True)
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the ids of the pieces of every text, however many they are."""
@@ -80,13 +81,3 @@ def _require_text(texts: Sequence[str]) -> None:
                 f"Text needs to be without lone surrogates; got one at place {place}, {text[:20]!r}. Was a file read "
                 "with errors='surrogateescape'?"
             ) from error
-
-
-def _tokenizers() -> Any:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ImportError(
-            "Text needs the tokenizers library; got none. Type: pip install 'singularbayes[experiments]'"
-        ) from error
-    return tokenizers

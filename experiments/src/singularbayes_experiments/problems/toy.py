@@ -8,10 +8,8 @@ Thirteen earlier trials of low-rank networks, whose records were not kept, and r
 scored outside the range too.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import keras
 import numpy as np
@@ -20,19 +18,21 @@ from singularbayes import layers, metrics
 from singularbayes.likelihoods import GaussianNLL
 from singularbayes.prediction import ValuePredictive
 from singularbayes_experiments.methods import methods, study
-from singularbayes_experiments.methods.configurations import Candidates, Changes
+from singularbayes_experiments.methods.configurations import Changes, Configurations
+from singularbayes_experiments.methods.experiment import Experiment
+from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.study import Arrays, Ask, Scores
 from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights
 
 METHODS = methods.sentences()
-PAPERS = ("low_rank", "full_rank")  # what runs when no method is said
+PAPER_METHODS = ("low_rank", "full_rank")  # what runs when no method is said
 _DATA = 0  # one data set for all seeds and methods
 Part = tuple[np.ndarray, np.ndarray]  # inputs and targets, each (num, 1)
 
 
 @dataclass(frozen=True)
-class Settings:
+class ToySettings(TrainingSettings):
     """The paper's values. It does not say where the scales of this network start: ρ is as in its other experiments.
 
     It has no ensembles, no SWAG and no start from an SVD here; members and ranks are those of its other experiments.
@@ -49,27 +49,23 @@ class Settings:
     units: int = 100
     rank: int = 16
     sigma1: float = 2.0
-    sigma2: float = math.exp(-6)
     rho_start: tuple[float, float] = (-5.0, -4.0)
-    rho_lr: float = 1.0
     bayesian_bias: bool = True
     rank_one_form: str = "product"
     learning_rate: float = 5e-4
-    cosine: bool = False
     batch_size: int = 128
     epochs: int = 800
     beta: float = 1e-4
     warmup: int = 760
     draws: int = 200
     iqr_draws: int = 100
-    members: int = 5
     svd_epochs: int = 100
     swag_rank: int = 20
     swag_epochs: int = 40
     swag_rate: float = 4e-5
 
 
-QUICK = Settings(epochs=200, warmup=190, learning_rate=2e-3)
+QUICK = ToySettings(epochs=200, warmup=190, learning_rate=2e-3)
 
 
 def target(x: np.ndarray, eps: np.ndarray) -> np.ndarray:
@@ -83,7 +79,7 @@ def draw_data(num: int, between: tuple[float, float], noise: float, rng: np.rand
     return x.astype("float32"), target(x, rng.normal(0.0, noise, (num, 1))).astype("float32")
 
 
-def network(weights: Weights, settings: Settings) -> keras.Model:
+def network(weights: Weights, settings: ToySettings) -> keras.Model:
     """Returns the network whose hidden weight is given; a point network has points everywhere."""
     around = weights if weights.kind in ("deterministic", "point") else Weights("full_rank", settings)
 
@@ -101,7 +97,7 @@ def network(weights: Weights, settings: Settings) -> keras.Model:
     )
 
 
-def parts(settings: Settings) -> dict[str, Part]:
+def parts(settings: ToySettings) -> dict[str, Part]:
     """Returns "train"; "validation" and "near", which are new points of the same range; and "test", of a wider one."""
     rng, size = np.random.default_rng(_DATA), settings.num_test
     near, wide = settings.train_range, settings.test_range
@@ -114,7 +110,7 @@ def parts(settings: Settings) -> dict[str, Part]:
     return {name: draw_data(num, between, settings.noise, rng) for name, (num, between) in asked.items()}
 
 
-def spread(x: np.ndarray, width: np.ndarray, settings: Settings) -> dict[str, float]:
+def spread(x: np.ndarray, width: np.ndarray, settings: ToySettings) -> dict[str, float]:
     """Returns the median width of the band inside the training range, outside it, and their ratio."""
     low, high = settings.train_range
     inside = (x >= low) & (x <= high)
@@ -140,7 +136,7 @@ def fit_scores(p: ValuePredictive, y: np.ndarray) -> Scores:
     }
 
 
-def band_scores(grid: np.ndarray, iqr: np.ndarray, std: np.ndarray, settings: Settings) -> Scores:
+def band_scores(grid: np.ndarray, iqr: np.ndarray, std: np.ndarray, settings: ToySettings) -> Scores:
     """Returns how much wider the band is away from the data, by three measures."""
     kinds = {
         "iqr": spread(grid, iqr, settings),
@@ -150,24 +146,24 @@ def band_scores(grid: np.ndarray, iqr: np.ndarray, std: np.ndarray, settings: Se
     return {f"{kind}_{region}": value for kind, found in kinds.items() for region, value in found.items()}
 
 
-class Toy(study.Problem):
+class Toy(study.Comparison):
     """The regression, its network, and what is measured near the data and away from them."""
 
     name = "toy"
-    paper = Settings()
+    paper = ToySettings()
     methods: Mapping[str, str] = METHODS
 
-    def training(self, settings: Settings) -> Training:
+    def training(self, settings: ToySettings) -> Training:
         return Training(*parts(settings)["train"], loss=lambda: GaussianNLL(settings.likelihood_scale))
 
-    def network(self, weights: Weights, settings: Settings) -> keras.Model:
+    def network(self, weights: Weights, settings: ToySettings) -> keras.Model:
         return network(weights, settings)
 
-    def validated(self, ask: Ask, settings: Settings) -> Scores:
+    def validated(self, ask: Ask, settings: ToySettings) -> Scores:
         x, y = parts(settings)["validation"]
         return _named("validation_{}", fit_scores(ask({"validation": x})["validation"], y))
 
-    def tested(self, ask: Ask, settings: Settings) -> tuple[Scores, Arrays]:
+    def tested(self, ask: Ask, settings: ToySettings) -> tuple[Scores, Arrays]:
         known = parts(settings)
         x, y = known.pop("train")
         grid = np.linspace(*settings.grid_range, 401, dtype="float32")
@@ -214,7 +210,7 @@ SWAG: dict[str, Changes] = {
     for rate in (2e-5, 1e-4, 2e-4, 5e-4)
 }
 TRIED = dict.fromkeys(METHODS, VARIATIONAL) | {"deterministic": POINT, "deep_ensemble": POINT, "swag": SWAG}
-CANDIDATES = Candidates(Settings(), TRIED)
+CONFIGURATIONS = Configurations(ToySettings(), TRIED)
 # The candidate of every method with the least validation NLL: experiments/results/toy_trials.jsonl.
 CHOICE = dict.fromkeys(METHODS, "beta 0.1, rate 0.005") | {
     "rank_one": "beta 0.1, sigma2 0.05",
@@ -222,9 +218,13 @@ CHOICE = dict.fromkeys(METHODS, "beta 0.1, rate 0.005") | {
     "deep_ensemble": "rate 0.005",
     "swag": "200 epochs of SGD 0.0005",
 }
-CHOSEN = CANDIDATES.chosen(CHOICE)
-PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
+TUNED = CONFIGURATIONS.tuned(CHOICE)
 
-PROBLEM = Toy()
-epochs = methods.count_epochs
-run, run_many = partial(study.run, PROBLEM), partial(study.run_many, PROBLEM)
+EXPERIMENT = Experiment(
+    summary="The paper's toy regression: does the band of functions widen where there are no data?",
+    problem=Toy(),
+    presets={"paper": ToySettings(), "chosen": TUNED, "quick": QUICK},
+    paper_methods=PAPER_METHODS,
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+)

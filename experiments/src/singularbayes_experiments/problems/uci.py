@@ -18,94 +18,86 @@ splits, so choosing on two of them has seen some of the test rows of the rest.
 import multiprocessing
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 
 from singularbayes_experiments import data
-from singularbayes_experiments.methods.configurations import Candidates, Changes
+from singularbayes_experiments.methods.configurations import Changes, Configurations
+from singularbayes_experiments.methods.experiment import Experiment, Problem
 from singularbayes_experiments.methods.methods import sentences
-from singularbayes_experiments.methods.pools import later
-from singularbayes_experiments.methods.training import Watch, require_method
-from singularbayes_experiments.problems.small_regression import Outcome, Settings, outcomes
-from singularbayes_experiments.records.checkpoints import Keep
+from singularbayes_experiments.methods.pools import offset_watch
+from singularbayes_experiments.methods.training import require_method
+from singularbayes_experiments.problems.small_regression import SplitOutcome, UCISettings, outcomes
 from singularbayes_experiments.records.record import Record, departures, machine, plain
 
 METHODS = sentences("low_rank", "full_rank", "deep_ensemble")
 SEEDS = tuple(range(20))
-PROBLEM = SimpleNamespace(name="uci")
 MANY_CORES = 8  # from which on sets train in processes of their own
 
 
-def run(
-    method: str,
-    seed: int,
-    settings: Settings = Settings(),
-    watch: Watch | None = None,
-    keep: Keep | None = None,
-    preset: str = "paper",
+class UCI(Problem):
+    """One split of every set is a run."""
+
+    name = "uci"
+    methods: Mapping[str, str] = METHODS
+
+    def run(self, method, seed, settings=None, *, watch=None, keep=None, preset="paper") -> Record:
+        """Trains one method on one split of every set and scores it; `keep` is not used."""
+        require_method(method, METHODS)
+        _require_splits([seed])
+        settings = UCISettings() if settings is None else settings
+        start, every = time.perf_counter(), []
+        for place, name in enumerate(settings.sets):
+            counted = offset_watch(watch, place * settings.epochs)
+            every += outcomes(name, method, [seed], settings, tuning=preset == "trial", watch=counted)
+        return _record(method, seed, settings, preset, every, time.perf_counter() - start)
+
+    def run_many(self, method, seeds, settings=None, *, preset="paper") -> list[Record]:
+        """Returns what `run` returns for every split; on a machine with many cores several sets train at once."""
+        require_method(method, METHODS)
+        _require_splits(seeds)
+        settings = UCISettings() if settings is None else settings
+        start = time.perf_counter()
+        work = partial(outcomes, method=method, seeds=tuple(seeds), settings=settings, tuning=preset == "trial")
+        cores = os.cpu_count() or 1
+        if cores < MANY_CORES:
+            found = list(map(work, settings.sets))
+        else:
+            largest_first = sorted(settings.sets, key=lambda name: -len(data.uci_regression(name).y))
+            with ProcessPoolExecutor(cores // 2, multiprocessing.get_context("spawn")) as pool:
+                found = list(pool.map(work, largest_first))
+        every = [outcome for each in found for outcome in each]
+        share, where = (time.perf_counter() - start) / len(seeds), machine() | {"trained_together": len(seeds)}
+        return [replace(_record(method, seed, settings, preset, every, share), machine=where) for seed in seeds]
+
+    def count_epochs(self, method, settings) -> int:
+        """Returns the epochs of all sets; the members of an ensemble train together."""
+        return len(settings.sets) * settings.epochs
+
+
+def _record(
+    method: str, seed: int, settings: UCISettings, preset: str, every: list[SplitOutcome], seconds: float
 ) -> Record:
-    """Trains one method on one split of every set and scores it.
-
-    Args:
-        keep: not used; a run that was interrupted starts anew.
-    """
-    require_method(method, METHODS)
-    _require_splits([seed])
-    start, every = time.perf_counter(), []
-    for place, name in enumerate(settings.sets):
-        counted = later(watch, place * settings.epochs)
-        every += outcomes(name, method, [seed], settings, preset == "trial", counted)
-    return _record(method, seed, settings, preset, every, time.perf_counter() - start)
-
-
-def run_many(method: str, seeds: Sequence[int], settings: Settings = Settings(), preset: str = "paper") -> list[Record]:
-    """Returns what `run` returns for every split; on a machine with many cores several sets train at the same time.
-
-    The seconds of a record are its share of the program's. Its machine says how many runs shared it.
-    """
-    require_method(method, METHODS)
-    _require_splits(seeds)
-    start = time.perf_counter()
-    work = partial(outcomes, method=method, seeds=tuple(seeds), settings=settings, trial=preset == "trial")
-    cores = os.cpu_count() or 1
-    if cores < MANY_CORES:
-        found = list(map(work, settings.sets))
-    else:
-        largest_first = sorted(settings.sets, key=lambda name: -len(data.uci_regression(name).y))
-        with ProcessPoolExecutor(cores // 2, multiprocessing.get_context("spawn")) as pool:
-            found = list(pool.map(work, largest_first))
-    every = [outcome for each in found for outcome in each]
-    share, where = (time.perf_counter() - start) / len(seeds), machine() | {"trained_together": len(seeds)}
-    return [replace(_record(method, seed, settings, preset, every, share), machine=where) for seed in seeds]
-
-
-def _record(method: str, seed: int, settings: Settings, preset: str, every: list[Outcome], seconds: float) -> Record:
     own = sorted((one for one in every if one.split == seed), key=lambda one: min(one.scores))
     scores = {name: value for one in own for name, value in one.scores.items()}
     size = sum(one.parameters for one in own)
     return Record(
-        "uci",
-        method,
-        seed,
-        plain(settings),
-        _validated(scores) if preset == "trial" else scores,
-        size,
-        seconds,
-        departures(settings),
+        experiment="uci",
+        method=method,
+        seed=seed,
+        settings=plain(settings),
+        metrics=_validated(scores) if preset == "trial" else scores,
+        parameters=size,
+        seconds=seconds,
+        paper=departures(settings),
         stored=size,
         preset=preset,
         arrays={name: array for one in own for name, array in one.arrays.items()},
     )
-
-
-def epochs(method: str, settings: Settings) -> int:
-    """Returns how many epochs a run trains, those of all sets; the members of an ensemble train together."""
-    return len(settings.sets) * settings.epochs
 
 
 def _validated(scores: dict[str, float]) -> dict[str, float]:
@@ -131,9 +123,19 @@ POINT: dict[str, Changes] = {
     for name, changes in (("40 epochs", Changes()), ("10,000 steps", LONGER))
     for said in ("", ", own noise")
 }
-CANDIDATES = Candidates(Settings(), {"low_rank": VARIATIONAL, "full_rank": VARIATIONAL, "deep_ensemble": POINT})
+CONFIGURATIONS = Configurations(
+    UCISettings(), {"low_rank": VARIATIONAL, "full_rank": VARIATIONAL, "deep_ensemble": POINT}
+)
 # The candidate with the least validation NLL: experiments/results/uci_trials.jsonl.
 CHOICE = {"low_rank": "beta 0.3, own noise", "full_rank": "beta 1", "deep_ensemble": "10,000 steps, own noise"}
-CHOSEN = CANDIDATES.chosen(CHOICE)
-QUICK = Settings(sets=("yacht", "energy"), epochs=10, warmup=2, draws=20, members=2)
-PRESETS = {"paper": Settings(), "chosen": CHOSEN, "quick": QUICK}
+TUNED = CONFIGURATIONS.tuned(CHOICE)
+QUICK = UCISettings(sets=("yacht", "energy"), epochs=10, warmup=2, draws=20, members=2)
+
+EXPERIMENT = Experiment(
+    summary="Nine small regression sets with fixed splits: the comparison that papers on Bayesian networks share.",
+    problem=UCI(),
+    presets={"paper": UCISettings(), "chosen": TUNED, "quick": QUICK},
+    configurations=CONFIGURATIONS,
+    choice=CHOICE,
+    seeds=SEEDS,
+)

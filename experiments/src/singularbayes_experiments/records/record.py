@@ -135,9 +135,9 @@ def identity(experiment: str, method: str, seed: int, settings: dict[str, Any]) 
     return f"{experiment}-{method}-{seed}-{digest[:8]}"
 
 
-def later(default: Any) -> Any:
-    """Returns a field for settings that came after records were made: at its default it is left out of them."""
-    return field(default=default, metadata={"later": default})
+def omitted_default(default: Any) -> Any:
+    """Returns a field of settings that records omit at its default: so a new setting keeps the names of old runs."""
+    return field(default=default, metadata={"omitted": default})
 
 
 def plain(settings: Any) -> dict[str, Any]:
@@ -147,12 +147,12 @@ def plain(settings: Any) -> dict[str, Any]:
     >>> @dataclass(frozen=True)
     ... class Settings:
     ...     rate: float = 0.1
-    ...     decay: float = later(0.0)
+    ...     decay: float = omitted_default(0.0)
     >>> plain(Settings()), plain(Settings(decay=0.2))
     ({'rate': 0.1}, {'rate': 0.1, 'decay': 0.2})
     """
-    unsaid = {one.name for one in fields(settings) if one.metadata.get("later", ...) == getattr(settings, one.name)}
-    return json.loads(json.dumps({name: value for name, value in asdict(settings).items() if name not in unsaid}))
+    omitted = {one.name for one in fields(settings) if one.metadata.get("omitted", ...) == getattr(settings, one.name)}
+    return json.loads(json.dumps({name: value for name, value in asdict(settings).items() if name not in omitted}))
 
 
 def departures(settings: Any, published: Any = None) -> dict[str, Any]:
@@ -208,15 +208,15 @@ def read(path: Path, arrays: bool = True) -> list[Record]:
     return list(found.values())
 
 
-def count(folder: Path, trials: bool = False) -> Counter[str]:
+def count(folder: Path, tuning: bool = False) -> Counter[str]:
     """Returns how often each run of a folder was finished, by its name; a folder without records has none.
 
-    A trial, which has no test scores, is not the run of the same settings: count either these or those.
+    A tuning run, which has no test scores, is not the run of the same settings: count either these or those.
     """
     lines = folder / LINES
     whole = files.read_lines(lines) if lines.is_file() else []
     found = [parse(line, f"line {i} of {str(lines)!r}") for i, line in enumerate(whole, start=1)]
-    return Counter(one.name for one in found if (one.preset == "trial") == trials)
+    return Counter(one.name for one in found if (one.preset == "trial") == tuning)
 
 
 def parse(line: str, where: str) -> Record:

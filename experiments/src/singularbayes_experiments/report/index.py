@@ -106,7 +106,7 @@ def _entry(table: PaperTable, chapters: Sequence[Chapter]) -> Entry:
 def _missing(table: PaperTable) -> str:
     methods = dict.fromkeys(method for method, _ in table.numbers())
     chosen = f" --methods {','.join(methods)}" if methods else ""
-    return f"no records here: singularbayes-experiments run {table.experiment} --scale paper{chosen}"
+    return f"no records here: singularbayes-experiments run {table.experiment} --preset paper{chosen}"
 
 
 def _wrong(table: PaperTable) -> list[str]:

@@ -70,16 +70,14 @@ def commands(experiment: str, group: Group) -> list[str]:
         if row.method not in methods:
             methods.append(row.method)
     start = ["singularbayes-experiments", "run", experiment]
-    if group.preset == "trial":
-        start = ["python", "-m", "singularbayes_experiments.runs.together", experiment, "trial"]
     return [shlex.join([*start, "--methods", ",".join(methods), *rest]) for rest, methods in lines.items()]
 
 
 def _chosen(group: Group, row: Row) -> list[str]:
     if group.preset == "trial":
-        return []  # all candidates of a method
+        return ["--together", "--preset", "trial"]  # all configurations of a method
     if group.preset != "hand":
-        return ["--scale", group.preset]
+        return ["--preset", group.preset]
     return [part for name in row.first.paper for part in ("--set", f"{name}={_typed(row.first.settings[name])}")]
 
 

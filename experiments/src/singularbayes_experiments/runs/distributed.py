@@ -14,12 +14,12 @@ from singularbayes_experiments.runs.runner import Job, Member
 
 
 def carry_out(
-    jobs: Sequence[Job], labels: Sequence[str], folder: Path, again: bool, engine: Engine, console: Console
+    jobs: Sequence[Job], labels: Sequence[str], *, folder: Path, again: bool, engine: Engine, console: Console
 ) -> Iterator[tuple[str, Outcome]]:
     """Yields the label of a run and what became of it, as they end; on a terminal bars show what is under way.
 
     First come the members of ensembles and all other runs, then the ensembles, which find their members trained. Of
-    an ensemble with members that diverged, it is said what became of the first of them, as if they had come in a row.
+    an ensemble with members that diverged, the outcome of the first is reported, as if they had come in a row.
     """
     apart = _apart(jobs, folder, again)
     first = [(i, piece) for i, job in enumerate(jobs) for piece in (job.members if i in apart else [job])]
@@ -45,7 +45,7 @@ Pieces = Sequence[tuple[int, Job | Member]]  # each with the position of its run
 
 
 def _ended(
-    pieces: Pieces, labels: Sequence[str], folder: Path, again: bool, engine: Engine, console: Console
+    pieces: Pieces, *, labels: Sequence[str], folder: Path, again: bool, engine: Engine, console: Console
 ) -> Iterator[tuple[int, Job | Member, Outcome]]:
     """Yields the pieces of work and what became of them, as they end."""
     work = [piece for _, piece in pieces]

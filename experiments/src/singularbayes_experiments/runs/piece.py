@@ -32,20 +32,18 @@ def outcome(
     job: runner.Job | runner.Member,
     folder: Path,
     watching: Watching,
-    again: bool = False,
-    every: float = EVERY_S,
-    patience: float = 0.0,
+    **options,
 ) -> Outcome:
     """Does a run or trains a member, or what is left of it, and returns what became of it.
 
     Args:
-        watching: gives its watch. The others are those of `runner.carry_out`.
+        watching: makes its watch. The options are those of `runner.carry_out`.
     """
     try:
         with watching() as watch:
             if isinstance(job, runner.Job):
-                return Outcome(runner.carry_out(job, folder, watch, again, every, patience))
-            runner.train_member(job, folder, watch, again, every, patience)
+                return Outcome(runner.carry_out(job, folder, watch, **options))
+            runner.train_member(job, folder, watch, **options)
             return Outcome()
     except runner.Skipped as reason:
         return Outcome(reason=str(reason))
@@ -58,7 +56,7 @@ class Piece:
     """What `Engine.map` calls with a run or a member, on this machine or another.
 
     The folder is the same for all machines: it holds checkpoints, locks and records, so that a run which is begun on
-    one machine goes on on another.
+    one machine resumes on another.
 
     Args:
         folder: an absolute path.
@@ -70,9 +68,8 @@ class Piece:
     every: float = EVERY_S
 
     def __call__(self, job: runner.Job | runner.Member) -> Outcome:
-        found = outcome(
-            job, self.folder, lambda: board.written(self.folder, job.name), self.again, self.every, PATIENCE_S
-        )
+        options = {"again": self.again, "every": self.every, "patience": PATIENCE_S}
+        found = outcome(job, self.folder, lambda: board.written(self.folder, job.name), **options)
         if found.record is not None:
             found.record.arrays.clear()  # they lie in the folder
         return found

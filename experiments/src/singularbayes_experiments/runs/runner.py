@@ -1,14 +1,13 @@
-"""Runs that are planned, claimed, kept and recorded: a finished one is not done again, a killed one goes on.
+"""Runs that are planned, claimed, kept and recorded: a finished one is not done again, a killed one resumes.
 
-runs/records.jsonl       one line a finished run
+runs/records.jsonl       one line per finished run
 runs/NAME.npz            its arrays
 runs/unfinished/NAME.n/  checkpoints of a run that was finished n times before, gone at its end
 runs/.locks/NAME         held while a process is at it
 runs/.locks/NAME.m       held while a process is at its m-th member, or at the run as a whole
 """
 
-import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,27 +16,14 @@ from typing import Any
 from filelock import Timeout
 
 from singularbayes.evaluation import Peak
-from singularbayes_experiments.methods import methods, study
-from singularbayes_experiments.methods.overrides import meant, overridden
+from singularbayes_experiments.methods.experiment import Experiment
+from singularbayes_experiments.methods.overrides import did_you_mean, overridden
 from singularbayes_experiments.methods.training import Watch
+from singularbayes_experiments.problems.registry import find_experiment
 from singularbayes_experiments.records import files, record
 from singularbayes_experiments.records.checkpoints import EVERY_S, Keep
 from singularbayes_experiments.records.record import Record, identity, plain
 
-EXPERIMENTS = (
-    "toy",
-    "mnist",
-    "fashion_mnist",
-    "cnn",
-    "kl_study",
-    "sst2",
-    "adaptive_rank",
-    "adaptive_rank_sst2",
-    "beijing",
-    "uci",
-    "icu",
-    "mimic3",
-)
 UNFINISHED = "unfinished"
 FINISHED = "finished before; --again does it again"
 _LARGEST = 2**32 - 1  # the largest seed of NumPy's global generator
@@ -65,16 +51,13 @@ class Job:
     @property
     def epochs(self) -> int:
         """How many epochs it trains in all."""
-        count = getattr(find(self.experiment), "epochs", None)
-        return self.settings.epochs if count is None else count(self.method, self.settings)
+        return find_experiment(self.experiment).problem.count_epochs(self.method, self.settings)
 
     @property
     def members(self) -> list["Member"]:
         """The members of an ensemble, where they can be trained apart; else none."""
-        problem = getattr(find(self.experiment), "PROBLEM", None)
-        if not isinstance(problem, study.Problem) or self.method not in problem.methods:
-            return []
-        return [Member(self, number) for number in range(methods.count_members(self.method, self.settings))]
+        count = find_experiment(self.experiment).problem.count_members(self.method, self.settings)
+        return [Member(self, number) for number in range(count)]
 
 
 @dataclass(frozen=True)
@@ -95,62 +78,49 @@ class Member:
         return self.job.epochs // self.job.settings.members
 
 
-def find(experiment: str) -> Any:
-    """Returns the module of an experiment: its `Settings`, `PRESETS`, `METHODS` and `run`."""
-    if experiment not in EXPERIMENTS:
-        raise ValueError(
-            f"run needs an experiment, one of {list(EXPERIMENTS)}; got {experiment!r}.{meant(experiment, EXPERIMENTS)}"
-        )
-    return importlib.import_module(f"singularbayes_experiments.problems.{experiment}")
-
-
 def plan(
     experiment: str,
     methods: Sequence[str] | None = None,
     seeds: Sequence[int] = (0,),
-    scale: str | None = None,
-    assignments: Iterable[str] = (),
+    preset: str | None = None,
+    overrides: Iterable[str] = (),
 ) -> list[Job]:
-    """Returns the runs that are asked for, all methods of a seed before the next seed.
+    """Returns the requested runs, all methods of a seed before the next seed.
 
     Args:
-        methods: None is those in the experiment's `PAPERS`, which the paper compares, or all where it has none; ["all"]
-            is all.
-        scale: a name in the experiment's `PRESETS`, None is the first.
-        assignments: settings changed by hand, such as "beta=0.3"; the preset is then "hand". Without any, an experiment
-            that has `variants(settings)` is run with each of them.
+        methods: None is those that the paper compares, or all where it has none; ["all"] is all.
+        preset: None is the experiment's first.
+        overrides: settings such as "beta=0.3"; the preset of the records is then "hand". Without any, an experiment
+            with variants is run with each of them.
     """
-    module = find(experiment)
-    scale = next(iter(module.PRESETS)) if scale is None else scale
-    if scale not in module.PRESETS:
-        raise ValueError(f"{experiment} needs --scale to be one of {list(module.PRESETS)}; got {scale!r}.")
+    found = find_experiment(experiment)
+    preset = next(iter(found.presets)) if preset is None else preset
+    if preset not in found.presets:
+        raise ValueError(f"{experiment} needs --preset to be one of {list(found.presets)}; got {preset!r}.")
+    methods = require_methods(found, methods, found.paper_methods)
+    overrides = list(overrides)
+
+    def jobs(method: str, seed: int) -> list[Job]:
+        settings = overridden(found.settings(preset, method), overrides)
+        variants = [settings] if overrides else found.variants(settings)
+        return [Job(experiment, method, seed, each, "hand" if overrides else preset) for each in variants]
+
+    return [job for seed in seeds for method in methods for job in jobs(method, seed)]
+
+
+def require_methods(experiment: Experiment, methods: Sequence[str] | None, default: Sequence[str] = ()) -> list[str]:
+    """Returns methods of an experiment: those named, the default for None, all for ["all"] or without a default."""
     if methods is None:
-        methods = list(getattr(module, "PAPERS", module.METHODS))
+        methods = default or list(experiment.methods)
     elif list(methods) == ["all"]:
-        methods = list(module.METHODS)
-    strange = [method for method in methods if method not in module.METHODS]
-    if strange or not methods:
-        hint = meant(strange[0], module.METHODS) if strange else ""
-        raise ValueError(f"{experiment} needs --methods among {list(module.METHODS)}; got {list(methods)}.{hint}")
-    assignments = list(assignments)
-
-    def settings(method: str) -> Any:
-        preset = module.PRESETS[scale]
-        return overridden(preset[method] if isinstance(preset, Mapping) else preset, assignments)
-
-    if assignments:
-        return [Job(experiment, method, seed, settings(method), "hand") for seed in seeds for method in methods]
-    return [
-        Job(experiment, method, seed, each, scale)
-        for seed in seeds
-        for method in methods
-        for each in variants(module, settings(method))
-    ]
-
-
-def variants(module: Any, settings: Any) -> list:
-    """Returns the settings of all runs that the settings of a preset stand for: one unless the experiment has more."""
-    return module.variants(settings) if hasattr(module, "variants") else [settings]
+        methods = list(experiment.methods)
+    unknown = [method for method in methods if method not in experiment.methods]
+    if unknown or not methods:
+        hint = did_you_mean(unknown[0], experiment.methods) if unknown else ""
+        raise ValueError(
+            f"{experiment.name} needs --methods among {list(experiment.methods)}; got {list(methods)}.{hint}"
+        )
+    return list(methods)
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -163,10 +133,10 @@ def parse_seeds(text: str) -> list[int]:
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
         if not first.isdecimal() or not (last or first).isdecimal():
-            raise ValueError(f"--seeds needs whole numbers >= 0, such as 0,1 or 0-4; got {text!r}.")
+            raise ValueError(f"--seeds needs integers >= 0, such as 0,1 or 0-4; got {text!r}.")
         seeds += range(int(first), int(last or first) + 1)
     if not seeds or max(seeds) > _LARGEST:
-        raise ValueError(f"--seeds needs whole numbers from 0 to {_LARGEST}, such as 0,1 or 0-4; got {text!r}.")
+        raise ValueError(f"--seeds needs integers from 0 to {_LARGEST}, such as 0,1 or 0-4; got {text!r}.")
     return list(dict.fromkeys(seeds))
 
 
@@ -174,6 +144,7 @@ def carry_out(
     job: Job,
     folder: Path,
     watch: Watch | None = None,
+    *,
     again: bool = False,
     every: float = EVERY_S,
     patience: float = 0.0,
@@ -187,7 +158,7 @@ def carry_out(
         every: seconds between two checkpoints, at least.
         patience: seconds to wait for another process that is at it, which may be about to end.
     """
-    with _held(folder, [job.name, *(member.name for member in job.members)], patience):
+    with _locked(folder, [job.name, *(member.name for member in job.members)], patience):
         finished = record.count(folder)[job.name]
         if finished and not again:
             _tidy(job, folder)
@@ -202,6 +173,7 @@ def train_member(
     member: Member,
     folder: Path,
     watch: Watch | None = None,
+    *,
     again: bool = False,
     every: float = EVERY_S,
     patience: float = 0.0,
@@ -211,21 +183,22 @@ def train_member(
     Several processes may be at the members of one run. Arguments and what is raised are those of `carry_out`.
     """
     job = member.job
-    with _held(folder, [member.name], patience):
+    with _locked(folder, [member.name], patience):
         finished = record.count(folder)[job.name]
         if finished and not again:
             raise Skipped(FINISHED)  # tidying up is for who holds the locks of all members
         keep = _place(job, folder, finished, every)
-        study.train_member(find(job.experiment).PROBLEM, job.method, job.seed, job.settings, member.number, watch, keep)
+        problem = find_experiment(job.experiment).problem
+        problem.train_member(job.method, job.seed, job.settings, member.number, watch=watch, keep=keep)
 
 
 @contextmanager
-def _held(folder: Path, names: Sequence[str], patience: float) -> Iterator[None]:
+def _locked(folder: Path, names: Sequence[str], patience: float) -> Iterator[None]:
     """Holds locks of a folder; raises `Skipped` where another process has one of them."""
-    with ExitStack() as held:
+    with ExitStack() as locks:
         for name in names:
             try:
-                held.enter_context(record.lock(folder, name).acquire(timeout=patience))
+                locks.enter_context(record.lock(folder, name).acquire(timeout=patience))
             except Timeout:
                 raise Skipped("another process is at it") from None
         yield
@@ -237,7 +210,8 @@ def _place(job: Job, folder: Path, finished: int, every: float) -> Keep:
 
 def _run(job: Job, keep: Keep, watch: Watch | None) -> Record:
     with Peak() as peak:
-        found = find(job.experiment).run(job.method, job.seed, job.settings, watch, keep)
+        problem = find_experiment(job.experiment).problem
+        found = problem.run(job.method, job.seed, job.settings, watch=watch, keep=keep)
     assert found.name == job.name, f"{job.name} came out as {found.name}, so that it would never count as finished"
     return replace(found, preset=job.preset, peak_memory=peak.bytes)
 

@@ -1,110 +1,116 @@
-"""Runs of experiments with all seeds of a method as one program: what an accelerator is for.
+"""Runs of an experiment with all seeds of a method as one program: what an accelerator is for.
 
-    python -m singularbayes_experiments.runs.together mnist paper,trial --out runs/gpu
-    python -m singularbayes_experiments.runs.together mnist chosen --choose --out runs/gpu
-
-It needs neither the command line's libraries nor a terminal. A record is what `singularbayes-experiments run` gives for
-the seed, to the accuracy of floats; its machine says how many runs shared a program. Finished runs are not done again.
-Nothing is kept of an unfinished one. Several processes may share a folder.
+A record is what `singularbayes-experiments run` gives for the seed without `--together`, to the accuracy of floats; its
+machine has how many runs shared a program. Finished runs are not done again. Nothing is kept of an unfinished one.
+Several processes may share a folder.
 """
 
-import argparse
-import importlib
+import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from singularbayes_experiments.methods.configurations import SEEDS as TRIAL_SEEDS
+from singularbayes_experiments.methods.configurations import TUNING_SEEDS
+from singularbayes_experiments.methods.experiment import Experiment
+from singularbayes_experiments.problems.registry import find_experiment
 from singularbayes_experiments.records import record
-from singularbayes_experiments.runs.runner import EXPERIMENTS, variants
-
-SEEDS = (42, 123, 456)
+from singularbayes_experiments.runs.runner import require_methods
 
 
-def best_tried(experiment: Any, method: str, folder: Path) -> Any:
-    """Returns the settings of a method with the least validation NLL among the trials in a folder."""
-    candidates = experiment.CANDIDATES
-    source = candidates.alike.get(method, method)
-    trials = [one for one in record.read(folder, arrays=False) if one.preset == "trial"]
-    found = [one for one in trials if (one.experiment, one.method) == (experiment.PROBLEM.name, source)]
-    if not found:
-        raise ValueError(
-            f"--choose needs trials of {source!r} in {str(folder)!r}; got none. Run the preset trial first."
-        )
-    return candidates.chosen(candidates.choose(found))[method]
-
-
-def settings_of(name: str, preset: str, method: str, trials: Path | None, candidate: str | None = None) -> list:
-    """Returns the settings of a method that go by this name: one or its variants, or for "trial" all candidates.
+def run_together(
+    experiment: str,
+    presets: Sequence[str],
+    *,
+    folder: Path,
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    choose: bool = False,
+    configuration: str | None = None,
+) -> Iterator[str]:
+    """Returns an iterator that does the runs that the folder does not hold yet, with a line for every program.
 
     Args:
-        trials: the folder that decides which are "chosen"; None is the committed choice.
-        candidate: the only one to be tried.
+        presets: in this order for each method; "trial" is the tuning runs of all configurations.
+        methods: None is all.
+        seeds: None is the experiment's own, or those of tuning runs.
+        choose: whether "chosen" is tuned by the tuning runs in the folder, not by the committed ones.
+        configuration: the only one of the tuning runs.
     """
-    experiment = importlib.import_module(f"singularbayes_experiments.problems.{name}")
+    found = find_experiment(experiment)
+    known = [*found.presets, *([] if found.configurations is None else ["trial"])]
+    if unknown := [preset for preset in presets if preset not in known]:
+        raise ValueError(f"{experiment} needs --preset among {', '.join(known)}; got {', '.join(unknown)}.")
+    names = require_methods(found, methods)
+
+    def lines() -> Iterator[str]:
+        for method, preset in itertools.product(names, presets):
+            own_seeds = seeds or (TUNING_SEEDS if preset == "trial" else found.seeds)
+            for settings in preset_settings(found, preset, method, folder if choose else None, configuration):
+                line = _run_missing(found, preset, method, settings, own_seeds, folder)
+                if line is not None:
+                    yield line
+
+    return lines()
+
+
+def preset_settings(
+    experiment: Experiment, preset: str, method: str, tuning_runs: Path | None = None, configuration: str | None = None
+) -> list:
+    """Returns the settings of a method in a preset: one or its variants, or for "trial" all configurations.
+
+    Args:
+        tuning_runs: the folder that decides what is "chosen"; None is the committed choice.
+        configuration: the only one of the tuning runs.
+    """
     if preset == "trial":
-        found = experiment.CANDIDATES.settings(method)
-        if candidate is not None and candidate not in found:
-            raise ValueError(f"{name} needs --candidate to be one of {list(found)} for {method}; got {candidate!r}.")
-        return list(found.values()) if candidate is None else [found[candidate]]
-    if preset == "chosen" and trials is not None:
-        return variants(experiment, best_tried(experiment, method, trials))
-    found = experiment.PRESETS[preset]
-    return variants(experiment, found[method] if isinstance(found, dict) else found)
+        assert experiment.configurations is not None
+        found = experiment.configurations.settings(method)
+        if configuration is not None and configuration not in found:
+            raise ValueError(
+                f"{experiment.name} needs --configuration to be one of {list(found)} for {method}; got "
+                f"{configuration!r}."
+            )
+        return list(found.values()) if configuration is None else [found[configuration]]
+    if preset == "chosen" and tuning_runs is not None:
+        return experiment.variants(_tuned_in(experiment, method, tuning_runs))
+    return experiment.variants(experiment.settings(preset, method))
 
 
-def run_missing(name: str, preset: str, method: str, settings: Any, seeds: Sequence[int], folder: Path) -> None:
-    """Does the runs that the folder does not hold yet as one program, and says what they took."""
-    done, plain = record.count(folder, trials=preset == "trial"), record.plain(settings)
+def _tuned_in(experiment: Experiment, method: str, folder: Path) -> Any:
+    """Returns the settings of a method with the least validation NLL among the tuning runs in a folder."""
+    configurations = experiment.configurations
+    if configurations is None:
+        raise ValueError(f"--choose needs an experiment with configurations; {experiment.name} has none.")
+    source = configurations.shared.get(method, method)
+    tuning = [one for one in record.read(folder, arrays=False) if one.preset == "trial"]
+    found = [one for one in tuning if (one.experiment, one.method) == (experiment.name, source)]
+    if not found:
+        raise ValueError(
+            f"--choose needs tuning runs of {source!r} in {str(folder)!r}; got none. Run --preset trial first."
+        )
+    return configurations.tuned(configurations.best(found))[method]
+
+
+def _run_missing(
+    experiment: Experiment, preset: str, method: str, settings: Any, seeds: Sequence[int], folder: Path
+) -> str | None:
+    """Does the runs that the folder does not hold yet as one program, and returns how long they took."""
+    name, plain = experiment.name, record.plain(settings)
+    done = record.count(folder, tuning=preset == "trial")
     missing = [seed for seed in seeds if not done[record.identity(name, method, seed, plain)]]
     if not missing:
-        return
+        return None
     start = time.perf_counter()
-    experiment = importlib.import_module(f"singularbayes_experiments.problems.{name}")
-    found = experiment.run_many(method, missing, settings, preset)
+    found = experiment.problem.run_many(method, missing, settings, preset=preset)
     for one in found:
         record.append(one, folder)
-    seconds = time.perf_counter() - start
-    print(f"{name} {preset} {method} {missing}: {seconds:.0f} s, {_told(found)}", flush=True)
+    return f"{name} {preset} {method} {missing}: {time.perf_counter() - start:.0f} s, {_scores(found)}"
 
 
-def _told(found: Sequence[record.Record]) -> str:
+def _scores(found: Sequence[record.Record]) -> str:
     """Returns the mean validation NLL of some runs; where they have none, of what their records begin with."""
     names = ["validation_nll"] if "validation_nll" in found[0].metrics else list(found[0].metrics)[:3]
     means = {name: sum(one.metrics.get(name, math.nan) for one in found) / len(found) for name in names}
     return ", ".join(f"{name} {mean:.4f}" for name, mean in means.items())
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Reads the command line and does all that it asks for."""
-    parser = argparse.ArgumentParser(description="All seeds of a method as one program.")
-    parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("presets", type=_names, help="paper, chosen, quick or trial; several with commas, in turn")
-    parser.add_argument("--methods", type=_names, help="all unless said")
-    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")])
-    parser.add_argument("--out", type=Path, default=Path("runs"))
-    parser.add_argument("--choose", action="store_true", help="chosen: by the trials in --out, not the committed ones")
-    parser.add_argument("--candidate", help="trial: this one alone, so that processes can share the candidates")
-    given = parser.parse_args(arguments)
-    experiment = importlib.import_module(f"singularbayes_experiments.problems.{given.experiment}")
-    presets = [*experiment.PRESETS, *(["trial"] if hasattr(experiment, "CANDIDATES") else [])]
-    for what, known, asked in (("presets", presets, given.presets), ("--methods", experiment.METHODS, given.methods)):
-        if strange := [name for name in asked or () if name not in known]:
-            parser.error(f"{given.experiment} needs {what} among {', '.join(known)}; got {', '.join(strange)}.")
-    given.out.mkdir(parents=True, exist_ok=True)
-    for method in given.methods or experiment.METHODS:
-        for preset in given.presets:
-            seeds = given.seeds or (TRIAL_SEEDS if preset == "trial" else getattr(experiment, "SEEDS", SEEDS))
-            trials = given.out if given.choose else None
-            for settings in settings_of(given.experiment, preset, method, trials, given.candidate):
-                run_missing(given.experiment, preset, method, settings, seeds, given.out)
-
-
-def _names(text: str) -> list[str]:
-    return text.split(",")
-
-
-if __name__ == "__main__":
-    main()

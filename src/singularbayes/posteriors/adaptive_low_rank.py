@@ -1,0 +1,92 @@
+"""W = A Bᵀ whose rank is learned: columns that the data do not need are switched off."""
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.posteriors.balance import balanced
+from singularbayes.posteriors.product import Product, whole_rank
+from singularbayes.posteriors.shrinkage import ColumnShrinkage
+
+_PRIOR = ColumnShrinkage()
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class AdaptiveLowRank(Product):
+    """A `LowRank` that starts with `max_rank` columns, or min(rows, columns) if that is less, and keeps what it needs.
+
+    Its prior shrinks the columns that the data do not ask for (`ColumnShrinkage`). After every epoch with the full KL
+    weight `KLSchedule` calls `prune_columns`: the columns are balanced (`posteriors/balance.py`), and those that are
+    noise by now are switched off for good. `ranks.prune` takes them out of the model.
+
+    Args:
+        max_rank: the columns that it starts with.
+        tolerance: a column is switched off when its mean has less than this share of E‖a_k b_kᵀ‖².
+        **kwargs: arguments of every posterior, see `Variational`; the prior is a `ColumnShrinkage`.
+    """
+
+    def __init__(self, max_rank=64, tolerance=0.01, prior=_PRIOR, **kwargs):
+        super().__init__(prior=prior, **kwargs)
+        self.max_rank = whole_rank("AdaptiveLowRank", max_rank, "max_rank")
+        if isinstance(tolerance, bool) or not 0 <= tolerance < 1:
+            raise ValueError(f"AdaptiveLowRank needs 0 <= tolerance < 1; got tolerance={tolerance!r}.")
+        self.tolerance = float(tolerance)
+        if not isinstance(self.prior, ColumnShrinkage):
+            raise ValueError(
+                "AdaptiveLowRank needs a prior that shrinks whole columns, such as ColumnShrinkage(); got "
+                f"{self.prior!r}."
+            )
+
+    @property
+    def learned_rank(self):
+        return int(self.live_columns().sum())
+
+    def num_columns(self, shape):
+        return min(self.max_rank, *shape)
+
+    def with_rank(self, rank):
+        return type(self).from_config({**self.get_config(), "max_rank": rank})
+
+    def build(self, input_shape):
+        rank = self.num_columns(input_shape)
+        self._build_product(tuple(input_shape), rank)
+        self.ab.live = self.add_weight(
+            name="live", shape=(rank,), initializer="ones", trainable=False, dtype="float32", autocast=False
+        )
+
+    def why_no_norms(self):
+        return "has a rank that training chose, so that it was not fixed before the data; train anew at that rank"
+
+    def prune_columns(self):
+        self._balance()
+        self.ab.live.assign(self.live_columns(self.tolerance))
+
+    def _balance(self) -> None:
+        """Moves the columns in use to the gauge in which they are uncorrelated, see `balance.py`."""
+        used = ops.convert_to_numpy(self.ab.live) > 0
+        loc, scale, _ = self.ab.numbers()
+        if not (np.isfinite(loc).all() and np.isfinite(scale).all()):
+            return  # training has diverged, and reports that itself
+        assert isinstance(self.prior, ColumnShrinkage)
+        family = self.ab.family
+        (mean_a, mean_b), (var_a, var_b) = map(self.matrices, (loc[:, used], family.variance(scale[:, used])))
+        (mean_a, var_a), (mean_b, var_b) = balanced((mean_a, var_a), (mean_b, var_b), self.prior.shape)
+        loc[:, used] = np.concatenate([mean_a, mean_b])
+        scale[:, used] = np.sqrt(np.concatenate([var_a, var_b]) / family.variance(1.0))
+        self.ab.set(loc, scale)
+
+    def live_columns(self, tolerance: float = 0.0) -> np.ndarray:
+        """Returns whether each column is in use and has at least this share of signal; the strongest always has."""
+        signal, total = self.squared_column_norms()
+        live = signal > tolerance * total
+        live[signal.argmax()] = True
+        return live
+
+    def take_columns(self, other: "AdaptiveLowRank", used: np.ndarray) -> None:
+        """Takes over the columns of another with more of them: those that are used, then as many others as fit."""
+        order = np.sort(np.argsort(~used, kind="stable")[: self.ab.shape[1]])
+        self.ab.values.assign(ops.convert_to_numpy(other.ab.values)[:, :, order])
+        self.ab.live.assign(used[order].astype("float32"))
+
+    def get_config(self):
+        return {**super().get_config(), "max_rank": self.max_rank, "tolerance": self.tolerance}

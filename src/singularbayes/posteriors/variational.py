@@ -1,0 +1,240 @@
+"""Posteriors that are trained with a KL to a prior: prior, family and the weight of the KL."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from singularbayes.checks import is_integer, require_positive
+from singularbayes.posteriors import families, priors
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.factor import Factor
+
+_UNSET = -1.0  # the KL weight in the variable, where it is not set
+
+
+class SharedState:
+    """One seed generator and one KL weight for a number of posteriors."""
+
+    def __init__(self, kl_scale: float, members: int):
+        self.seed_generator = keras.random.SeedGenerator()
+        self.kl_scale = keras.Variable(kl_scale, trainable=False, dtype="float32", autocast=False, name="kl_scale")
+        self.members = members
+
+
+class KLGuard(keras.metrics.Metric):
+    """Refuses a loss without its KL before any step: `fit`, `evaluate` and `train_on_batch` reset the metrics first.
+
+    The check in `next_key` alone would come too late on JAX, where an error inside a step loses the model's weights.
+    """
+
+    def __init__(self, check):
+        super().__init__(name="kl_guard")
+        self.check = check
+
+    def reset_state(self):
+        self.check()
+
+    def update_state(self, *args, **kwargs):
+        """Nothing to count."""
+
+    def result(self):
+        return {}
+
+
+class Variational(Posterior):
+    """A posterior q of independent scalars in `factors`, whose KL(q ‖ p) to a prior p is part of the loss.
+
+    The arguments below are those of every posterior with random weights.
+
+    Args:
+        prior: a prior or its name: "scale_mixture" (the paper's, default), "normal", "laplace".
+        family: "gaussian" or "laplace".
+        eta: posterior scales start at η times the scale of the means.
+        damping: multiplies the scale that the means start with.
+        initializer: the start of the mean of W; a layer fills in its `kernel_initializer`, or He for rectified
+            activations and Glorot else. An initializer with a variance is variance-matched, any other is taken as W
+            itself and split by SVD.
+        rho_initializer: the start of ρ instead of η, for example `keras.initializers.RandomUniform(-5, -4)`.
+        rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam and its kin.
+        kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it.
+        kl_rows: estimate the KL from this many random rows per step (unbiased), for very tall matrices.
+    """
+
+    draws_matrices = True  # whether the arrays of a draw are matrices: A and B, or W
+    has_columns = False  # whether it is W = A Bᵀ, so that a prior can be about its columns
+    kl_scale: Any  # the KL weight as the loss reads it, once built
+
+    def __init__(
+        self,
+        prior="scale_mixture",
+        family="gaussian",
+        eta=0.1,
+        damping=1.0,
+        initializer=None,
+        rho_initializer=None,
+        rho_lr=1.0,
+        kl_weight=None,
+        kl_rows=None,
+        **kwargs,
+    ):
+        super().__init__(initializer, **kwargs)
+        kind = type(self).__name__
+        require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
+        if kl_weight is not None and not 0 <= kl_weight < float("inf"):
+            raise ValueError(f"{kind} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
+        if kl_rows is not None and not is_integer(kl_rows):
+            raise ValueError(f"{kind} needs kl_rows to be an integer >= 1 or None; got kl_rows={kl_rows!r}.")
+        self.prior = priors.get(prior)
+        if self.prior.by_column and not (self.has_columns and kl_rows is None):
+            raise ValueError(
+                f"{self.prior!r} needs a posterior with factors, LowRank or Adapter, and kl_rows=None; got {kind} with "
+                f"kl_rows={kl_rows}."
+            )
+        self.family = families.get(family).name
+        self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
+        self.rho_initializer = keras.initializers.get(rho_initializer)
+        self.kl_weight = None if kl_weight is None else float(kl_weight)
+        self.kl_rows = None if kl_rows is None else int(kl_rows)
+        self.seed_generator = keras.random.SeedGenerator()
+        self.state: SharedState | None = None  # what it shares with others, if it does
+        # None until it is set. A compiled step cannot look at a variable's value, so `kl_scale` is a copy of this.
+        self._kl_weight_now = self.kl_weight
+        self.kl_weight_from_file = False  # until it is set here
+        self._guard = KLGuard(self._require_kl_weight)
+
+    # -- what each posterior says ------------------------------------------------------------------------------------
+
+    @property
+    def draw_size(self):
+        return sum(factor.size for factor in self.factors)
+
+    def matrices(self, scalars) -> list:
+        """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
+        return []
+
+    def prune_columns(self) -> None:
+        """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
+
+    # -- the KL --------------------------------------------------------------------------------------------------------
+
+    def kl(self):
+        """Returns KL(q ‖ p) summed over the weights, in nats, as training uses it."""
+        return sum((factor.kl() for factor in self.factors), ops.zeros(()))
+
+    def kl_bound(self):
+        """Returns a closed-form upper bound of the KL, in nats; the KL itself where that is closed form."""
+        return sum((factor.kl_bound() for factor in self.factors), ops.zeros(()))
+
+    def kl_exact(self) -> float:
+        """Returns the KL in nats in float64 without random numbers: closed form or quadrature."""
+        return sum(factor.kl_exact() for factor in self.factors)
+
+    def certified_kl(self) -> tuple[float, float]:
+        """Returns an upper bound of the KL in nats, by formula in float64: as the factors are, and in the best gauge.
+
+        (A D, B D⁻¹) draws the same W as (A, B). A bound that holds for all Q holds for the Q with the smallest KL among
+        those that draw the same networks, chosen after training.
+        """
+        nats = float(sum(factor.kl_upper().sum() for factor in self.factors))
+        return nats, nats
+
+    @property
+    def kl_weight_is_set(self) -> bool:
+        """Whether the loss weighs the KL by a number that someone chose."""
+        return self._kl_weight_now is not None
+
+    def set_kl_weight(self, value: float) -> None:
+        """Sets the weight of this posterior's KL in the loss."""
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"The KL weight needs to be >= 0 and finite; got {value!r} for {self.path or self.name}.")
+        self._kl_weight_now, self.kl_weight_from_file = float(value), False
+        if self.built:
+            self.kl_scale.assign(value)
+
+    def load_own_variables(self, store):
+        super().load_own_variables(store)
+        stored = float(ops.convert_to_numpy(self.kl_scale))
+        self._kl_weight_now = stored if stored >= 0 else None
+        self.kl_weight_from_file = self.kl_weight_is_set and self.kl_weight is None
+
+    def join(self, state: SharedState) -> None:
+        """Takes seeds and the KL weight from `state` from now on, instead of variables of its own."""
+        variables = self._non_trainable_variables
+        place = [variable is self.kl_scale for variable in variables].index(True)
+        self._tracker.unlock()
+        for own in (self.seed_generator, self.kl_scale):
+            self._tracker.untrack(own)
+        self.seed_generator, self.kl_scale, self.state = state.seed_generator, state.kl_scale, state
+        self._tracker.lock()
+        variables.insert(place, variables.pop())  # files hold a layer's variables by their position
+
+    # -- draws ---------------------------------------------------------------------------------------------------------
+
+    def next_key(self, training):
+        if training:
+            self._require_kl_weight()
+        return self.seed_generator.next()
+
+    def require_local(self, where):
+        if self.family != "gaussian":
+            raise ValueError(
+                'estimator="local" needs the Gaussian family: sums of other noise have no closed form. Got '
+                f'family={self.family!r} in {where}; use estimator="shared".'
+            )
+
+    # -- for those that inherit ----------------------------------------------------------------------------------------
+
+    def _why_not_gaussian(self) -> str | None:
+        if self.family == "gaussian":
+            return None
+        return f"has weights of the {self.family} family, whose norms are not bounded here"
+
+    def _build_kl_scale(self):
+        self.kl_scale = self.add_weight(
+            name="kl_scale",
+            shape=(),
+            initializer=keras.initializers.Constant(_UNSET if self._kl_weight_now is None else self._kl_weight_now),
+            trainable=False,
+            dtype="float32",
+            autocast=False,
+        )
+
+    def _factor(self, name, shape, loc, scale) -> Factor:
+        if self.rho_initializer is not None:
+            # A copy, because a reused initializer repeats itself.
+            scale = type(self.rho_initializer).from_config(self.rho_initializer.get_config())
+        return Factor(
+            self,
+            name,
+            shape,
+            loc=loc,
+            scale=scale,
+            family=self.family,
+            prior=self.prior,
+            rho_lr=self.rho_lr,
+            weigh=self._weigh,
+            kl_rows=self.kl_rows,
+        )
+
+    def _weigh(self, kl):
+        # Keras asks for the loss once before any callback could set the weight.
+        return ops.maximum(self.kl_scale, 0.0) * kl
+
+    def _require_kl_weight(self):
+        if self.trainable and not self.kl_weight_is_set:
+            raise ValueError(
+                f"The KL weight is not set, so training would ignore the prior (posterior {self.path!r}). Pass "
+                "callbacks=[singularbayes.KLSchedule(num_data=len(x))] to fit, or call "
+                "singularbayes.set_kl(model, num_data=len(x)) before `evaluate` or a loop of your own."
+            )
+
+    def get_config(self):
+        rho_initializer = keras.initializers.serialize(self.rho_initializer) if self.rho_initializer else None
+        names = ("family", "eta", "damping", "rho_lr", "kl_weight", "kl_rows")
+        return {
+            **super().get_config(),
+            "prior": keras.saving.serialize_keras_object(self.prior),
+            "rho_initializer": rho_initializer,
+            **{name: getattr(self, name) for name in names},
+        }
