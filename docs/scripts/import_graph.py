@@ -28,7 +28,7 @@ def package_imports() -> dict[str, set[str]]:
     return {
         short: {packages[other] for other in graph.find_modules_directly_imported_by(name) if other in packages}
         - {short}
-        for name, short in packages.items()
+        for name, short in sorted(packages.items())
     }
 
 
