@@ -257,9 +257,9 @@ def test_a_record_has_the_draws_of_its_seed_and_departs_from_what_the_paper_has_
     model = problem.network(Weights("full_rank", settings), settings)
     model.compile(loss=mortality.death_loss())
     found = problem._record("full_rank", 7, settings, model, "chosen")
-    x, y = problem.sets(settings).test
-    p = sb.predict(model, np.concatenate([part[0] for part in vars(problem.sets(settings)).values()][1:]), 3, seed=7)
-    start = len(problem.sets(settings).validation[1])
+    sets = problem.sets(settings)
+    y, start = sets.test[1], len(sets.validation[1])
+    p = sb.predict(model, np.concatenate([sets.validation[0], sets.test[0], sets.foreign[0]]), 3, seed=7)
     nll = sb.metrics.negative_log_likelihood(p.mean[start : start + len(y)], y)
     assert found.metrics["nll"] == pytest.approx(nll)
     assert set(found.paper) == {"draws", "units", "rank"}
