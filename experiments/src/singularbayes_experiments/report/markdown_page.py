@@ -93,7 +93,7 @@ def _differing(settings: Settings, origin: str) -> list[str]:
 def _index(chapters: Sequence[Chapter]) -> list[str]:
     heads = index.HEADS
     lines = [f"## {index.TITLE}", "", index.SAYS, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for entry in index.of(chapters):
+    for entry in index.make_entries(chapters):
         places = [f"{_link(place.section.title)}: {place.says(entry.printed)}" for place in entry.places]
         lines.append(f"| {entry.label} | {entry.what} | {'<br>'.join(places) or entry.elsewhere} | {entry.remark} |")
     return [*lines, "", *_overview(index.overview(chapters))]

@@ -31,10 +31,10 @@ def rank_in(method: str) -> int | None:
     return int(named[1]) if named else None
 
 
-def called(method: str, names: Mapping[str, str]) -> str:
+def display_name(method: str, names: Mapping[str, str]) -> str:
     """Returns what readers call a method; a rank need not be among the names.
 
-    >>> called("low_rank_50", NAMES), called("my_method", NAMES)
+    >>> display_name("low_rank_50", NAMES), display_name("my_method", NAMES)
     ('low-rank, rank 50', 'my method')
     """
     rank = rank_in(method)

@@ -33,7 +33,7 @@ def results(command: str) -> Head:
 
 def render(made: Sequence[Chapter], head: Head) -> str:
     """Returns the page."""
-    names = {"chapters": made, "head": head, "entries": index.of(made), "index": index, "against": against}
+    names = {"chapters": made, "head": head, "entries": index.make_entries(made), "index": index, "against": against}
     return environment().get_template("page.html.j2").render(names)
 
 
