@@ -98,10 +98,10 @@ def test_pages_have_the_list_after_the_tables_and_the_counts_at_the_end():
     assert text.index("Calibration error under all binnings") < text.index(line) < text.index("```")
     assert [(o.label, o.counts) for o in index.overview(made)] == [
         ("Paper's settings", (1, 1, 1)),
-        ("Our settings", (1, 1, 1)),
+        ("Tuned settings", (1, 1, 1)),
     ]
-    assert "| [MNIST](#mnist) | Our settings | 1 | 1 | 1 |" in text
-    assert re.search(r'<a href="#mnist">MNIST</a></th><td class="words">Our settings</td><td>1</td>', html)
+    assert "| [MNIST](#mnist) | Tuned settings | 1 | 1 | 1 |" in text
+    assert re.search(r'<a href="#mnist">MNIST</a></th><td class="words">Tuned settings</td><td>1</td>', html)
     assert against.HOW in text and text.index(index.TITLE) < text.index(index.OVERVIEW)
 
 

@@ -77,7 +77,7 @@ def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean()
     assert deep.cells[column].printed == "0.738 ± 0.061" and deep.cells[column].difference == ""  # of other data
     assert "(tab:mimic), which is of other data." in overview.reading
     assert [cell.ours for cell in each.rows[0].cells] == ["0.720", "0.520", "0.620", "0.720", "0.820", "0.920"]
-    assert "told best by the mutual information of low-rank (AUROC 0.720)" in chapter.finding
+    assert "detected best by the mutual information of low-rank (AUROC 0.720)" in chapter.finding
     assert "--preset chosen" in chapter.parts[0].commands[0] and "shift" not in chapter.parts[0].commands[0]
     assert chapter.parts[0].made_with.startswith("20 runs, ")  # five shifts, two seeds, two methods
 
@@ -143,7 +143,9 @@ def test_what_is_said_of_the_collapse_is_so_in_the_records():
 @pytest.mark.parametrize(("method", "label"), [("low_rank", "Low-rank"), ("full_rank", "Full-rank")])
 def test_what_is_said_of_the_papers_weight_of_the_kl_is_so_in_the_records(method, label):
     pattern = r": NLL ([\d.]+) \(([\d.]+)\), accuracy ([\d.]+) % \(([\d.]+) %\), AUROC ([\d.]+) \(([\d.]+)\), "
-    found = re.search(label + pattern + r"foreign stays ([\d.]+) \(([\d.]+)\)\.", " ".join(SECTIONS["icu"].notes))
+    found = re.search(
+        label + pattern + r"out-of-distribution stays ([\d.]+) \(([\d.]+)\)\.", " ".join(SECTIONS["icu"].notes)
+    )
     said = [float(number) for number in found.groups()]
 
     def shown(preset):

@@ -112,9 +112,11 @@ def test_radars_are_weighed_by_the_numbers_stored_and_say_so(drawn):
     for made in records:
         object.__setattr__(made, "stored", sizes[made.method])
     found = pictures(records)["radar"]
-    assert "√(fewest numbers stored / numbers stored)" in found.says and found.panels[1].alt.endswith("numbers stored.")
+    assert "√(fewest stored parameters / stored parameters)" in found.says and found.panels[1].alt.endswith(
+        "stored parameters."
+    )
     (legend,) = [f.legends[0] for f in drawn if f.legends and "×" in f.legends[0].get_title().get_text()]
-    assert legend.get_title().get_text().endswith("scores × √(fewest numbers stored / numbers stored)")
+    assert legend.get_title().get_text().endswith("scores × √(fewest stored parameters / stored parameters)")
     assert [text.get_text() for text in legend.get_texts()] == ["low-rank (× 1.00)", "SWAG (× 0.50)"]
 
 

@@ -18,7 +18,9 @@ def text_record(method, preset="paper", **metrics):
 
 def test_every_table_has_a_line_whatever_the_records():
     for records in ([], [text_record("low_rank")]):
-        assert [entry.label for entry in index.make_entries(chapters.make_chapters(records))] == [table.label for table in TABLES]
+        assert [entry.label for entry in index.make_entries(chapters.make_chapters(records))] == [
+            table.label for table in TABLES
+        ]
 
 
 def test_a_table_without_records_says_what_to_type():

@@ -77,7 +77,7 @@ def test_the_page_says_what_differs_from_the_paper():
 def test_presets_are_labelled_and_kept_apart():
     records = image_records(seeds=(0,), presets=("chosen", "quick", "paper"), methods=["low_rank"])
     labels = re.findall(r'<span class="badge">(.*?)</span>', html_of([*bare(records), kl_record(1.0)]))
-    assert labels == ["Paper&#39;s settings", "Our settings", "Quick", "Default settings"]
+    assert labels == ["Paper&#39;s settings", "Tuned settings", "Quick", "Default settings"]
 
 
 def test_trials_are_there_and_out_of_the_way():
@@ -92,7 +92,7 @@ def test_trials_are_there_and_out_of_the_way():
     assert [row.name for row in table.rows] == ["low-rank: beta 0.1", "low-rank: beta 0.3"]  # the best first
     assert [row.seeds for row in table.rows] == [2, 2]
     for text in (page.render([chapter], HEAD), markdown_page.render([chapter], "Results", "x")):
-        assert "<summary>Trials on validation (4 runs)</summary>" in text
+        assert "<summary>Tuning runs on validation data (4 runs)</summary>" in text
         assert text.count("<details>") == text.count("</details>")
     command = "singularbayes-experiments run mnist --methods low_rank --seeds 0,1 --together --preset trial"
     assert chapter.parts[1].commands == (command,)

@@ -175,7 +175,7 @@ def test_records_of_an_unknown_experiment_and_of_older_versions_are_shown(tmp_pa
     assert cli.main(["report", str(tmp_path)]) == 0
     html = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert '<span class="badge">Nightly</span>' in html and "There is no description of this experiment here" in html
-    assert '<span class="badge">Settings by hand</span>' in html
+    assert '<span class="badge">Manual overrides</span>' in html
 
 
 def test_a_folder_that_cannot_be_written_ends_in_one_line(runs, tmp_path):

@@ -69,13 +69,13 @@ def test_the_section_has_every_table_and_every_figure_of_the_paper(chapter):
 def test_guangzhou_without_mapped_columns_has_a_table_of_its_own_with_the_scores_of_the_mapped_one(chapter):
     mapped, bare = (
         next(table for table in chapter.parts[0].tables if table.title == title)
-        for title in ("Cities never seen", "Guangzhou without the mapped columns")
+        for title in ("Out-of-distribution cities", "Guangzhou without the mapped columns")
     )
     names = [measure.name.removeprefix("guangzhou_bare/") for measure in bare.measures]
     assert names == [measure.name for measure in mapped.measures][:4]
     assert {wind for wind in air.FOREIGN_WINDS if air.FOREIGN_WINDS[wind] != wind} == {"SW"}
     assert "SW, which Beijing's table does not have, is cv" in bare.note
-    # What scores that know nothing get: the share of foreign windows.
+    # What scores that know nothing get: the share of out-of-distribution windows.
     rows, (_, _, test), every = 20_074, ForecastSettings().windows, ForecastSettings().every
     windows = np.arange(rows - ForecastSettings().hours)
     for table, foreign in ((mapped, windows), (bare, windows[::every])):

@@ -12,7 +12,7 @@ from singularbayes_experiments.report.published import Number
 from singularbayes_experiments.report.rows import Group, grouped
 from singularbayes_experiments.report.section import TRAINING, Columns, Section
 from singularbayes_experiments.report.sections import SECTIONS, section_of
-from singularbayes_experiments.report.settings import Settings
+from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.tables import Table
 
 _DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
@@ -39,7 +39,7 @@ class Part:
     label: str
     tables: tuple[Table, ...]
     against: tuple[against.Line, ...]
-    settings: Settings
+    settings: SettingsTable
     commands: tuple[str, ...]
     made_with: str
 

@@ -8,7 +8,7 @@ from singularbayes_experiments.report import against, index
 from singularbayes_experiments.report.chapters import Chapter, Part
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.picture import Picture
-from singularbayes_experiments.report.settings import Settings
+from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
 
 
@@ -75,7 +75,7 @@ def _against(part: Part) -> list[str]:
     return [*lines, "", against.RULE, ""]
 
 
-def _departures(settings: Settings, origin: str) -> str:
+def _departures(settings: SettingsTable, origin: str) -> str:
     """Returns all settings that are not the paper's: those that all methods share with their values."""
     shared = {each.name: f"{each.name} {each.says(origin)}" for each in settings.shared if each.paper}
     own = [name for name in settings.departures if name not in shared]
@@ -83,7 +83,7 @@ def _departures(settings: Settings, origin: str) -> str:
     return f"Not the {origin}'s: {'; '.join(said)}."
 
 
-def _differing(settings: Settings, origin: str) -> list[str]:
+def _differing(settings: SettingsTable, origin: str) -> list[str]:
     """Returns the table of the settings that differ between methods, with the paper's values where they are others."""
     lines = [f"| settings | {' | '.join(settings.heads)} |", f"|---|{'---:|' * len(settings.heads)}"]
     lines += [f"| {' | '.join([name, *(each.says(origin) for each in own)])} |" for name, own in settings.lines]

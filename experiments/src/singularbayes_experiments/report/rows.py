@@ -9,17 +9,7 @@ from typing import Any
 import numpy as np
 
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report.names import display_name, rank_in
-
-# Where settings come from, in the order of a page.
-PRESETS = {
-    "paper": "Paper's settings",
-    "chosen": "Our settings",
-    "refit": "Our settings, trained on all rows (thought of afterwards)",
-    "quick": "Quick",
-    "hand": "Settings by hand",
-    "trial": "Trials on validation",
-}
+from singularbayes_experiments.report.names import PRESETS, display_name, rank_in
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def _setting(row: Row, name: str) -> Setting:
 
 
 def commands(experiment: str, group: Group) -> list[str]:
-    """Returns what to type to do the runs again: a line for all rows that have the same seeds and settings by hand."""
+    """Returns what to type to do the runs again: a line for all rows that have the same seeds and manual overrides."""
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in group.rows:
         seeds = ",".join(str(record.seed) for record in row.records)
