@@ -149,7 +149,7 @@ def test_a_damaged_line_is_named(runs):
     lines = (runs / "records.jsonl").read_text(encoding="utf-8").splitlines()
     lines[2] = lines[2][:50]
     (runs / "records.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    ends_with(["report", str(runs)], r"Records need to be one a line; got .* in line 3 of .*records\.jsonl")
+    ends_with(["report", str(runs)], r"Records need to be one per line; got .* in line 3 of .*records\.jsonl")
 
 
 def test_damaged_arrays_are_named(runs):
