@@ -101,9 +101,9 @@ def convert_cnn(settings: Settings, folder: Path) -> dict:
 
     spectrum = sb.spectrum(model)
 
-    from singularbayes.plots import spectra
+    from singularbayes import plots
 
-    spectra.write(spectrum, folder / "convert.png", explained=0.9)
+    plots.write(plots.spectra(spectrum, explained=0.9), folder / "convert.png", dpi=130)
 
     posterior = sb.LowRank(16, prior=sb.Normal(0.3), rho_lr=4)
     plan = sb.plan(model, posterior, init="svd", cap=True)

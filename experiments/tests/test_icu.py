@@ -242,11 +242,28 @@ def test_every_part_is_scored_by_its_own_stays_and_labels():
     expected = scored_by_hand(ask.given, sets.test[1], sets.validation[1], ask.given["foreign"])
     assert "recalibrated_temperature" in expected
     assert {name: found[name] for name in expected} == pytest.approx(expected)
+    corrected = mortality.without_weight(ask.given["test"], mortality.death_weight(sets.train[1]))
+    nll = sb.metrics.negative_log_likelihood(corrected.mean, sets.test[1])
+    assert found["unweighted_nll"] == pytest.approx(nll)
     again = Answers(2)
     trial = problem.validated(again, settings)
     assert list(again.given) == ["validation"] and len(again.given["validation"]) == len(sets.validation[1])
     nll = sb.metrics.negative_log_likelihood(again.given["validation"].mean, sets.validation[1])
     assert trial["validation_nll"] == pytest.approx(nll)
+
+
+def test_a_record_has_the_draws_of_its_seed_and_departs_from_what_the_paper_has_for_its_method():
+    problem, settings = MadeUp(), replace(MadeUp().published("full_rank"), draws=3, units=(8,), rank=2)
+    model = problem.network(Weights("full_rank", settings), settings)
+    model.compile(loss=mortality.death_loss())
+    found = problem._record("full_rank", 7, settings, model, "chosen")
+    sets = problem.sets(settings)
+    y, start = sets.test[1], len(sets.validation[1])
+    p = sb.predict(model, np.concatenate([sets.validation[0], sets.test[0], sets.foreign[0]]), 3, seed=7)
+    nll = sb.metrics.negative_log_likelihood(p.mean[start : start + len(y)], y)
+    assert found.metrics["nll"] == pytest.approx(nll)
+    assert set(found.paper) == {"draws", "units", "rank"}
+    assert problem.published("full_rank") != mortality.MortalitySettings()  # else the defaults would do
 
 
 @pytest.mark.parametrize("problem", [mimic3, icu], ids=["mimic3", "icu"])

@@ -245,15 +245,16 @@ def test_the_study_spans_six_decades_and_says_its_beta(monkeypatch):
 
 
 def test_a_posterior_is_summed_up_by_its_numbers():
-    layer = sb.layers.Dense(
-        2, posterior=sb.FullRank(rho_initializer=keras.initializers.Constant(np.log(np.expm1(0.5))))
-    )
+    start = keras.initializers.Constant(np.log(np.expm1(0.5)))
+    layer = sb.layers.Dense(2, posterior=sb.FullRank(prior="normal", rho_initializer=start))
     model = keras.Sequential([keras.Input((2,)), layer])
     layer.posterior.w.set_loc(np.array([[0.1, 1.0], [-2.0, 3.0]]))
     found = of_posteriors([model])
     assert found["posterior_sd_median"] == pytest.approx(0.5)
     assert found["posterior_signal"] == pytest.approx(3.0)  # of 0.2, 2, 4, 6
     assert found["posterior_pruned"] == 0.25
+    assert found["posterior_kl"] == pytest.approx(sb.kl(model, "exact"), rel=1e-5)
+    assert of_posteriors([model, model]) == pytest.approx(found)  # means over members
     assert of_posteriors([keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])]) == {}
 
 

@@ -101,7 +101,7 @@ def test_the_best_gauge_is_the_closed_form_for_a_normal_prior():
     np.testing.assert_allclose(gauge.scales**2, u, rtol=1e-6)
 
 
-def test_the_gauge_leaves_the_law_of_w_and_never_raises_the_kl():
+def test_the_gauge_leaves_the_distribution_of_w_and_never_raises_the_kl():
     rng = np.random.default_rng(1)
     a, b = _factors(rng, 8, 3), _factors(rng, 5, 3)
     start = rng.normal(size=(8, 3))

@@ -141,7 +141,7 @@ def test_bounds_rise_with_risk_kl_and_candidates_and_fall_with_data_and_delta(fo
     assert value(kl=kl + 1, n=int(n * factor) + 1) <= value(kl=kl + 1) + slack
 
 
-def test_an_infinite_kl_says_nothing():
+def test_an_infinite_kl_is_vacuous():
     bound = pac_bayes(0.0, math.inf, 1000)
     assert bound.value == 1.0 and bound.vacuous and bound.is_certificate
 
@@ -163,7 +163,7 @@ def test_trying_ranks_costs_the_logarithm_of_their_number():
     assert tried.confidence == alone.confidence
 
 
-def test_the_published_variant_drops_the_error_of_the_draws_and_says_so():
+def test_the_published_variant_drops_the_error_of_the_draws_and_names_it():
     estimate = empirical_risk(np.full(50, 0.1), 0.01)
     published = pac_bayes(estimate, 50.0, 10_000, form="kl", share=0.5, variant="published")
     assert published.value == pytest.approx(pac_bayes(0.1, 50.0, 10_000, form="sqrt").value, rel=1e-12)

@@ -270,7 +270,7 @@ def test_the_margin_bound_is_the_paper_s_and_needs_the_certificate(vectors, gaus
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
-def test_networks_outside_the_assumptions_are_told_why():
+def test_networks_outside_the_assumptions_get_the_reason():
     inside = [LayerFacts("Flatten", False), LayerFacts("Dense", False, "tanh"), LayerFacts("Dense", False)]
     assert reasons_outside(inside) == ()
     outside = [LayerFacts("LSTM", False), LayerFacts("Dense", True, "selu"), LayerFacts("Dense", False, "mine")]

@@ -32,7 +32,7 @@ def test_it_prints_the_bound_that_the_function_returns(files, capsys):
     assert capsys.readouterr().out.strip() == repr(sb.certify(model, X, Y, 0.1, 300, tried=2, seed=4))
 
 
-def test_examples_of_the_prior_come_from_a_file_or_are_said_to_be_others(files, tmp_path, capsys):
+def test_examples_of_the_prior_come_from_a_file_or_are_declared_others(files, tmp_path, capsys):
     _, arguments = files
     np.savez(tmp_path / "prior.npz", x=X[:50])
     with pytest.raises(SystemExit, match=r"the prior was learned on these examples: 50 of 50.*pass --allow-seen"):
@@ -53,7 +53,7 @@ def test_equal_examples_need_a_word(files, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "damage, said",
+    "damage, message",
     [
         (lambda folder: (folder / "data.npz").unlink(), "which does not exist"),
         (lambda folder: (folder / "data.npz").write_text("no archive"), "an .npz file with x and y"),
@@ -62,9 +62,9 @@ def test_equal_examples_need_a_word(files, tmp_path, capsys):
         (lambda folder: _saved(folder), "every trained weight inside a posterior.*pass --frozen"),
     ],
 )
-def test_what_a_user_can_fix_is_one_line(files, damage, said, tmp_path):
+def test_what_a_user_can_fix_is_one_line(files, damage, message, tmp_path):
     damage(tmp_path)
-    with pytest.raises(SystemExit, match=f"singularbayes: .*{said}") as end:
+    with pytest.raises(SystemExit, match=f"singularbayes: .*{message}") as end:
         cli.main(["certify", *files[1], "--draws", "10"])
     assert "\n" not in str(end.value)
 

@@ -78,7 +78,7 @@ def test_applications_go_there_and_back(name, record_property):
 
 
 @on_torch
-def test_a_rank_shrinks_an_application_and_its_plan_says_so():
+def test_a_rank_shrinks_an_application_and_its_plan_names_it():
     model = keras.applications.MobileNet(weights=None, classes=10, input_shape=(32, 32, 3))
     planned = sb.plan(model, 4, cap=True)
     assert {row.kind for row in planned.unsupported} == {"DepthwiseConv2D"}

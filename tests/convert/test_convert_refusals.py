@@ -49,7 +49,7 @@ def test_what_has_no_counterpart_is_an_error_or_kept(make, where):
     assert len(find_posteriors(sb.bayesianize(model, 1, rules={"*odd": None}))) == 1
 
 
-def test_an_unbuilt_model_is_an_error_that_says_how_to_build():
+def test_an_unbuilt_model_is_an_error_with_how_to_build():
     for model in (keras.Sequential([L.Dense(3)]), Subclassed()):
         with pytest.raises(ValueError, match=r"needs a built model; got .*model\(x\[:1\]\)"):
             sb.bayesianize(model, 2)
@@ -74,7 +74,7 @@ class _Closed(keras.Model):
         raise NotImplementedError("no config")
 
 
-def test_a_model_without_a_config_is_an_error_that_says_what_to_write():
+def test_a_model_without_a_config_is_an_error_with_what_to_write():
     model = _Closed(L.Dense(3))
     model(np.ones((1, 2), "float32"))
     with pytest.raises(ValueError, match=r"built from its config; got _Closed .*get_config\(\).*Keras says: no config"):
@@ -125,7 +125,7 @@ def test_a_layer_that_no_call_reached_is_named():
         sb.bayesianize(keras.Sequential([keras.Input((4,)), _Spare(name="block")]), 1)
 
 
-def test_where_nothing_is_left_to_convert_it_says_so():
+def test_where_nothing_is_left_to_convert_it_is_an_error():
     bayes = keras.Sequential([keras.Input((6,)), layers.Dense(4, posterior=LowRank(2)), L.Dropout(0.1)])
     with pytest.raises(ValueError, match=r"a weight matrix that is not Bayesian yet; got .* which has none"):
         sb.bayesianize(bayes, 2)

@@ -1,4 +1,4 @@
-"""Which layer gets which posterior: rules, functions and ranks; and what is said of those that make no sense."""
+"""Which layer gets which posterior: rules, functions and ranks; and the errors of those that make no sense."""
 
 import keras
 import pytest
@@ -41,7 +41,7 @@ def test_a_name_with_brackets_is_matched_by_itself():
 
 
 @not_on_jax
-def test_ranks_are_capped_only_when_asked():
+def test_ranks_are_capped_only_when_requested():
     model = keras.Sequential([keras.Input((7, 1)), L.LSTM(6), L.Dense(2, name="head")])
     with pytest.raises(ValueError, match=r"rank=4 for a weight of shape \(1, 24\) in lstm.*/kernel.*cap=True"):
         sb.bayesianize(model, 4)

@@ -21,7 +21,7 @@ def test_scales_start_as_those_of_a_new_layer():
 
 
 @not_on_jax
-def test_scales_follow_the_trained_weights_where_they_are_asked_to():
+def test_scales_follow_the_trained_weights_where_they_are_requested_to():
     model = keras.Sequential([keras.Input((6,)), L.Dense(5)])
     model.layers[0].kernel.assign(RNG.normal(0, 30, (6, 5)))
     normal = keras.initializers.RandomNormal

@@ -78,7 +78,7 @@ def test_every_posterior_can_start_at_a_layer(make):
 
 
 @pytest.mark.parametrize("per_head", [True] if BACKEND == "jax" else [False, True])
-def test_heads_have_matrices_of_their_own_when_asked(per_head):
+def test_heads_have_matrices_of_their_own_when_requested(per_head):
     layer = keras.layers.MultiHeadAttention(2, 3)
     truth = layer(SEQUENCE, SEQUENCE)
     counterpart = counterparts.make_counterpart(layer, FullRank(), per_head=per_head)
@@ -156,7 +156,7 @@ def test_a_subclass_with_code_of_its_own_has_no_counterpart():
     assert counterparts.counterpart_class(keras.layers.DepthwiseConv2D(3)) is None
 
 
-def test_what_has_a_counterpart_but_cannot_use_it_says_why():
+def test_what_has_a_counterpart_but_cannot_use_it_has_a_reason():
     assert "never built" in counterparts.refusal(keras.layers.Dense(3))
     shared = keras.layers.EinsumDense("abc,acd->abd", (None, 3))
     shared.build((2, 4, 5))

@@ -68,7 +68,7 @@ def test_the_plan_ends_with_what_to_do_about_layers_without_a_counterpart():
     ],
     ids=["dense", "einsum", "embedding"],
 )
-def test_lora_is_merged_and_the_plan_says_so(make, x):
+def test_lora_is_merged_and_the_plan_names_it(make, x):
     layer = make()
     model = keras.Sequential([keras.Input(x.shape[1:], dtype=x.dtype), layer])
     layer.enable_lora(2)

@@ -1,4 +1,4 @@
-"""Code that asks a layer for the array that Keras's layer has is told what became of it."""
+"""Code that reads from a layer the array that Keras's layer has gets an error with what became of it."""
 
 import keras
 import numpy as np

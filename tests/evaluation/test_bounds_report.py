@@ -84,7 +84,7 @@ def test_the_table_has_a_row_for_every_bound_with_its_worth(report):
         "Gaussian complexity, published",
         "Gaussian complexity, approach A, published",
         "Gaussian complexity, approach B, published",
-        "Margin",  # no radius was said
+        "Margin",  # no radius was given
     ]
     kl, sqrt, quadratic = (report[f"PAC-Bayes, {form}"].bound for form in ("kl inverse", "square root", "quadratic"))
     assert kl.value <= min(sqrt.value, quadratic.value)
@@ -135,17 +135,17 @@ def test_approaches_a_and_b_are_the_bounds_from_numbers(close, report):
 
 
 def test_approach_b_spends_half_of_its_delta_on_norms_and_adds_all_of_it(close, monkeypatch):
-    asked = []
+    failures = []
 
     def spy(weights, failure):
-        asked.append(failure)
+        failures.append(failure)
         return norm_limits(weights, failure)
 
     monkeypatch.setattr(norm_bounds, "norm_limits", spy)
     weights, _ = read_dense_layers(close)
     question = norm_bounds.Question(close, X, Y, 0.05, 50, 0, 1, None)
     rows = {row.name: row.bound for row in norm_bounds._approaches(question, weights, np.full(50, 0.1))}
-    assert asked == pytest.approx([0.01, 0.005])
+    assert failures == pytest.approx([0.01, 0.005])
     for approach in ("A", "B"):
         assert rows[f"Gaussian complexity, approach {approach}"].terms["probability of a bad draw"] == 0.01
 
@@ -261,7 +261,7 @@ def _around(cls, posterior="normal"):
 
 
 @pytest.mark.parametrize(
-    "model, said",
+    "model, message",
     [
         (lambda: _network(activation=relu), r"layer 1 \(Dense\): the Lipschitz constant of \"relu \(not Keras's\)\""),
         (lambda: _network(more=[keras.layers.Activation(relu)]), r"layer 2 \(Activation\).*relu \(not Keras's\)"),
@@ -278,13 +278,13 @@ def _around(cls, posterior="normal"):
         (lambda: keras.Model(*_chain()), "is not a keras.Sequential"),
     ],
 )
-def test_networks_outside_the_theorems_get_the_reason(model, said):
+def test_networks_outside_the_theorems_get_the_reason(model, message):
     model = model()
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     report = bounds_report(model, X, Y, draws=10)
     for name in ("Gaussian complexity", "Small variance", "Margin"):
         assert report[name].bound is None
-    with pytest.raises(ValueError, match=f"small_variance needs dense layers.*{said}"):
+    with pytest.raises(ValueError, match=f"small_variance needs dense layers.*{message}"):
         small_variance(model, radius=1.0)
     assert "about feed-forward networks" in report["Margin"].reason
 
@@ -394,7 +394,7 @@ def test_the_risk_at_a_margin_counts_small_leads(close):
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         ({"delta": 0.0}, "bounds_report needs.*delta"),
         ({"draws": 0}, "bounds_report needs.*draws"),
@@ -405,8 +405,8 @@ def test_the_risk_at_a_margin_counts_small_leads(close):
         ({"likelihood": "gaussian"}, "needs a classifier"),
     ],
 )
-def test_bad_options_are_errors_and_no_rows(options, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_options_are_errors_and_no_rows(options, message):
+    with pytest.raises(ValueError, match=message):
         bounds_report(_network(), X, Y, **options)
     with pytest.raises(TypeError, match="unexpected keyword argument 'prior_dat'"):
         bounds_report(_network(), X, Y, prior_dat=X)

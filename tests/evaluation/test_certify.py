@@ -1,4 +1,4 @@
-"""A certificate is what its parts say by hand, holds as often as it promises, and is refused where it would be void."""
+"""A certificate is what its parts give by hand, holds as often as it promises, and is refused where void."""
 
 import re
 
@@ -265,8 +265,8 @@ def test_a_loaded_model_has_the_same_certificate(tmp_path):
     assert certify(again, X, Y, draws=100).value == pytest.approx(certify(model, X, Y, draws=100).value, abs=1e-9)
 
 
-def _refused(model, said, x=X, y=Y, error=ValueError, **options):
-    with pytest.raises(error, match=said):
+def _refused(model, message, x=X, y=Y, error=ValueError, **options):
+    with pytest.raises(error, match=message):
         certify(model, x, y, **{"draws": 20, **options})
 
 
@@ -276,8 +276,8 @@ def test_weights_that_no_posterior_draws_are_refused_unless_frozen():
     _refused(bias, r"every trained weight inside a posterior.*dense.*/bias")
     _refused(bias, "every trained weight inside a posterior", frozen=True)
     _refused(_network(middle=[keras.layers.LayerNormalization()]), "layer_normalization")
-    point = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=sb.Deterministic())])
-    _refused(point, "needs a model with posteriors")
+    deterministic = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=sb.Deterministic())])
+    _refused(deterministic, "needs a model with posteriors")
     mixed = _network(middle=[layers.Dense(5, posterior=sb.Deterministic(), use_bias=False)])
     _refused(mixed, "every trained weight inside a posterior")
     mixed.layers[1].trainable = False
@@ -333,7 +333,7 @@ def test_prior_data_can_be_said_where_nobody_remembered(trained):
 
 
 @pytest.mark.parametrize(
-    "options, said",
+    "options, message",
     [
         ({"delta": 0.0}, "0 < delta < 1"),
         ({"delta": 1.5}, "0 < delta < 1"),
@@ -346,8 +346,8 @@ def test_prior_data_can_be_said_where_nobody_remembered(trained):
         ({"likelihood": "gaussian"}, "a classifier"),
     ],
 )
-def test_bad_input_is_refused(trained, options, said):
-    _refused(trained, said, **options)
+def test_bad_input_is_refused(trained, options, message):
+    _refused(trained, message, **options)
 
 
 def test_what_is_no_model_is_refused():
@@ -364,10 +364,10 @@ def test_it_prints_every_number_it_is_made_of(trained):
 
 def test_it_says_in_a_sentence_what_is_certified_and_to_whom():
     bound = certificate(np.full(4000, 0.01), kl=100.0, kl_in_gauge=100.0, num_data=30_000)
-    said = re.search(
+    message = re.search(
         r"95 % over the draw of these 30,000 examples .* errs on at most (.*) % of new examples", repr(bound)
     )
-    assert bound.value <= float(said[1]) / 100 < bound.value * 1.001
+    assert bound.value <= float(message[1]) / 100 < bound.value * 1.001
     assert "the randomised classifier, which draws a network for every prediction, errs on" in repr(bound)
     assert "`sb.predict`, which averages draws, is another classifier: this number does not bound" in repr(bound)
     assert "errs on at most" not in repr(bound.with_defect("the prior saw these examples"))

@@ -14,7 +14,7 @@ from singularbayes.evaluation import Evaluation
 from singularbayes.metrics import Measure
 
 RNG = np.random.default_rng(2)
-SCORES = {"low": RNG.normal(0.95, 0.01, 5), "full": RNG.normal(0.93, 0.01, 5), "point": RNG.normal(0.9, 0.01, 5)}
+SCORES = {"low": RNG.normal(0.95, 0.01, 5), "full": RNG.normal(0.93, 0.01, 5), "plain": RNG.normal(0.9, 0.01, 5)}
 
 
 def run(method, seed, task="classification", cost=None, **metrics):
@@ -40,7 +40,7 @@ def test_cells_are_mean_and_sample_deviation_over_seeds():
 def test_differences_have_the_interval_of_the_paired_t_test():
     found = column(SCORES, reference="full", level=0.9).differences
     assert found[1] is None
-    for i, name in ((0, "low"), (2, "point")):
+    for i, name in ((0, "low"), (2, "plain")):
         test = stats.ttest_rel(SCORES[name], SCORES["full"])
         interval = test.confidence_interval(0.9)
         assert (found[i].low, found[i].high) == pytest.approx((interval.low, interval.high))
@@ -136,7 +136,7 @@ def test_the_usual_columns_are_those_of_the_task_with_all_foreign_sets():
     p = sb.ClassPredictive(RNG.dirichlet([1, 1], 30), np.zeros((30, 2)), 1)
     found = sb.evaluate(p, np.arange(30) % 2, ood={"near": p, "far": p})
     names = [column.measure.name for column in sb.compare([found]).columns]
-    assert names[:5] == ["accuracy", "auroc", "nll", "brier", "ece"]  # predictions say no parameters
+    assert names[:5] == ["accuracy", "auroc", "nll", "brier", "ece"]  # predictions have no parameters
     stored = sb.compare([replace(found, num_trained=5, num_stored=30)]).columns[0]
     assert (stored.measure.name, stored.measure.label) == ("num_stored", "parameters")  # what predictions are made from
     assert names[-4:] == [f"{where}/auroc_ood_{by}" for where in ("near", "far") for by in ("mi", "entropy")]

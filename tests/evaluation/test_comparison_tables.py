@@ -11,7 +11,7 @@ from test_compare import SCORES, run, runs
 
 import singularbayes as sb
 from singularbayes.evaluation import comparison_table
-from singularbayes.evaluation.comparison_latex import escaped, latex
+from singularbayes.evaluation.comparison_latex import escape_latex, latex
 
 NAME = r"50% <b>A_1 & #|\co"
 
@@ -79,7 +79,7 @@ def test_latex_is_a_booktabs_table_with_what_is_special_escaped():
 
 
 def test_every_special_character_of_latex_is_escaped():
-    assert escaped(r"\~^&%$#_{}") == (r"\textbackslash{}\textasciitilde{}\textasciicircum{}\&\%\$\#\_\{\}")
+    assert escape_latex(r"\~^&%$#_{}") == (r"\textbackslash{}\textasciitilde{}\textasciicircum{}\&\%\$\#\_\{\}")
 
 
 def test_html_escapes_names_and_heads_its_cells():
@@ -100,7 +100,7 @@ def test_a_narrow_terminal_cuts_no_number_and_no_head(width):
     rng = np.random.default_rng(1)
     every = [
         run(method, seed, **dict(zip(names, rng.uniform(0.1, 1, len(names)).tolist(), strict=True)))
-        for method in ("low-rank Gaussian", "full-rank", "deep ensemble", "SWAG", "a point network")
+        for method in ("low-rank Gaussian", "full-rank", "deep ensemble", "SWAG", "a deterministic network")
         for seed in range(3)
     ]
     shown = sb.compare(every, names)
@@ -138,8 +138,8 @@ def test_seeds_that_make_no_pair_are_told():
         assert "(2 pairs)" in text and "(1 pair)" in text
     assert r"$+0.38\ [-1.21,\ +1.96]\ (2\text{ pairs})$" in latex(partly)
     assert r"$+2.00\ (1\text{ pair})$" in latex(partly)
-    said = comparison_table.caption(partly)
-    assert "intervals; one pair has no interval. Where not all seeds make pairs, their number is given" in said
+    caption = comparison_table.caption(partly)
+    assert "intervals; one pair has no interval. Where not all seeds make pairs, their number is given" in caption
     single = comparison_table.caption(sb.compare([run("a", 0, nll=1.0), run("b", 0, nll=2.0)], ["nll"]))
     assert single.endswith("paired over seeds; one pair has no interval.")
 

@@ -170,7 +170,7 @@ def test_confidence_beyond_accuracy_by_more_than_chance_is_found():
     right = np.zeros(200, int)
     (finding,) = symptoms.overconfident(_case(p=sure, y=np.where(np.arange(200) < 50, 1, 0)))
     assert "mean confidence is 0.900, accuracy 0.750" in finding.sentence and "recalibrate" in finding.suggestion
-    # Three standard errors of 200 answers at 90 % are 6.4 %.
+    # Three standard errors of 200 predictions at 90 % are 6.4 %.
     assert not list(symptoms.overconfident(_case(p=sure, y=np.where(np.arange(200) < 30, 1, 0))))
     assert not list(symptoms.overconfident(_case(p=sure, y=right)))
 

@@ -1,4 +1,4 @@
-"""An evaluation holds every metric of its predictions, whoever made them, and says why one is missing."""
+"""An evaluation holds every metric of its predictions, whoever made them, and the reason where one is missing."""
 
 import json
 import math
@@ -18,18 +18,18 @@ from singularbayes.prediction.recalibration import Temperature
 
 RNG = np.random.default_rng(3)
 DRAWS = RNG.dirichlet([1, 1, 1], (20, 40))
-FOREIGN = RNG.dirichlet([0.5, 0.5, 0.5], (20, 30))
+OOD = RNG.dirichlet([0.5, 0.5, 0.5], (20, 30))
 LABELS = RNG.integers(0, 3, 40)
 VALUES = RNG.normal(size=(20, 40, 1)) * RNG.uniform(0.5, 2, (40, 1))
-FOREIGN_VALUES = 3 * RNG.normal(size=(20, 30, 1))
+OOD_VALUES = 3 * RNG.normal(size=(20, 30, 1))
 TARGETS = RNG.normal(size=(40, 1))
 
 
-def _class_scores(p, foreign):
+def _class_scores(p, ood):
     wrong = p.labels != LABELS
-    std = metrics.predictive_std(DRAWS), metrics.predictive_std(FOREIGN)
-    by = {"entropy": (p.entropy, foreign.entropy), "std": std}
-    by["mi"] = metrics.mutual_information(DRAWS), metrics.mutual_information(FOREIGN)
+    std = metrics.predictive_std(DRAWS), metrics.predictive_std(OOD)
+    by = {"entropy": (p.entropy, ood.entropy), "std": std}
+    by["mi"] = metrics.mutual_information(DRAWS), metrics.mutual_information(OOD)
     expected = {
         "accuracy": metrics.accuracy(p.mean, LABELS),
         "auroc": metrics.auroc(p.mean, LABELS),
@@ -52,11 +52,11 @@ def _class_scores(p, foreign):
     return expected
 
 
-def test_an_evaluation_of_classes_has_every_metric_under_its_name():
-    p, foreign = class_predictive(DRAWS), class_predictive(FOREIGN)
-    found = sb.evaluate(p, LABELS, ood=foreign)
+def test_a_classification_has_every_metric_under_its_name():
+    p, ood = class_predictive(DRAWS), class_predictive(OOD)
+    found = sb.evaluate(p, LABELS, ood=ood)
     assert found.task == "classification" and found.undefined == {} and (found.draws, found.examples) == (20, 40)
-    assert found.metrics == pytest.approx(_class_scores(p, foreign))
+    assert found.metrics == pytest.approx(_class_scores(p, ood))
 
 
 def _value_scores(p, kind):
@@ -78,19 +78,19 @@ def _value_scores(p, kind):
 
 
 @pytest.mark.parametrize("noise", [0.4, RNG.uniform(0.2, 2, (40, 1))])
-def test_an_evaluation_of_values_says_each_score_of_a_spread_for_each_variance(noise):
-    p, foreign = value_predictive(VALUES, noise), value_predictive(FOREIGN_VALUES, 0.4)
-    found = sb.evaluate(p, TARGETS[:, 0], ood=foreign)
+def test_a_regression_has_each_score_of_a_spread_for_each_variance(noise):
+    p, ood = value_predictive(VALUES, noise), value_predictive(OOD_VALUES, 0.4)
+    found = sb.evaluate(p, TARGETS[:, 0], ood=ood)
     expected = {
         "mae": metrics.mean_absolute_error(p.mean, TARGETS),
         "rmse": metrics.root_mean_square_error(p.mean, TARGETS),
         "r2": metrics.r_squared(p.mean, TARGETS),
         "crps_sample_epistemic": metrics.crps_sample(VALUES, TARGETS),
         **{f"variance_{kind}": p.variance(kind).mean() for kind in ("epistemic", "aleatoric", "total")},
-        **metrics.iqr_scores(*(metrics.epistemic_iqr(d)[:, 0] for d in (VALUES, FOREIGN_VALUES))),
+        **metrics.iqr_scores(*(metrics.epistemic_iqr(d)[:, 0] for d in (VALUES, OOD_VALUES))),
     }
     for kind in ("epistemic", "total"):
-        inside, outside = (np.sqrt(part.variance(kind))[:, 0] for part in (p, foreign))
+        inside, outside = (np.sqrt(part.variance(kind))[:, 0] for part in (p, ood))
         detection = metrics.ood_scores(inside, outside).items()
         expected |= _value_scores(p, kind) | {f"{name}_{kind}": value for name, value in detection}
     noisy = found.metrics.pop("crps_sample_total")
@@ -103,8 +103,8 @@ def test_an_evaluation_of_values_says_each_score_of_a_spread_for_each_variance(n
 
 
 def test_every_metric_has_a_measure_with_a_label_of_its_own():
-    classes = sb.evaluate(class_predictive(DRAWS), LABELS, ood={"far": class_predictive(FOREIGN)})
-    values = sb.evaluate(value_predictive(VALUES, 0.1), TARGETS, ood=value_predictive(FOREIGN_VALUES, 0.1))
+    classes = sb.evaluate(class_predictive(DRAWS), LABELS, ood={"far": class_predictive(OOD)})
+    values = sb.evaluate(value_predictive(VALUES, 0.1), TARGETS, ood=value_predictive(OOD_VALUES, 0.1))
     measures = [find_measure(name) for name in {**classes.metrics, **values.metrics}]
     assert len({measure.label for measure in measures}) == len(measures)
     costs = {"num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes"}
@@ -116,21 +116,21 @@ def test_every_metric_has_a_measure_with_a_label_of_its_own():
 def test_what_has_no_value_is_nan_with_the_reason_and_the_names_stay_the_same():
     point = class_predictive(DRAWS[:1])
     tempered = Temperature(2.0)(class_predictive(DRAWS))
-    full = sb.evaluate(class_predictive(DRAWS), LABELS, ood=class_predictive(FOREIGN))
-    for p, foreign, reason in (
-        (point, class_predictive(FOREIGN[:1]), "deterministic"),
-        (tempered, Temperature(2.0)(class_predictive(FOREIGN)), "the average alone"),
+    full = sb.evaluate(class_predictive(DRAWS), LABELS, ood=class_predictive(OOD))
+    for p, ood, reason in (
+        (point, class_predictive(OOD[:1]), "deterministic"),
+        (tempered, Temperature(2.0)(class_predictive(OOD)), "the average alone"),
     ):
-        found = sb.evaluate(p, LABELS, ood=foreign)
+        found = sb.evaluate(p, LABELS, ood=ood)
         assert found.metrics.keys() == full.metrics.keys()
         missing = {name for name, value in found.metrics.items() if math.isnan(value)}
         assert missing == set(found.undefined) == {n for n in full.metrics if n.endswith(("_mi", "_std", "mi_ratio"))}
-        assert all(reason in said for said in found.undefined.values())
+        assert all(reason in text for text in found.undefined.values())
     perfect = sb.evaluate(class_predictive(np.eye(3)[LABELS][None]), LABELS)
     assert "all right" in perfect.undefined["aupr_err_entropy"] and perfect.metrics["accuracy"] == 1
     assert "no test example" in sb.evaluate(class_predictive(DRAWS), LABELS % 2).undefined["auroc"]
     silent = sb.evaluate(
-        value_predictive(VALUES, None, keep=False), TARGETS, ood=value_predictive(FOREIGN_VALUES, keep=False)
+        value_predictive(VALUES, None, keep=False), TARGETS, ood=value_predictive(OOD_VALUES, keep=False)
     )
     assert "the noise" in silent.undefined["nll_total"] and "keep_draws=True" in silent.undefined["iqr_ratio"]
     assert math.isfinite(silent.metrics["nll_epistemic"])
@@ -147,7 +147,7 @@ def test_draws_that_all_agree_have_no_scores_of_their_spread_and_one_that_does_n
     found = sb.evaluate(value_predictive(agreed, 0.3), TARGETS)
     names = {"nll", "crps", "crps_sample", "picp_95", "mpiw_95", "interval_score_95"}
     names |= {"calibration_error", "calibration_area"}
-    assert {name for name, said in found.undefined.items() if "no prediction has a spread" in said} == {
+    assert {name for name, text in found.undefined.items() if "no prediction has a spread" in text} == {
         f"{name}_epistemic" for name in names
     }
     assert found.metrics["variance_epistemic"] == 0 and found.metrics["mpiw_95_total"] > 0
@@ -180,10 +180,10 @@ LOGITS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 @pytest.mark.backend
 def test_a_model_an_object_and_their_predictions_have_the_same_metrics():
     model = _network(LowRank(2, eta=1.0), LOGITS)
-    x, foreign = RNG.normal(size=(40, 4)), {"near": RNG.normal(size=(9, 4)), "far": 9 * RNG.normal(size=(9, 4))}
-    found = sb.evaluate(model, (x, LABELS), ood=foreign, draws=10, seed=4)
-    again = sb.evaluate(Mine(model), (x, LABELS), ood=foreign, draws=10, seed=4)
-    p = {name: sb.predict(model, inputs, 10, 4) for name, inputs in {"test": x, **foreign}.items()}
+    x, ood = RNG.normal(size=(40, 4)), {"near": RNG.normal(size=(9, 4)), "far": 9 * RNG.normal(size=(9, 4))}
+    found = sb.evaluate(model, (x, LABELS), ood=ood, draws=10, seed=4)
+    again = sb.evaluate(Mine(model), (x, LABELS), ood=ood, draws=10, seed=4)
+    p = {name: sb.predict(model, inputs, 10, 4) for name, inputs in {"test": x, **ood}.items()}
     made = sb.evaluate(p.pop("test"), LABELS, ood=p, seed=4, name="made")
     assert found.metrics == again.metrics == made.metrics
     assert (found.method, again.method, made.method) == ("net", "Mine", "made")
@@ -198,7 +198,7 @@ def test_frozen_weights_are_stored_but_not_trained():
     assert (found.num_trained, found.num_stored) == (2 * (4 + 3) + 3, 12 + 2 * (4 + 3) + 3)
 
 
-def test_a_task_that_is_said_tells_what_a_loss_does_not():
+def test_a_given_task_replaces_a_loss_that_does_not_specify_it():
     model = _network(LowRank(2), keras.losses.Huber())
     test = RNG.normal(size=(5, 4)), RNG.normal(size=(5, 3))
     assert sb.evaluate(model, test, task="regression", draws=3).task == "regression"
@@ -228,9 +228,9 @@ def test_a_line_of_json_is_the_evaluation_and_strict():
 
 
 def test_foreign_predictions_of_one_number_each_may_be_more_or_fewer():
-    flat = sb.ValuePredictive.of_draws(VALUES[..., 0]), sb.ValuePredictive.of_draws(FOREIGN_VALUES[..., 0])
-    column = sb.ValuePredictive.of_draws(VALUES), sb.ValuePredictive.of_draws(FOREIGN_VALUES)
-    found, expected = (sb.evaluate(p, TARGETS, ood=foreign).metrics for p, foreign in (flat, column))
+    flat = sb.ValuePredictive.of_draws(VALUES[..., 0]), sb.ValuePredictive.of_draws(OOD_VALUES[..., 0])
+    column = sb.ValuePredictive.of_draws(VALUES), sb.ValuePredictive.of_draws(OOD_VALUES)
+    found, expected = (sb.evaluate(p, TARGETS, ood=ood).metrics for p, ood in (flat, column))
     assert found["auroc_ood_epistemic"] == expected["auroc_ood_epistemic"] != 0.5
 
 
@@ -265,7 +265,7 @@ def test_wrong_input_is_refused():
     with pytest.raises(ValueError, match=r"evaluate needs one label per example; got shapes \(40, 3\) and \(3,\)"):
         sb.evaluate(class_predictive(DRAWS), LABELS[:3])
     with pytest.raises(ValueError, match="those of regression"):
-        sb.evaluate(class_predictive(DRAWS), LABELS, ood=value_predictive(FOREIGN_VALUES[..., [0, 0, 0]]))
+        sb.evaluate(class_predictive(DRAWS), LABELS, ood=value_predictive(OOD_VALUES[..., [0, 0, 0]]))
 
 
 def test_the_peak_is_that_of_the_block():

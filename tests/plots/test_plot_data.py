@@ -1,4 +1,4 @@
-"""What a figure shows is what it was given: curves, bars, bands and maps hold the data, or what is said of them."""
+"""What a figure shows is what it was given: curves, bars, bands and maps hold the data, or their summaries."""
 
 import made_up_plots as made_up
 import numpy as np
@@ -115,7 +115,7 @@ def test_efficiency_multiplies_each_method_s_scores_by_one_factor():
 
 
 def test_a_radar_draws_the_scores_closed_and_says_both_ends_of_each_axis():
-    for name, scores, said in (
+    for name, scores, message in (
         ("radar", radar_scores(VALUES, MEASURES), "full-rank"),
         ("efficiency_radar", adjusted_scores(VALUES, MEASURES, made_up.PARAMETERS), "full-rank (× 0.58)"),
     ):
@@ -124,7 +124,7 @@ def test_a_radar_draws_the_scores_closed_and_says_both_ends_of_each_axis():
         for line, score in zip(axes.lines, scores.values(), strict=True):
             np.testing.assert_allclose(line.get_ydata(), [*score, score[0]])
             np.testing.assert_allclose(line.get_xdata()[:-1], 2 * np.pi * np.arange(8) / 8)
-        assert axes.get_ylim() == (0, 1) and axes.lines[2].get_label() == said
+        assert axes.get_ylim() == (0, 1) and axes.lines[2].get_label() == message
         for text, measure, (worse, better) in zip(axes.texts, MEASURES, scale_ends(VALUES, MEASURES), strict=True):
             unit = f" {measure.unit}" if measure.unit else ""
             assert text.get_text() == f"{measure.name} {measure.arrow}\n{worse:.3g} → {better:.3g}{unit}"
@@ -222,7 +222,7 @@ def test_a_heat_map_holds_the_matrix_on_a_scale_from_minus_1_to_1_and_parts_the_
     assert figure.axes[2].get_xlabel() == "correlation of two entries, 3 columns in each row"
 
 
-def test_bounds_are_drawn_at_their_ranks_with_the_last_rank_that_says_something():
+def test_bounds_are_drawn_at_their_ranks_with_the_last_rank_that_is_not_vacuous():
     above, below = FIGURES["bounds_against_rank"]().axes
     first = made_up.PANELS[0]
     for line, values in zip(above.lines, [*first.values.values(), *first.observed.values()], strict=False):

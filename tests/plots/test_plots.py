@@ -70,7 +70,7 @@ def test_the_panels_name_every_method_in_order(name):
     assert all(itertools.starmap(str.startswith, zip(titles, given.get(name, made_up.CORRELATIONS), strict=True)))
 
 
-def test_methods_are_told_apart_without_colour():
+def test_methods_are_distinguished_without_colour():
     looks = list(style.looks(map(str, range(35))).values())
     assert (
         len({(str(look.line), look.marker) for look in looks})

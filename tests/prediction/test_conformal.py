@@ -1,4 +1,4 @@
-"""Conformal sets and intervals hold new answers as often as they say, by simulation; the quantile is exact."""
+"""Conformal sets and intervals contain new targets as often as promised, by simulation; the quantile is exact."""
 
 import math
 
@@ -46,8 +46,8 @@ def test_sets_hold_new_labels_with_the_exact_finite_sample_probability(held_out,
     found = []
     for _ in range(400):
         p, labels = classes(rng, held_out)
-        new, answers = classes(rng, 20)
-        found.append(sb.conformal_sets(p, labels, level)(new)[np.arange(20), answers].mean())
+        new, targets = classes(rng, 20)
+        found.append(sb.conformal_sets(p, labels, level)(new)[np.arange(20), targets].mean())
     exact = math.ceil((held_out + 1) * level) / (held_out + 1)
     assert abs(np.mean(found) - exact) < 4 * np.std(found) / np.sqrt(len(found))
 

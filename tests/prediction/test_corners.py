@@ -47,17 +47,17 @@ def test_nll_is_logged_by_a_model_that_was_fitted_and_evaluated_before():
     assert {"nll", "val_nll", "kl", "kl_weight"} <= set(history)
 
 
-@pytest.mark.parametrize("ask", ["predict", "fit", "evaluate"])
-def test_a_shared_layer_is_one_draw_in_every_way_a_model_is_run(ask):
+@pytest.mark.parametrize("method", ["predict", "fit", "evaluate"])
+def test_a_shared_layer_is_one_draw_in_every_way_a_model_is_run(method):
     # On JAX these evaluate `model.call` without calling the model.
     shared = layers.Dense(3, posterior=FullRank(eta=1.0))
     x = keras.Input((4,))
     model = keras.Model(x, shared(x) - shared(x))
     model.compile("sgd", "mae")
     sb.set_kl(model, num_data=12, beta=0.0)
-    if ask == "predict":
+    if method == "predict":
         assert np.abs(model.predict(X, verbose=0)).max() == 0
-    elif ask == "evaluate":
+    elif method == "evaluate":
         assert model.evaluate(X, np.zeros((12, 3)), verbose=0) == 0
     else:
         assert model.fit(X, np.zeros((12, 3)), verbose=0).history["loss"] == [0]
@@ -104,8 +104,8 @@ def test_numbers_from_numpy_are_numbers(number):
 
 
 @pytest.mark.parametrize("wrappers", [0, 1, 2])
-@pytest.mark.parametrize("said", ["schedule", "set_kl"])
-def test_weight_decay_spares_the_posterior_and_nothing_else(said, wrappers):
+@pytest.mark.parametrize("way", ["schedule", "set_kl"])
+def test_weight_decay_spares_the_posterior_and_nothing_else(way, wrappers):
     # With no gradient, decay is all that moves a weight.
     model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=FullRank()), keras.layers.Dense(1)])
     optimizer = keras.optimizers.AdamW(0.1, weight_decay=0.5)
@@ -114,9 +114,9 @@ def test_weight_decay_spares_the_posterior_and_nothing_else(said, wrappers):
     model.compile(optimizer, "mse")
     posterior, dense = model.layers[0].posterior, model.layers[1]
     before, kernel = _numpy(posterior.w.values).copy(), _numpy(dense.kernel).copy()
-    if said == "set_kl":
+    if way == "set_kl":
         sb.set_kl(model, num_data=12, beta=0.0)
-    callbacks = [sb.KLSchedule(num_data=12, beta=0.0)] if said == "schedule" else []
+    callbacks = [sb.KLSchedule(num_data=12, beta=0.0)] if way == "schedule" else []
     model.fit(np.zeros((8, 4)), np.zeros((8, 1)), epochs=2, verbose=0, callbacks=callbacks)
     np.testing.assert_array_equal(_numpy(posterior.w.values), before)
     np.testing.assert_allclose(_numpy(dense.kernel), kernel * 0.95**2, rtol=1e-5)

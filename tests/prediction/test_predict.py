@@ -1,4 +1,4 @@
-"""Draw s of `predict` is one function: the same weights for every batch, whatever the batch size and the chunks."""
+"""Draw s of `predict` is one function of the input: the same weights whatever the batch, its size and the chunks."""
 
 import tracemalloc
 
@@ -59,7 +59,7 @@ def many(model):
 
 
 def _function(model, seed, s, x):
-    """Returns what draw s of `predict` says for x, by an eager pass with its weights fixed."""
+    """Returns what draw s of `predict` gives for x, by an eager pass with its weights fixed."""
     posteriors = sb.find_posteriors(model)
     draw = draw_sources(posteriors, noise.as_keys(draw_keys(seed, s + 1)[s]))
     with scope.fix({id(p): arrays for p, arrays in zip(posteriors, draw, strict=True)}):

@@ -1,4 +1,4 @@
-"""What draws say about each example, against NumPy over all draws at once."""
+"""The predictive distribution of each example, against NumPy over all draws at once."""
 
 import itertools
 

@@ -76,13 +76,13 @@ def test_of_several_draws_entropy_is_that_of_the_average_and_the_rest_is_an_erro
     assert (
         len(after) == len(p) and after.num_draws == 5 and repr(after).startswith("TemperedPredictive(5 draws, mean of")
     )
-    for what, ask in {
+    for what, read in {
         "std": lambda: after.std,
         "mutual_information": lambda: after.mutual_information,
         "quantile": lambda: after.interval(),
     }.items():
         with pytest.raises(ValueError, match=f"{what} is about single draws, .* take {what} before"):
-            ask()
+            read()
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -39,18 +39,18 @@ def _model(**options):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A folder with a model, examples to train on, held-out ones, foreign ones, and what the command found there."""
+    """A folder with a model, examples to train on, held-out and out-of-distribution ones, and what was found."""
     folder = tmp_path_factory.mktemp("rank")
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 120)
     x = (np.eye(3)[y] * 2 + rng.normal(size=(120, 3))).astype("float32")
-    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as said:
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()) as message:
         _model().save("model.keras")
         np.savez("train.npz", x=x[:80], y=y[:80])
         np.savez("held_out.npz", x=x[80:], y=y[80:])
         np.savez("foreign.npz", x=4 * rng.normal(size=(40, 3)).astype("float32"))
         assert main([*SPREAD, "--storage", "near.log"]) == 0
-    return folder, said.getvalue()
+    return folder, message.getvalue()
 
 
 @pytest.fixture
@@ -108,11 +108,13 @@ def test_with_several_seeds_the_command_takes_the_smallest_rank_within_one_stand
 
     monkeypatch.setattr(work, "train", train)
     assert main(_command()) == 0
-    said = "Take rank=2, beta=1: NLL 0.8 is the best of 2 trials. It is the highest rank tried: a higher one may"
-    assert f"{said} do better. One seed" in capsys.readouterr().out
+    message = "Take rank=2, beta=1: NLL 0.8 is the best of 2 trials. It is the highest rank tried: a higher one may"
+    assert f"{message} do better. One seed" in capsys.readouterr().out
     assert main(_command("--seeds", "3")) == 0
-    said = "Take rank=1, beta=1: NLL 1.1 is within one standard error (0.12, over 3 seeds) of rank=2, beta=1, the best"
-    assert said in capsys.readouterr().out
+    message = (
+        "Take rank=1, beta=1: NLL 1.1 is within one standard error (0.12, over 3 seeds) of rank=2, beta=1, the best"
+    )
+    assert message in capsys.readouterr().out
 
 
 class Elsewhere:
@@ -123,7 +125,7 @@ class Elsewhere:
             yield position, pickle.loads(pickle.dumps(function))(items[position])
 
 
-def test_what_one_engine_began_another_goes_on_with(folder, monkeypatch, capsys):
+def test_what_one_engine_began_another_resumes(folder, monkeypatch, capsys):
     trained = []
 
     def train(_, settings, rungs):
@@ -143,7 +145,7 @@ def test_what_one_engine_began_another_goes_on_with(folder, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["--engine", "ray"], r"--storage and --engine need --train, an .npz file with x and y; got none"),
         (["--epochs", "3"], "need --train"),
@@ -164,8 +166,8 @@ def test_what_one_engine_began_another_goes_on_with(folder, monkeypatch, capsys)
         ),
     ],
 )
-def test_what_makes_no_sense_is_one_line(more, said, folder):
-    with pytest.raises(SystemExit, match=f"singularbayes: .*{said}") as end:
+def test_what_makes_no_sense_is_one_line(more, message, folder):
+    with pytest.raises(SystemExit, match=f"singularbayes: .*{message}") as end:
         main(["rank", "model.keras", *more])
     assert "\n" not in str(end.value)
 

@@ -161,7 +161,7 @@ def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda m: ranks.default_rank(0, 3), "default_rank needs rows to be an integer >= 1; got rows=0"),
         (lambda m: ranks.by_spectrum(m, 1.5), "rank_for needs 0 < explained <= 1; got explained=1.5"),
@@ -174,8 +174,8 @@ def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
         (lambda m: ranks.by_loss(m, *_examples(), shares=()), r"got shares=\[\]"),
     ],
 )
-def test_what_makes_no_sense_is_refused(call, said, trained):
-    with pytest.raises(ValueError, match=said):
+def test_what_makes_no_sense_is_refused(call, message, trained):
+    with pytest.raises(ValueError, match=message):
         call(trained)
 
 
@@ -216,7 +216,7 @@ def test_the_trade_offs_are_the_paper_s_pairs(task, names):
     assert find_measure(names[0]).label in axes.get_xlabel() and "AUROC-OOD" in axes.get_ylabel()
 
 
-def test_without_foreign_examples_the_size_is_drawn_against_the_objective():
+def test_without_ood_examples_the_size_is_drawn_against_the_objective():
     (name,) = plots.trade_offs(_sweep("classification", ("nll", "ece"), foreign=False))
     assert name == "nll_against_num_trained"
 
@@ -241,22 +241,22 @@ def test_the_figure_rings_the_recommended_trial_names_ranks_and_draws_errors():
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_says_ranks_and_reasons_and_draws(trained, tmp_path, capsys):
+def test_the_command_prints_ranks_and_reasons_and_draws(trained, tmp_path, capsys):
     model, data, figure = tmp_path / "model.keras", tmp_path / "data.npz", tmp_path / "rank.svg"
     trained.save(model)
     x, _ = _examples(100)
     y = trained.predict(x, verbose=0).argmax(axis=1)
     np.savez(data, x=x, y=y)
     assert main(["rank", str(model), "--figure", str(figure)]) == 0
-    said = capsys.readouterr().out
-    assert "hidden/kernel" in said and "Smallest ranks that keep 0.9" in said and figure.is_file()
+    message = capsys.readouterr().out
+    assert "hidden/kernel" in message and "Smallest ranks that keep 0.9" in message and figure.is_file()
     assert main(["rank", str(model), "--data", str(data), "--figure", str(figure)]) == 0
-    said = capsys.readouterr().out
-    assert str(ranks.by_loss(trained, x, y)) in said and "more than untouched" in said
+    message = capsys.readouterr().out
+    assert str(ranks.by_loss(trained, x, y)) in message and "more than untouched" in message
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         (["--figure", "rank.doc"], "--figure needs a file that ends in .png, .svg or .pdf; got 'rank.doc'"),
         (["--figure", "nowhere/rank.png"], "needs a folder that exists"),
@@ -266,10 +266,10 @@ def test_the_command_says_ranks_and_reasons_and_draws(trained, tmp_path, capsys)
         ),
     ],
 )
-def test_the_command_refuses_in_one_line(more, said, trained, tmp_path, monkeypatch):
+def test_the_command_refuses_in_one_line(more, message, trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     trained.save("model.keras")
-    with pytest.raises(SystemExit, match=said):
+    with pytest.raises(SystemExit, match=message):
         main(["rank", "model.keras", *more])
 
 

@@ -76,7 +76,7 @@ def test_a_trial_that_has_all_its_epochs_is_not_stopped_early(epochs, rungs, mon
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
 
-def test_the_same_call_goes_on_from_its_storage_and_repeats_nothing(trained, tmp_path):
+def test_the_same_call_resumes_from_its_storage_and_repeats_nothing(trained, tmp_path):
     path = tmp_path / "sweep.log"
     first = ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=path)
     assert len(first.trials) == len(trained) == 5
@@ -124,7 +124,7 @@ def test_trials_do_not_depend_on_the_engine_nor_on_who_ends_first(trained):
 
 
 @pytest.mark.parametrize("space", [SPACE, {"rank": [1, 2, 3, 4, 5, 6, 7, 8], "beta": [0.1, 1.0]}])
-def test_whatever_moment_a_sweep_is_killed_at_it_goes_on_to_the_same_trials(space, trained, tmp_path):
+def test_whatever_moment_a_sweep_is_killed_at_it_resumes_to_the_same_trials(space, trained, tmp_path):
     budget = ranks.Budget(trials=14, epochs=2, draws=4, at_once=4)
     path = tmp_path / "sweep.log"
     whole = ranks.sweep(build, DATA, space, budget=budget, storage=path)
@@ -176,7 +176,7 @@ def test_settings_of_numpy_are_those_of_python(trained, tmp_path):
         assert all(type(trial.settings["rank"]) is int for trial in found.trials)
 
 
-def test_the_error_over_seeds_is_told_kept_and_decides(tmp_path, monkeypatch):
+def test_the_error_over_seeds_is_reported_kept_and_decides(tmp_path, monkeypatch):
     def train(asked, chosen, rungs):
         rank = chosen["rank"]
         return [{"nll": 1 / rank + 0.1 * seed, "num_trained": 10.0 * rank} for seed in range(asked.budget.seeds)]

@@ -1,4 +1,4 @@
-"""Which trial of a sweep is taken, and what is said of it."""
+"""Which trial of a sweep is taken, and the reasons given."""
 
 import dataclasses
 import io
@@ -47,7 +47,7 @@ def test_of_two_on_the_front_the_range_of_all_trials_says_which_gives_up_less():
     assert _found([(0.1, 0.94), (0.4, 0.95), (0.5, 0.4)]).knee().number == 0
 
 
-def test_where_two_trials_are_as_near_the_first_objective_decides_and_that_is_said():
+def test_where_two_trials_are_as_near_the_first_objective_decides_and_that_is_reported():
     found = _found([(0.101, 0.95), (0.1, 0.6)])
     assert found.knee().number == 1 and [trial.number for trial in found.nearest()] == [1, 0]
     assert found.why().startswith(
@@ -56,7 +56,7 @@ def test_where_two_trials_are_as_near_the_first_objective_decides_and_that_is_sa
     )
 
 
-def test_a_trial_that_beats_all_others_is_said_to():
+def test_a_trial_that_beats_all_others_is_named_so():
     found = _found([(0.1, 0.9), (0.2, 0.8), (0.1, 0.9)])
     assert found.why().startswith(
         "Take rank=1: NLL 0.1 (the best) and AUROC-OOD (MI) 0.9 (the best). "
@@ -94,7 +94,7 @@ def test_the_knee_is_on_the_front_and_the_same_whatever_the_units_of_the_objecti
     assert _found([(x, scale * y + shift) for x, y in points]).knee().number == found.knee().number
 
 
-def test_a_sweep_without_a_finished_trial_says_so():
+def test_a_sweep_without_a_finished_trial_names_it():
     with pytest.raises(
         ValueError, match=r"pareto needs a finished trial with \['nll', 'auroc_ood_mi'\]; got none among 0"
     ):

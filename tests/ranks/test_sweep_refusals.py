@@ -41,7 +41,7 @@ def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"objectives": ("nll", "speed")},
@@ -77,9 +77,9 @@ def test_the_task_is_that_of_the_compiled_loss(loss, task, noise):
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_before_anything_is_trained(change, said, trained):
+def test_what_makes_no_sense_is_refused_before_anything_is_trained(change, message, trained):
     arguments = {"data": DATA, "space": SPACE, "budget": BUDGET, **change}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         ranks.sweep(build, **arguments)
     assert trained == []
 
@@ -98,7 +98,7 @@ def test_what_is_not_compiled_is_refused_before_anything_is_trained(made, traine
 
 
 @pytest.mark.parametrize(
-    ("objective", "said"),
+    ("objective", "message"),
     [
         ("nll", "got 'nll', and the likelihood does not specify the noise. Compile with singularbayes.GaussianNLL"),
         ("crps_total", "got 'crps_total', and the likelihood does not specify the noise"),
@@ -106,14 +106,16 @@ def test_what_is_not_compiled_is_refused_before_anything_is_trained(made, traine
         ("accuracy", "objectives that exist in regression; got 'accuracy'"),
     ],
 )
-def test_an_objective_that_a_regression_will_not_have_is_refused_before_anything_is_trained(objective, said, trained):
-    with pytest.raises(ValueError, match=said):
+def test_an_objective_that_a_regression_will_not_have_is_refused_before_anything_is_trained(
+    objective, message, trained
+):
+    with pytest.raises(ValueError, match=message):
         ranks.sweep(_values, DATA, {"rank": [1]}, [objective])
     assert trained == []
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             {"space": {"rank": (1, 4)}},
@@ -127,10 +129,10 @@ def test_an_objective_that_a_regression_will_not_have_is_refused_before_anything
         ({"build": lambda rank: build(rank, rate=0.01)}, "model was"),
     ],
 )
-def test_a_storage_of_another_experiment_is_refused_with_what_differs(change, said, trained, tmp_path):
+def test_a_storage_of_another_experiment_is_refused_with_what_differs(change, message, trained, tmp_path):
     arguments = {"build": build, "data": DATA, "space": SPACE, "budget": BUDGET, "storage": tmp_path / "sweep.log"}
     ranks.sweep(**arguments)
-    with pytest.raises(ValueError, match=f"sweep needs a storage of the same experiment; got .*sweep.log.*{said}"):
+    with pytest.raises(ValueError, match=f"sweep needs a storage of the same experiment; got .*sweep.log.*{message}"):
         ranks.sweep(**{**arguments, **change})
 
 
@@ -184,7 +186,7 @@ def test_a_journal_of_other_studies_is_refused(tmp_path, trained):
         ranks.sweep(build, DATA, SPACE, storage=path)
 
 
-def test_without_optuna_it_says_what_to_type(monkeypatch):
+def test_without_optuna_the_error_has_what_to_type(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(
         ImportError, match=r"A sweep needs Optuna; got no optuna. Type: pip install 'singularbayes\[sweep\]'"

@@ -106,7 +106,7 @@ def test_every_example_comes_once_and_fits_the_columns_of_its_batch(lengths, siz
     assert sorted(order) == list(range(len(lengths))) and len(kinds) == -(-len(lengths) // size)
     for i, kind in enumerate(kinds):
         batch = order[i * size : (i + 1) * size]
-        assert buckets.of[batch].max() == kind or len(batch) < size
+        assert buckets.bucket[batch].max() == kind or len(batch) < size
         assert lengths[batch].max() <= buckets.columns[kind]
 
 
@@ -133,7 +133,7 @@ def test_seeds_share_the_lengths_of_batches_and_not_the_examples():
     assert (one != other).any() and (buckets.of_batches(0, SIZE) != buckets.of_batches(1, SIZE)).any()
     for i, kind in enumerate(buckets.of_batches(0, SIZE)):
         for order in (one, other):
-            assert buckets.of[order[i * SIZE : (i + 1) * SIZE]].max() == kind
+            assert buckets.bucket[order[i * SIZE : (i + 1) * SIZE]].max() == kind
 
 
 def test_padding_needs_token_ids_and_a_model_of_any_length():

@@ -138,7 +138,7 @@ class SWAG:
 
     @classmethod
     def from_snapshots(cls, model: keras.Model, snapshots: Snapshots, inputs=None) -> Self:
-        """Returns the SWAG of snapshots that are there already; the model then stands at their mean.
+        """Returns the SWAG of snapshots that are there already; the model is then at their mean.
 
         Args:
             inputs: the training inputs, which a network with batch normalisation needs.

@@ -5,7 +5,7 @@ from singularbayes.evaluation.bounds_table import BoundsReport
 from singularbayes.evaluation.certificate import certify
 from singularbayes.evaluation.comparison import Comparison, compare
 from singularbayes.evaluation.comparison_columns import NONE, Cell, Column
-from singularbayes.evaluation.comparison_latex import escaped, maths
+from singularbayes.evaluation.comparison_latex import escape_latex, latex, latex_math
 from singularbayes.evaluation.diagnosis import Diagnosis, diagnose
 from singularbayes.evaluation.evaluate import TASKS, Evaluation, evaluate
 from singularbayes.evaluation.feed_forward import activation_name, flat_layers_in_order
@@ -30,10 +30,11 @@ __all__ = [
     "certify",
     "compare",
     "diagnose",
-    "escaped",
+    "escape_latex",
     "evaluate",
     "flat_layers_in_order",
-    "maths",
+    "latex",
+    "latex_math",
     "selective",
     "small_variance",
 ]

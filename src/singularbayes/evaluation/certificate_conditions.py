@@ -146,7 +146,7 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
         return why, (*words, *more)
     if found is None or not found.count:
         return None, words
-    return f"the prior was learned on these examples: {found.count:,} of {found.of:,} that it knows are here", ()
+    return f"the prior was learned on these examples: {found.count:,} of {found.total:,} that it knows are here", ()
 
 
 def _origins(factors: list, prior_data) -> tuple[str, ...]:
@@ -169,9 +169,9 @@ def _check_disjoint(found: Seen | None, hashes: np.ndarray) -> tuple[str | None,
     assumption = "the prior's examples drawn apart from these, on the caller's word (prior_data='disjoint')"
     if found is None:
         return None, (f"{assumption}: the prior remembers none",)
-    repeats = f"{found.count} of {found.of} that it remembers are here"
+    repeats = f"{found.count} of {found.total} that it remembers are here"
     alike = share_alike(hashes)
-    if found.count and binom.sf(found.count - 1, found.of, alike) < _CHANCE:
+    if found.count and binom.sf(found.count - 1, found.total, alike) < _CHANCE:
         return (
             f"the prior was learned on these examples: {repeats}, and only {100 * alike:.1f} % of these have an equal",
             (),

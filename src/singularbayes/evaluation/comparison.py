@@ -10,7 +10,7 @@ from scipy import stats
 from singularbayes.checks import require_integer, require_share
 from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
 from singularbayes.evaluation.evaluate import Evaluation
-from singularbayes.metrics import OOD_TABLES, TABLES, Measure, find_measure
+from singularbayes.metrics import DEFAULT_OOD_SCORES, DEFAULT_SCORES, Measure, find_measure
 from singularbayes.text_table import text_table
 
 Runs = dict[str, dict[int, Evaluation]]  # by method and seed
@@ -133,8 +133,12 @@ def _by_method(evaluations: list[Evaluation]) -> Runs:
 def _usual(run: Evaluation) -> list[str]:
     """Returns the columns of a task: the usual ones, and how well each out-of-distribution set is detected."""
     places = dict.fromkeys(name.rpartition("/")[0] for name in run.metrics if "auroc_ood" in name)
-    detection = [f"{place}/{name}".lstrip("/") for place in places for name in OOD_TABLES[run.task]]
-    return [name for name in (*TABLES[run.task], *detection) if name in run.metrics or not math.isnan(run.value(name))]
+    detection = [f"{place}/{name}".lstrip("/") for place in places for name in DEFAULT_OOD_SCORES[run.task]]
+    return [
+        name
+        for name in (*DEFAULT_SCORES[run.task], *detection)
+        if name in run.metrics or not math.isnan(run.value(name))
+    ]
 
 
 def _column(measure: Measure, runs: Runs, reference: str, level: float, digits: int) -> Column:

@@ -44,11 +44,11 @@ _MATHS = {
 
 def latex(comparison: Comparison, label: str = "tab:comparison") -> str:
     """Returns a LaTeX table with the rules of booktabs; differences stand below a rule of their own."""
-    heads = [escaped(f"{column.measure.label} {column.measure.arrow}".strip()) for column in comparison.columns]
+    heads = [escape_latex(f"{column.measure.label} {column.measure.arrow}".strip()) for column in comparison.columns]
     lines = [
         r"\begin{table}[t]",
         r"  \centering",
-        f"  \\caption{{{escaped(caption(comparison))}}}",
+        f"  \\caption{{{escape_latex(caption(comparison))}}}",
         f"  \\label{{{label}}}",
         f"  \\begin{{tabular}}{{l{'r' * len(heads)}}}",
         r"    \toprule",
@@ -56,14 +56,14 @@ def latex(comparison: Comparison, label: str = "tab:comparison") -> str:
     ]
     for rows in (method_rows(comparison, _cell), difference_rows(comparison, _difference)):
         if rows:
-            lines += [r"    \midrule", *(_row(escaped(name), cells) for name, cells in rows)]
+            lines += [r"    \midrule", *(_row(escape_latex(name), cells) for name, cells in rows)]
     return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""])
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     r"""Returns text that LaTeX prints as it is.
 
-    >>> print(escaped("R² of a_b & 5 %"))
+    >>> print(escape_latex("R² of a_b & 5 %"))
     R$^2$ of a\_b \& 5 \%
     """
     return "".join(_SPECIAL.get(character, character) for character in text)
@@ -74,16 +74,16 @@ def _row(name: str, cells: list[str]) -> str:
 
 
 def _cell(column: Column, cell: Cell) -> str:
-    mean, deviation = (maths(text) for text in column.text(cell))
+    mean, deviation = (latex_math(text) for text in column.text(cell))
     mean = {1: f"\\mathbf{{{mean}}}", 2: f"\\underline{{{mean}}}"}.get(cell.place or 0, mean)
     return f"${' '.join([mean, deviation]).strip()}$"
 
 
 def _difference(column: Column, difference: Difference) -> str:
-    return f"${maths(difference_text(column, difference))}$"
+    return f"${latex_math(difference_text(column, difference))}$"
 
 
-def maths(text: str) -> str:
+def latex_math(text: str) -> str:
     """Returns numbers as they stand in math mode: no space behind the comma of thousands, one behind that of a list."""
     for sign, command in _MATHS.items():
         text = text.replace(sign, command)

@@ -7,7 +7,7 @@ import numpy as np
 from singularbayes import metrics
 from singularbayes.checks import aligned, labelled
 from singularbayes.likelihoods import DETERMINISTIC, require_kind
-from singularbayes.metrics import LEVEL, OF_VARIANCE, RETAINED, SelectiveCurve, selective_curve
+from singularbayes.metrics import INTERVAL_LEVEL, RETAINED_SHARE, VARIANCE_SCORES, SelectiveCurve, selective_curve
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
 Scores = dict[str, float | str]
@@ -131,7 +131,7 @@ def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.ran
     if lacking is not None:
         return dict.fromkeys(_SPREAD_SCORES, lacking)
     std = np.sqrt(p.variance(kind))
-    lower, upper = p.interval(LEVEL, variance=kind)
+    lower, upper = p.interval(INTERVAL_LEVEL, variance=kind)
     spread = std.min() > 0
 
     def if_spread(score: Callable[..., float]) -> float | str:
@@ -146,13 +146,13 @@ def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.ran
         "crps_sample": _NO_DRAWS if draws is None else metrics.crps_sample(draws, targets),
         "picp_95": metrics.interval_coverage(lower, upper, targets),
         "mpiw_95": metrics.interval_width(lower, upper),
-        "interval_score_95": metrics.interval_score(lower, upper, targets, LEVEL),
+        "interval_score_95": metrics.interval_score(lower, upper, targets, INTERVAL_LEVEL),
         "calibration_error": if_spread(metrics.interval_calibration_error),
         "calibration_area": if_spread(metrics.interval_calibration_area),
     }
 
 
-_SPREAD_SCORES = tuple(name for name, *_ in OF_VARIANCE)
+_SPREAD_SCORES = tuple(name for name, *_ in VARIANCE_SCORES)
 _ERRORS = {"aupr_err": metrics.aupr_err, "aupr_succ": metrics.aupr_succ}
 _SELECTIVE = ("aurc", "risk_at_80")
 _DETECTION = ("auroc_ood", "aupr_ood", "aupr_in", "fpr_at_95_tpr", "tpr_at_5_fpr")
@@ -164,7 +164,7 @@ def _names(names, by: str) -> list[str]:
 
 def _selective(uncertainty: np.ndarray, losses: np.ndarray, by: str) -> Scores:
     curve = selective_curve(uncertainty, losses)
-    return {f"aurc_{by}": curve.area, f"risk_at_80_{by}": float(curve.at(RETAINED))}
+    return {f"aurc_{by}": curve.area, f"risk_at_80_{by}": float(curve.at(RETAINED_SHARE))}
 
 
 def _mi_ratio(inside: np.ndarray | str, outside: np.ndarray | str) -> Scores:

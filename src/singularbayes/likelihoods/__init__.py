@@ -9,7 +9,6 @@ from singularbayes.likelihoods.labels import find_wrong_labels, require_labels, 
 from singularbayes.likelihoods.mean_scale import MeanScale, MeanScaleNLL
 from singularbayes.likelihoods.predictive import (
     DETERMINISTIC,
-    VARIANCES,
     ClassPredictive,
     Predictive,
     RunningMoments,
@@ -21,7 +20,6 @@ from singularbayes.likelihoods.table import LIKELIHOODS, find_likelihood, highes
 __all__ = [
     "DETERMINISTIC",
     "LIKELIHOODS",
-    "VARIANCES",
     "Bernoulli",
     "BoundedCrossentropy",
     "Categorical",

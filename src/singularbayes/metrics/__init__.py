@@ -7,7 +7,15 @@ from singularbayes.metrics.calibration import (
     optimistic_configuration,
     reliability_curve,
 )
-from singularbayes.metrics.catalogue import LEVEL, MEASURES, OF_VARIANCE, OOD_TABLES, RETAINED, TABLES, find_measure
+from singularbayes.metrics.catalogue import (
+    DEFAULT_OOD_SCORES,
+    DEFAULT_SCORES,
+    INTERVAL_LEVEL,
+    MEASURES,
+    RETAINED_SHARE,
+    VARIANCE_SCORES,
+    find_measure,
+)
 from singularbayes.metrics.detection import (
     aupr_err,
     aupr_in,
@@ -27,7 +35,7 @@ from singularbayes.metrics.intervals import (
     interval_score,
     interval_width,
 )
-from singularbayes.metrics.measure import BETTER, Measure
+from singularbayes.metrics.measure import Measure
 from singularbayes.metrics.pareto import efficiency_factors, pareto_front
 from singularbayes.metrics.regression import (
     crps_gaussian,
@@ -49,13 +57,12 @@ from singularbayes.metrics.uncertainty import (
 )
 
 __all__ = [
-    "BETTER",
-    "LEVEL",
+    "DEFAULT_OOD_SCORES",
+    "DEFAULT_SCORES",
+    "INTERVAL_LEVEL",
     "MEASURES",
-    "OF_VARIANCE",
-    "OOD_TABLES",
-    "RETAINED",
-    "TABLES",
+    "RETAINED_SHARE",
+    "VARIANCE_SCORES",
     "IntervalCalibration",
     "Measure",
     "OperatingPoint",

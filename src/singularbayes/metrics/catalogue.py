@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from singularbayes.metrics.measure import Measure
 
-LEVEL = 0.95  # of the intervals
-RETAINED = 0.8  # the share that selective prediction keeps
+INTERVAL_LEVEL = 0.95  # of the intervals
+RETAINED_SHARE = 0.8  # the share that selective prediction keeps
 
 _OF_CLASSES = {"mi": "MI", "entropy": "entropy", "std": "std"}  # uncertainties
 _OF_VALUES = {"epistemic": "epistemic", "total": "total"}
@@ -38,7 +38,7 @@ def _measures() -> Iterable[Measure]:
     for kind in ("epistemic", "aleatoric", "total"):
         yield Measure(f"variance_{kind}", label=f"{kind} variance")
     for kind in ("epistemic", "total"):
-        for name, label, best in OF_VARIANCE:
+        for name, label, best in VARIANCE_SCORES:
             yield Measure(f"{name}_{kind}", best, label=f"{label} ({kind})")
     for by, words in {**_OF_CLASSES, **_OF_VALUES}.items():
         for name, label, better in (*_OF_UNCERTAINTY, *(_OF_ERRORS if by in _OF_CLASSES else ())):
@@ -49,11 +49,11 @@ def _measures() -> Iterable[Measure]:
     yield Measure("iqr_ratio", "higher", label="IQR ratio")
 
 
-OF_VARIANCE: tuple[tuple[str, str, str | float], ...] = (
+VARIANCE_SCORES: tuple[tuple[str, str, str | float], ...] = (
     ("nll", "NLL", "lower"),
     ("crps", "CRPS", "lower"),
     ("crps_sample", "sample CRPS", "lower"),
-    ("picp_95", "PICP", LEVEL),
+    ("picp_95", "PICP", INTERVAL_LEVEL),
     ("mpiw_95", "MPIW", "lower"),
     ("interval_score_95", "interval score", "lower"),
     ("calibration_error", "calibration error", "lower"),
@@ -73,11 +73,11 @@ _OF_ERRORS = (("aupr_err", "AUPR-Err", "higher"), ("aupr_succ", "AUPR-Succ", "hi
 MEASURES = {measure.name: measure for measure in _measures()}
 
 # What a table shows by default; the detection scores once for every out-of-distribution set.
-TABLES = {
+DEFAULT_SCORES = {
     "classification": ("num_stored", "accuracy", "auroc", "nll", "brier", "ece", "aupr_err_entropy"),
     "regression": ("num_stored", "rmse", "mae", "nll_total", "crps_total", "picp_95_total", "mpiw_95_total"),
 }
-OOD_TABLES = {"classification": ("auroc_ood_mi", "auroc_ood_entropy"), "regression": ("auroc_ood_epistemic",)}
+DEFAULT_OOD_SCORES = {"classification": ("auroc_ood_mi", "auroc_ood_entropy"), "regression": ("auroc_ood_epistemic",)}
 
 
 def find_measure(name: str) -> Measure:

@@ -51,9 +51,14 @@ class Measure:
         object.__setattr__(self, "label", self.label or self.name)
 
     @property
+    def has_direction(self) -> bool:
+        """Whether higher or lower is better; else there is a best value, or none."""
+        return self.better in BETTER
+
+    @property
     def sign(self) -> int:
         """1 where higher is better, −1 where lower is."""
-        if self.better not in BETTER:
+        if not self.has_direction:
             raise ValueError(
                 f"A figure needs measures of which higher or lower is better; got better={self.better!r} of "
                 f"{self.name!r}."

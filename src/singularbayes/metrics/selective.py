@@ -1,6 +1,6 @@
 """What is gained by answering only when certain. Risk is the mean loss of what is kept: lower is better.
 
-An example is kept when its uncertainty is at most the threshold. `losses` are one number an example: 0 or 1 for right
+An example is kept when its uncertainty is at most the threshold. `losses` are one number per example: 0 or 1 for right
 or wrong, or an absolute error. Examples of equal uncertainty are kept or dropped together.
 """
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from singularbayes.evaluation import Evaluation, evaluate
-from singularbayes.metrics import BETTER, Measure, find_measure
+from singularbayes.metrics import Measure, find_measure
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
 # Short names of objectives, by task.
@@ -73,9 +73,9 @@ def _measure(name: str, full: str, scores: Evaluation) -> Measure:
             f"sweep needs objectives that its trials have; got {name!r}, and {scores.undefined[full]}.{help_}"
         )
     if full not in known:
-        there = sorted(key for key, measure in known.items() if measure.better in BETTER)
+        there = sorted(key for key, measure in known.items() if measure.has_direction)
         raise ValueError(f"sweep needs objectives that exist in {scores.task}; got {name!r}. There are {there}.")
-    if known[full].better not in BETTER:
+    if not known[full].has_direction:
         raise ValueError(f"sweep needs objectives of which more or less is better; got {name!r}, with neither.")
     return known[full]
 

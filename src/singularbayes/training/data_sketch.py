@@ -24,11 +24,11 @@ class Seen:
     """How many of the examples that were remembered came back."""
 
     count: int
-    of: int
+    total: int
 
     @property
     def share(self) -> float:
-        return self.count / self.of
+        return self.count / self.total
 
 
 def seen_among(remembered: np.ndarray, hashes: np.ndarray) -> Seen:
@@ -36,7 +36,7 @@ def seen_among(remembered: np.ndarray, hashes: np.ndarray) -> Seen:
 
     >>> hashes = hashed(np.arange(200.0).reshape(100, 2))
     >>> seen_among(hashes[:50], hashes), seen_among(hashes[:50], hashes[50:])
-    (Seen(count=50, of=50), Seen(count=0, of=50))
+    (Seen(count=50, total=50), Seen(count=0, total=50))
     """
     return Seen(int(np.isin(remembered, hashes).sum()), len(remembered))
 

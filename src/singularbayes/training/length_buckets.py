@@ -18,7 +18,7 @@ _STEP = 8  # they are multiples of it: products of odd sizes are slow on acceler
 class Buckets:
     """Which bucket every example belongs to, and how many columns each bucket needs, rising."""
 
-    of: np.ndarray
+    bucket: np.ndarray
     columns: tuple[int, ...]
 
     @classmethod
@@ -37,18 +37,18 @@ class Buckets:
         Examples are shuffled and then sorted into buckets. A batch is cut from the sorted row, so one that straddles
         two buckets belongs to the longer one. Whole batches are shuffled again; what remains comes last.
         """
-        shuffled = np.random.default_rng([seed, epoch]).permutation(len(self.of))
-        by_bucket = shuffled[np.argsort(self.of[shuffled], kind="stable")]
-        whole = len(self.of) // batch_size
+        shuffled = np.random.default_rng([seed, epoch]).permutation(len(self.bucket))
+        by_bucket = shuffled[np.argsort(self.bucket[shuffled], kind="stable")]
+        whole = len(self.bucket) // batch_size
         batches, rest = np.split(by_bucket, [whole * batch_size])
         batches = batches.reshape(whole, batch_size)[_shuffled_batches(whole, epoch)]
         return np.concatenate([batches.ravel(), rest]).astype("int32")
 
     def of_batches(self, epoch: int, batch_size: int) -> np.ndarray:
         """Returns the bucket of every batch of an epoch; the same for all seeds."""
-        whole = len(self.of) // batch_size
-        last = np.sort(self.of)[batch_size - 1 :: batch_size]  # of the sorted row, the longest of every whole batch
-        rest = [self.of.max()] * bool(len(self.of) % batch_size)
+        whole = len(self.bucket) // batch_size
+        last = np.sort(self.bucket)[batch_size - 1 :: batch_size]  # of the sorted row, the longest of every whole batch
+        rest = [self.bucket.max()] * bool(len(self.bucket) % batch_size)
         return np.concatenate([last[_shuffled_batches(whole, epoch)], rest]).astype("int32")
 
 

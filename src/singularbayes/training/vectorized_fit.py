@@ -1,4 +1,4 @@
-"""Many members as one JAX program: `vmap` over members of Keras's own step, one `scan` an epoch."""
+"""Many members as one JAX program: `vmap` over members of Keras's own step, one `scan` per epoch."""
 
 import math
 from collections.abc import Callable

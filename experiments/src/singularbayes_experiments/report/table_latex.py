@@ -3,7 +3,7 @@ r"""A table for a paper: below a method, the paper's numbers and the differences
 It needs \usepackage{amsmath,booktabs,textcomp}.
 """
 
-from singularbayes.evaluation import escaped, maths
+from singularbayes.evaluation import escape_latex, latex_math
 from singularbayes_experiments.report.tables import Cell, Table, TableRow
 
 
@@ -13,11 +13,11 @@ def latex(table: Table, label: str) -> str:
     lines = [
         r"\begin{table}[t]",
         r"  \centering",
-        f"  \\caption{{{escaped(' '.join(part for part in said if part))}}}",
+        f"  \\caption{{{escape_latex(' '.join(part for part in said if part))}}}",
         f"  \\label{{{label}}}",
         f"  \\begin{{tabular}}{{lr{'r' * len(table.measures)}}}",
         r"    \toprule",
-        _line(["method", "seeds", *map(escaped, table.heads)]),
+        _line(["method", "seeds", *map(escape_latex, table.heads)]),
         r"    \midrule",
         *(line for row in table.rows for line in _lines(row)),
         r"    \bottomrule",
@@ -28,7 +28,7 @@ def latex(table: Table, label: str) -> str:
 
 
 def _lines(row: TableRow) -> list[str]:
-    lines = [_line([escaped(row.name), str(row.seeds), *map(_ours, row.cells)])]
+    lines = [_line([escape_latex(row.name), str(row.seeds), *map(_ours, row.cells)])]
     if any(cell.paper for cell in row.cells):
         lines.append(_line([r"\quad paper", "", *(_paper(cell) for cell in row.cells)]))
     if any(cell.difference for cell in row.cells):
@@ -41,14 +41,14 @@ def _line(cells: list[str]) -> str:
 
 
 def _ours(cell: Cell) -> str:
-    mean = maths(cell.ours)
+    mean = latex_math(cell.ours)
     mean = {1: f"\\mathbf{{{mean}}}", 2: f"\\underline{{{mean}}}"}.get(cell.place or 0, mean)
-    return f"${' '.join([mean, maths(cell.error)]).strip()}$"
+    return f"${' '.join([mean, latex_math(cell.error)]).strip()}$"
 
 
 def _paper(cell: Cell) -> str:
-    return escaped(cell.printed)
+    return escape_latex(cell.printed)
 
 
 def _maths(text: str) -> str:
-    return f"${maths(text)}$" if text else ""
+    return f"${latex_math(text)}$" if text else ""

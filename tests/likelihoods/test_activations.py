@@ -75,7 +75,7 @@ def _compiled_again(units, loss):
     return model
 
 
-def test_heads_that_agree_with_their_loss_are_taken():
+def test_activations_that_agree_with_their_loss_are_taken():
     for last, loss in [
         (_dense(1, "sigmoid"), "binary_crossentropy"),
         (_dense(1), BINARY(from_logits=True)),
