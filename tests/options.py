@@ -241,14 +241,14 @@ def alone(option: Option, posterior, **arguments):
     return stir(keras.Model(inputs[0] if single else inputs, outputs)), option.inputs[0] if single else option.inputs
 
 
-def load(option: Option, layer, twin, draw) -> None:
+def load(option: Option, layer, counterpart, draw) -> None:
     """Gives the Keras layer the matrices of the draw."""
-    twin.set_weights(option.weights(layer, lambda posterior: dense_of(posterior, draw[id(posterior)])))
+    counterpart.set_weights(option.weights(layer, lambda posterior: dense_of(posterior, draw[id(posterior)])))
 
 
-def twin_of(option: Option, layer, inputs, draw, **arguments):
+def counterpart_of(option: Option, layer, inputs, draw, **arguments):
     """Returns the Keras layer of the same name, loaded with the matrices of the draw."""
-    twin = option.keras(**arguments)
-    twin(inputs)
-    load(option, layer, twin, draw)
-    return twin
+    counterpart = option.keras(**arguments)
+    counterpart(inputs)
+    load(option, layer, counterpart, draw)
+    return counterpart

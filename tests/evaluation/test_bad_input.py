@@ -66,9 +66,9 @@ class TestArguments:
 
     REFUSED = (
         ("kernel_regularizer", "l2", "the KL to the prior is the regularizer"),
-        ("kernel_constraint", "non_neg", "a constraint on one draw says nothing about the posterior"),
-        ("lora_rank", 4, "LoRA is a point adapter"),
-        ("lora_alpha", 4, "LoRA is a point adapter"),
+        ("kernel_constraint", "non_neg", "a constraint on one draw is none on the posterior"),
+        ("lora_rank", 4, "LoRA is a deterministic adapter"),
+        ("lora_alpha", 4, "LoRA is a deterministic adapter"),
         ("quantization_config", "int8", "collapse it to its mean first"),
     )
 

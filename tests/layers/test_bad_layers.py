@@ -1,4 +1,4 @@
-"""What a layer cannot do is said before any weight is made: what is needed, what was got, and where."""
+"""What a layer cannot do is refused before any weight is made: what is needed, what was got, and where."""
 
 import re
 
@@ -68,8 +68,8 @@ def test_what_keras_refuses_is_refused(kind, arguments, message):
 
 REASONS = {
     "regularizer": "the KL to the prior is the regularizer",
-    "constraint": "a constraint on one draw says nothing about the posterior",
-    "lora_rank": "LoRA is a point adapter",
+    "constraint": "a constraint on one draw is none on the posterior",
+    "lora_rank": "LoRA is a deterministic adapter",
 }
 # (layer, arguments, what the error says) where Keras has nothing to refuse.
 OURS = (

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import LAYERS, twin_of
+from options import LAYERS, counterpart_of
 from table import (
     GAUSSIAN,
     POSTERIORS,
@@ -41,10 +41,10 @@ def _numpy(x):
 def test_a_draw_is_the_keras_layer_with_that_kernel_and_bias(name, x, bias):
     layer = stirred_layer(CASE.make(_posterior(name), bias_posterior=bias), x)
     draw = draw_of(layer)
-    twin = twin_of(CASE, layer, x, draw)
+    counterpart = counterpart_of(CASE, layer, x, draw)
     with scope.fix(draw):
-        np.testing.assert_allclose(_numpy(layer(x)), _numpy(twin(x)), rtol=2e-5, atol=2e-6)
-        np.testing.assert_allclose(input_gradient(layer, x), input_gradient(twin, x), rtol=2e-4, atol=2e-5)
+        np.testing.assert_allclose(_numpy(layer(x)), _numpy(counterpart(x)), rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(input_gradient(layer, x), input_gradient(counterpart, x), rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("name", POSTERIORS)
@@ -64,11 +64,11 @@ def test_without_bias_a_draw_is_x_times_w(name):
 def test_mixed_precision_computes_in_half_and_keeps_its_weights_in_float32(name, policy, precision):
     layer = stirred_layer(CASE.make(_posterior(name), bias_posterior=FullRank(), dtype=policy), X)
     draw = draw_of(layer)
-    twin = twin_of(CASE, layer, X, draw)
+    counterpart = counterpart_of(CASE, layer, X, draw)
     with scope.fix(draw):
         outputs = layer(X)
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
-    np.testing.assert_allclose(_numpy(outputs), _numpy(twin(X)), atol=16 * precision)
+    np.testing.assert_allclose(_numpy(outputs), _numpy(counterpart(X)), atol=16 * precision)
     assert {keras.backend.standardize_dtype(w.dtype) for w in layer.trainable_weights} == {"float32"}
 
 
@@ -136,10 +136,10 @@ def test_bias_and_activity_regularizers_are_added_as_keras_adds_them():
     arguments = {"bias_regularizer": "l2", "activity_regularizer": "l1"}
     layer = stirred_layer(CASE.make(LowRank(2, prior="normal", kl_weight=0.0), **arguments), X)
     draw = draw_of(layer)
-    twin = twin_of(CASE, layer, X, draw, **arguments)
+    counterpart = counterpart_of(CASE, layer, X, draw, **arguments)
     with scope.fix(draw):
-        layer(X), twin(X)
-        np.testing.assert_allclose(sum(map(_numpy, layer.losses)), sum(map(_numpy, twin.losses)), rtol=1e-5)
+        layer(X), counterpart(X)
+        np.testing.assert_allclose(sum(map(_numpy, layer.losses)), sum(map(_numpy, counterpart.losses)), rtol=1e-5)
 
 
 def test_an_adapter_at_its_start_answers_as_the_layer_it_came_from_to_the_last_bit():

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import LAYERS, twin_of
+from options import LAYERS, counterpart_of
 from table import (
     POSTERIORS,
     RANDOM,
@@ -36,9 +36,9 @@ def _numpy(x):
 def test_a_draw_is_the_keras_layer_with_that_table(name):
     layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
     draw = draw_of(layer)
-    twin = twin_of(CASE, layer, IDS, draw)
+    counterpart = counterpart_of(CASE, layer, IDS, draw)
     with scope.fix(draw):
-        np.testing.assert_allclose(_numpy(layer(IDS)), _numpy(twin(IDS)), rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(_numpy(layer(IDS)), _numpy(counterpart(IDS)), rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("ids", [IDS[:, 0], IDS[None], IDS.astype("uint8"), IDS.astype("int64"), IDS.astype("float32")])
@@ -46,17 +46,17 @@ def test_ids_come_in_any_shape_and_type_that_keras_takes(ids):
     layer = stirred_layer(CASE.make(LowRank(2)), IDS)
     draw = draw_of(layer)
     with scope.fix(draw):
-        twin = twin_of(CASE, layer, IDS, draw)
-        np.testing.assert_allclose(_numpy(layer(ids)), _numpy(twin(ids)), rtol=2e-5, atol=2e-6)
+        counterpart = counterpart_of(CASE, layer, IDS, draw)
+        np.testing.assert_allclose(_numpy(layer(ids)), _numpy(counterpart(ids)), rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", ["low_rank", "low_rank_laplace", "full_rank", "full_rank_laplace"])
 def test_the_gradient_of_the_means_is_that_of_the_keras_table(name):
     layer = stirred_layer(CASE.make(POSTERIORS[name]()), IDS)
     draw = draw_of(layer)
-    twin = twin_of(CASE, layer, IDS, draw)
+    counterpart = counterpart_of(CASE, layer, IDS, draw)
     posterior, factor = layer.posterior, layer.posterior.factors[0]
-    of_table = gradient(lambda: ops.sum(ops.square(twin(IDS) - 1)), twin.trainable_weights[0])
+    of_table = gradient(lambda: ops.sum(ops.square(counterpart(IDS) - 1)), counterpart.trainable_weights[0])
     with scope.fix(draw):
         of_factor = gradient(lambda: ops.sum(ops.square(layer(IDS) - 1)), factor.values)[0, : len(of_table)]
     # W = A Bᵀ: dL/dA = dL/dW B.
@@ -71,7 +71,7 @@ def test_mixed_precision_gives_half_vectors_of_float32_weights(policy):
     with scope.fix(draw):
         outputs = layer(IDS)
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
-    np.testing.assert_allclose(_numpy(outputs), _numpy(twin_of(CASE, layer, IDS, draw)(IDS)), atol=2**-6)
+    np.testing.assert_allclose(_numpy(outputs), _numpy(counterpart_of(CASE, layer, IDS, draw)(IDS)), atol=2**-6)
     assert {keras.backend.standardize_dtype(w.dtype) for w in layer.trainable_weights} == {"float32"}
 
 

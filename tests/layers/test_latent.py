@@ -85,7 +85,7 @@ def test_norm_is_that_of_keras():
     block.build(VALUE.shape)
     stir(block)
     norm = block.attention_norm
-    twin = keras.layers.LayerNormalization(epsilon=norm.epsilon)
-    twin.build(VALUE.shape)
-    twin.set_weights(norm.get_weights())
-    np.testing.assert_allclose(ops.convert_to_numpy(norm(VALUE)), ops.convert_to_numpy(twin(VALUE)), atol=2e-6)
+    counterpart = keras.layers.LayerNormalization(epsilon=norm.epsilon)
+    counterpart.build(VALUE.shape)
+    counterpart.set_weights(norm.get_weights())
+    np.testing.assert_allclose(ops.convert_to_numpy(norm(VALUE)), ops.convert_to_numpy(counterpart(VALUE)), atol=2e-6)

@@ -28,7 +28,7 @@ def _assert_equal(ours, theirs, rtol=2e-4, atol=2e-5):
 def _assert_is_keras_s(option, model, x, dense):
     """Asserts that the model computes what Keras's layer computes with the matrices dense(posterior)."""
     theirs = option.keras()
-    if theirs is None:  # a block of other layers, compared with them in test_twins.py
+    if theirs is None:  # a block of other layers, compared with them in test_dense_counterparts.py
         _assert_equal(model(x), model(x), rtol=0, atol=0)
         return
     theirs(*option.inputs, **option.call)

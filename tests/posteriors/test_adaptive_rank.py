@@ -97,19 +97,21 @@ def _partly(shape=(5, 4), live=(1.0, 0.0, 1.0), **options):
 
 def _fixed(posterior, used):
     """Returns the posterior of the columns `used` alone."""
-    twin = built(LowRank(len(used), prior=posterior.prior), (posterior.rows, posterior.ab.shape[0] - posterior.rows))
-    twin.ab.values.assign(ops.convert_to_numpy(posterior.ab.values)[:, :, used])
-    return twin
+    counterpart = built(
+        LowRank(len(used), prior=posterior.prior), (posterior.rows, posterior.ab.shape[0] - posterior.rows)
+    )
+    counterpart.ab.values.assign(ops.convert_to_numpy(posterior.ab.values)[:, :, used])
+    return counterpart
 
 
 @pytest.mark.backend
 def test_a_column_that_is_off_is_as_if_it_were_not_there():
     posterior = _partly()
-    twin = _fixed(posterior, [0, 2])
-    mean, other = (ops.convert_to_numpy(q.mean().dense()) for q in (posterior, twin))
+    counterpart = _fixed(posterior, [0, 2])
+    mean, other = (ops.convert_to_numpy(q.mean().dense()) for q in (posterior, counterpart))
     np.testing.assert_allclose(mean, other, rtol=1e-5)
-    np.testing.assert_allclose(posterior.variance(), twin.variance(), rtol=1e-5)
-    assert posterior.covariance((0, 1), (0, 2)) == pytest.approx(twin.covariance((0, 1), (0, 2)))
+    np.testing.assert_allclose(posterior.variance(), counterpart.variance(), rtol=1e-5)
+    assert posterior.covariance((0, 1), (0, 2)) == pytest.approx(counterpart.covariance((0, 1), (0, 2)))
     draws = dense_draws(posterior, 400)
     assert_unbiased(draws, mean)
     assert np.linalg.matrix_rank(draws[0], tol=1e-5) == 2
@@ -304,7 +306,7 @@ def test_a_step_of_the_bound_is_what_its_derivation_says():
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: ranks.prune("model"), "prune needs a built Keras model; got 'model'"),
         (lambda: ranks.prune(_model("dense"), tolerance=1.0), "prune needs 0 <= tolerance < 1; got tolerance=1.0"),
@@ -319,8 +321,8 @@ def test_a_step_of_the_bound_is_what_its_derivation_says():
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(call, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_makes_no_sense_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
         call()
 
 

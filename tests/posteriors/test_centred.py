@@ -131,7 +131,7 @@ def test_a_thousand_of_sixty_thousand_examples_are_noticed():
 
 
 @pytest.mark.parametrize(
-    "act, said",
+    "act, message",
     [
         (lambda: Centred(Centred()), "Centred needs a prior without centres"),
         (
@@ -147,8 +147,8 @@ def test_a_thousand_of_sixty_thousand_examples_are_noticed():
         ),
     ],
 )
-def test_bad_input_is_refused(act, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_input_is_refused(act, message):
+    with pytest.raises(ValueError, match=message):
         act()
 
 

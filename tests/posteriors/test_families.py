@@ -7,7 +7,8 @@ from scipy import stats
 from table import stirred
 
 from singularbayes import FullRank
-from singularbayes.posteriors import families, float64
+from singularbayes.posteriors import families
+from singularbayes.posteriors.families import float64
 
 pytestmark = pytest.mark.backend
 

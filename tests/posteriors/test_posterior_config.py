@@ -50,8 +50,8 @@ def test_a_posterior_comes_back_equal_from_its_config(name):
     posterior = POSTERIORS[name](**arguments, name="mine")
     config = posterior.get_config()
     assert type(posterior).from_config(config).get_config() == config
-    for twin in (posteriors.get(posterior), posteriors.get(posteriors.serialize(posterior))):
-        assert twin.get_config() == {**config, "name": "posterior"}
+    for counterpart in (posteriors.get(posterior), posteriors.get(posteriors.serialize(posterior))):
+        assert counterpart.get_config() == {**config, "name": "posterior"}
 
 
 @pytest.mark.parametrize("name", posteriors.POSTERIORS)

@@ -1,4 +1,4 @@
-"""Posteriors: draws have the closed-form moments, matrices equal their dense twins, and no two things share noise."""
+"""Posteriors: draws have the closed-form moments, matrices equal their dense forms, and no two things share noise."""
 
 from functools import cache
 
@@ -224,10 +224,10 @@ def test_a_normal_prior_s_kl_of_a_k_tied_posterior_is_the_textbook_s():
     assert float(ops.convert_to_numpy(posterior.kl())) == pytest.approx(expected, rel=1e-5)
 
 
-# -- matrices and their dense twins ----------------------------------------------------------------------------------
+# -- matrices and their dense counterparts -----------------------------------------------------------------------------
 
 
-def test_a_matrix_applies_and_gives_rows_as_its_dense_twin(posterior):
+def test_a_matrix_applies_and_gives_rows_as_its_dense_counterpart(posterior):
     for matrix in (posterior.mean(), posterior.weight(posterior.draw(_key()))):
         dense = ops.convert_to_numpy(matrix.dense())
         x = np.random.default_rng(1).normal(size=(2, 3, SHAPE[0])).astype("float32")

@@ -297,12 +297,12 @@ def test_the_kl_of_the_factors_is_at_least_that_of_their_product(vectors):
 
 
 def test_a_prior_comes_back_equal_from_its_config(prior):
-    for twin in (
+    for counterpart in (
         type(prior).from_config(prior.get_config()),
         priors.get(keras.saving.serialize_keras_object(prior)),
         eval(repr(prior)),
     ):
-        assert twin == prior and hash(twin) == hash(prior)
+        assert counterpart == prior and hash(counterpart) == hash(prior)
 
 
 def test_priors_with_other_arguments_are_not_equal():

@@ -11,7 +11,7 @@ from table import built, gradient, set_factor
 
 from singularbayes import Adapter, AdaptiveLowRank, Centred, ColumnShrinkage, FullRank, LowRank, Normal
 from singularbayes.posteriors import families
-from singularbayes.posteriors.balance import balanced
+from singularbayes.posteriors.adaptive_low_rank import balanced
 
 ROWS, COLUMNS, RANK = 7, 4, 3
 
@@ -153,7 +153,7 @@ def test_columns_of_nothing_are_balanced_too():
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: ColumnShrinkage(shape=0), "ColumnShrinkage needs shape > 0"),
         (lambda: ColumnShrinkage(rate=-1.0), "ColumnShrinkage needs rate > 0"),
@@ -166,8 +166,8 @@ def test_columns_of_nothing_are_balanced_too():
         (lambda: LowRank("all"), "LowRank needs rank to be an integer >= 1; got rank='all'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(make, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_makes_no_sense_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 

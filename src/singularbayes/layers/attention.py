@@ -162,17 +162,17 @@ class MultiHeadAttention(FreezesWhole, keras.layers.MultiHeadAttention):
         use_causal_mask=False,
     ):
         masks = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask}
-        asked = {"attention_mask": attention_mask, "use_causal_mask": use_causal_mask}
+        options = {"attention_mask": attention_mask, "use_causal_mask": use_causal_mask}
         projections = self._factored(query, training)
         if projections is None:
             flags = {"return_attention_scores": return_attention_scores, "training": training}
-            return super().call(query, value, key, **masks, **asked, **flags)
+            return super().call(query, value, key, **masks, **options, **flags)
         inputs = (query, value if key is None else key, value)
         # Keras's own: the mask of the query is the output's, and is taken from the tensor.
         masks["query_mask"] = get_keras_mask(query)
         for x in inputs:
             set_keras_mask(x, None)
-        mask = self._compute_attention_mask(query, value, **masks, **asked)
+        mask = self._compute_attention_mask(query, value, **masks, **options)
         outputs, weights = latent_attention(inputs, projections, mask, self._inverse_sqrt_key_dim)
         if masks["query_mask"] is not None:
             set_keras_mask(outputs, masks["query_mask"])

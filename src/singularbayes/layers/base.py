@@ -3,25 +3,34 @@
 import math
 import weakref
 from numbers import Integral
+from typing import Any
 
 import keras
 from keras import activations, constraints, initializers, ops, regularizers
+from keras.src.backend.common.global_state import get_global_attribute
 
 from singularbayes import posteriors
 from singularbayes.checks import require_integer
-from singularbayes.layers.forward import forward_pass, once
-from singularbayes.layers.replaced import WithoutArrays
 from singularbayes.posteriors import scope
 
 ESTIMATORS = ("shared", "local")
 _REFUSED = {
     "regularizer": "the KL to the prior is the regularizer; choose the posterior's prior instead",
-    "constraint": "a constraint on one draw says nothing about the posterior",
-    "lora_rank": "LoRA is a point adapter of a point kernel",
-    "lora_alpha": "LoRA is a point adapter of a point kernel",
+    "constraint": "a constraint on one draw is none on the posterior",
+    "lora_rank": "LoRA is a deterministic adapter of a deterministic kernel",
+    "lora_alpha": "LoRA is a deterministic adapter of a deterministic kernel",
     "quantization_config": "a posterior cannot be quantised; collapse it to its mean first",
     "gptq_unpacked_column_size": "a posterior cannot be quantised; collapse it to its mean first",
 }
+
+_POSTERIOR_OF = {
+    "kernel": "posterior",
+    "recurrent_kernel": "recurrent_posterior",
+    "embeddings": "posterior",
+    "reverse_embeddings": "reverse_posterior",
+}
+# Torch keeps the parts of a module apart and finds them by this method; the other backends have none.
+_find = getattr(keras.layers.Layer, "__getattr__", None)
 
 
 def refuse(layer: str, **arguments) -> None:
@@ -32,7 +41,7 @@ def refuse(layer: str, **arguments) -> None:
             raise ValueError(f"{layer} needs {name}=None: {reason}. Got {name}={value!r}.")
 
 
-def whole(layer: str, **sizes) -> tuple[int, ...]:
+def integers(layer: str, **sizes) -> tuple[int, ...]:
     """Returns sizes as plain numbers; raises unless each is an integer above 0."""
     require_integer(layer, **sizes)
     return tuple(int(value) for value in sizes.values())
@@ -50,6 +59,25 @@ class FreezesWhole(keras.layers.Layer):
 def hand_down(layer: keras.layers.Layer, trainable: bool) -> None:
     """Sets the flag of a layer and of all that it is made of by now, also where the layer has it already."""
     type(layer).trainable.fset(layer, trainable)  # Keras on TensorFlow drops an assignment that changes nothing
+
+
+class WithoutArrays(keras.layers.Layer):
+    """A layer that has posteriors where the Keras layer has arrays: reading an array is an error that names them."""
+
+    arrays: tuple[str, ...] = ()  # that the Keras layer has
+
+    def __getattr__(self, name):
+        if name in type(self).arrays:
+            raise AttributeError(
+                f"{type(self).__name__} {self.name!r} has no array {name!r}: it is random here. Its mean is "
+                f"layer.{_POSTERIOR_OF[name]}.mean().dense(). To keep a layer as Keras has it, give bayesianize a rule "
+                "with None for it.",
+                name=name,
+                obj=self,
+            )
+        if _find is not None:
+            return _find(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
 
 class BayesianLayer(FreezesWhole, WithoutArrays):
@@ -230,3 +258,26 @@ class KernelLayer(BayesianLayer):
             "bias_constraint": constraints.serialize(self.bias_constraint),
             "activity_regularizer": regularizers.serialize(self.activity_regularizer),
         }
+
+
+def forward_pass() -> Any | None:
+    """Returns an object that stands for the current forward pass, or None outside any.
+
+    Keras keeps one call context from the outermost `__call__` to its end. Its JAX trainer does not call the model but
+    evaluates `model.call` inside a stateless scope, one per pass. Where shapes are sought, one scope serves several.
+    """
+    stateless = get_global_attribute("stateless_scope")
+    if stateless is not None and get_global_attribute("symbolic_scope") is None:
+        return stateless
+    return get_global_attribute("current_call_ctx")
+
+
+def once(owner: Any, make: Any) -> Any:
+    """Returns `make()`, made once per forward pass for `owner`: a layer used twice uses one and the same draw."""
+    current = forward_pass()
+    if current is None:
+        return make()
+    made = current.__dict__.setdefault("singularbayes_draws", {})
+    if id(owner) not in made:
+        made[id(owner)] = make()
+    return made[id(owner)]

@@ -13,9 +13,9 @@ from singularbayes.layers.base import KernelLayer
 
 
 class _Convolution(KernelLayer):
-    """What convolutions of any dimension share. `twin` is the Keras layer that they replace."""
+    """What convolutions of any dimension share. `keras_class` is the Keras layer that they replace."""
 
-    twin: type[keras.layers.Layer]
+    keras_class: type[keras.layers.Layer]
     dimensions: int
     many_uses = "every position of the input uses the kernel"
 
@@ -67,13 +67,13 @@ class _Convolution(KernelLayer):
             "dilation_rate": dilation_rate,
             "groups": groups,
         }
-        twin = self._twin()  # Keras reads and refuses the arguments
+        plain = self._keras_layer()  # Keras reads and refuses the arguments
         for name in self._shape_arguments:
-            setattr(self, name, getattr(twin, name))
+            setattr(self, name, getattr(plain, name))
         self.input_spec = keras.layers.InputSpec(ndim=self.dimensions + 2)
 
-    def _twin(self):
-        return self.twin(**self._shape_arguments, name="twin")
+    def _keras_layer(self):
+        return self.keras_class(**self._shape_arguments, name="plain")
 
     def build(self, input_shape):
         self.compute_output_shape(input_shape)  # Keras refuses shapes that do not fit
@@ -116,7 +116,7 @@ class _Convolution(KernelLayer):
         )
 
     def compute_output_shape(self, input_shape):
-        return self._twin().compute_output_shape(input_shape)
+        return self._keras_layer().compute_output_shape(input_shape)
 
     def get_config(self):
         return {**super().get_config(), **{name: getattr(self, name) for name in self._shape_arguments}}
@@ -135,7 +135,7 @@ class Conv1D(_Convolution):
     True
     """
 
-    twin = keras.layers.Conv1D
+    keras_class = keras.layers.Conv1D
     dimensions = 1
 
 
@@ -152,5 +152,5 @@ class Conv2D(_Convolution):
     True
     """
 
-    twin = keras.layers.Conv2D
+    keras_class = keras.layers.Conv2D
     dimensions = 2

@@ -2,7 +2,7 @@
 
 import keras
 
-from singularbayes.layers.base import KernelLayer, whole
+from singularbayes.layers.base import KernelLayer, integers
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -59,7 +59,7 @@ class Dense(KernelLayer):
             refused={"lora_rank": lora_rank, "lora_alpha": lora_alpha, "quantization_config": quantization_config},
             **kwargs,
         )
-        (self.units,) = whole("Dense", units=units)
+        (self.units,) = integers("Dense", units=units)
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
         self.supports_masking = True
 

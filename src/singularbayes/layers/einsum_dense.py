@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-# Keras's reading of an equation and its errors; there is no public door to it.
+# Keras's reading of an equation and its errors; it is not public.
 from keras.src.layers.core.einsum_dense import _analyze_einsum_string as analyzed
 
 from singularbayes.layers.base import KernelLayer
@@ -155,7 +155,7 @@ class EinsumDense(KernelLayer):
             "output_shape": self.partial_output_shape,
             "bias_axes": self.bias_axes,
         }
-        del config["use_bias"]  # said by bias_axes
+        del config["use_bias"]  # given by bias_axes
         return config
 
 

@@ -1,11 +1,10 @@
-"""A table of vectors, one a token: y = W[ids]."""
+"""A table of vectors, one per token: y = W[ids]."""
 
 import keras
 import numpy as np
 from keras import initializers, ops
 
-from singularbayes.layers.base import BayesianLayer, whole
-from singularbayes.layers.values import concrete
+from singularbayes.layers.base import BayesianLayer, integers
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -61,7 +60,7 @@ class Embedding(BayesianLayer):
             },
             **kwargs,
         )
-        self.input_dim, self.output_dim = whole(type(self).__name__, input_dim=input_dim, output_dim=output_dim)
+        self.input_dim, self.output_dim = integers(type(self).__name__, input_dim=input_dim, output_dim=output_dim)
         self.embeddings_initializer = initializers.get(embeddings_initializer)
         self.mask_zero = mask_zero
         self.supports_masking = mask_zero
@@ -118,3 +117,24 @@ class Embedding(BayesianLayer):
             "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
             "mask_zero": self.mask_zero,
         }
+
+
+def concrete(x) -> np.ndarray | None:
+    """Returns the values of an array or an eager tensor, or None inside a compiled or symbolic function."""
+    if isinstance(x, np.ndarray):
+        return x
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        if isinstance(x, jax.core.Tracer):
+            return None
+    elif backend == "tensorflow":
+        if not hasattr(x, "numpy"):
+            return None
+    elif backend == "torch":
+        import torch
+
+        if x.device.type == "meta" or torch.compiler.is_compiling():
+            return None
+    return ops.convert_to_numpy(x)

@@ -1,8 +1,8 @@
 """Attention between factored projections, at the cost of their rank.
 
 With W_q = A_q B_qᵀ and W_k = A_k B_kᵀ the scores of head h are (x A_q) (B_qhᵀ B_kh) (y A_k)ᵀ, and the output is
-Σ_h P_h (y A_v) (B_vhᵀ A_oh) B_oᵀ: queries, keys and values of heads · size numbers a position are never made, only
-`rank` of each. The products in brackets are rank × rank and made once a draw. A bias of the keys adds the same to all
+Σ_h P_h (y A_v) (B_vhᵀ A_oh) B_oᵀ: queries, keys and values of heads · size values per position are never made, only
+`rank` of each. The products in brackets are rank × rank and made once per draw. A bias of the keys adds the same to all
 scores of a query, which softmax does not see.
 """
 

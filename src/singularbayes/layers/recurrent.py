@@ -10,11 +10,10 @@ from typing import Any
 
 import keras
 from keras import activations, backend, initializers, ops
-from keras.src.backend import rnn as loop  # the scan of every backend, with masks; there is no public door to it
+from keras.src.backend import rnn as loop  # the scan of every backend, with masks; it is not public
 
 from singularbayes import posteriors
-from singularbayes.layers.base import KernelLayer, whole
-from singularbayes.layers.replaced import WithoutArrays
+from singularbayes.layers.base import KernelLayer, WithoutArrays, integers
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class _Product:
 
 
 class _States(WithoutArrays):
-    """What `keras.layers.RNN` asks a cell: the sizes of its states. The weights and the step are the layer's."""
+    """What `keras.layers.RNN` reads from a cell: the sizes of its states. The weights and the step are the layer's."""
 
     arrays = ("kernel", "recurrent_kernel")
 
@@ -86,7 +85,7 @@ class Recurrent(KernelLayer, keras.layers.RNN):
         **kwargs,
     ):
         kind = type(self).__name__
-        (units,) = whole(kind, units=units)
+        (units,) = integers(kind, units=units)
         if use_cudnn not in ("auto", False):
             raise ValueError(
                 f'{kind} needs use_cudnn="auto" or False: cuDNN cannot apply a factored kernel. Got '

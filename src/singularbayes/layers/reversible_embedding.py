@@ -80,7 +80,7 @@ class ReversibleEmbedding(Embedding):
         return logits
 
     def compute_mask(self, inputs, mask=None):
-        return None  # it is not told the direction, so `call` sets the mask
+        return None  # it does not know the direction, so `call` sets the mask
 
     def compute_output_shape(self, input_shape, reverse=False):
         return (*input_shape[:-1], self.input_dim) if reverse else super().compute_output_shape(input_shape)

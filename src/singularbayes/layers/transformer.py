@@ -5,7 +5,7 @@ from keras import activations, initializers, ops
 
 from singularbayes import posteriors
 from singularbayes.layers.attention import MultiHeadAttention
-from singularbayes.layers.base import FreezesWhole, whole
+from singularbayes.layers.base import FreezesWhole, integers
 from singularbayes.layers.dense import Dense
 
 
@@ -64,7 +64,7 @@ class TransformerEncoder(FreezesWhole):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        self.intermediate_dim, self.num_heads = whole(
+        self.intermediate_dim, self.num_heads = integers(
             "TransformerEncoder", intermediate_dim=intermediate_dim, num_heads=num_heads
         )
         self.dropout = dropout
@@ -74,7 +74,7 @@ class TransformerEncoder(FreezesWhole):
         self.bias_initializer = initializers.get(bias_initializer)
         self.normalize_first = normalize_first
         self.per_head = per_head
-        self.positions = None if positions is None else whole("TransformerEncoder", positions=positions)[0]
+        self.positions = None if positions is None else integers("TransformerEncoder", positions=positions)[0]
         self._recipe = posteriors.recipe(posterior, bias_posterior)
         self.supports_masking = True
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)

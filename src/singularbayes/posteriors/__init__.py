@@ -5,9 +5,10 @@ from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
-from singularbayes.posteriors.clipped import Clipped
+from singularbayes.posteriors.clipped import Clipped, spectral_norm
 from singularbayes.posteriors.deterministic import Deterministic
 from singularbayes.posteriors.factor import Scalars, standardised
+from singularbayes.posteriors.families import inverse_softplus
 from singularbayes.posteriors.full_rank import FullRank
 from singularbayes.posteriors.k_tied import KTied
 from singularbayes.posteriors.low_rank import LowRank
@@ -19,8 +20,6 @@ from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
-from singularbayes.posteriors.softplus import inverse_softplus
-from singularbayes.posteriors.spectral import spectral_norm
 from singularbayes.posteriors.variational import SharedState, Variational
 
 __all__ = [

@@ -7,7 +7,7 @@ from keras import ops
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
-from singularbayes.posteriors.product import Product, require_fit, whole_rank
+from singularbayes.posteriors.product import Product, checked_rank, require_fit
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -44,7 +44,7 @@ class Adapter(Product):
 
     def __init__(self, rank, **kwargs):
         super().__init__(**kwargs)
-        self.rank = whole_rank("Adapter", rank)
+        self.rank = checked_rank("Adapter", rank)
 
     def check(self, shape, where=""):
         require_fit("Adapter", self.rank, shape, where or self.path or self.name)

@@ -14,7 +14,7 @@ from singularbayes.posteriors.repr import call_repr
 class Posterior(scope.Source, keras.layers.Layer):
     """A distribution over one weight matrix W (rows × columns). It never sees an input.
 
-    A layer holds its own copy, builds it with the matrix's shape and asks it for `sample()`. Whether draws differ is
+    A layer holds its own copy, builds it with the matrix's shape and calls its `sample()`. Whether draws differ is
     `random`: those that do are trained with a KL to a prior, see `Variational`.
 
     Args:
@@ -28,7 +28,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         super().__init__(**kwargs)
         self.initializer = keras.initializers.get(initializer)
         self.default_initializer = None  # set by the layer; the posterior's own goes first
-        self.by_rows = False  # set by layers that only ask for rows: then only those rows are drawn
+        self.by_rows = False  # set by layers that only need rows: then only those rows are drawn
 
     @property
     def _initializer(self):
@@ -94,7 +94,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         """Returns ‖matrix − E[W]‖_F after `center(matrix)`."""
         return 0.0
 
-    # -- factors: what others may ask for ------------------------------------------------------------------------------
+    # -- factors, where there are some ------------------------------------------------------------------------------
 
     @property
     def factors(self) -> list[Scalars]:

@@ -1,4 +1,4 @@
-"""A prior around given values, one centre and one width a weight: the initial values, or what other data taught."""
+"""A prior around given values, one centre and one width per weight: the initial values, or what other data taught."""
 
 import keras
 
@@ -10,7 +10,7 @@ class Centred(priors.Prior):
     """w = centre + width · u with u from another prior; centres and widths are kept with the weights, untrained.
 
     Centres start at the initial means and widths at 1, so `Centred(Normal(0.03))` is N(initial value, 0.03²): a prior
-    that has seen no data. `centre_prior` moves both. KL(q ‖ p) does not change when all numbers are shifted and scaled
+    that has seen no data. `centre_prior` moves both. KL(q ‖ p) does not change when all values are shifted and scaled
     alike, so a factor hands (loc − centre)/width and scale/width to the prior of u.
 
     Args:

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import keras
+from keras import ops
 
 from singularbayes.bounds import Refused, norm_probability, truncated_kl
 from singularbayes.checks import require_integer, require_positive
@@ -12,10 +13,10 @@ from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.matrices import DenseMatrix
 from singularbayes.posteriors.serialization import copy_posterior, serialize
-from singularbayes.posteriors.spectral import first_within
 
+_MARGIN = 1e-6  # so that rounding in single precision does not exceed the limit
 _ROUNDING = 1e-5  # a draw is made again a little below the limit, in single precision
-# What the posterior inside has, and every posterior with random weights is asked for.
+# What the posterior inside has, and every posterior with random weights has.
 _OF_THE_OTHER = {
     *("prior", "family", "matrices", "seed_generator", "state", "join", "ab", "tolerance", "live_columns"),
     *("kl", "kl_bound", "kl_exact", "kl_scale", "kl_weight", "kl_weight_is_set", "kl_weight_from_file"),
@@ -182,3 +183,23 @@ class Clipped(Posterior):
     def get_config(self):
         own = {"posterior": serialize(self.posterior), "limit": self.limit, "redraws": self.redraws}
         return {**super().get_config(), **own}
+
+
+def spectral_norm(matrix):
+    """Returns ‖A‖₂, the largest singular value."""
+    return ops.norm(matrix, ord=2, axis=(-2, -1))
+
+
+def scaled_to_norm(matrix, limit: float):
+    """Returns min(1, limit/‖A‖₂) A."""
+    norm = ops.maximum(spectral_norm(matrix), 1e-30)
+    return ops.minimum(1.0, (1.0 - _MARGIN) * limit / norm) * matrix
+
+
+def first_within(matrices, limit: float):
+    """Returns the first of some matrices whose norm is within the limit; where none is, the last scaled down to it."""
+    *earlier, last = matrices
+    chosen = scaled_to_norm(last, limit)
+    for matrix in reversed(earlier):
+        chosen = ops.where(spectral_norm(matrix) <= (1.0 - _MARGIN) * limit, matrix, chosen)
+    return chosen

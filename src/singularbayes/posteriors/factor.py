@@ -10,9 +10,9 @@ from keras import ops
 
 from singularbayes.posteriors import families, initializers, noise, priors
 from singularbayes.posteriors.centred import Centred
+from singularbayes.posteriors.families import inverse_softplus, softplus
 from singularbayes.posteriors.jit import one_program
 from singularbayes.posteriors.prior_memory import WORDS, Origin, PriorMemory, checksum
-from singularbayes.posteriors.softplus import inverse_softplus, softplus
 
 
 def halves(x, at: int, axis: int = 0):
@@ -132,7 +132,7 @@ class Scalars(ABC):
         return self.family.variance(self.scale)
 
     def sample(self, key, *examples):
-        """Returns the draw that `key` names, or as many independent ones as `examples` says, on leading axes."""
+        """Returns the draw that `key` names, or as many independent ones as `examples` gives, on leading axes."""
         loc, scale = self._flat()
         w = loc + scale * self.family.noise((*examples, self.size), key)
         return ops.reshape(w, (*examples, *self.shape))
@@ -183,7 +183,7 @@ class Scalars(ABC):
         return self.prior.kl_upper(self.family, *standardised(*self.numbers()))
 
     def _used(self, columns):
-        """Returns numbers of the columns, 0 for those that are not used."""
+        """Returns values of the columns, 0 for those that are not used."""
         return columns if self.live is None else columns * self.live
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

@@ -1,14 +1,21 @@
 """Location-scale families for one scalar weight: w = loc + scale · noise.
 
-A family gives its noise and the few expectations that priors need; a prior never asks which family it meets. The
+A family gives its noise and the few expectations that priors need; a prior does not know which family it meets. The
 formulas take the functions they use from `xp`: `keras.ops` in training, `float64` (NumPy) where a number must be exact.
 """
 
 import math
+from types import SimpleNamespace
 
+import numpy as np
 from keras import ops
+from scipy.special import erf
 
 from singularbayes.posteriors import noise
+from singularbayes.posteriors.jit import one_program
+
+# The functions that families and priors use, in NumPy: the same formulas in double precision.
+float64 = SimpleNamespace(abs=np.abs, erf=erf, exp=np.exp, log=np.log, sum=np.sum)
 
 
 class Gaussian:
@@ -82,3 +89,18 @@ def get(name: str):
     if name not in FAMILIES:
         raise ValueError(f"family needs to be one of {sorted(FAMILIES)}; got family={name!r}.")
     return FAMILIES[name]
+
+
+@one_program()
+def softplus(rho):
+    """Returns log(1 + e^ρ), above 0 for ρ > −87. XLA vectorises this form on a CPU, and not that of `ops`."""
+    return ops.maximum(rho, 0.0) + ops.log1p(ops.exp(-ops.abs(rho)))
+
+
+def inverse_softplus(scale: float) -> float:
+    """Returns ρ with softplus(ρ) = scale.
+
+    >>> round(inverse_softplus(0.6931471805599453), 9)
+    0.0
+    """
+    return scale + math.log(-math.expm1(-scale))

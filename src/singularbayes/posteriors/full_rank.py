@@ -1,9 +1,58 @@
 """Independent posteriors on the entries of W: mean-field variational inference (Blundell et al. 2015)."""
 
 import keras
+import numpy as np
 
 from singularbayes.posteriors import initializers
-from singularbayes.posteriors.entrywise import Entrywise
+from singularbayes.posteriors.factor import Scalars
+from singularbayes.posteriors.local import LocalDense
+from singularbayes.posteriors.matrices import DenseMatrix, DenseRows
+from singularbayes.posteriors.moments import moments
+from singularbayes.posteriors.variational import Variational
+
+
+class Entrywise(Variational):
+    """Every entry of W random and independent; `build` makes them as `w`."""
+
+    w: Scalars
+
+    @property
+    def factors(self):
+        return [self.w] if self.built else []
+
+    def draw(self, key):
+        return (key if self.by_rows else self.w.sample(key),)
+
+    def matrices(self, scalars):
+        return [scalars]
+
+    def weight(self, draw):
+        (w,) = draw
+        return DenseRows(self.w, w) if self.by_rows else DenseMatrix(w)
+
+    def whole(self, draw):
+        return (self.weight(draw).dense(),)
+
+    def mean(self):
+        return DenseMatrix(self.w.loc)
+
+    def local(self, key):
+        return LocalDense(self.w, key)
+
+    def factor_moments(self):
+        return [moments(self.w)]
+
+    def why_no_norms(self):
+        return self._why_not_gaussian()
+
+    def variance(self):
+        return moments(self.w)[1]
+
+    def covariance(self, entry, other):
+        return float(self.variance()[entry]) if tuple(entry) == tuple(other) else 0.0
+
+    def center(self, matrix):
+        self.w.set_loc(np.asarray(matrix))
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")

@@ -1,6 +1,6 @@
 """Where training starts: variance-matched means and scales.
 
-A Keras initializer says the variance σ_W² that the weight W = A Bᵀ should start with (He 2/fan_in, Glorot
+A Keras initializer gives the variance σ_W² that the weight W = A Bᵀ should start with (He 2/fan_in, Glorot
 2/(fan_in + fan_out)). Independent factors with variance v each give Var(W_ij) = r v², so v = σ_W/√r and each factor
 entry starts with standard deviation s = (σ_W²/r)^¼, normal or uniform on ±√3 s, and posterior scale η s.
 """
@@ -32,7 +32,7 @@ class Start:
         return (self.std**2 / rank) ** 0.25
 
     def initializer(self, std: float):
-        """Returns a fresh initializer with that standard deviation; one a factor: a reused one repeats itself."""
+        """Returns a fresh initializer with that standard deviation; one per factor: a reused one repeats itself."""
         if self.uniform:
             limit = math.sqrt(3.0) * std
             return keras.initializers.RandomUniform(-limit, limit)
@@ -69,7 +69,7 @@ def has_values_of_its_own(initializer) -> bool:
 
 
 def variance_matched(initializer, shape: tuple[int, int]) -> Start | None:
-    """Returns the start that `initializer` asks for (Glorot if it is None), or None when it gives particular values."""
+    """Returns the start that `initializer` requests (Glorot if it is None), or None when it gives particular values."""
     fan_in, fan_out = shape
     if initializer is None:
         return glorot(shape)
@@ -88,7 +88,7 @@ def variance_matched(initializer, shape: tuple[int, int]) -> Start | None:
 def reshaped(initializer, shape: tuple[int, int], kernel_shape: tuple[int, ...] | None):
     """Returns an initializer of the matrix from one of a Keras kernel of `kernel_shape`, which flattens to it.
 
-    An initializer with a variance takes its fans from the matrix; one that gives particular values is asked for
+    An initializer with a variance takes its fans from the matrix; one that gives particular values gives
     the kernel.
     """
     if kernel_shape is None or variance_matched(initializer, shape) is not None:

@@ -6,16 +6,16 @@ import keras
 from keras import ops
 
 from singularbayes.posteriors import initializers
-from singularbayes.posteriors.entrywise import Entrywise
 from singularbayes.posteriors.factor import Scalars, halves
-from singularbayes.posteriors.product import whole_rank
-from singularbayes.posteriors.softplus import softplus
+from singularbayes.posteriors.families import softplus
+from singularbayes.posteriors.full_rank import Entrywise
+from singularbayes.posteriors.product import checked_rank
 
 
 class TiedScalars(Scalars):
     """Scalars with means of their own and scales U Vᵀ, where U (rows × k) and V (columns × k) are softplus(ρ).
 
-    One flat variable holds the means, then u above v, with ρ = rho_lr · u: rows · columns + k (rows + columns) numbers.
+    One flat variable holds the means, then u above v, with ρ = rho_lr · u: rows · columns + k (rows + columns) values.
 
     Args:
         loc: initializer of the means; rho: gives the start of ρ, (rows + columns, k).
@@ -74,7 +74,7 @@ class TiedScalars(Scalars):
 class KTied(Entrywise):
     """Every entry of W random and independent, with scales σ_ij = Σ_k u_ik v_jk: the k-tied Normal.
 
-    A mean of every entry and k (rows + columns) numbers for all scales: rows · columns + k (rows + columns) parameters,
+    A mean of every entry and k (rows + columns) more for all scales: rows · columns + k (rows + columns) parameters,
     about half of `FullRank`. Where `LowRank` restricts W itself, this restricts only its spread; entries do not covary.
 
     All scales start at η times the scale of the means, exactly. The shares u_ik of the k terms start at random, because
@@ -94,7 +94,7 @@ class KTied(Entrywise):
 
     def __init__(self, k=2, **kwargs):
         super().__init__(**kwargs)
-        self.k = whole_rank("KTied", k, "k")
+        self.k = checked_rank("KTied", k, "k")
 
     def build(self, input_shape):
         rows, columns = input_shape

@@ -2,7 +2,7 @@
 
 import keras
 
-from singularbayes.posteriors.product import Product, require_fit, whole_rank
+from singularbayes.posteriors.product import Product, checked_rank, require_fit
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -26,7 +26,7 @@ class LowRank(Product):
 
     def __init__(self, rank, overcomplete=False, **kwargs):
         super().__init__(**kwargs)
-        self.rank, self.overcomplete = whole_rank("LowRank", rank), overcomplete
+        self.rank, self.overcomplete = checked_rank("LowRank", rank), overcomplete
 
     @property
     def fixed_rank(self):

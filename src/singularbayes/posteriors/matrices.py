@@ -133,7 +133,7 @@ class SumMatrix:
 
 @dataclass(frozen=True)
 class DenseRows:
-    """Rows of a drawn W, each made when it is asked for."""
+    """Rows of a drawn W, each made when it is needed."""
 
     factor: Any
     key: Any
@@ -150,7 +150,7 @@ class DenseRows:
 
 @dataclass(frozen=True)
 class LowRankRows:
-    """Rows of a drawn W = A Bᵀ; a row of A is made when it is asked for."""
+    """Rows of a drawn W = A Bᵀ; a row of A is made when it is needed."""
 
     factor: Any  # A above B
     num_rows: int  # of A

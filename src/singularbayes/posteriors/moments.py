@@ -38,7 +38,7 @@ def entry_correlation(posterior, rows: Sequence[int], columns: Sequence[int]) ->
     """Returns the correlations, in closed form, between the entries of W in these rows and columns, row by row.
 
     Entry number p · len(columns) + q is the one in row rows[p] and column columns[q]. Every pair is
-    asked for: choose a block of some hundred entries at most.
+    computed: choose a block of some hundred entries at most.
 
     >>> from singularbayes import FullRank
     >>> posterior = FullRank()

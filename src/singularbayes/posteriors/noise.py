@@ -1,7 +1,7 @@
 """Random numbers as pure functions of a key (two words).
 
 Keys come from a `SeedGenerator` or from the seed of `predict`. Noise that belongs to a row of a large matrix is a hash
-of (key, row, column): only the rows asked for are made, and a row has the same noise in every batch.
+of (key, row, column): only the rows that are needed are made, and a row has the same noise in every batch.
 """
 
 import math
@@ -46,7 +46,7 @@ _HASHED = keras.backend.backend() == "jax"
 
 
 class _Key(keras.random.SeedGenerator):
-    """A key dressed as the generator that `keras.random` asks for."""
+    """A key dressed as the generator that `keras.random` expects."""
 
     def __init__(self, key):
         self.key = key

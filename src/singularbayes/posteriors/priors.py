@@ -12,7 +12,8 @@ from keras import ops
 
 from singularbayes.bounds import mixture_kl
 from singularbayes.checks import require_positive
-from singularbayes.posteriors import float64, quadrature
+from singularbayes.posteriors import quadrature
+from singularbayes.posteriors.families import float64
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
 
@@ -125,7 +126,7 @@ class Laplace(ScalePrior):
 class ScaleMixture(Prior):
     """w ~ π N(0, σ₁²) + (1 − π) N(0, σ₂²), the paper's prior: a wide slab and a narrow spike.
 
-    Its KL has no closed form. `estimate="sampled"` trains on an unbiased estimate (one noise value a weight),
+    Its KL has no closed form. `estimate="sampled"` trains on an unbiased estimate (one noise value per weight),
     `estimate="bound"` on the closed-form upper bound −log(π e^(−KL₁) + (1 − π) e^(−KL₂)), which needs no noise and
     still maximises a lower bound of the evidence.
 

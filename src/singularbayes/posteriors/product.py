@@ -13,7 +13,7 @@ from singularbayes.posteriors.moments import Moments, moments, product_covarianc
 from singularbayes.posteriors.variational import Variational
 
 
-def whole_rank(kind: str, rank, name: str = "rank") -> int:
+def checked_rank(kind: str, rank, name: str = "rank") -> int:
     """Returns a rank as a plain number; raises unless it is an integer above 0."""
     require_integer(kind, **{name: rank})
     return int(rank)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from singularbayes.posteriors import float64
+from singularbayes.posteriors.families import float64
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _CHUNK = 1 << 14  # scalars at a time: bounds the memory whatever the size of the network

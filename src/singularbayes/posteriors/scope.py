@@ -28,7 +28,7 @@ class Source:
 
     @property
     def draw_size(self) -> int:
-        """How many numbers a draw has, at most."""
+        """How many values a draw has, at most."""
         return 0
 
 
@@ -64,7 +64,7 @@ def _compiling() -> bool:
 
 
 def _models_on_stack() -> Iterator[keras.Model]:
-    # Keras tells a layer nothing about the models around it; while one is traced, it is among the callers.
+    # A layer knows nothing about the models around it; while one is traced, it is among the callers.
     frame = sys._getframe()
     while frame is not None:
         if isinstance(owner := frame.f_locals.get("self"), keras.Model):

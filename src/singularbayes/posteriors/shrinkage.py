@@ -8,7 +8,8 @@ from keras import ops
 from scipy.special import gammaln
 
 from singularbayes.checks import require_positive
-from singularbayes.posteriors import float64, priors
+from singularbayes.posteriors import priors
+from singularbayes.posteriors.families import float64
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -25,7 +26,7 @@ class ColumnShrinkage(priors.Prior):
     and q(τ). It is an upper bound of KL(q(w) ‖ p(w)), where p(w) is what is left when τ is integrated out, a t
     distribution of every column. No point estimate is made and nothing is trained beside A and B.
 
-    Only the sum b_k sees the size of a column, so one that the data do not ask for loses its mean, and then its
+    Only the sum b_k sees the size of a column, so one that the data do not need loses its mean, and then its
     noise, at a price of a few nats. (c a_k, b_k/c) is the same W: because the two share τ_k, the KL is least where
     their entries have one mean square (but for α), so that a small one cannot hide behind a large one.
 
@@ -36,7 +37,7 @@ class ColumnShrinkage(priors.Prior):
     >>> prior = ColumnShrinkage()
     >>> loc, scale = np.zeros((100, 2)), np.array([[0.01, 1.0]])
     >>> from singularbayes.posteriors import families
-    >>> prior.kl_exact(families.get("gaussian"), loc, np.broadcast_to(scale, loc.shape))  # nats a column
+    >>> prior.kl_exact(families.get("gaussian"), loc, np.broadcast_to(scale, loc.shape))  # nats per column
     array([ 3.4399, 12.5483])
     """
 

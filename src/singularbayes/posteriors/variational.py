@@ -103,7 +103,7 @@ class Variational(Posterior):
         self.kl_weight_from_file = False  # until it is set here
         self._guard = KLGuard(self._require_kl_weight)
 
-    # -- what each posterior says ------------------------------------------------------------------------------------
+    # -- what each posterior defines ---------------------------------------------------------------------------------
 
     @property
     def draw_size(self):
@@ -218,7 +218,7 @@ class Variational(Posterior):
         )
 
     def _weigh(self, kl):
-        # Keras asks for the loss once before any callback could set the weight.
+        # Keras computes the loss once before any callback could set the weight.
         return ops.maximum(self.kl_scale, 0.0) * kl
 
     def _require_kl_weight(self):

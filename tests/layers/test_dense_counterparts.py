@@ -28,17 +28,17 @@ def _skip_on_this_backend(name):
 def _pair(option, posterior, **arguments):
     """Returns our layer with stirred weights, one draw of it, and the Keras layer loaded with that draw."""
     ours = option.make(posterior=posterior, bias_posterior=FullRank(), **arguments)
-    twin = getattr(keras.layers, option.layer)(**option.arguments)
-    for layer in (ours, twin):
+    counterpart = getattr(keras.layers, option.layer)(**option.arguments)
+    for layer in (ours, counterpart):
         layer(*(keras.KerasTensor(x.shape, str(x.dtype)) for x in option.inputs), **option.call)
     stir(ours)
     draw = draw_of(ours)
-    load(option, ours, twin, draw)
-    return ours, twin, draw
+    load(option, ours, counterpart, draw)
+    return ours, counterpart, draw
 
 
-def _assert_equal(ours, twin, rtol=2e-4, atol=2e-5):
-    for a, b in zip(_numpy(ours), _numpy(twin), strict=True):
+def _assert_equal(ours, counterpart, rtol=2e-4, atol=2e-5):
+    for a, b in zip(_numpy(ours), _numpy(counterpart), strict=True):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 
@@ -46,17 +46,19 @@ def _assert_equal(ours, twin, rtol=2e-4, atol=2e-5):
 def test_a_draw_is_the_keras_layer_with_the_dense_kernels(name):
     _skip_on_this_backend(name)
     option = OPTIONS[name]
-    ours, twin, draw = _pair(option, LowRank(2))
+    ours, counterpart, draw = _pair(option, LowRank(2))
     with scope.fix(draw):
-        _assert_equal(ours(*option.inputs, **option.call), twin(*option.inputs, **option.call))
-        if BACKEND != "jax":  # where compiling takes long, the laws below check gradients of the main options
-            _assert_equal_gradients(option, ours, twin)
+        _assert_equal(ours(*option.inputs, **option.call), counterpart(*option.inputs, **option.call))
+        if BACKEND != "jax":  # where compiling takes long, the invariants below check gradients of the main options
+            _assert_equal_gradients(option, ours, counterpart)
 
 
-def _assert_equal_gradients(option, ours, twin):
+def _assert_equal_gradients(option, ours, counterpart):
     first, *rest = option.inputs
     if first.dtype.kind == "f":
-        functions = (lambda x, layer=layer: _sum_of_squares(layer(x, *rest, **option.call)) for layer in (ours, twin))
+        functions = (
+            lambda x, layer=layer: _sum_of_squares(layer(x, *rest, **option.call)) for layer in (ours, counterpart)
+        )
         a, b = (input_gradient(function, first) for function in functions)
         np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4 * np.abs(b).max())
 
@@ -71,27 +73,27 @@ def _sum_of_squares(outputs):
 @pytest.mark.parametrize("name", MAIN)
 def test_so_it_is_for_the_gradient_of_the_inputs_with_every_posterior(name, posterior):
     option = OPTIONS[name]
-    ours, twin, draw = _pair(option, POSTERIORS[posterior]())
+    ours, counterpart, draw = _pair(option, POSTERIORS[posterior]())
     with scope.fix(draw):
-        _assert_equal(ours(*option.inputs, **option.call), twin(*option.inputs, **option.call))
-        _assert_equal_gradients(option, ours, twin)
+        _assert_equal(ours(*option.inputs, **option.call), counterpart(*option.inputs, **option.call))
+        _assert_equal_gradients(option, ours, counterpart)
 
 
 PAIRS = {
-    "lstm_sequences": lambda ours, twin: [
-        (ours.posterior, twin.cell.kernel),
-        (ours.recurrent_posterior, twin.cell.recurrent_kernel),
+    "lstm_sequences": lambda ours, counterpart: [
+        (ours.posterior, counterpart.cell.kernel),
+        (ours.recurrent_posterior, counterpart.cell.recurrent_kernel),
     ],
-    "gru_sequences": lambda ours, twin: [
-        (ours.posterior, twin.cell.kernel),
-        (ours.recurrent_posterior, twin.cell.recurrent_kernel),
+    "gru_sequences": lambda ours, counterpart: [
+        (ours.posterior, counterpart.cell.kernel),
+        (ours.recurrent_posterior, counterpart.cell.recurrent_kernel),
     ],
-    "conv1d_same": lambda ours, twin: [(ours.posterior, twin._kernel)],
-    "conv2d_groups": lambda ours, twin: [(ours.posterior, twin._kernel)],
-    "einsum_abc,cde->abde": lambda ours, twin: [(ours.posterior, twin._kernel)],
-    "attention_causal": lambda ours, twin: [
-        (ours._query_dense.posterior, twin._query_dense._kernel),
-        (ours._output_dense.posterior, twin._output_dense._kernel),
+    "conv1d_same": lambda ours, counterpart: [(ours.posterior, counterpart._kernel)],
+    "conv2d_groups": lambda ours, counterpart: [(ours.posterior, counterpart._kernel)],
+    "einsum_abc,cde->abde": lambda ours, counterpart: [(ours.posterior, counterpart._kernel)],
+    "attention_causal": lambda ours, counterpart: [
+        (ours._query_dense.posterior, counterpart._query_dense._kernel),
+        (ours._output_dense.posterior, counterpart._output_dense._kernel),
     ],
 }
 
@@ -105,18 +107,18 @@ def _split(posterior, values):
 def test_gradients_of_the_factors_follow_from_the_gradient_of_the_kernel(name):
     # With W = A Bᵀ at the mean and G = dL/dW: dL/dA = G B and dL/dB = Gᵀ A.
     option = OPTIONS[name]
-    ours, twin, _ = _pair(option, LowRank(2))
+    ours, counterpart, _ = _pair(option, LowRank(2))
     posteriors = find_posteriors(ours)
     mean = {id(p): _split(p, p.factors[0].loc) for p in posteriors}
-    load(option, ours, twin, mean)
+    load(option, ours, counterpart, mean)
 
     def loss(layer):
         return lambda: ops.sum(ops.tanh(layer(*option.inputs, **option.call)) ** 2)
 
     with scope.fix({id(p): scope.MEAN for p in posteriors}):
-        for posterior, kernel in PAIRS[name](ours, twin):
+        for posterior, kernel in PAIRS[name](ours, counterpart):
             a, b = (ops.convert_to_numpy(part).astype("float64") for part in _split(posterior, posterior.ab.loc))
-            g = gradient(loss(twin), kernel).reshape(len(a), len(b))
+            g = gradient(loss(counterpart), kernel).reshape(len(a), len(b))
             expected = np.concatenate([g @ b, g.T @ a])
             got = gradient(loss(ours), posterior.ab.values)[0]
             np.testing.assert_allclose(got, expected, rtol=2e-3, atol=2e-4 * np.abs(expected).max())
@@ -128,15 +130,15 @@ def test_dropout_is_keras_s_to_the_last_mask(kind, rates):
     arguments = {"units": 3, "dropout": rates[0], "recurrent_dropout": rates[1], "seed": 7, "return_sequences": True}
     option = OPTIONS[f"{kind.lower()}_plain"]
     ours = getattr(layers, kind)(**arguments, posterior=LowRank(2, kl_weight=0.0), bias_posterior=None)
-    twin = getattr(keras.layers, kind)(**arguments, use_cudnn=False)
+    counterpart = getattr(keras.layers, kind)(**arguments, use_cudnn=False)
     ours.build(SEQUENCE.shape)
-    twin.build(SEQUENCE.shape)
+    counterpart.build(SEQUENCE.shape)
     stir(ours)
     draw = draw_of(ours)
-    load(option, ours, twin, draw)
+    load(option, ours, counterpart, draw)
     with scope.fix(draw):
         masked, plain = ours(SEQUENCE, training=True), ours(SEQUENCE, training=False)
-    _assert_equal(masked, twin(SEQUENCE, training=True))
+    _assert_equal(masked, counterpart(SEQUENCE, training=True))
     assert np.abs(_numpy(masked)[0] - _numpy(plain)[0]).max() > 0.01
 
 
@@ -144,36 +146,39 @@ def test_dropout_is_keras_s_to_the_last_mask(kind, rates):
 def test_a_stateful_layer_goes_on_where_it_stopped(kind):
     option = OPTIONS[f"{kind.lower()}_plain"]
     ours = getattr(layers, kind)(3, stateful=True, posterior=LowRank(2))
-    twin = getattr(keras.layers, kind)(3, stateful=True)
-    for layer in (ours, twin):
+    counterpart = getattr(keras.layers, kind)(3, stateful=True)
+    for layer in (ours, counterpart):
         layer(SEQUENCE)
         layer.reset_state()
     draw = draw_of(ours)
-    load(option, ours, twin, draw)
+    load(option, ours, counterpart, draw)
     with scope.fix(draw):
         for _ in range(2):
-            _assert_equal(ours(SEQUENCE), twin(SEQUENCE))
+            _assert_equal(ours(SEQUENCE), counterpart(SEQUENCE))
 
 
 def test_bidirectional_reads_both_ways_with_a_posterior_each():
     ours = keras.layers.Bidirectional(layers.LSTM(3, return_sequences=True, posterior=LowRank(2)))
-    twin = keras.layers.Bidirectional(keras.layers.LSTM(3, return_sequences=True))
-    for layer in (ours, twin):
+    counterpart = keras.layers.Bidirectional(keras.layers.LSTM(3, return_sequences=True))
+    for layer in (ours, counterpart):
         layer(SEQUENCE)
     stir(ours)
     draw = draw_of(ours)
-    for mine, theirs in ((ours.forward_layer, twin.forward_layer), (ours.backward_layer, twin.backward_layer)):
+    for mine, theirs in (
+        (ours.forward_layer, counterpart.forward_layer),
+        (ours.backward_layer, counterpart.backward_layer),
+    ):
         load(OPTIONS["lstm_plain"], mine, theirs, draw)
     with scope.fix(draw):
-        _assert_equal(ours(SEQUENCE, mask=MASK), twin(SEQUENCE, mask=MASK))
+        _assert_equal(ours(SEQUENCE, mask=MASK), counterpart(SEQUENCE, mask=MASK))
     assert len({id(p) for p in find_posteriors(ours)}) == 4
 
 
 def test_per_head_factors_make_blocks_of_the_projection():
     option = OPTIONS["attention_causal"]
-    ours, twin, draw = _pair(option, LowRank(2), per_head=True)
+    ours, counterpart, draw = _pair(option, LowRank(2), per_head=True)
     with scope.fix(draw):
-        _assert_equal(ours(*option.inputs, **option.call), twin(*option.inputs, **option.call))
+        _assert_equal(ours(*option.inputs, **option.call), counterpart(*option.inputs, **option.call))
     # query, key and value have two heads each, the output one matrix; every bias is Bayesian.
     assert len(find_posteriors(ours)) == 2 * (3 * 2 + 1)
 
@@ -234,11 +239,11 @@ def test_the_mask_of_an_embedding_reaches_every_layer():
 )
 def test_mixed_precision_computes_in_half_and_keeps_weights_in_float32(name, policy):
     option = OPTIONS[name]
-    ours, twin, draw = _pair(option, LowRank(2), dtype=policy)
+    ours, counterpart, draw = _pair(option, LowRank(2), dtype=policy)
     with scope.fix(draw):
         outputs = ours(*option.inputs, **option.call)
     assert keras.backend.standardize_dtype(outputs.dtype) == policy.removeprefix("mixed_")
     precision = {"mixed_float16": 2**-11, "mixed_bfloat16": 2**-8}[policy]
-    expected = _numpy(twin(*option.inputs, **option.call))[0]
+    expected = _numpy(counterpart(*option.inputs, **option.call))[0]
     np.testing.assert_allclose(_numpy(outputs)[0], expected, atol=24 * precision * np.abs(expected).max())
     assert {keras.backend.standardize_dtype(w.dtype) for w in ours.trainable_weights} == {"float32"}

@@ -11,7 +11,7 @@ from table import POSTERIORS, RANDOM, SHAPE, assert_unbiased, assert_uncorrelate
 
 from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, RankOne, layers
 from singularbayes.posteriors import initializers, noise
-from singularbayes.posteriors.softplus import inverse_softplus
+from singularbayes.posteriors.families import inverse_softplus
 
 pytestmark = pytest.mark.backend
 
