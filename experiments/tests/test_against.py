@@ -84,36 +84,36 @@ def mnist(preset="paper", method="low_rank"):
 
 
 def test_a_chapter_says_it_of_the_headline_measures_without_costs():
-    (chapter,) = chapters.of(bare([*mnist(), *mnist(method="swag"), *mnist("quick")]))
+    (chapter,) = chapters.make_chapters(bare([*mnist(), *mnist(method="swag"), *mnist("quick")]))
     paper, quick = chapter.parts
     assert paper.against == (against.Line("low-rank", (Found("accuracy %"),), (Found("ECE"),), (Found("NLL"),)),)
     assert quick.against == ()  # and SWAG has no number of the paper
 
 
 def test_pages_have_the_list_after_the_tables_and_the_counts_at_the_end():
-    made = chapters.of(bare([*mnist(), *mnist("chosen"), *mnist("trial")]))
+    made = chapters.make_chapters(bare([*mnist(), *mnist("chosen"), *mnist("trial")]))
     text, html = markdown_page.render(made, "Results", "x"), page.render(made, page.results("x"))
     line = "| low-rank | accuracy % | ECE | NLL |"
     assert text.count(line) == text.count(f"**{against.TITLE}**") == html.count(f"<h4>{against.TITLE}</h4>") == 2
     assert text.index("Calibration error under all binnings") < text.index(line) < text.index("```")
     assert [(o.label, o.counts) for o in index.overview(made)] == [
         ("Paper's settings", (1, 1, 1)),
-        ("Our settings", (1, 1, 1)),
+        ("Tuned settings", (1, 1, 1)),
     ]
-    assert "| [MNIST](#mnist) | Our settings | 1 | 1 | 1 |" in text
-    assert re.search(r'<a href="#mnist">MNIST</a></th><td class="words">Our settings</td><td>1</td>', html)
+    assert "| [MNIST](#mnist) | Tuned settings | 1 | 1 | 1 |" in text
+    assert re.search(r'<a href="#mnist">MNIST</a></th><td class="words">Tuned settings</td><td>1</td>', html)
     assert against.HOW in text and text.index(index.TITLE) < text.index(index.OVERVIEW)
 
 
 def test_measures_that_share_a_label_name_their_table():
     metrics = {"mae": 10.0, "picp_95_epistemic": 0.6, "calibration_error_epistemic": 0.3}
     records = [Record("beijing", "low_rank", s, {"epochs": 9}, metrics, 47_144, 9.0, preset="paper") for s in (0, 1)]
-    ((part,),) = [chapter.parts for chapter in chapters.of(records)]
+    ((part,),) = [chapter.parts for chapter in chapters.make_chapters(records)]
     assert part.against[0].cells == ("MAE", "–", "ECE, PICP (Intervals of the epistemic variance)")
 
 
 def test_numbers_of_other_data_are_set_against_nothing():
     metrics = {"auroc": 0.8, "nll": 0.3}
     records = [Record("icu", "low_rank", s, {"shift": "eicu"}, metrics, 13_612, 9.0, preset="paper") for s in (0, 1)]
-    made = chapters.of(records)
+    made = chapters.make_chapters(records)
     assert index.overview(made) == [] and against.TITLE not in markdown_page.render(made, "Results", "x")

@@ -97,7 +97,7 @@ def test_a_trial_sees_validation_windows_alone_and_is_else_the_same_run(monkeypa
     whole = beijing.EXPERIMENT.problem.run("deterministic", 3, OURS, preset="quick")
 
     def refused(*_):
-        raise AssertionError("a trial reads foreign windows")
+        raise AssertionError("a tuning run reads out-of-distribution windows")
 
     monkeypatch.setattr(data, "five_cities_pm25", refused)
     forecast.foreign.cache_clear()
@@ -201,7 +201,7 @@ def test_the_committed_choice_is_that_of_the_committed_trials():
     assert beijing.EXPERIMENT.configurations.best(trials) == beijing.CHOICE
 
 
-def test_every_method_has_as_many_candidates_and_the_paper_its_own_settings():
+def test_every_method_has_as_many_configurations_and_the_paper_its_own_settings():
     counts = {method: len(beijing.EXPERIMENT.configurations.settings(method)) for method in beijing.EXPERIMENT.methods}
     own = {method: count for method, count in counts.items() if method not in beijing.EXPERIMENT.configurations.shared}
     assert set(own.values()) == {4} and set(beijing.EXPERIMENT.presets["paper"]) == set(beijing.EXPERIMENT.methods)

@@ -51,7 +51,7 @@ def report():
     """A page with every section but one, of made-up records."""
     few = image_records(seeds=(0, 1), methods=("low_rank", "low_rank_50", "deterministic"))
     records = [*all_records(), *few, *(kl_record(beta) for beta in (0.1, 1.0, 10.0))]
-    return page.render(chapters.of([*records, *reviews()]), page.results("singularbayes-experiments report"))
+    return page.render(chapters.make_chapters([*records, *reviews()]), page.results("singularbayes-experiments report"))
 
 
 def reviews():

@@ -64,7 +64,7 @@ def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean()
         for seed in (1, 2)
         for method, gain in (("low_rank", 0.02), ("deep_ensemble", 0.0))
     ]
-    (chapter,) = chapters.of(records)
+    (chapter,) = chapters.make_chapters(records)
     overview, each = chapter.parts[0].tables[:2]
     low, deep = overview.rows
     column = [measure.name for measure in overview.measures].index("auroc_ood_mi")
@@ -77,7 +77,7 @@ def test_a_row_of_the_table_has_all_five_and_the_papers_number_beside_the_mean()
     assert deep.cells[column].printed == "0.738 ± 0.061" and deep.cells[column].difference == ""  # of other data
     assert "(tab:mimic), which is of other data." in overview.reading
     assert [cell.ours for cell in each.rows[0].cells] == ["0.720", "0.520", "0.620", "0.720", "0.820", "0.920"]
-    assert "told best by the mutual information of low-rank (AUROC 0.720)" in chapter.finding
+    assert "detected best by the mutual information of low-rank (AUROC 0.720)" in chapter.finding
     assert "--preset chosen" in chapter.parts[0].commands[0] and "shift" not in chapter.parts[0].commands[0]
     assert chapter.parts[0].made_with.startswith("20 runs, ")  # five shifts, two seeds, two methods
 
@@ -89,19 +89,19 @@ def mimic_record(tables, method="swag", auroc=0.9):
 
 
 def test_mimic_stands_beside_the_papers_table():
-    (chapter,) = chapters.of([mimic_record("own")])
+    (chapter,) = chapters.make_chapters([mimic_record("own")])
     table = chapter.parts[0].tables[0]
     paper = {m.name: cell.printed for m, cell in zip(table.measures, table.rows[0].cells, strict=True)}
     assert (paper["auroc"], paper["num_stored"]) == ("0.922 ± 0.001", "470.42K")
 
 
 def test_no_number_of_the_paper_stands_beside_the_demo_even_where_the_full_tables_have_theirs():
-    (alone,) = chapters.of([mimic_record("demo")])
+    (alone,) = chapters.make_chapters([mimic_record("demo")])
     assert not any(cell.paper or cell.difference for t in alone.parts[0].tables for row in t.rows for cell in row.cells)
     assert not any("paper's number" in table.reading for table in alone.parts[0].tables)
-    assert not any(entry.places for entry in index.of([alone]) if "mimic" in entry.label)
+    assert not any(entry.places for entry in index.make_entries([alone]) if "mimic" in entry.label)
     assert alone.finding.startswith("All runs here are of the open demo")
-    (both,) = chapters.of([mimic_record("demo", auroc=0.8), mimic_record("own")])
+    (both,) = chapters.make_chapters([mimic_record("demo", auroc=0.8), mimic_record("own")])
     table = both.parts[0].tables[0]
     cells = {row.name: row.cells[0] for row in table.rows}
     assert {name: (cell.ours, cell.printed) for name, cell in cells.items()} == {
@@ -143,7 +143,9 @@ def test_what_is_said_of_the_collapse_is_so_in_the_records():
 @pytest.mark.parametrize(("method", "label"), [("low_rank", "Low-rank"), ("full_rank", "Full-rank")])
 def test_what_is_said_of_the_papers_weight_of_the_kl_is_so_in_the_records(method, label):
     pattern = r": NLL ([\d.]+) \(([\d.]+)\), accuracy ([\d.]+) % \(([\d.]+) %\), AUROC ([\d.]+) \(([\d.]+)\), "
-    found = re.search(label + pattern + r"foreign stays ([\d.]+) \(([\d.]+)\)\.", " ".join(SECTIONS["icu"].notes))
+    found = re.search(
+        label + pattern + r"out-of-distribution stays ([\d.]+) \(([\d.]+)\)\.", " ".join(SECTIONS["icu"].notes)
+    )
     said = [float(number) for number in found.groups()]
 
     def shown(preset):

@@ -31,7 +31,7 @@ def elsewhere(method, seed=0, **settings):
 
 
 def pictures(records):
-    (chapter,) = chapters.of(records)
+    (chapter,) = chapters.make_chapters(records)
     found = {picture.name: picture for picture in chapter.pictures}
     assert len(found) == len(chapter.pictures)  # files are called by these names
     return found
@@ -77,7 +77,7 @@ def legends(figures):
 
 
 def test_a_method_has_one_look_in_all_figures_and_shares_it_with_none(drawn):
-    chapters.of(image_records(seeds=(0,), presets=("paper",)))  # eight methods
+    chapters.make_chapters(image_records(seeds=(0,), presets=("paper",)))  # eight methods
     assert len(drawn) > 6
     found = legends(figure for figure in drawn if figure.legends)
     del found["Pareto front"]
@@ -88,11 +88,11 @@ def test_a_method_has_one_look_in_all_figures_and_shares_it_with_none(drawn):
 
 
 def test_looks_are_those_of_the_methods_whoever_is_beside_them():
-    every = looks.of(rows_of(image_records(seeds=(0,), presets=("paper",))))
-    assert looks.of(rows_of([image_record("swag")]))["SWAG"] == every["SWAG"]
+    every = looks.row_looks(rows_of(image_records(seeds=(0,), presets=("paper",))))
+    assert looks.row_looks(rows_of([image_record("swag")]))["SWAG"] == every["SWAG"]
     methods = [*NAMES, *(f"low_rank_{rank}" for rank in (1, 2, 4, 8, 16))]
     rows = rows_of([Record("elsewhere", method, 0, {}, {}, 1, 1.0) for method in methods])
-    by = {row.method: look for row, look in zip(rows, looks.of(rows).values(), strict=True)}
+    by = {row.method: look for row, look in zip(rows, looks.row_looks(rows).values(), strict=True)}
     assert len({(look.colour, look.marker) for look in by.values()}) == len(methods)
     spectra = [by[method] for method in (*LINES, "low_rank_laplace")]  # lines without markers
     assert len({(look.colour, look.line) for look in spectra}) == len(spectra)
@@ -103,7 +103,7 @@ def test_looks_are_those_of_the_methods_whoever_is_beside_them():
 
 def test_two_settings_of_a_method_look_apart():
     rows = rows_of([image_record(preset="hand", changes={"beta": beta}) for beta in (0.1, 0.3, 1.0)])
-    assert len(set(looks.of(rows).values())) == 3
+    assert len(set(looks.row_looks(rows).values())) == 3
 
 
 def test_radars_are_weighed_by_the_numbers_stored_and_say_so(drawn):
@@ -112,9 +112,11 @@ def test_radars_are_weighed_by_the_numbers_stored_and_say_so(drawn):
     for made in records:
         object.__setattr__(made, "stored", sizes[made.method])
     found = pictures(records)["radar"]
-    assert "√(fewest numbers stored / numbers stored)" in found.says and found.panels[1].alt.endswith("numbers stored.")
+    assert "√(fewest stored parameters / stored parameters)" in found.says and found.panels[1].alt.endswith(
+        "stored parameters."
+    )
     (legend,) = [f.legends[0] for f in drawn if f.legends and "×" in f.legends[0].get_title().get_text()]
-    assert legend.get_title().get_text().endswith("scores × √(fewest numbers stored / numbers stored)")
+    assert legend.get_title().get_text().endswith("scores × √(fewest stored parameters / stored parameters)")
     assert [text.get_text() for text in legend.get_texts()] == ["low-rank (× 1.00)", "SWAG (× 0.50)"]
 
 
@@ -150,7 +152,7 @@ def test_a_head_of_one_output_has_no_decay_to_draw():
     panels = pictures([made])["singular-values"].panels
     assert len(panels) == 2 and not any("head" in panel.alt for panel in panels)
     options = {"preset": "paper", "arrays": {"singular_values/head/kernel": np.array([2.0])}}
-    (chapter,) = chapters.of([Record("elsewhere", "low_rank", 0, {}, {"nll": 0.3}, 9, 1.0, **options)])
+    (chapter,) = chapters.make_chapters([Record("elsewhere", "low_rank", 0, {}, {"nll": 0.3}, 9, 1.0, **options)])
     assert chapter.left_out == ("Singular values: no matrix has 3 singular values.",)
 
 
@@ -167,7 +169,7 @@ def test_a_page_says_that_singular_values_are_absent_where_runs_leave_them(exper
     leaves = experiment != "uci"  # `Comparison` keeps them, and so does the one that `kl_study` wraps
     assert SECTIONS[experiment].spectra == leaves
     one = Record(experiment, "low_rank", 0, {}, {"nll": 0.3, "validation_nll": 0.3}, 9, 1.0, preset="paper")
-    (chapter,) = chapters.of([one])
+    (chapter,) = chapters.make_chapters([one])
     assert any("Singular values" in line for line in chapter.left_out) == leaves
 
 

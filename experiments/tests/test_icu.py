@@ -158,7 +158,7 @@ def test_a_preset_is_run_with_every_shift():
     assert [(job.preset, job.settings.shift) for job in by_hand] == [("hand", "eicu")]
 
 
-def test_every_method_has_four_candidates_without_class_weights():
+def test_every_method_has_four_configurations_without_class_weights():
     for method in icu.TRIED:
         found = list(icu.EXPERIMENT.configurations.settings(method).values())
         assert len(found) == len(set(found)) == 4

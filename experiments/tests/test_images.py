@@ -196,7 +196,7 @@ def test_a_seed_in_one_program_with_others_gives_what_it_gives_alone(method):
 
 def test_a_run_of_several_parts_goes_on_after_an_interruption(tmp_path):
     def interrupt(now, logs):
-        if now == 2:  # the point network is trained, and SWAG has one snapshot
+        if now == 2:  # the deterministic network is trained, and SWAG has one snapshot
             raise KeyboardInterrupt
 
     whole, seen = alone("swag")

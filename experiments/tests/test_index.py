@@ -8,7 +8,7 @@ from singularbayes_experiments.report.published import TABLES
 
 
 def entries(records):
-    return {entry.label: entry for entry in index.of(chapters.of(records))}
+    return {entry.label: entry for entry in index.make_entries(chapters.make_chapters(records))}
 
 
 def text_record(method, preset="paper", **metrics):
@@ -18,7 +18,9 @@ def text_record(method, preset="paper", **metrics):
 
 def test_every_table_has_a_line_whatever_the_records():
     for records in ([], [text_record("low_rank")]):
-        assert [entry.label for entry in index.of(chapters.of(records))] == [table.label for table in TABLES]
+        assert [entry.label for entry in index.make_entries(chapters.make_chapters(records))] == [
+            table.label for table in TABLES
+        ]
 
 
 def test_a_table_without_records_says_what_to_type():
@@ -68,7 +70,7 @@ def test_what_cannot_be_right_is_named_as_printed():
 
 
 def test_pages_end_in_the_list():
-    made = chapters.of(bare([image_record()]))
+    made = chapters.make_chapters(bare([image_record()]))
     html = page.render(made, page.results("x"))
     markdown = markdown_page.render(made, "Results", "x")
     for label in (table.label for table in TABLES if table.label.startswith("tab:")):

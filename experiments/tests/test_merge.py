@@ -1,4 +1,4 @@
-"""Folders of runs brought into one: nothing is lost, a run is there once, and differences are told."""
+"""Folders of runs brought into one: nothing is lost, a run is there once, and differences are reported."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""MIMIC-III on synthetic tables: parts that share no patient, newborns as foreign stays, one's own folder."""
+"""MIMIC-III on synthetic tables: parts that share no patient, newborns out of distribution, one's own folder."""
 
 import os
 from dataclasses import replace

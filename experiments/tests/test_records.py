@@ -94,7 +94,7 @@ def test_a_run_that_was_done_again_counts_once_as_it_came_out_last(tmp_path):
 
 def test_a_line_that_is_no_record_is_named(tmp_path):
     (tmp_path / LINE).write_text(f"{toy_record().line()}\nnonsense\n")
-    with pytest.raises(ValueError, match=r"one a line; got 'nonsense' in line 2 of '.*records\.jsonl'"):
+    with pytest.raises(ValueError, match=r"one per line; got 'nonsense' in line 2 of '.*records\.jsonl'"):
         record.read(tmp_path)
 
 
@@ -107,7 +107,7 @@ def test_a_record_of_a_newer_version_is_read_without_what_this_one_does_not_know
 @pytest.mark.parametrize("line", ["3", "[]", '{"experiment": "toy"}'])
 def test_json_that_is_no_record_is_named(tmp_path, line):
     (tmp_path / LINE).write_text(f"{line}\n")
-    with pytest.raises(ValueError, match=r"one a line; got .* in line 1 of '.*records\.jsonl'"):
+    with pytest.raises(ValueError, match=r"one per line; got .* in line 1 of '.*records\.jsonl'"):
         record.read(tmp_path)
 
 

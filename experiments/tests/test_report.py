@@ -27,7 +27,7 @@ HEAD = page.results("singularbayes-experiments report")
 
 
 def html_of(records, head=HEAD):
-    return page.render(chapters.of(records), head)
+    return page.render(chapters.make_chapters(records), head)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_the_page_shows_the_sentences_the_tables_and_how_it_was_made():
     records = all_records()
     html = html_of(bare(records), page.results("singularbayes-experiments report 'a & b'"))
     toys = rows_of(records[:2])
-    assert sentences.bands(toys, toys) in html and chapters.of(records)[1].finding in html
+    assert sentences.bands(toys, toys) in html and chapters.make_chapters(records)[1].finding in html
     assert "7,202" in html and "20,802" in html and records[0].versions["keras"] in html
     assert "a &amp; b" in html
 
@@ -77,7 +77,7 @@ def test_the_page_says_what_differs_from_the_paper():
 def test_presets_are_labelled_and_kept_apart():
     records = image_records(seeds=(0,), presets=("chosen", "quick", "paper"), methods=["low_rank"])
     labels = re.findall(r'<span class="badge">(.*?)</span>', html_of([*bare(records), kl_record(1.0)]))
-    assert labels == ["Paper&#39;s settings", "Our settings", "Quick", "Default settings"]
+    assert labels == ["Paper&#39;s settings", "Tuned settings", "Quick", "Default settings"]
 
 
 def test_trials_are_there_and_out_of_the_way():
@@ -86,13 +86,13 @@ def test_trials_are_there_and_out_of_the_way():
         for beta in (0.3, 0.1)
         for seed in (0, 1)
     ]
-    (chapter,) = chapters.of(bare([image_record(seed=5), *trials]))
+    (chapter,) = chapters.make_chapters(bare([image_record(seed=5), *trials]))
     assert [part.group.preset for part in chapter.parts] == ["paper", "trial"]
     (table,) = chapter.parts[1].tables
     assert [row.name for row in table.rows] == ["low-rank: beta 0.1", "low-rank: beta 0.3"]  # the best first
     assert [row.seeds for row in table.rows] == [2, 2]
     for text in (page.render([chapter], HEAD), markdown_page.render([chapter], "Results", "x")):
-        assert "<summary>Trials on validation (4 runs)</summary>" in text
+        assert "<summary>Tuning runs on validation data (4 runs)</summary>" in text
         assert text.count("<details>") == text.count("</details>")
     command = "singularbayes-experiments run mnist --methods low_rank --seeds 0,1 --together --preset trial"
     assert chapter.parts[1].commands == (command,)
@@ -100,7 +100,7 @@ def test_trials_are_there_and_out_of_the_way():
 
 def test_settings_by_hand_are_said_in_the_command():
     by_hand = [image_record("low_rank", 0, "hand", changes={"beta": beta}) for beta in (0.3, 0.1)]
-    (chapter,) = chapters.of(bare(by_hand))
+    (chapter,) = chapters.make_chapters(bare(by_hand))
     assert chapter.parts[0].commands == (
         "singularbayes-experiments run mnist --methods low_rank --seeds 0 --set beta=0.3",
         "singularbayes-experiments run mnist --methods low_rank --seeds 0 --set beta=0.1",
@@ -125,7 +125,7 @@ def test_methods_with_other_seeds_have_a_command_of_their_own():
 
 def test_settings_that_differ_between_methods_stand_in_a_table():
     records = [image_record("low_rank"), image_record("full_rank", changes={"beta": 0.3})]
-    found = settings.of(rows_of(records))
+    found = settings.settings_table(rows_of(records))
     assert found.heads == ("beta",) and "beta" not in [s.name for s in found.shared]
     assert [(name, own[0].value, own[0].paper) for name, own in found.lines] == [
         ("low-rank", "1", ""),
@@ -140,7 +140,7 @@ def test_departures_are_counted_once_each_whether_all_methods_have_them_or_some(
         image_record("full_rank", changes=shared | {"beta": 0.3}),
         image_record("rank_one", changes=shared | {"beta": 0.1, "learning_rate": 0.01}),
     ]
-    (chapter,) = chapters.of(bare(records))
+    (chapter,) = chapters.make_chapters(bare(records))
     assert chapter.parts[0].settings.departures == ("epochs", "beta", "learning rate")
     assert "Settings: 3 of them not the paper's" in page.render([chapter], HEAD)
     text = markdown_page.render([chapter], "Results", "x")
@@ -155,7 +155,7 @@ def test_departures_are_counted_once_each_whether_all_methods_have_them_or_some(
 
 def test_figures_whose_arrays_are_absent_are_left_out_and_said():
     records = [image_record(method, seed) for method in ("low_rank", "full_rank") for seed in (0, 1)]
-    (chapter,) = chapters.of(bare(records))
+    (chapter,) = chapters.make_chapters(bare(records))
     assert [picture.name for picture in chapter.pictures] == ["pareto", "radar"]
     assert chapter.left_out == (
         "Calibration; Selective prediction; Histograms of mutual information (Fashion-MNIST); Histograms of mutual "
@@ -168,13 +168,13 @@ def test_figures_whose_arrays_are_absent_are_left_out_and_said():
 def test_a_figure_that_cannot_be_drawn_says_why_and_leaves_the_others():
     made = image_record()
     made.arrays["test_entropy"] = np.full(60, np.nan)
-    (chapter,) = chapters.of([made])
+    (chapter,) = chapters.make_chapters([made])
     assert any(line.startswith("Selective prediction: ") and "finite" in line for line in chapter.left_out)
     assert "reliability" in [picture.name for picture in chapter.pictures]
 
 
 def test_figures_show_the_first_seed_and_say_so():
-    (chapter,) = chapters.of([image_record(seed=seed) for seed in (44, 42, 43)])
+    (chapter,) = chapters.make_chapters([image_record(seed=seed) for seed in (44, 42, 43)])
     (found,) = [picture for picture in chapter.pictures if picture.name == "reliability"]
     assert "seed 42" in found.says
 
@@ -184,7 +184,7 @@ def test_the_intervals_of_the_toy_have_the_assumed_noise_in_them():
     noise = made.settings["likelihood_scale"]
     made.arrays.update(mean_near=np.zeros(4000), std_near=np.full(4000, noise))
     made.arrays["y_near"] = rng.normal(0, noise * 2**0.5, 4000)  # what such a network expects
-    (chapter,) = chapters.of([made])
+    (chapter,) = chapters.make_chapters([made])
     assert [picture.name for picture in chapter.pictures] == ["bands", "intervals"]
     curve = band_pictures.curve_of(rows_of([made])[0])
     np.testing.assert_allclose(curve.observed, curve.levels, atol=4 * 0.5 / 4000**0.5)  # four standard errors
@@ -197,7 +197,7 @@ def test_the_same_records_give_the_same_page():
 
 def test_an_experiment_without_a_description_has_a_plain_table():
     made = Record("my_study", "my_method", 0, {"width": 3}, {"nll": 0.5, "my_score": 2.0}, 10, 1.0, preset="paper")
-    (chapter,) = chapters.of([made])
+    (chapter,) = chapters.make_chapters([made])
     assert chapter.section.title == "My study" and not chapter.pictures
     (table,) = chapter.parts[0].tables
     assert table.heads == ("parameters ↓", "NLL ↓", "my score", "train s ↓")
@@ -243,7 +243,7 @@ def test_runs_that_were_trained_alone_are_not_said_to_share_a_machine():
 def test_the_page_has_its_tables_beside_it_and_the_records_stay_as_they_were(tmp_path):
     records = all_records()
     record.write(records, tmp_path)
-    path = page.write(chapters.of(bare(records)), tmp_path, HEAD)
+    path = page.write(chapters.make_chapters(bare(records)), tmp_path, HEAD)
     assert path.name == "report.html" and (tmp_path / "report.md").is_file() and (tmp_path / "report.tex").is_file()
     stored = [json.loads(line)["metrics"] for line in (tmp_path / "records.jsonl").read_text().splitlines()]
     assert [made.metrics for made in records] == stored

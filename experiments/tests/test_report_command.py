@@ -149,7 +149,7 @@ def test_a_damaged_line_is_named(runs):
     lines = (runs / "records.jsonl").read_text(encoding="utf-8").splitlines()
     lines[2] = lines[2][:50]
     (runs / "records.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    ends_with(["report", str(runs)], r"Records need to be one a line; got .* in line 3 of .*records\.jsonl")
+    ends_with(["report", str(runs)], r"Records need to be one per line; got .* in line 3 of .*records\.jsonl")
 
 
 def test_damaged_arrays_are_named(runs):
@@ -175,7 +175,7 @@ def test_records_of_an_unknown_experiment_and_of_older_versions_are_shown(tmp_pa
     assert cli.main(["report", str(tmp_path)]) == 0
     html = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
     assert '<span class="badge">Nightly</span>' in html and "There is no description of this experiment here" in html
-    assert '<span class="badge">Settings by hand</span>' in html
+    assert '<span class="badge">Manual overrides</span>' in html
 
 
 def test_a_folder_that_cannot_be_written_ends_in_one_line(runs, tmp_path):
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_written_ends_in_one_line(runs, tmp_path):
 
 
 def test_markdown_tables_are_tables():
-    text = markdown_page.render(chapters.of(bare(image_records(seeds=(0, 1)))), "Results", "x")
+    text = markdown_page.render(chapters.make_chapters(bare(image_records(seeds=(0, 1)))), "Results", "x")
     tables = re.findall(r"((?:^\|.*\n)+)", text, flags=re.MULTILINE)
     # Four and what is better than the paper's for each of two presets, the paper's tables, and counts of all.
     assert len(tables) == 2 * 5 + 2
@@ -197,7 +197,7 @@ RESULTS = ROOT / "experiments" / "results"
 
 def test_the_page_of_results_is_that_of_the_committed_records():
     command = "singularbayes-experiments report experiments/results --markdown docs/results.md"
-    made = chapters.of(reading.read(RESULTS))
+    made = chapters.make_chapters(reading.read(RESULTS))
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     assert text == markdown_page.render(made, "Results", command, "results"), f"Type: {command}"
     for link in re.findall(r"\]\((results/[^)]+)\)", text):

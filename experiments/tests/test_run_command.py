@@ -102,7 +102,7 @@ def test_off_a_terminal_a_run_is_a_line_and_its_scores(asked, tmp_path, capsys):
     run(tmp_path)
     shown = capsys.readouterr().out
     assert shown.splitlines()[0].split()[:7] == ["1/2", "toy", "low_rank", "0", "800", "epochs,", "loss"]
-    assert "went on after epoch 799" in shown.splitlines()[0]  # the first epoch that was trained now is the last
+    assert "resumed after epoch 799" in shown.splitlines()[0]  # the first epoch that was trained now is the last
     assert "rmse_near 0.07" in shown and "\x1b" not in shown
     assert shown.splitlines()[-2:] == [
         f"Records: {tmp_path / 'records.jsonl'}",

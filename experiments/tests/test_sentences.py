@@ -71,7 +71,7 @@ def test_the_headline_of_reviews_goes_by_mutual_information_as_the_paper_does():
         Record("sst2", m, 0, {}, scores | {"auroc_ood_mi": mi, "auroc_ood_entropy": h}, 9, 1.0, preset="paper")
         for m, (mi, h) in by.items()
     ]
-    (chapter,) = chapters.of(records)
+    (chapter,) = chapters.make_chapters(records)
     assert chapter.finding.endswith("Best at telling news apart by mutual information: deep ensemble (AUROC 0.8000).")
     assert any(SECTIONS["adaptive_rank_sst2"].title in note for note in chapter.section.notes)
 

@@ -90,7 +90,9 @@ def test_nothing_held_out_trains_on_all_rows_and_is_scored_on_the_test_sentences
     "needed", [sst2.EXPERIMENT.problem.training, lambda settings: sst2.EXPERIMENT.problem.validated(None, settings)]
 )
 def test_early_stopping_and_trials_need_sentences_to_hold_out(needed):
-    with pytest.raises(ValueError, match="num_validation > 0 for trials and for early stopping; got num_validation=0"):
+    with pytest.raises(
+        ValueError, match="num_validation > 0 for tuning runs and for early stopping; got num_validation=0"
+    ):
         needed(replace(TINY, num_validation=0))
 
 

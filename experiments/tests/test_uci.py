@@ -120,7 +120,7 @@ def test_the_committed_choice_is_that_of_the_committed_trials():
     assert uci.EXPERIMENT.configurations.best(trials) == uci.CHOICE
 
 
-def test_every_method_has_four_candidates():
+def test_every_method_has_four_configurations():
     assert {len(uci.EXPERIMENT.configurations.settings(method)) for method in uci.EXPERIMENT.methods} == {4}
     assert uci.UCISettings().sets == UCI_SETS and len(UCI_SETS) == 9
 

@@ -53,7 +53,7 @@ def uci_record(method, split, nll):
 def chapter():
     """All tables and figures of a few made-up runs; drawing takes long, and is done once."""
     records = [forecast_record(method, seed) for method in ("low_rank", "deterministic") for seed in (42, 123)]
-    (made,) = chapters.of([*records, forecast_record("low_rank_8"), forecast_record("deep_ensemble")])
+    (made,) = chapters.make_chapters([*records, forecast_record("low_rank_8"), forecast_record("deep_ensemble")])
     return made
 
 
@@ -69,13 +69,13 @@ def test_the_section_has_every_table_and_every_figure_of_the_paper(chapter):
 def test_guangzhou_without_mapped_columns_has_a_table_of_its_own_with_the_scores_of_the_mapped_one(chapter):
     mapped, bare = (
         next(table for table in chapter.parts[0].tables if table.title == title)
-        for title in ("Cities never seen", "Guangzhou without the mapped columns")
+        for title in ("Out-of-distribution cities", "Guangzhou without the mapped columns")
     )
     names = [measure.name.removeprefix("guangzhou_bare/") for measure in bare.measures]
     assert names == [measure.name for measure in mapped.measures][:4]
     assert {wind for wind in air.FOREIGN_WINDS if air.FOREIGN_WINDS[wind] != wind} == {"SW"}
     assert "SW, which Beijing's table does not have, is cv" in bare.note
-    # What scores that know nothing get: the share of foreign windows.
+    # What scores that know nothing get: the share of out-of-distribution windows.
     rows, (_, _, test), every = 20_074, ForecastSettings().windows, ForecastSettings().every
     windows = np.arange(rows - ForecastSettings().hours)
     for table, foreign in ((mapped, windows), (bare, windows[::every])):
@@ -85,7 +85,7 @@ def test_guangzhou_without_mapped_columns_has_a_table_of_its_own_with_the_scores
 
 def test_what_swag_stores_stands_beside_the_papers_size():
     one = replace(forecast_record("swag"), parameters=53_569, stored=1_124_949)
-    (chapter,) = chapters.of([one])
+    (chapter,) = chapters.make_chapters([one])
     table = chapter.parts[0].tables[0]
     cells = {measure.name: cell for measure, cell in zip(table.measures, table.rows[0].cells, strict=True)}
     assert (cells["num_trained"].ours, cells["num_trained"].paper) == ("53,569", "")
@@ -160,7 +160,7 @@ def test_every_published_row_has_a_number_for_every_set_and_they_differ_between_
 
 
 def test_the_defaults_of_the_small_sets_are_not_called_the_papers():
-    (made,) = chapters.of([uci_record("low_rank", split, 1.0) for split in range(2)])
+    (made,) = chapters.make_chapters([uci_record("low_rank", split, 1.0) for split in range(2)])
     assert [part.label for part in made.parts] == ["Default settings"]
     assert all("of protein over 5" in table.note for table in made.parts[0].tables[:2])
 

@@ -40,7 +40,7 @@ def report(
 
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
     command = shlex.join([PROGRAM, "report", *([] if runs == Path("runs") else [str(runs)]), *target])
-    made = chapters.of(reading.read(runs))
+    made = chapters.make_chapters(reading.read(runs))
     if latex:
         print(page.tex(made))
         return 0

@@ -55,7 +55,7 @@ def _into(part: Path, source: Source, file: File, url: str) -> None:
         _download(source, urljoin(url, store.SUMS), part)
     for each in files:
         try:
-            store.held(source, each, part / _last(source.published(each)))
+            store.read_verified(source, each, part / _last(source.published(each)))
         except DataError as error:
             raise DataError(f"{error} That is what {url} sends; nothing was kept. {_by_hand(source)}") from error
 

@@ -51,12 +51,12 @@ def find(source: Source, file: File) -> Path | None:
 def check(source: Source, file: File, path: Path) -> bytes:
     """Returns what the file at `path` holds; raises, with what to do, unless that is what was published."""
     try:
-        return held(source, file, path)
+        return read_verified(source, file, path)
     except DataError as error:
         raise DataError(f"{error} The file is {path}. {_fix(source)}") from error
 
 
-def held(source: Source, file: File, path: Path) -> bytes:
+def read_verified(source: Source, file: File, path: Path) -> bytes:
     """Returns what the file at `path` holds; raises unless that is what was published."""
     needs = f"{source.name} needs {file.name} to hold {file.size:,} bytes with SHA-256 {file.sha256}"
     raw = path.read_bytes()

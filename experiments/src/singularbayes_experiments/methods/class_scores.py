@@ -30,9 +30,9 @@ def of_test(
 ) -> dict[str, float]:
     """Returns every score of `evaluate` that has a value, and the calibration error under all binnings.
 
-    Scores of foreign examples are called "name/score", or "score" where there is one set without a name. Of two classes
-    there is also `auprc`, the average precision with class 1 as the positive one: a blind classifier gets that class's
-    share.
+    Scores of out-of-distribution examples are called "name/score", or "score" where there is one set without a name. Of
+    two classes there is also `auprc`, the average precision with class 1 as the positive one: a blind classifier gets
+    that class's share.
     """
     strange = (dict(foreign) or None) if isinstance(foreign, Mapping) else foreign
     found = evaluate(p, labels, ood=strange).metrics

@@ -45,7 +45,7 @@ def one_network(kind: str) -> Train:
 
 
 def from_svd(trainer: Trainer, seeds: list[int]) -> list:
-    """Trains point networks for a while, then low-rank ones whose means start at their truncated SVD."""
+    """Trains deterministic networks for a while, then low-rank ones whose means start at their truncated SVD."""
     settings = trainer.settings
     warm = replace(_point(settings), epochs=settings.svd_epochs)
     points = trainer.fit(lambda seed: trainer.network(Weights("point", settings)), seeds, warm, "point")
@@ -60,7 +60,7 @@ def from_svd(trainer: Trainer, seeds: list[int]) -> list:
 
 
 def start_at(model: keras.Model, point: keras.Model) -> None:
-    """Moves the means of a network to the weights of a point network, or as near to them as its ranks allow."""
+    """Moves the means of a network to the weights of a deterministic network, or as near to them as its ranks allow."""
     for posterior, weight in zip(find_posteriors(model), find_posteriors(point), strict=True):
         posterior.center(keras.ops.convert_to_numpy(weight.mean().dense()))
     for variable, value in zip(_outside(model), _outside(point), strict=True):
@@ -85,7 +85,7 @@ def ensemble(says: str, kind: type[DeepEnsemble] | type[LowRankEnsemble], train:
 
 
 def swag(trainer: Trainer, seeds: list[int]) -> list:
-    """Trains point networks for most of the epochs, then takes a snapshot after every epoch of SGD in the rest."""
+    """Trains deterministic networks for most epochs, then takes a snapshot after every epoch of SGD in the rest."""
     settings = trainer.settings
     first = replace(_point(settings), epochs=settings.epochs - settings.swag_epochs)
     weights = Weights("deterministic", settings)
@@ -105,8 +105,8 @@ METHODS = {
     "low_rank_laplace": Method("W = A Bᵀ, Laplace factors", one_network("low_rank_laplace")),
     "full_rank": Method("every weight Gaussian by itself", one_network("full_rank")),
     "rank_one": Method("a point weight scaled by random vectors", one_network("rank_one")),
-    "deterministic": Method("one point network", _POINT),
-    "deep_ensemble": ensemble("point networks from different seeds", DeepEnsemble, _POINT),
+    "deterministic": Method("one deterministic network", _POINT),
+    "deep_ensemble": ensemble("deterministic networks from different seeds", DeepEnsemble, _POINT),
     "low_rank_ensemble": ensemble("low-rank networks, their draws pooled", LowRankEnsemble, _LOW_RANK),
     "swag": Method("a Gaussian of the weights along SGD", swag),
 }

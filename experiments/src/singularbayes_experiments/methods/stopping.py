@@ -14,7 +14,7 @@ State = dict[str, np.ndarray]
 
 
 class Resumable(keras.callbacks.Callback):
-    """A callback that goes on after a kill as if nothing had happened."""
+    """A callback that resumes after a kill as if nothing had happened."""
 
     @abstractmethod
     def state(self) -> State:

@@ -46,7 +46,7 @@ def fit(
 
 
 def adam(model: keras.Model, num_data: int, settings: TrainingSettings) -> keras.optimizers.Optimizer:
-    """Returns Adam with the rate of the settings, constant or a cosine to a share of it; point networks may decay."""
+    """Returns Adam with the rate of the settings, constant or a cosine; deterministic networks may decay."""
     rate: Any = settings.learning_rate
     if settings.cosine:
         steps = math.ceil(num_data / settings.batch_size)
@@ -80,7 +80,7 @@ def train(
     """Trains a compiled model and returns the seconds, those before an interruption included.
 
     The order of the examples in epoch e is a hash of (seed, e), and the seed comes from the global one. Training that
-    was interrupted goes on to the same numbers, bit for bit, on the same machine; a finished one is loaded. Either way
+    was interrupted resumes to the same numbers, bit for bit, on the same machine; a finished one is loaded. Either way
     the global seeds are the same afterwards.
 
     Args:

@@ -79,7 +79,7 @@ def quality(p: ValuePredictive, y: np.ndarray) -> dict[str, float]:
 def of_test(p: ValuePredictive, y: np.ndarray, foreign: Mapping[str, ValuePredictive]) -> dict[str, float]:
     """Returns every score of `evaluate` that has a value, and the error of what is kept at several shares.
 
-    Scores of foreign examples are called "name/score".
+    Scores of out-of-distribution examples are called "name/score".
     """
     found = evaluate(p, y, ood=dict(foreign) or None).metrics | selective(p, y)
     return {name: value for name, value in found.items() if math.isfinite(value)}

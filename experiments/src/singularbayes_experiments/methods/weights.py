@@ -63,7 +63,7 @@ class Weights:
 
 
 def ranks_of(settings: Any, weights: int) -> tuple[int, ...]:
-    """Returns the ranks that settings name, one a weight; raises where they are more or fewer.
+    """Returns the ranks that settings name, one per weight; raises where they are more or fewer.
 
     >>> from singularbayes_experiments.problems.images import ImageSettings
     >>> ranks_of(ImageSettings(), 3)

@@ -1,20 +1,20 @@
 """A rank that is learned in one run against a sweep of ranks, on MNIST: which validates better?
 
-The network, the data and the settings are those that MNIST's trials chose for `low_rank`; only the ranks of the hidden
-weights differ. `low_rank_auto` starts with 64 columns in each of them and shares no choice with the sweep but those
-settings. The question was fixed before any run: is its validation NLL within one standard error (three seeds) of that
-of the best rank? The sweep is judged by the same validation images that name its best rank, which is in its favour; the
-learned rank by those that chose its candidate, which is in its favour.
+The network, the data and the settings are those that MNIST's tuning runs chose for `low_rank`; only the ranks of the
+hidden weights differ. `low_rank_auto` starts with 64 columns in each of them and shares no choice with the sweep but
+those settings. The question was fixed before any run: is its validation NLL within one standard error (three seeds) of
+that of the best rank? The sweep is judged by the same validation images that name its best rank, which is in its
+favour; the learned rank by those that chose its configuration, which is in its favour.
 
 The ranks of the sweep were not fixed before: 5, 10, 25, 50, 100 became 4, 8, 16, 32, 64, so that none is above the
 64 columns of the learned rank, after small networks were tried (100 units, 4,000 images, 12 epochs, 2,000 of these
 validation images). Because 64 was the best of them, 100 was run after all, when the second learned rank was known.
 
 A first learned rank, with the very settings of `low_rank`, was not within a standard error (0.0576 against 0.0545 ±
-0.0015; it kept 28, 10 and 9 columns) and was behind on test images too. `low_rank` had been tried with eight candidates
-and it with none. So it got eight, written down after that result and before any was run: three weights of the KL, and
-lower bars for switching a column off, tried with the two seeds of all trials. The best of them is the default of
-`AdaptiveLowRank` since.
+0.0015; it kept 28, 10 and 9 columns) and was behind on test images too. `low_rank` had been tried with eight
+configurations and it with none. So it got eight, written down after that result and before any was run: three weights
+of the KL, and lower bars for switching a column off, tried with the two seeds of all trials. The best of them is the
+default of `AdaptiveLowRank` since.
 """
 
 import math
@@ -36,7 +36,7 @@ METHODS = methods.sentences(*(f"low_rank_{rank}" for rank in RANKS), "low_rank_a
 
 
 def learned(bars: Mapping[float, Sequence[float]]) -> dict[str, Changes]:
-    """Returns candidates of a learned rank by name: the tolerances of each weight of the KL."""
+    """Returns configurations of a learned rank by name: the tolerances of each weight of the KL."""
     return {
         f"beta {beta:g}, tolerance {bar:g}": {"beta": beta, "tolerance": bar}
         for beta, each in bars.items()
@@ -55,7 +55,7 @@ class AdaptiveRankSettings(images.ImageSettings):
 SWEPT = mnist.TUNED["low_rank"]
 BARS = {0.1: (0.05, 0.01, 0.001), 0.03: (0.05, 0.01), 0.3: (0.05, 0.01, 0.001)}  # tolerances by the weight of the KL
 CONFIGURATIONS = Configurations(AdaptiveRankSettings(**asdict(SWEPT)), {"low_rank_auto": learned(BARS)})
-# The candidate with the least validation NLL: experiments/results/adaptive_rank_trials.jsonl.
+# The configuration with the least validation NLL: experiments/results/adaptive_rank_trials.jsonl.
 CHOICE = {"low_rank_auto": "beta 0.1, tolerance 0.01"}
 TUNED = dict.fromkeys(METHODS, SWEPT) | CONFIGURATIONS.tuned(CHOICE)
 SMALL = replace(QUICK, num_train=2000, num_validation=1000, units=(100, 100))
@@ -79,7 +79,7 @@ class Verdict:
     nll: float
     error: float
     learned: float
-    ranks: dict[str, list[int]]  # that were learned, by the number of the weight, one a seed
+    ranks: dict[str, list[int]]  # that were learned, by the number of the weight, one per seed
 
     @property
     def within(self) -> bool:

@@ -5,9 +5,9 @@ See `adaptive_rank.py` for the question.
 The Transformer and the settings are those of SST-2's `low_rank`, for 8 epochs with 50 draws; embedding, projections,
 feed-forward networks and head all have the rank, or learn one each. Only whole held-out sentences judge.
 
-The learned rank has five candidates, as every method of SST-2 has, tried with one seed: three weights of the KL, the
-middle one and the smaller one also with a lower bar for columns. They were written down before any was run, when MNIST
-had shown that the learned rank kept too few columns there.
+The learned rank has five configurations, as every method of SST-2 has, tried with one seed: three weights of the KL,
+the middle one and the smaller one also with a lower bar for columns. They were written down before any was run, when
+MNIST had shown that the learned rank kept too few columns there.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -34,7 +34,7 @@ class AdaptiveRankReviewSettings(reviews.ReviewSettings):
 SWEPT = replace(sst2.TUNED["low_rank"], epochs=8, draws=50)
 BARS = {1.0: (0.05, 0.01), 0.3: (0.05, 0.01), 3.0: (0.05,)}
 CONFIGURATIONS = Configurations(AdaptiveRankReviewSettings(**asdict(SWEPT)), {"low_rank_auto": learned(BARS)})
-# The candidate with the least validation NLL: experiments/results/adaptive_rank_sst2_trials.jsonl.
+# The configuration with the least validation NLL: experiments/results/adaptive_rank_sst2_trials.jsonl.
 CHOICE = {"low_rank_auto": "beta 1, tolerance 0.01"}
 TUNED = dict.fromkeys(METHODS, SWEPT) | CONFIGURATIONS.tuned(CHOICE)
 

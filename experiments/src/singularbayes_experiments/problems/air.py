@@ -8,7 +8,7 @@ in time changes neither.
 The features, in this order: PM2.5, dew point, temperature, pressure, cumulated wind speed, cumulated hours of snow and
 of rain, four winds (1 for the one that blows), sine and cosine of the hour and of the month.
 
-The tables of other cities differ. What follows was fixed before any score of foreign windows was seen:
+The tables of other cities differ. What follows was fixed before any score of out-of-distribution windows was seen:
 
 - PM2.5 is that of PM_US Post, as in Beijing. A row counts if no cell of it is missing, other stations included (in
   Guangzhou 20,074 rows, the paper's number); −9999 and what no weather can be is missing.

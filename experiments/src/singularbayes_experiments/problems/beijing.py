@@ -5,14 +5,14 @@ See `forecast.py` for what the paper did and what is ours.
 Its numbers (MAE in µg/m³; 95 % coverage with the epistemic variance; AUROC of Guangzhou): low-rank 10.63, 0.790, 0.710;
 full-rank 10.55, 0.788, 0.492; deep ensemble 10.45, 0.310, 0.730.
 
-The candidates were written down before any was run, but for five trials of the point network, five epochs each, scored
-on validation alone and not kept: they spoke for a faster rate, and against saying only the change from the last hour.
-Other candidates had been run before, at full scale, and their test scores seen by others than their author.
-All of ours: the noise that is added in scores grows with the window's last value and changes, batches of 256, a cosine
-learning rate. Variational networks have ρ four times as fast and three weights of the KL, the middle one also for the
-change from the last hour; with an assumed noise of 1, of which the errors are a fifth, β = 0.03 is about the evidence
-bound. Point networks have four numbers of epochs; SWAG four rates of SGD. Ranks and the ensemble of low-rank networks
-have the settings of low_rank.
+The configurations were written down before any was run, but for five tuning runs of the deterministic network, five
+epochs each, scored on validation alone and not kept: they spoke for a faster rate, and against saying only the change
+from the last hour. Other configurations had been run before, at full scale, and their test scores seen by others than
+their author. All of ours: the noise that is added in scores grows with the window's last value and changes, batches of
+256, a cosine learning rate. Variational networks have ρ four times as fast and three weights of the KL, the middle one
+also for the change from the last hour; with an assumed noise of 1, of which the errors are a fifth, β = 0.03 is about
+the evidence bound. Deterministic networks have four numbers of epochs; SWAG four rates of SGD. Ranks and the ensemble
+of low-rank networks have the settings of low_rank.
 """
 
 from dataclasses import replace
@@ -55,7 +55,7 @@ CONFIGURATIONS = Configurations(
     },
     {method: "low_rank" for method in METHODS if method.startswith("low_rank_") and method != "low_rank_svd"},
 )
-# The candidate of every method with the least validation NLL: experiments/results/beijing_trials.jsonl.
+# The configuration of every method with the least validation NLL: experiments/results/beijing_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.01, change",
     "low_rank_svd": "beta 0.03",

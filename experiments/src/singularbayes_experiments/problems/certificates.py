@@ -7,13 +7,13 @@ Prior "initial" is N(initial value, prior_scale²): it has seen no data, and all
 "learned" is the posterior that was fitted on a share of the images; the rest trains it further and certifies it.
 
 What was chosen, and who pays. A certificate pays by a union bound for the priors of a grid. "initial" pays for all of
-`INITIAL`. "learned" by `rule` takes from `RULE` what makes the fewest mistakes on a part of the images that
-teach the prior, before any that certify is read, and pays for what is left of `LEARNED`, which a hand chose. By "hand"
-it pays for all of `LEARNED`. What only steers training (rate, epochs, start, p_min and penalty of "initial") is free:
-the bound holds for all posteriors. That the best of a few trainings is shown is paid for too, because each spends the
-share of one prior on its draws. Strictly a grid and a rule have to be fixed before the first certificate; these were
-written down while earlier certificates were in sight, the one of "initial" after trials on a third of the images, a few
-of them with priors outside it.
+`INITIAL`. "learned" by `rule` takes from `RULE` what makes the fewest mistakes on a part of the images that teach the
+prior, before any that certify is read, and pays for what is left of `LEARNED`, which a hand chose. By "hand" it pays
+for all of `LEARNED`. What only steers training (rate, epochs, start, p_min and penalty of "initial") is free: the bound
+holds for all posteriors. That the best of a few trainings is shown is paid for too, because each spends the share of
+one prior on its draws. Strictly a grid and a rule have to be fixed before the first certificate; these were written
+down while earlier certificates were in sight, the one of "initial" after tuning runs on a third of the images, a few of
+them with priors outside it.
 
 Not an experiment of the paper. The network is its MLP 784-1200-1200-10 with ranks 25, 25 and 10, but biases are drawn.
 """

@@ -3,9 +3,9 @@
 Two convolutions of 3 × 3 with pooling, one hidden layer and the logits. A filter bank of c channels and f filters is a
 9c × f weight of low rank. Data and scores are those of `images.py`.
 
-Four candidates a method, each tried with one seed. The first had been run before, and test scores of it were seen: of
-low-rank and point networks with three seeds, of full-rank ones with one. Those records were not kept. The scores spoke
-for more steps; the other candidates were written down then, before any of them was run.
+Four configurations per method, each tried with one seed. The first had been run before, and test scores of it were
+seen: of low-rank and deterministic networks with three seeds, of full-rank ones with one. Those records were not kept.
+The scores spoke for more steps; the other configurations were written down then, before any of them was run.
 """
 
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ POINT: dict[str, Changes] = {
 }
 TRIED = {"low_rank": VARIATIONAL, "low_rank_svd": VARIATIONAL, "full_rank": VARIATIONAL, "deterministic": POINT}
 CONFIGURATIONS = Configurations(CNNSettings(), TRIED)
-# The candidate of every method with the least validation NLL: experiments/results/cnn_trials.jsonl.
+# The configuration of every method with the least validation NLL: experiments/results/cnn_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.1, fast, 20 epochs",
     "low_rank_svd": "beta 0.1, fast",

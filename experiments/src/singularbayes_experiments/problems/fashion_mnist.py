@@ -9,7 +9,7 @@ from singularbayes_experiments.problems import images
 from singularbayes_experiments.problems.image_configurations import CONFIGURATIONS
 from singularbayes_experiments.problems.images import PAPER_METHODS, QUICK, ImageSettings
 
-# The candidate of every method with the least validation NLL: experiments/results/fashion_mnist_trials.jsonl.
+# The configuration of every method with the least validation NLL: experiments/results/fashion_mnist_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.3, rate 0.001",
     "low_rank_svd": "beta 0.3, rate 0.001, batch size 64",

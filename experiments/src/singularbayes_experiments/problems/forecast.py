@@ -8,13 +8,13 @@ full-rank weights start uniform in ±0.2, their ρ in (−3, −2). SWAG: 25 fur
 
 What the paper leaves open, and what is done here: the noise (training assumes a standard deviation of 1, in units of
 that of the targets, so that 0.09 / N is β = 0.09 of the evidence bound); the start of low-rank factors
-(variance-matched, η = 0.1); an annealing of the KL (none); the patience of the point network and of SWAG (10, as in
-the ensemble).
+(variance-matched, η = 0.1); an annealing of the KL (none); the patience of the deterministic network and of SWAG (10,
+as in the ensemble).
 
-Windows, the foreign cities and the rules that put them in Beijing's terms are in `air.py`. The total variance is the
-epistemic one plus a noise that is fitted to the validation windows after training (`value_scores.py`): the same for all
-hours with the paper's settings, with ours one that grows. The conformal intervals take their width from the same
-windows, and the test windows come later in time: their coverage is measured and not guaranteed.
+Windows, the out-of-distribution cities and the rules that put them in Beijing's terms are in `air.py`. The total
+variance is the epistemic one plus a noise that is fitted to the validation windows after training (`value_scores.py`):
+the same for all hours with the paper's settings, with ours one that grows. The conformal intervals take their width
+from the same windows, and the test windows come later in time: their coverage is measured and not guaranteed.
 
 Ours: methods that the paper lacks here, ranks, other cities, and settings chosen on validation (`beijing.py`).
 """
@@ -42,7 +42,7 @@ from singularbayes_experiments.methods.weights import Weights, ranks_of
 from singularbayes_experiments.problems import air
 
 FOREIGN = ("Guangzhou", "Chengdu", "Shanghai", "Shenyang")
-MAIN = FOREIGN[0]  # the paper's foreign city
+MAIN = FOREIGN[0]  # the paper's out-of-distribution city
 UNROLL = "SINGULARBAYES_UNROLL"  # set, hours are compiled one by one: longer to compile, and faster on a GPU
 METHODS = sentences(
     "low_rank",

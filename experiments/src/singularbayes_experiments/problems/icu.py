@@ -5,7 +5,7 @@ of the other three. A fifth shift is the eICU demo: other hospitals, years and m
 of PhysioNet by the 23 features that both have (`icu_features.py`). Challenge sets a and b train and validate, four to
 one, split by seed 0 within kind of care and outcome; set c tests. All held-out stays are foreign, whatever their set.
 
-`mortality.py` has the network and the paper's settings. Candidates are tried with coronary care held out; what is
+`mortality.py` has the network and the paper's settings. Configurations are tried with coronary care held out; what is
 chosen there serves all five shifts.
 """
 
@@ -80,9 +80,10 @@ def _a_fifth(used: np.ndarray, stratum: np.ndarray) -> np.ndarray:
 
 
 # Four a method, features scaled to [0, 1] as the paper has it or to deviation 1: variational networks by the weight of
-# the KL, point networks by how long they train, SWAG by its rate. All without class weights and with a cosine; what is
-# variational starts variance-matched, with ρ four times as fast. First tries on validation drew the ranges; scores of
-# foreign stays from a short run of the quick preset had been seen by then, and were not decided by.
+# the KL, deterministic networks by how long they train, SWAG by its rate. All without class weights and with a cosine;
+# what is variational starts variance-matched, with ρ four times as fast. First tries on validation drew the ranges;
+# scores of out-of-distribution stays from a short run of the quick preset had been seen by then, and were not decided
+# by.
 _OURS: Changes = {"class_weights": False, "cosine": True}
 _STARTS: Changes = {"rho_start": None, "damping": 1.0, "rho_lr": 4.0, "epochs": 100, "warmup": 25, "svd_epochs": 8}
 
@@ -96,9 +97,9 @@ def _tried(what: str, name: str, values: dict[Units, tuple], more: Changes) -> d
 
 
 VARIATIONAL = _tried("beta {:g}", "beta", {"range": (0.1, 0.03), "deviation": (1.0, 0.3)}, _STARTS)
-# Rank-one networks are point networks but for two vectors a layer, and with the candidates above (100 epochs) all four
-# overfitted on validation (not kept). They got four others, by how long they train. Their prior is centred at the
-# point weight, as their authors have it.
+# Rank-one networks are deterministic networks but for two vectors a layer, and with the configurations above (100
+# epochs) all four overfitted on validation (not kept). They got four others, by how long they train. Their prior is
+# centred at the point weight, as their authors have it.
 _FEWER: Changes = _STARTS | {"beta": 1.0, "warmup": 4, "rank_one_form": "product"}
 RANK_ONE = _tried("{} epochs", "epochs", {"range": (8, 16, 32), "deviation": (8,)}, _FEWER)
 POINT = _tried("{} epochs", "epochs", {"range": (8, 16, 32), "deviation": (4,)}, {})
@@ -115,7 +116,7 @@ TRIED = {
 }
 ALIKE = {name: "low_rank" for name in METHODS if name not in TRIED}  # the rank sweep
 CONFIGURATIONS = Configurations(ICUSettings(), TRIED, ALIKE)
-# The candidate of every method with the least validation NLL: experiments/results/icu_trials.jsonl.
+# The configuration of every method with the least validation NLL: experiments/results/icu_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 0.1, range",
     "low_rank_svd": "beta 0.1, range",

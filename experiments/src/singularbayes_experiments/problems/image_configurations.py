@@ -1,14 +1,14 @@
-"""The candidates of the image classifiers: eight for every method, written down in two rounds of four.
+"""The configurations of the image classifiers: eight for every method, written down in two rounds of four.
 
 The first four came before any run. Variational networks: a cosine rate, ρ four times as fast, three weights of the KL
-at the paper's rate, and the middle one at three times that. Point networks: a cosine, stopped after four numbers of
-epochs. SWAG: four rates of SGD after thirty epochs.
+at the paper's rate, and the middle one at three times that. Deterministic networks: a cosine, stopped after four
+numbers of epochs. SWAG: four rates of SGD after thirty epochs.
 
 The other four came after the validation scores of the first, where the best lay at an edge; the test scores of the
 first round and of the paper's settings had been seen by then, and that rank-one does better in its printed form:
-low-rank networks wanted a faster rate and more steps, full-rank ones no faster rate, rank-one ones the printed form
-or a stop before they overfit, point networks fewer or slower epochs. SWAG's first four were one: after thirty epochs
-nothing moves any more.
+low-rank networks wanted a faster rate and more steps, full-rank ones no faster rate, rank-one ones the printed form or
+a stop before they overfit, deterministic networks fewer or slower epochs. SWAG's first four were one: after thirty
+epochs nothing moves any more.
 """
 
 from singularbayes_experiments.methods.configurations import Changes, Configurations
@@ -18,20 +18,20 @@ Named = dict[str, Changes]
 
 
 def annealed(beta: float, rate: float, **more) -> Named:
-    """Returns a variational candidate and its name: a cosine from this rate, ρ four times as fast."""
+    """Returns a variational configuration and its name: a cosine from this rate, ρ four times as fast."""
     said = "".join(f", {name.replace('_', ' ')} {value}" for name, value in more.items())
     changes = {"cosine": True, "rho_lr": 4.0, "beta": beta, "learning_rate": rate, **more}
     return {f"beta {beta:g}, rate {rate:g}{said}": changes}
 
 
 def stopped(epochs: int, rate: float = 1e-3) -> Named:
-    """Returns a point network's candidate and its name: a cosine from this rate, over so many epochs."""
+    """Returns a deterministic network's configuration and its name: a cosine from this rate, over so many epochs."""
     said = "" if rate == ImageSettings.learning_rate else f", rate {rate:g}"
     return {f"{epochs} epochs{said}": {"cosine": True, "epochs": epochs, "learning_rate": rate}}
 
 
 def averaged(before: int, along: int, rate: float) -> Named:
-    """Returns a candidate of SWAG and its name: so many epochs of Adam, then so many of SGD at this rate."""
+    """Returns a configuration of SWAG and its name: so many epochs of Adam, then so many of SGD at this rate."""
     changes = {"cosine": True, "epochs": before + along, "swag_epochs": along, "swag_rate": rate}
     return {f"{before} epochs, then {along} of SGD {rate:g}": changes}
 

@@ -5,9 +5,9 @@ with σ₂ = e⁻⁶, Adam at 10⁻³, batches of 128, 50 epochs, β = 1 after a
 images 50,000 train and 10,000 are held out to validate. It compares low-rank with Gaussian and Laplace factors,
 full-rank and rank-one networks.
 
-Ours: the other methods, foreign images (the other data set and notMNIST), and settings chosen on validation
-(`candidates.py`). The paper does not say where these networks start: means are variance-matched (He), scales η = 0.1
-times that. A trial is scored on the validation images alone.
+Ours: the other methods, out-of-distribution images (the other data set and notMNIST), and settings chosen on validation
+(`configurations.py`). The paper does not say where these networks start: means are variance-matched (He), scales η =
+0.1 times that. A tuning run is scored on the validation images alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ Part = tuple[np.ndarray, np.ndarray]  # images and labels
 class ImageSettings(TrainingSettings):
     """The paper's values; of what it does not have (ensembles, SWAG, the warm start) ours.
 
-    Ranks are of the hidden weights and the last one. SWAG's epochs and those of the point network before it are
+    Ranks are of the hidden weights and the last one. SWAG's epochs and those of the deterministic network before it are
     `epochs` together.
     """
 
@@ -128,7 +128,7 @@ class ImageProblem(study.Comparison):
         return train, validation
 
     def testing(self, settings) -> tuple[Part, dict[str, np.ndarray]]:
-        """Returns the test images with their labels, and the foreign images by name."""
+        """Returns the test images with their labels, and the out-of-distribution images by name."""
         pixels, labels = getattr(data, self.known)().test
         foreign = {name: self.inputs(getattr(data, name)().test[0], settings) for name in self.foreign}
         return (self.inputs(pixels, settings), labels), foreign

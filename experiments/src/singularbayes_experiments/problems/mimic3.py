@@ -3,12 +3,13 @@
     SINGULARBAYES_MIMIC3=/path/to/mimiciii singularbayes-experiments run mimic3 --seeds 0-4
 
 Without that variable it is the open demo, 100 patients: a test of the pipeline, not a result. The demo has no newborns,
-so it has no scores of foreign stays.
+so it has no scores of out-of-distribution stays.
 
-The paper: 40,406 stays to train (8.4 % deaths), 4,490 to test, 5,357 newborns as foreign stays. It does not say how
-stays were picked. Here every stay of a patient of 16 years or more counts, a death is one in intensive care, newborns
-are the admissions of that type, and patients are split, not stays: a tenth tests, a tenth of the rest validates. Length
-of stay is among the paper's features and leaks the outcome, so it is used in the preset "paper" alone.
+The paper: 40,406 stays to train (8.4 % deaths), 4,490 to test, 5,357 newborns as out-of-distribution stays. It does not
+say how stays were picked. Here every stay of a patient of 16 years or more counts, a death is one in intensive care,
+newborns are the admissions of that type, and patients are split, not stays: a tenth tests, a tenth of the rest
+validates. Length of stay is among the paper's features and leaks the outcome, so it is used in the preset "paper"
+alone.
 """
 
 import os

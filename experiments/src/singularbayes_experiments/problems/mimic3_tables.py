@@ -95,7 +95,7 @@ def _make_stays(connection: Any, paths: Mapping[str, Path]) -> None:
     bad = connection.execute("SELECT count(*), min(row) FROM all_stays WHERE bad").fetchone()
     if bad[0]:
         raise DataError(
-            f"mimic3 needs ICUSTAYS to have whole numbers as ids and yyyy-mm-dd hh:mm:ss as intime, for a patient and "
+            f"mimic3 needs ICUSTAYS to have integers as ids and yyyy-mm-dd hh:mm:ss as intime, for a patient and "
             f"an admission that are in their tables; got {bad[0]} other rows, such as {bad[1]}, in {paths['ICUSTAYS']}."
         )
     connection.execute(f"CREATE TABLE stays AS SELECT * FROM all_stays WHERE newborn OR age >= {ADULT}")

@@ -2,8 +2,8 @@
 
 The paper (MIMIC-III): 44 features of the first 48 hours in [0, 1], 44-128-128-1 with ReLU and a sigmoid, rank 15 and a
 head of rank 1, Bayesian biases, damping 0.55, ρ from U(−5, −4), the scale-mixture prior with σ₂ = e⁻⁶, Adam at 10⁻³,
-batches of 64, 256 epochs, KL weight 0.5 / batches (β = 32 for a mean loss: 0.5 · 64), 512 draws, classes weighted
-by 1 and N / deaths. Point networks train for 32 epochs, SWAG for 20 and 20. The rank-one network has a plain head.
+batches of 64, 256 epochs, KL weight 0.5 / batches (β = 32 for a mean loss: 0.5 · 64), 512 draws, classes weighted by 1
+and N / deaths. Deterministic networks train for 32 epochs, SWAG for 20 and 20. The rank-one network has a plain head.
 
 Full-rank means start at U(−0.2, 0.2) there, and with the paper's settings here; ours start variance-matched. The paper
 damps low ranks up to 5, so its head, by 0.32; here one damping is for all that is low-rank. SWAG's first epochs are
@@ -79,7 +79,7 @@ class MortalitySettings(TrainingSettings):
 
 
 def published(settings: MortalitySettings) -> dict:
-    """Returns the paper's settings by method: point networks and SWAG train for fewer epochs, full-rank starts wide."""
+    """Returns the paper's settings by method: deterministic networks and SWAG train less, full-rank starts wide."""
     fewer = {"deterministic": 32, "deep_ensemble": 32, "swag": 40}
     found = {name: replace(settings, epochs=fewer.get(name, settings.epochs)) for name in METHODS}
     return found | {"full_rank": replace(settings, full_rank_start=0.2)}
@@ -89,7 +89,7 @@ def published(settings: MortalitySettings) -> dict:
 class Sets:
     """What a network trains on, validates on and is tested on, and stays of another kind; labels are 1 for death.
 
-    There may be no foreign stays, and a foreign stay may have no known end: −1.
+    There may be no out-of-distribution stays, and such a stay may have no known end: −1.
     """
 
     train: Part

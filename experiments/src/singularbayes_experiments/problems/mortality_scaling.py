@@ -13,7 +13,8 @@ Units = Literal["range", "deviation"]  # what one unit of a scaled feature is
 class Scaling:
     """Outliers become missing, missing values the median, and a feature is counted in units of `width` from `zero`.
 
-    Foreign stays go through the same door, and are not clipped: what is beyond the training values stays beyond.
+    Out-of-distribution stays go through the same door, and are not clipped: what is beyond the training values stays
+    beyond.
     """
 
     low: np.ndarray

@@ -1,11 +1,12 @@
 """Sentiment of film reviews by a small pre-norm Transformer, and news as text that it has never seen.
 
-The paper: SST-2, 67,349 phrases to train and 872 sentences to test (the "dev" set), AG News (7,600) as foreign text;
-WordPiece, 64 tokens; 4 blocks of width 256 with 4 heads and 512 inner units, no dropout, the first token's vector into
-two logits; rank 16 everywhere, the head included, random biases; damping 0.85 of the low-rank means, ρ ~ U(−5, −4);
-full-rank means ~ U(−0.2, 0.2). Adam (point networks: decay 0.01) at 2·10⁻⁴, a cosine to a hundredth of it, batches of
-64, 20 epochs, early stopping after 5; KL weight 0.001 / batches, which is β = 0.064 on the scale of the ELBO, off for
-two epochs and full by the fourth; 200 draws. It leaves open the prior (here the mixture of the other experiments).
+The paper: SST-2, 67,349 phrases to train and 872 sentences to test (the "dev" set), AG News (7,600) as
+out-of-distribution text; WordPiece, 64 tokens; 4 blocks of width 256 with 4 heads and 512 inner units, no dropout, the
+first token's vector into two logits; rank 16 everywhere, the head included, random biases; damping 0.85 of the low-rank
+means, ρ ~ U(−5, −4); full-rank means ~ U(−0.2, 0.2). Adam (deterministic networks: decay 0.01) at 2·10⁻⁴, a cosine to a
+hundredth of it, batches of 64, 20 epochs, early stopping after 5; KL weight 0.001 / batches, which is β = 0.064 on the
+scale of the ELBO, off for two epochs and full by the fourth; 200 draws. It leaves open the prior (here the mixture of
+the other experiments).
 
 Ours: nothing is chosen on the dev set. 435 whole sentences of the training rows are held out with all their phrases
 (`phrases.py`) and validate; dev is for the last table. Early stopping watches the loss from the epoch in which the KL
@@ -71,7 +72,7 @@ class ReviewSettings(TrainingSettings):
     learning_rate: float = 2e-4
     cosine: bool = True
     cosine_floor: float = 0.01
-    weight_decay: float = 0.01  # of point networks alone
+    weight_decay: float = 0.01  # of deterministic networks alone
     batch_size: int = 64
     epochs: int = 20
     patience: int | None = 5  # epochs; None trains all of them
@@ -152,7 +153,7 @@ def _split(length: int, sentences: int) -> phrases.Split:
 
 
 class Reviews(study.Comparison):
-    """SST-2 with AG News as foreign text."""
+    """SST-2 with AG News as out-of-distribution text."""
 
     name = "sst2"
     methods: Mapping[str, str] = METHODS
@@ -185,8 +186,8 @@ class Reviews(study.Comparison):
         """Returns the whole sentences that validate."""
         if not settings.num_validation:
             raise ValueError(
-                "sst2 needs num_validation > 0 for trials and for early stopping; got num_validation=0. Set patience="
-                "None to train on all rows."
+                "sst2 needs num_validation > 0 for tuning runs and for early stopping; got num_validation=0. Set "
+                "patience=None to train on all rows."
             )
         _, ids, labels, _, _ = encoded(settings.length)
         rows = _split(settings.length, settings.num_validation).sentences

@@ -1,20 +1,21 @@
-"""Sentiment of film reviews (SST-2) by a small Transformer, with news as foreign text.
+"""Sentiment of film reviews (SST-2) by a small Transformer, with news as out-of-distribution text.
 
 See `reviews.py` for what the paper did and what is ours.
 
-Candidates, five for every method that has trials. The first three were written down before any was run with this code;
-earlier throw-away runs, whose dev and news scores were seen, drew them. Variational networks: the KL at its full weight
-with a wider spike σ₂ = e⁻³; that with a faster learning rate and ρ four times as fast; that with positions. Point
-networks: two numbers of epochs with positions, and the smaller one without. SWAG: three rates of SGD.
+Configurations, five for every method that has trials. The first three were written down before any was run with this
+code; earlier throw-away runs, whose dev and news scores were seen, drew them. Variational networks: the KL at its full
+weight with a wider spike σ₂ = e⁻³; that with a faster learning rate and ρ four times as fast; that with positions.
+Deterministic networks: two numbers of epochs with positions, and the smaller one without. SWAG: three rates of SGD.
 
-The other two came after those of low-rank and point networks and their dev scores: point networks had been best at the
-fewest epochs, so they got fewer; variational ones got a smaller and a larger weight of the KL; rank-one networks, which
-are point networks but for two vectors a layer, fewer epochs; SWAG fewer epochs before it collects, and while.
-A low-rank network that starts at an SVD was first run with the settings of `low_rank`; when its dev scores were known
-it got trials of its own, of the same five candidates. Ensembles have the settings of their members. The one of networks
-from SVDs was written down after the dev scores of its members and of the other ensemble.
+The other two came after those of low-rank and deterministic networks and their dev scores: deterministic networks had
+been best at the fewest epochs, so they got fewer; variational ones got a smaller and a larger weight of the KL;
+rank-one networks, which are deterministic networks but for two vectors a layer, fewer epochs; SWAG fewer epochs before
+it collects, and while. A low-rank network that starts at an SVD was first run with the settings of `low_rank`; when its
+dev scores were known it got tuning runs of its own, of the same five configurations. Ensembles have the settings of
+their members. The one of networks from SVDs was written down after the dev scores of its members and of the other
+ensemble.
 
-SWAG's choice diverged with two of the four seeds of the results, and the next two candidates with some of them. So
+SWAG's choice diverged with two of the four seeds of the results, and the next two configurations with some of them. So
 there are results of it by hand too: of SGD at 0.003, which never did.
 
 "refit" is the chosen settings, trained on all 67,349 rows, as the paper's networks are. Held out for the choice are
@@ -70,7 +71,7 @@ POOLED: dict[str, Changes] = {name: {"draws": 100} for name in MEMBERS}  # twent
 DIVERGED = {"swag": ("SGD 0.03",)}
 CONFIGURATIONS = Configurations(ReviewSettings(), TRIED, MEMBERS, POOLED, DIVERGED)
 
-# The candidate with the least validation NLL: experiments/results/sst2_trials.jsonl.
+# The configuration with the least validation NLL: experiments/results/sst2_trials.jsonl.
 CHOICE = {
     "low_rank": "beta 1, fast",
     "low_rank_svd": "beta 1, fast",

@@ -3,9 +3,9 @@
 y = x + 0.3 sin 2π(x + ε) + 0.3 sin 4π(x + ε) + ε with ε ~ N(0, 0.02²), 1024 points in [−0.1, 0.6], a 1-100-100-1 tanh
 network: input, output and biases are full-rank, the hidden weight is the method's. Uncertainty about the function
 (epistemic) is compared inside that range and outside it, up to [−0.5, 1.5]. Settings are chosen on new points inside
-the range (`TRIED`): nothing outside has a say in that choice. The candidates themselves were not written down blindly.
-Thirteen earlier trials of low-rank networks, whose records were not kept, and results of what they had chosen had been
-scored outside the range too.
+the range (`TRIED`): nothing outside has a say in that choice. The configurations themselves were not written down
+blindly. Thirteen earlier tuning runs of low-rank networks, whose records were not kept, and results of what they had
+chosen had been scored outside the range too.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class ToySettings(TrainingSettings):
     """The paper's values. It does not say where the scales of this network start: ρ is as in its other experiments.
 
     It has no ensembles, no SWAG and no start from an SVD here; members and ranks are those of its other experiments.
-    SWAG's epochs and those of the point network before it are `epochs` together.
+    SWAG's epochs and those of the deterministic network before it are `epochs` together.
     """
 
     num_train: int = 1024
@@ -80,7 +80,7 @@ def draw_data(num: int, between: tuple[float, float], noise: float, rng: np.rand
 
 
 def network(weights: Weights, settings: ToySettings) -> keras.Model:
-    """Returns the network whose hidden weight is given; a point network has points everywhere."""
+    """Returns the network whose hidden weight is given; a deterministic network has points everywhere."""
     around = weights if weights.kind in ("deterministic", "point") else Weights("full_rank", settings)
 
     def dense(name: str, units: int, activation: str | None, weights: Weights) -> keras.layers.Layer:
@@ -187,8 +187,8 @@ def _named(form: str, scores: Scores) -> Scores:
     return {form.format(name): value for name, value in scores.items()}
 
 
-# The noise acts inside the sines too, so that it is far above 0.02. Point networks have no other knob than the length
-# and the rate of training; of the noise, a candidate below and one above.
+# The noise acts inside the sines too, so that it is far above 0.02. Deterministic networks have no other knob than the
+# length and the rate of training; of the noise, a configuration below and one above.
 _COSINE: Changes = {"cosine": True, "learning_rate": 2e-3, "likelihood_scale": 0.07}
 _ANNEALED: Changes = {**_COSINE, "rho_lr": 4.0, "warmup": 200}
 VARIATIONAL: dict[str, Changes] = {
@@ -211,7 +211,7 @@ SWAG: dict[str, Changes] = {
 }
 TRIED = dict.fromkeys(METHODS, VARIATIONAL) | {"deterministic": POINT, "deep_ensemble": POINT, "swag": SWAG}
 CONFIGURATIONS = Configurations(ToySettings(), TRIED)
-# The candidate of every method with the least validation NLL: experiments/results/toy_trials.jsonl.
+# The configuration of every method with the least validation NLL: experiments/results/toy_trials.jsonl.
 CHOICE = dict.fromkeys(METHODS, "beta 0.1, rate 0.005") | {
     "rank_one": "beta 0.1, sigma2 0.05",
     "deterministic": "rate 0.005",

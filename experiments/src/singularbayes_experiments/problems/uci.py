@@ -7,8 +7,9 @@ as one program on JAX. RMSE and NLL are of the test rows, in the units of the ta
 with the mean and the total variance of the draws or members. Protein has 5 splits, the others 20.
 
 Not an experiment of the paper: the scale called "paper" is our defaults, fixed beforehand, and reports call it so. One
-or two settings were run on two splits of yacht and Boston, without test rows, before the candidates were written down;
-β = 0.1 became 0.3 there. Networks are small: a run leaves no checkpoints, and one that was interrupted starts anew.
+or two settings were run on two splits of yacht and Boston, without test rows, before the configurations were written
+down; β = 0.1 became 0.3 there. Networks are small: a run leaves no checkpoints, and one that was interrupted starts
+anew.
 
 A trial trains on four fifths of the training rows of a split and is scored on the rest alone; its NLL is the mean over
 sets, to which units add the same whatever is tried. Rows that test one split train another, as in all work with these
@@ -101,7 +102,7 @@ def _record(
 
 
 def _validated(scores: dict[str, float]) -> dict[str, float]:
-    """Returns the scores of a trial, with the NLL that candidates are chosen by: the mean over sets."""
+    """Returns the scores of a trial, with the NLL that configurations are chosen by: the mean over sets."""
     mean = float(np.mean([value for name, value in scores.items() if name.endswith("/nll")]))
     return {"validation_nll": mean, **{f"validation/{name}": value for name, value in scores.items()}}
 
@@ -126,7 +127,7 @@ POINT: dict[str, Changes] = {
 CONFIGURATIONS = Configurations(
     UCISettings(), {"low_rank": VARIATIONAL, "full_rank": VARIATIONAL, "deep_ensemble": POINT}
 )
-# The candidate with the least validation NLL: experiments/results/uci_trials.jsonl.
+# The configuration with the least validation NLL: experiments/results/uci_trials.jsonl.
 CHOICE = {"low_rank": "beta 0.3, own noise", "full_rank": "beta 1", "deep_ensemble": "10,000 steps, own noise"}
 TUNED = CONFIGURATIONS.tuned(CHOICE)
 QUICK = UCISettings(sets=("yacht", "energy"), epochs=10, warmup=2, draws=20, members=2)

@@ -229,7 +229,7 @@ def parse(line: str, where: str) -> Record:
         found = json.loads(line)
         return Record(**{one.name: found[one.name] for one in fields(Record) if one.name in found})
     except (json.JSONDecodeError, TypeError) as error:
-        raise ValueError(f"Records need to be one a line; got {line[:40]!r} in {where}: {error}.") from error
+        raise ValueError(f"Records need to be one per line; got {line[:40]!r} in {where}: {error}.") from error
 
 
 def read_arrays(record: Record, folder: Path) -> None:

@@ -16,7 +16,7 @@ _DOTS = "#555555"
 
 
 def bands(rows: Sequence[Row]) -> Picture:
-    """Returns one panel a method, all on the same axes: data, mean and 95 % bands; below, half the bands' widths."""
+    """Returns one panel per method, all on the same axes: data, mean and 95 % bands; below, half the bands' widths."""
     arrays = [row.arrays for row in rows]
     edges = np.concatenate([a["total"].ravel() for a in arrays] + [arrays[0]["y"]])
     room = 0.05 * float(np.ptp(edges))

@@ -12,7 +12,7 @@ from singularbayes_experiments.report.published import Number
 from singularbayes_experiments.report.rows import Group, grouped
 from singularbayes_experiments.report.section import TRAINING, Columns, Section
 from singularbayes_experiments.report.sections import SECTIONS, section_of
-from singularbayes_experiments.report.settings import Settings
+from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.tables import Table
 
 _DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
@@ -39,7 +39,7 @@ class Part:
     label: str
     tables: tuple[Table, ...]
     against: tuple[against.Line, ...]
-    settings: Settings
+    settings: SettingsTable
     commands: tuple[str, ...]
     made_with: str
 
@@ -56,7 +56,7 @@ class Chapter:
     left_out: tuple[str, ...]
 
 
-def of(records: Sequence[Record]) -> list[Chapter]:
+def make_chapters(records: Sequence[Record]) -> list[Chapter]:
     """Returns a chapter an experiment: those with a section in its order, then the others by name."""
     experiments = {made.experiment for made in records}
     order = [*(name for name in SECTIONS if name in experiments), *sorted(experiments - SECTIONS.keys())]
@@ -76,7 +76,7 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
     section = section_of(experiment, records)
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
     drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
-    with style.same_looks(looks.of(drawn.rows)):
+    with style.same_looks(looks.row_looks(drawn.rows)):
         pictures, left_out = _draw(section, drawn)
     return Chapter(
         section,
@@ -97,7 +97,7 @@ def _part(section: Section, group: Group, runs: Sequence[Record]) -> Part:
         group.label(section.in_paper),
         tuple(table for table in made if table is not None),
         () if group.preset in against.APART else against.lines(section, group.rows, numbers),
-        settings.of(group.rows),
+        settings.settings_table(group.rows),
         tuple(settings.commands(section.experiment, group)),
         settings.made_with(runs),
     )

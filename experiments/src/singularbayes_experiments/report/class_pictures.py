@@ -1,4 +1,4 @@
-"""Figures of classifiers, drawn from the arrays of records: calibration, selective prediction, foreign examples."""
+"""Figures of classifiers from the arrays of records: calibration, selective prediction, out-of-distribution data."""
 
 from collections.abc import Callable, Sequence
 
@@ -44,11 +44,11 @@ def selective(rows: Sequence[Row]) -> Picture:
 
 
 def histograms(foreign: str, label: str, by: str, known: str = "test") -> Draw:
-    """Returns what draws one panel a method: how uncertain it is about known and about foreign examples.
+    """Returns what draws one panel per method: how uncertain it is about known and about out-of-distribution examples.
 
     Args:
         foreign, known: what the names of the arrays of both begin with, "notmnist" for notmnist_mi.
-        label: what readers call the foreign examples; by: "mi" or "entropy".
+        label: what readers call the out-of-distribution examples; by: "mi" or "entropy".
     """
 
     def draw(rows: Sequence[Row]) -> Picture:
@@ -94,8 +94,8 @@ def histogram_picture(
 
     order = sorted(aurocs, key=lambda method: -aurocs[method])
     says = (
-        f"{by.capitalize()} of test examples and of {label} at seed {seed}; the AUROC is the chance that a foreign "
-        f"example is the more uncertain one. {_ends('It is', order, lambda m: aurocs[m])}."
+        f"{by.capitalize()} of test examples and of {label} at seed {seed}; the AUROC is the chance that an "
+        f"out-of-distribution example is the more uncertain one. {_ends('It is', order, lambda m: aurocs[m])}."
     )
     key = (Key("fill", BLUE, "test examples", 0.25), Key("hatch", VERMILION, label, 0.25))
     return Picture(name, f"{by.capitalize()}, {label}", says, tuple(map(one, pairs)), key)

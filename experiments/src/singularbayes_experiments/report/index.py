@@ -81,7 +81,7 @@ def overview(chapters: Sequence[Chapter]) -> list[Overview]:
     ]
 
 
-def of(chapters: Sequence[Chapter]) -> list[Entry]:
+def make_entries(chapters: Sequence[Chapter]) -> list[Entry]:
     """Returns an entry for every table of the paper."""
     return [_entry(table, chapters) for table in TABLES]
 

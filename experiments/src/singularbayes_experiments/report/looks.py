@@ -21,7 +21,7 @@ _METHODS = {
 _OTHERS = tuple(replace(look(1 + i % (len(COLOURS) - 1)), marker="<>phd"[i % 5], line=look(i).line) for i in range(30))
 
 
-def of(rows: Sequence[Row]) -> dict[str, Look]:
+def row_looks(rows: Sequence[Row]) -> dict[str, Look]:
     """Returns the look of every row by its name; a method's own is that of its first row."""
     found: dict[str, Look] = {}
     methods: set[str] = set()

@@ -8,7 +8,7 @@ from singularbayes_experiments.report import against, index
 from singularbayes_experiments.report.chapters import Chapter, Part
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.picture import Picture
-from singularbayes_experiments.report.settings import Settings
+from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
 
 
@@ -75,7 +75,7 @@ def _against(part: Part) -> list[str]:
     return [*lines, "", against.RULE, ""]
 
 
-def _departures(settings: Settings, origin: str) -> str:
+def _departures(settings: SettingsTable, origin: str) -> str:
     """Returns all settings that are not the paper's: those that all methods share with their values."""
     shared = {each.name: f"{each.name} {each.says(origin)}" for each in settings.shared if each.paper}
     own = [name for name in settings.departures if name not in shared]
@@ -83,7 +83,7 @@ def _departures(settings: Settings, origin: str) -> str:
     return f"Not the {origin}'s: {'; '.join(said)}."
 
 
-def _differing(settings: Settings, origin: str) -> list[str]:
+def _differing(settings: SettingsTable, origin: str) -> list[str]:
     """Returns the table of the settings that differ between methods, with the paper's values where they are others."""
     lines = [f"| settings | {' | '.join(settings.heads)} |", f"|---|{'---:|' * len(settings.heads)}"]
     lines += [f"| {' | '.join([name, *(each.says(origin) for each in own)])} |" for name, own in settings.lines]
@@ -93,7 +93,7 @@ def _differing(settings: Settings, origin: str) -> list[str]:
 def _index(chapters: Sequence[Chapter]) -> list[str]:
     heads = index.HEADS
     lines = [f"## {index.TITLE}", "", index.SAYS, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for entry in index.of(chapters):
+    for entry in index.make_entries(chapters):
         places = [f"{_link(place.section.title)}: {place.says(entry.printed)}" for place in entry.places]
         lines.append(f"| {entry.label} | {entry.what} | {'<br>'.join(places) or entry.elsewhere} | {entry.remark} |")
     return [*lines, "", *_overview(index.overview(chapters))]

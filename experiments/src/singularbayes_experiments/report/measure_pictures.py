@@ -8,7 +8,7 @@ from singularbayes_experiments.report.picture import Panel, Picture, svg
 from singularbayes_experiments.report.rows import Row, listed
 
 Draw = Callable[[Sequence[Row]], Picture]
-_STORED = "numbers stored"  # of SWAG more than it trains
+_STORED = "stored parameters"  # of SWAG more than it trains
 
 
 def sweep(

@@ -1,4 +1,7 @@
-"""What readers call the methods, in the order of tables."""
+"""The display names of methods and presets by their keys in records, in the order of tables.
+
+Those of metrics are the labels of `Measure`, beside the side that is better.
+"""
 
 import re
 from collections.abc import Mapping
@@ -17,6 +20,15 @@ NAMES = {
     "low_rank_svd_ensemble": "low-rank ensemble from SVDs",
     "swag": "SWAG",
 }
+# Where settings come from, in the order of a page.
+PRESETS = {
+    "paper": "Paper's settings",
+    "chosen": "Tuned settings",
+    "refit": "Tuned settings, trained on all rows (thought of afterwards)",
+    "quick": "Quick",
+    "hand": "Manual overrides",
+    "trial": "Tuning runs on validation data",
+}
 # Ensembles and sweeps come near others in lines: as many lines as can be told apart.
 LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 
@@ -31,10 +43,10 @@ def rank_in(method: str) -> int | None:
     return int(named[1]) if named else None
 
 
-def called(method: str, names: Mapping[str, str]) -> str:
-    """Returns what readers call a method; a rank need not be among the names.
+def display_name(method: str, names: Mapping[str, str]) -> str:
+    """Returns the display name of a method; a rank need not be among the names.
 
-    >>> called("low_rank_50", NAMES), called("my_method", NAMES)
+    >>> display_name("low_rank_50", NAMES), display_name("my_method", NAMES)
     ('low-rank, rank 50', 'my method')
     """
     rank = rank_in(method)

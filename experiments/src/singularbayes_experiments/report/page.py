@@ -25,7 +25,7 @@ class Head:
 def results(command: str) -> Head:
     """Returns the head of a page of results."""
     lead = (
-        "Every number is made from records, one a run, by the command at the foot of the page. Where the paper has a "
+        "Every number is made from records, one per run, by the command at the foot of the page. Where the paper has a "
         "number it stands below ours; a mark says that the printed one cannot be right."
     )
     return Head("Results", lead, command)
@@ -33,7 +33,7 @@ def results(command: str) -> Head:
 
 def render(made: Sequence[Chapter], head: Head) -> str:
     """Returns the page."""
-    names = {"chapters": made, "head": head, "entries": index.of(made), "index": index, "against": against}
+    names = {"chapters": made, "head": head, "entries": index.make_entries(made), "index": index, "against": against}
     return environment().get_template("page.html.j2").render(names)
 
 

@@ -9,17 +9,7 @@ from typing import Any
 import numpy as np
 
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report.names import called, rank_in
-
-# Where settings come from, in the order of a page.
-PRESETS = {
-    "paper": "Paper's settings",
-    "chosen": "Our settings",
-    "refit": "Our settings, trained on all rows (thought of afterwards)",
-    "quick": "Quick",
-    "hand": "Settings by hand",
-    "trial": "Trials on validation",
-}
+from singularbayes_experiments.report.names import PRESETS, display_name, rank_in
 
 
 @dataclass(frozen=True)
@@ -110,7 +100,7 @@ def _rows(found: dict[tuple[str, str], list[Record]], methods: Mapping[str, str]
     rows: list[Row] = []
     for method, settings in keys:
         alike = [found[key][0].settings for key in keys if key[0] == method]
-        name = called(method, methods)
+        name = display_name(method, methods)
         if len(alike) > 1:
             own = found[method, settings][0].settings
             varied = [f"{words(k)} {show(own[k])}" for k in own if any(other.get(k) != own[k] for other in alike)]

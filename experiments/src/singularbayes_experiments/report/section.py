@@ -1,4 +1,4 @@
-"""What a page says of an experiment: one file an experiment in `sections/` describes it, and the page knows none."""
+"""What a page says of an experiment: one file per experiment in `sections/` describes it, and the page knows none."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

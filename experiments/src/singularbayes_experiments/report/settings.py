@@ -28,7 +28,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Settings:
+class SettingsTable:
     """Settings that all rows share, and a line a row of those that differ between them."""
 
     shared: tuple[Setting, ...]
@@ -42,12 +42,12 @@ class Settings:
         return (*(setting.name for setting in self.shared if setting.paper), *own)
 
 
-def of(rows: Sequence[Row]) -> Settings:
+def settings_table(rows: Sequence[Row]) -> SettingsTable:
     """Returns the settings of rows, in the order of the records."""
     names = list(dict.fromkeys(name for row in rows for name in row.first.settings))
     same = [name for name in names if len({json.dumps(row.first.settings.get(name)) for row in rows}) == 1]
     differ = [name for name in names if name not in same]
-    return Settings(
+    return SettingsTable(
         tuple(_setting(rows[0], name) for name in same),
         tuple(map(words, differ)),
         tuple((row.name, tuple(_setting(row, name) for name in differ)) for row in rows) if differ else (),
@@ -61,7 +61,7 @@ def _setting(row: Row, name: str) -> Setting:
 
 
 def commands(experiment: str, group: Group) -> list[str]:
-    """Returns what to type to do the runs again: a line for all rows that have the same seeds and settings by hand."""
+    """Returns what to type to do the runs again: a line for all rows that have the same seeds and manual overrides."""
     lines: dict[tuple[str, ...], list[str]] = {}
     for row in group.rows:
         seeds = ",".join(str(record.seed) for record in row.records)

@@ -62,7 +62,7 @@ def selective(unit: str) -> Draw:
 
 
 def histograms(foreign: str, label: str, unit: str) -> Draw:
-    """Returns what draws one panel a method: its epistemic spread on test examples and on foreign ones.
+    """Returns what draws one panel per method: its epistemic spread on test examples and on foreign ones.
 
     Args:
         foreign: what the names of the arrays begin with, "guangzhou" for guangzhou_std; label: what readers call them.

@@ -26,7 +26,7 @@ def progress(console: Console, label: str, epochs: int) -> Iterator[Callable[[in
         nonlocal state, done, went_on
         state = f"loss {logs['loss']:.3f}"
         if epoch > done:  # trained before an interruption: no measure of the speed
-            went_on = f", went on after epoch {epoch}" if done == 0 else went_on
+            went_on = f", resumed after epoch {epoch}" if done == 0 else went_on
             bar.reset(task, total=epochs, completed=epoch)
         done = epoch + 1
         bar.update(task, completed=done, state=state)

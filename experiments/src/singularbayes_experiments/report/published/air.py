@@ -6,7 +6,7 @@ _LSTM_SIZES = (
     "The network as described has 53,569 (deterministic), 107,138 (full-rank), 56,161 (rank-one) and 267,845 "
     "(ensemble) parameters. The printed sizes are multiples of 33,024, one LSTM layer from 64 to 64 units."
 )
-_CHANCE = "Scores that are all alike have the share of foreign examples as their AUPR, here 0.762."
+_CHANCE = "Scores that are all alike have the share of out-of-distribution examples as their AUPR, here 0.762."
 
 TABLES = (
     PaperTable(

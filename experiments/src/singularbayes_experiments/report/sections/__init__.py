@@ -1,4 +1,4 @@
-"""One file an experiment: what its tables and figures are. An experiment without one gets a plain table."""
+"""One file per experiment: what its tables and figures are. An experiment without one gets a plain table."""
 
 from collections.abc import Sequence
 

@@ -31,10 +31,10 @@ def finding(rows: Sequence[Row]) -> str:
 _IMAGES = section(
     "adaptive_rank",
     "A learned rank on MNIST",
-    "The network of MNIST with the settings that its trials chose for rank 25; the ranks of the hidden weights differ. "
-    "One run starts with 64 columns and learns which it needs. With the very settings of the others it was not within "
-    "one standard error of the best rank (0.0576); it got eight candidates of its own then. Not an experiment of the "
-    "paper.",
+    "The network of MNIST with the settings that its tuning runs chose for rank 25; the ranks of the hidden weights "
+    "differ. One run starts with 64 columns and learns which it needs. With the very settings of the others it was "
+    "not within one standard error of the best rank (0.0576); it got eight configurations of its own then. Not an "
+    "experiment of the paper.",
     ("fashion_mnist",),
     in_paper=False,
 )

@@ -11,7 +11,7 @@ SECTION = replace(
     experiment="adaptive_rank_sst2",
     title="Ranks on SST-2, and a learned one",
     says="The network of SST-2 on a reduced budget, 8 epochs and 50 draws; only the ranks differ, one for all weights. "
-    "One run learns which each needs, with the best of five candidates of its own; the others have the settings of "
+    "One run learns which each needs, with the best of five configurations of its own; the others have the settings of "
     "rank 16.",
     tables=(VALIDATED, *sst2.SECTION.tables),
     finding=finding,

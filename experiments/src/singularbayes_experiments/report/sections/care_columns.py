@@ -55,7 +55,7 @@ PROBABILITIES = Columns(
     ),
 )
 UNSURE = Columns(
-    "Foreign stays and errors by other uncertainties",
+    "Out-of-distribution stays and errors by other uncertainties",
     (
         *(
             replace(MEASURES[f"{name}_{by}"], decimals=3)
@@ -66,19 +66,20 @@ UNSURE = Columns(
     ),
     sort="auroc_ood_entropy",
     note=(
-        "AUROC-OOD: foreign stays against known ones. AUPR-Succ: how well certainty finds right answers. AURC: the "
-        "mean error rate over keeping 1, 2, …, all stays, the most certain first. One function has neither MI nor std."
+        "AUROC-OOD: out-of-distribution stays against known ones. AUPR-Succ: how well certainty finds right answers. "
+        "AURC: the mean error rate over keeping 1, 2, …, all stays, the most certain first. One function has neither "
+        "MI nor std."
     ),
 )
 UNDER_SHIFT = Columns(
-    "Predictions of the foreign stays",
+    "Predictions of the out-of-distribution stays",
     (
         Measure("shifted_auroc", "higher", label="AUROC", decimals=3),
         Measure("shifted_nll", "lower", label="NLL", decimals=3),
         Measure("shifted_deaths", label="deaths %", scale=0.01, decimals=1),
     ),
     sort="shifted_nll",
-    note="How good the predictions of the foreign stays are, where their ends are known.",
+    note="How good the predictions of the out-of-distribution stays are, where their ends are known.",
 )
 
 
@@ -108,14 +109,14 @@ def drawings(foreign: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
 
 
 def finding(rows: Sequence[Row]) -> str:
-    """Returns who finds foreign stays best, who predicts best, and how the low-rank network stands to both."""
+    """Returns who finds out-of-distribution stays best, who predicts best, and how low-rank stands to both."""
     scored = [row for row in rows if row.has_metrics([FOUND.name, "nll"])]
     if len(scored) < 2:
         return ""
     best, sure = max(scored, key=lambda row: row.mean(FOUND.name)), min(scored, key=lambda row: row.mean("nll"))
     said = [
-        f"Foreign stays are told best by the mutual information of {best.name} (AUROC {best.mean(FOUND.name):.3f}); "
-        f"the lowest NLL is that of {sure.name} ({sure.mean('nll'):.3f})."
+        f"Out-of-distribution stays are detected best by the mutual information of {best.name} (AUROC "
+        f"{best.mean(FOUND.name):.3f}); the lowest NLL is that of {sure.name} ({sure.mean('nll'):.3f})."
     ]
     by = {row.method: row for row in scored}
     if {"low_rank", "deep_ensemble"} <= by.keys():

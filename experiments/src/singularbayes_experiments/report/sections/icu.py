@@ -1,4 +1,4 @@
-"""PhysioNet 2012 with a kind of stay held out: five runs of a seed, one a shift, are one row of the tables."""
+"""PhysioNet 2012 with a kind of stay held out: five runs of a seed, one per shift, are one row of the tables."""
 
 import json
 from collections.abc import Sequence
@@ -90,14 +90,14 @@ SECTION = Section(
     "features that both have. It stands in for the paper's MIMIC-III, which is not open.",
     (
         overview(
-            "Known and foreign stays",
-            "Means over the five shifts, each with a network of its own. Runs by hand are of one shift each, so that "
-            "rows compare shifts too. The paper's numbers are of MIMIC-III with newborns as foreign stays: other "
-            "patients and other features, so no difference to them is given. Foreign stays are told by mutual "
-            "information.",
+            "Known and out-of-distribution stays",
+            "Means over the five shifts, each with a network of its own. Runs with manual overrides are of one shift "
+            "each, so that rows compare shifts too. The paper's numbers are of MIMIC-III with newborns as "
+            "out-of-distribution stays: other patients and other features, so no difference to them is given. "
+            "Out-of-distribution stays are detected by mutual information.",
         ),
         _each(
-            "Foreign stays, shift by shift",
+            "Out-of-distribution stays, shift by shift",
             FOUND,
             "AUROC by mutual information of stays of the kind that was held out against known stays.",
         ),
@@ -114,17 +114,17 @@ SECTION = Section(
         "Sets a and b of the challenge train and validate (four to one, seed 0), set c tests. The features of the eICU "
         "demo are the APACHE variables of the first day; those of PhysioNet are made by the same rule for that shift, "
         "whose network therefore has 23 inputs. Settings were chosen on validation with coronary care held out.",
-        "Every method has four candidates. Rank-one networks had four others before, of 100 epochs, which all "
-        "overfitted and were replaced by shorter ones; those trials were not kept.",
+        "Every method has four configurations. Rank-one networks had four others before, of 100 epochs, which all "
+        "overfitted and were replaced by shorter ones; those tuning runs were not kept.",
         "With the paper's settings low-rank networks collapse here: an NLL of 0.686, where equal probabilities have "
         "ln 2 = 0.693, an accuracy of 41.5 % and an AUROC of 0.639. Their AUPR-Err is high because they err so "
         "often.",
         "The weight of the KL is a reason. The paper's, 0.5 over the number of batches, is 32 / N beside the mean "
-        "loss, and N is 4,064 to 6,396 stays here and 40,406 there, so that it is 6 to 10 times as strong. With β = 32 "
-        "N / 40,406, the paper's weight, and all else alike, runs by hand of two seeds and all shifts have these "
-        "means, and the same seeds with β = 32 those in brackets. Low-rank: NLL 0.561 (0.686), accuracy 70.8 % (47.6 "
-        "%), AUROC 0.818 (0.616), foreign stays 0.590 (0.445). Full-rank: NLL 0.563 (0.684), accuracy 70.9 % (53.6 %), "
-        "AUROC 0.826 (0.796), foreign stays 0.585 (0.545).",
+        "loss, and N is 4,064 to 6,396 stays here and 40,406 there, so that it is 6 to 10 times as strong. With β = "
+        "32 N / 40,406, the paper's weight, and all else alike, runs with manual overrides of two seeds and all "
+        "shifts have these means, and the same seeds with β = 32 those in brackets. Low-rank: NLL 0.561 (0.686), "
+        "accuracy 70.8 % (47.6 %), AUROC 0.818 (0.616), out-of-distribution stays 0.590 (0.445). Full-rank: NLL "
+        "0.563 (0.684), accuracy 70.9 % (53.6 %), AUROC 0.826 (0.796), out-of-distribution stays 0.585 (0.545).",
         DEPARTURES,
     ),
     ranked=RANKED,

@@ -68,12 +68,13 @@ def detection(foreign: Sequence[str]) -> Columns:
     """Returns how well uncertainty finds images of other sets."""
     measures = [_found(name, by) for name in foreign for by in ("mi", "entropy")]
     note = (
-        "AUROC of foreign images against test images, by mutual information (MI) and by entropy (H): the chance that a "
-        "foreign image is the more uncertain one. One function has no mutual information. AUPR-Err: how well entropy "
-        "finds errors among the test images."
+        "AUROC of out-of-distribution images against test images, by mutual information (MI) and by entropy (H): the "
+        "chance that an out-of-distribution image is the more uncertain one. One function has no mutual information. "
+        "AUPR-Err: how well entropy finds errors among the test images."
     )
     wrong = Measure("aupr_err_entropy", "higher", label="AUPR-Err", decimals=3)
-    return Columns("Foreign images and errors", (*measures, wrong), f"{foreign[-1]}/auroc_ood_entropy", note)
+    title = "Out-of-distribution images and errors"
+    return Columns(title, (*measures, wrong), f"{foreign[-1]}/auroc_ood_entropy", note)
 
 
 def _found(name: str, by: str) -> Measure:
@@ -103,7 +104,7 @@ def _histograms(foreign: str, by: str) -> Drawing:
 
 
 def section(experiment: str, title: str, says: str, foreign: Sequence[str], **options) -> Section:
-    """Returns the section of a classifier of images with these foreign sets."""
+    """Returns the section of a classifier of images with these out-of-distribution sets."""
     tables = (QUALITY, detection(foreign), TEMPERED, BINNINGS)
 
     def finding(rows: Sequence[Row]) -> str:

@@ -4,15 +4,15 @@ from singularbayes_experiments.report.sections.image_columns import section
 
 NOTES = (
     "The paper gives one seed. It does not say where its networks start: means are variance-matched (He), scales 0.1 "
-    "times that. Ensembles, SWAG, the start from an SVD, the rank sweep and the foreign images are ours.",
-    "Four of the eight candidates of every method were written down after the first four had been run, with their test "
-    "scores and those of the paper's settings known. Ranks 10 and 50 have the settings of rank 25.",
+    "times that. Ensembles, SWAG, the start from an SVD, the rank sweep and the out-of-distribution images are ours.",
+    "Four of the eight configurations of every method were written down after the first four had been run, with "
+    "their test scores and those of the paper's settings known. Ranks 10 and 50 have the settings of rank 25.",
 )
 SECTION = section(
     "mnist",
     "MNIST",
-    "A 784-1200-1200-10 ReLU network; 50,000 images train, 10,000 validate, 10,000 test. Foreign images are "
-    "Fashion-MNIST and notMNIST.",
+    "A 784-1200-1200-10 ReLU network; 50,000 images train, 10,000 validate, 10,000 test. Out-of-distribution images "
+    "are Fashion-MNIST and notMNIST.",
     ("fashion_mnist", "notmnist"),
     notes=NOTES,
 )

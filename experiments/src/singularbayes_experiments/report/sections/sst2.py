@@ -1,4 +1,4 @@
-"""SST-2 with the paper's Transformer, and news as foreign text."""
+"""SST-2 with the paper's Transformer, and news as out-of-distribution text."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -89,26 +89,27 @@ NOTES = (
     "as the paper's are; 67,328 of them make whole batches. That was thought of when dev scores of the chosen settings "
     "were known, and nothing in it is chosen. It has no validation scores and no temperature. "
     "That 435 sentences are held out is ours in all settings; the paper holds out none.",
-    "Earlier throw-away runs, whose dev and news scores were seen, drew the first three candidates of every method; "
-    "the other two were written down when dev scores of low-rank and deterministic networks with the first were known. "
-    "Each was tried with one seed. Low-rank networks from an SVD were first run with the settings of low_rank, and got "
-    "trials of the same five candidates when dev scores of that were known; the trials chose it again. Ensembles of "
-    "low-rank networks have the settings of their members; the one from SVDs was thought of after the dev scores of "
-    "its members and of the other. One candidate of SWAG, SGD at 0.03, diverged.",
-    "SWAG's chosen settings diverged with the seeds 42 and 2026, trained on all rows with 456 too: the tables have the "
-    "seeds that did not. The two candidates that validated next best diverged with some of the four seeds as well; the "
-    "one that never did, SGD at 0.003, stands under the settings by hand. Figures of predictions are of seed "
-    "42, so SWAG is not in them.",
+    "Earlier throw-away runs, whose dev and news scores were seen, drew the first three configurations of every "
+    "method; the other two were written down when dev scores of low-rank and deterministic networks with the first "
+    "were known. Each was tried with one seed. Low-rank networks from an SVD were first run with the settings of "
+    "low_rank, and got tuning runs of the same five configurations when dev scores of that were known; the tuning "
+    "runs chose it again. Ensembles of low-rank networks have the settings of their members; the one from SVDs was "
+    "thought of after the dev scores of its members and of the other. One candidate of SWAG, SGD at 0.03, diverged.",
+    "SWAG's chosen settings diverged with the seeds 42 and 2026, trained on all rows with 456 too: the tables have "
+    "the seeds that did not. The two configurations that validated next best diverged with some of the four seeds as "
+    "well; the one that never did, SGD at 0.003, stands under the manual overrides. Figures of predictions are of "
+    "seed 42, so SWAG is not in them.",
     "The paper's early stopping is taken to watch the loss, KL included, from the epoch in which the KL has its full "
     "weight. Its KL weight, 0.001 over the number of batches, is β = 0.064 on the scale of the ELBO. It does not say "
     "which prior it has; here it is that of the other experiments. Its rank-one factors, printed as "
     "U(−0.2, 0.2) and read as 1 more, start at 1 here.",
     "Where ours is behind the paper. With its settings single networks and the low-rank ensemble have a worse NLL, "
-    "low-rank and point networks less accuracy, the low-rank one a lower AUPR-In, its ensemble a lower AUROC-OOD "
-    "(with our settings too), the deep ensemble a lower AUPR-Succ. The paper stops early by the dev set that it "
-    "reports on, and trains on all phrases, of which ours leave out those above; how much each makes was not tried. A "
-    "point network comes nowhere near the paper's accuracy, not when trained on all rows either. Rank-one networks "
-    "are too sure; a temperature takes most of their NLL's excess away. The rest is not explained.",
+    "low-rank and deterministic networks less accuracy, the low-rank one a lower AUPR-In, its ensemble a lower "
+    "AUROC-OOD (with the tuned settings too), the deep ensemble a lower AUPR-Succ. The paper stops early by the dev "
+    "set that it reports on, and trains on all phrases, of which ours leave out those above; how much each makes was "
+    "not tried. A deterministic network comes nowhere near the paper's accuracy, not when trained on all rows "
+    "either. Rank-one networks are too sure; a temperature takes most of their NLL's excess away. The rest is not "
+    "explained.",
     "The network of the published parameter count has no positions: attention sees a bag of words.",
     "Other ranks, and one that is learned, have a chapter of their own: Ranks on SST-2, and a learned one.",
     "The paper chose the bins of its ECE on the dev set and does not say which they are. Its training times, in "
@@ -124,7 +125,7 @@ SECTION = Section(
     "sst2",
     "SST-2: reviews, and news",
     "A Transformer of four blocks of width 256 on word pieces of film reviews, positive or negative; rank 16 for all "
-    "weights. Foreign text is AG News.",
+    "weights. Out-of-distribution text is AG News.",
     (OVERVIEW, DETECTION, TEMPERED, BINNINGS),
     NAMES,
     DRAWINGS,
