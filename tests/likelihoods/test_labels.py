@@ -45,6 +45,37 @@ def test_training_stops_with_the_error_and_the_weights_stay(wrong, validation):
     assert np.isfinite(_fit(model, Y)["nll"]).all()
 
 
+def test_without_a_schedule_the_nll_of_labels_out_of_range_is_nan():
+    model = _model(SILENT(from_logits=True))
+    _fit(model, Y)
+    evaluated = model.evaluate(X, Y - 1, verbose=0, return_dict=True)
+    assert np.isnan(evaluated["nll"]) and np.isfinite(evaluated["loss"])
+    assert np.isnan(model.fit(X, Y - 1, verbose=0).history["nll"]).all()
+    assert np.isfinite(_fit(model, Y)["nll"]).all()
+
+
+def test_a_loss_that_is_nan_is_not_taken_for_wrong_labels():
+    with pytest.warns(UserWarning, match="NaN or infinite in epoch 0"):
+        _model(SILENT(from_logits=True)).fit(X * np.nan, Y, 4, 1, 0, callbacks=[sb.KLSchedule(12)])
+
+
+def test_set_kl_and_learn_prior_refuse_what_a_schedule_refuses():
+    def model(activation):
+        posterior = LowRank(1, prior=sb.Centred("normal"), kl_weight=0.0)
+        made = keras.Sequential([keras.Input((3,)), layers.Dense(3, activation, posterior=posterior)], name="net")
+        made.compile("sgd", SPARSE(from_logits=True))
+        return made
+
+    with pytest.raises(ValueError, match="went through a softmax"):
+        sb.set_kl(model("softmax"), 12)
+    with pytest.raises(ValueError, match="went through a softmax"):
+        sb.learn_prior(model("softmax"), X, Y)
+    with pytest.raises(ValueError, match=r"learn_prior\(x, y\): 'net' needs labels from 0 to 2"):
+        sb.learn_prior(model(None), X, Y + 1)
+    with pytest.raises(ValueError, match=r"learn_prior\(validation_data\): 'net' needs labels from 0 to 2"):
+        sb.learn_prior(model(None), X, Y, validation_data=(X, Y + 1))
+
+
 def test_labels_of_validation_data_are_checked_too():
     with pytest.raises(ValueError, match=MESSAGE):
         _fit(_model(SILENT(from_logits=True)), Y, validation_data=(X, Y - 1))
