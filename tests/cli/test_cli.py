@@ -17,15 +17,15 @@ def trained(monkeypatch):
     """Stories made up instead of trained. Holds the seeds and settings that they were given."""
     given = []
 
-    def telling(name):
-        def tell(trainer, settings):
+    def running(name):
+        def run(trainer, settings):
             given.append((trainer.seed, settings))
             return made_up_story(name)
 
-        return tell
+        return run
 
     for story, name in ((regression, "regression"), (digits, "digits")):
-        monkeypatch.setattr(story, "tell", telling(name))
+        monkeypatch.setattr(story, "run", running(name))
     return given
 
 
@@ -66,7 +66,7 @@ def test_ctrl_c_is_one_line_and_130(monkeypatch, tmp_path, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(regression, "tell", interrupted)
+    monkeypatch.setattr(regression, "run", interrupted)
     assert cli.main(["demo", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "singularbayes: stopped.\n"
     assert list(tmp_path.iterdir()) == []

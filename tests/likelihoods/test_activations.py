@@ -38,6 +38,13 @@ ACTIVATED = {
     "reshaped": lambda: _sequential(_dense(1, "sigmoid"), keras.layers.Reshape((1,)), keras.layers.Dropout(0.1)),
     "an operation": lambda: _functional(lambda x: ops.sigmoid(_dense(1)(x))),
     "nested": lambda: _functional(_sequential(_dense(1, "sigmoid"))),
+    "Keras's operation": lambda: _sequential(_dense(1, ops.sigmoid)),
+    "hard": lambda: _sequential(_dense(1, "hard_sigmoid")),
+    "a hard operation": lambda: _functional(lambda x: ops.hard_sigmoid(_dense(1)(x))),
+    "a function": lambda: _sequential(_dense(1, lambda x: 1 / (1 + ops.exp(-x)))),
+    "a quotient": lambda: _sequential(_dense(1, lambda x: ops.exp(x) / (1 + ops.exp(x)))),
+    "a wide one": lambda: _sequential(_dense(1, lambda x: ops.sigmoid(x / 10))),
+    "softmax of a function": lambda: _sequential(_dense(3, lambda x: ops.softmax(x))),
     "softmax": lambda: _sequential(_dense(3, "softmax")),
     "a softmax layer": lambda: _sequential(_dense(3), keras.layers.Softmax()),
 }
@@ -69,6 +76,22 @@ def test_a_loss_of_probabilities_behind_no_activation_is_refused_before_training
         sb.fit_many(lambda: _compiled_again(units, loss), X, np.zeros(12, int), [0], 1)
 
 
+@pytest.mark.parametrize(
+    ("loss", "name"),
+    [
+        ("categorical_crossentropy", "CategoricalCrossentropy"),
+        (keras.losses.CategoricalCrossentropy(), "CategoricalCrossentropy"),
+        (keras.losses.sparse_categorical_crossentropy, "SparseCategoricalCrossentropy"),
+        (sb.BoundedCrossentropy(from_logits=False), "BoundedCrossentropy"),
+    ],
+)
+def test_the_loss_to_compile_with_is_the_compiled_one_from_logits(loss, name):
+    model = _sequential(_dense(3))
+    model.compile("sgd", loss)
+    with pytest.raises(ValueError, match=rf"Compile with {name}\(from_logits=True\), or"):
+        require_activations(model)
+
+
 def _compiled_again(units, loss):
     model = _sequential(keras.layers.Dense(units))
     model.compile("sgd", loss)
@@ -86,6 +109,56 @@ def test_activations_that_agree_with_their_loss_are_taken():
     ]:
         model = _sequential(last)
         model.compile("sgd", loss)
+        require_activations(model)
+
+
+def _needs_seven_units(x):
+    return ops.reshape(x, (-1, 7, 1))
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [
+        None,
+        *("tanh", "softplus", "relu", "relu6", "gelu", "log_softmax", "softsign", "log_sigmoid"),
+        lambda x: 3 * ops.tanh(x),
+        lambda x: x / 160 + 0.5,
+        lambda x: 0 * x,
+        lambda x: 10 * ops.sigmoid(x),
+        lambda x: ops.exp(-(x**2)),
+        _needs_seven_units,
+        keras.layers.LeakyReLU(),
+    ],
+)
+def test_any_activation_that_makes_no_probabilities_is_taken_with_logits(activation):
+    model = _sequential(keras.layers.Dense(7, activation))
+    for loss in (BINARY(from_logits=True), SPARSE(from_logits=True), "mse"):
+        model.compile("sgd", loss)
+        require_activations(model)
+
+
+def _each(last):
+    """A model that applies `last` to every position of a head of logits."""
+    x = keras.Input((4, 3))
+    return keras.Model(x, keras.layers.TimeDistributed(last)(_dense(2)(x)), name="net")
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        lambda: keras.layers.Dropout(0.1),
+        lambda: keras.layers.Reshape((2,)),
+        lambda: keras.layers.Activation("linear"),
+        lambda: keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)]),
+        lambda: keras.layers.Dense(2),
+    ],
+)
+def test_a_wrapper_over_positions_is_looked_through(last):
+    model = _each(last())
+    model.compile("sgd", SPARSE(from_logits=True))
+    require_activations(model)
+    model.compile("sgd", SPARSE())
+    with pytest.raises(ValueError, match="needs probabilities"):
         require_activations(model)
 
 

@@ -1,5 +1,7 @@
 """Plain Keras training maximises the ELBO: mean negative log-likelihood + β KL / num_data, the KL counted once."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -200,6 +202,39 @@ class TestFit:
             ) as found:
                 model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(num_data)], **validation)
             assert sum("num_data" in str(warning.message) for warning in found) == 1
+
+    @pytest.mark.filterwarnings("ignore:Your input ran out of data", "ignore:.*shuffle=True")
+    def test_the_examples_of_a_generator_without_a_length_are_counted(self):
+        def batches():
+            yield from ((X[i : i + 8], Y[i : i + 8]) for i in range(0, 32, 8))
+
+        model = _standing(_sequential(_posterior()))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="KLSchedule has num_data")
+            model.fit(batches(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(32)])
+        with pytest.warns(UserWarning, match=r"num_data=320, but an epoch of this `fit` has \d+ examples"):
+            model.fit(batches(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(320)])
+
+    def test_a_loss_with_a_term_for_every_position_says_nothing_of_num_data(self):
+        model = keras.Sequential([keras.Input((4, 3)), layers.Dense(2, posterior=_posterior())])
+        _compiled(model, loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="KLSchedule has num_data")
+            model.fit(X[:16, None] * np.ones((4, 1)), np.zeros((16, 4)), 8, verbose=0, callbacks=[sb.KLSchedule(64)])
+
+    def test_a_train_step_that_logs_the_loss_alone_is_enough(self):
+        class LossAlone(keras.Sequential):
+            def train_step(self, *arguments):
+                result = super().train_step(*arguments)
+                logs, *state = result if isinstance(result, tuple) else (result,)
+                logs = {"loss": logs["loss"]}
+                return (logs, *state) if state else logs
+
+        model = _standing(LossAlone([keras.Input((3,)), layers.Dense(1, posterior=_posterior())]))
+        history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history
+        assert set(history) == {"loss", "kl", "kl_weight"}
+        with pytest.raises(ValueError, match=r"PACBayesObjective needs `nll` in the logs; the train_step of"):
+            model.fit(X, Y, verbose=0, callbacks=[sb.PACBayesObjective(32)])
 
     def test_steps_per_execution_logs_the_same(self):
         if keras.backend.backend() == "torch":

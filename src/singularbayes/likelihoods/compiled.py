@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 import keras
-from keras.src.ops.nn import Sigmoid, Softmax
+import numpy as np
+from keras import ops
+from keras.src.ops.nn import HardSigmoid, Sigmoid, Softmax
 
 from singularbayes import layers
-from singularbayes.likelihoods.base import Classification, Likelihood
+from singularbayes.likelihoods.base import Classification, Likelihood, kind_of_loss
 from singularbayes.likelihoods.table import find_likelihood, likelihood_of_loss
 from singularbayes.models import loss_of, names_of
 
@@ -68,10 +70,12 @@ def _refuse_second_activation(model, position, likelihood) -> None:
 
 def _require_activation(model, position, likelihood) -> None:
     if likelihood.from_logits is False and _last_activation(model, position) is keras.activations.linear:
+        kind = kind_of_loss(keras.losses.get(loss_of(model, position)))
+        loss = "".join(part[:1].upper() + part[1:] for part in kind.__name__.split("_"))  # the class of a function
         raise ValueError(
             f"The loss of {model.name!r} needs probabilities, but its last layer has no activation, so the outputs are "
             "logits, and training ends in NaN or in nonsense. Compile with "
-            f"keras.losses.{likelihood.logits_loss}(from_logits=True), or give the last layer "
+            f"{loss}(from_logits=True), or give the last layer "
             f"activation={likelihood.activation.__name__!r}."
         )
 
@@ -84,17 +88,38 @@ def _last_activation(model: keras.Model, position: int | None) -> Callable | Non
 
 def _activation(tensor) -> Callable | None:
     operation, node, index = tensor._keras_history
-    if isinstance(operation, keras.Model):
-        return _last_activation(operation, index)
-    if isinstance(operation, keras.layers.TimeDistributed):
-        operation = operation.layer
-    if isinstance(operation, (keras.layers.Softmax, Softmax)):
+    layer = operation
+    while isinstance(layer, keras.layers.TimeDistributed):
+        layer = layer.layer
+    if isinstance(layer, keras.Model):
+        return _last_activation(layer, index)
+    if isinstance(layer, (keras.layers.Softmax, Softmax)):
         return keras.activations.softmax
-    if isinstance(operation, Sigmoid):
+    if isinstance(layer, (Sigmoid, HardSigmoid)):
         return keras.activations.sigmoid
-    if isinstance(operation, _SAME_VALUES) or (
-        isinstance(operation, keras.layers.Activation) and operation.activation is keras.activations.linear
+    if isinstance(layer, _SAME_VALUES) or (
+        isinstance(layer, keras.layers.Activation) and layer.activation is keras.activations.linear
     ):
         return _activation(operation._inbound_nodes[node].input_tensors[0])
     # A subclass of a user may do more than its activation.
-    return operation.activation if type(operation) in _ACTIVATED else None
+    return _named_by_values(layer.activation) if type(layer) in _ACTIVATED else None
+
+
+def _named_by_values(activation: Callable) -> Callable:
+    """Returns Keras's sigmoid or softmax for a function that has values like theirs, else the function itself."""
+    if activation in (keras.activations.linear, *_TO_PROBABILITIES) or isinstance(activation, keras.layers.Layer):
+        return activation
+    try:
+        probes = ops.convert_to_tensor([[-80.0, -20.0, 0.0, 20.0, 80.0], [1.0, 2.0, 3.0, 4.0, 5.0]])
+        values = np.asarray(ops.convert_to_numpy(activation(probes)), "float64").reshape(2, 5)
+    except Exception:  # it needs another shape, or more than values
+        return activation
+    if not (values.min() >= 0 and values.max() <= 1 + 1e-6):
+        return activation
+    if np.abs(values.sum(-1) - 1).max() < 1e-3:
+        return keras.activations.softmax
+    lowest, low, middle, high, highest = values[0]
+    saturates = highest - lowest < 2 * (high - low)  # a line through these values does not
+    if lowest < 0.05 and low < middle < high and highest > 0.95 and saturates:
+        return keras.activations.sigmoid
+    return activation

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from singularbayes.likelihoods import require_activations
 from singularbayes.models import find_random_posteriors
 from singularbayes.posteriors import SharedState
 
@@ -36,6 +37,8 @@ def set_kl(model: keras.layers.Layer, num_data: int, beta: float = 1.0) -> None:
     β = 1 is the ELBO. With β < 1 the loss is no longer a bound of the evidence.
     """
     require_kl_weight(num_data, beta)
+    if getattr(model, "compiled", False):
+        require_activations(model)
     share_state(model)
     for posterior in find_random_posteriors(model):
         posterior.set_kl_weight(float(beta / num_data))

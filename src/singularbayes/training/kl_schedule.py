@@ -30,7 +30,8 @@ class KLSchedule(keras.callbacks.Callback):
 
     `fit` then also refuses what would train on nonsense: a loss that takes logits behind a softmax or sigmoid, one that
     takes probabilities behind a layer without an activation, and, after the first step and after every epoch, labels
-    out of range. It warns where `num_data` is not the number of examples of an epoch.
+    out of range. It warns where `num_data` is not the number of examples of an epoch, unless the loss has more than one
+    term per example (outputs such as (examples, positions, classes)): there `num_data` is the number of terms.
 
     Args:
         num_data: number of training examples.
@@ -73,6 +74,7 @@ class KLSchedule(keras.callbacks.Callback):
             )
         prepare_fit(self.model, self)
         self._lost, self._counted = None, False
+        self._steps_before = self._count_steps()
         self._set_weight(0)
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -118,14 +120,19 @@ class KLSchedule(keras.callbacks.Callback):
             self._compare_num_data()
 
     def _compare_num_data(self) -> None:
-        steps, seen = self.params["steps"], count_examples_of_epoch(self.model)
+        # A generator does not know its length before its end.
+        steps = self.params["steps"] or self._count_steps() - self._steps_before
+        seen = count_examples_of_epoch(self.model)
         if steps and seen and abs(seen - self.num_data) > seen / steps:
             warnings.warn(
                 f"KLSchedule has num_data={self.num_data}, but an epoch of this `fit` has {seen} examples, so the KL "
                 f"weight is {seen / self.num_data:.3g} times that of the ELBO. Pass KLSchedule(num_data={seen}), "
-                "unless an epoch is not one pass over the training set.",
+                "unless an epoch is not one pass over the training set, as with `steps_per_epoch`.",
                 stacklevel=2,
             )
+
+    def _count_steps(self) -> int:
+        return int(ops.convert_to_numpy(getattr(self.model.optimizer, "iterations", 0)))
 
     def _set_weight(self, epoch):
         for posterior in find_random_posteriors(self.model):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from singularbayes.checks import require_positive
+from singularbayes.likelihoods import require_activations, require_labels
 from singularbayes.models import arranged, find_random_posteriors
 from singularbayes.posteriors import Centred, Origin, ScalePrior, Variational
 from singularbayes.training.data_sketch import hashed
@@ -74,6 +75,8 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
             "scales are not those that it was built or last centred with. Take a fresh model, or "
             "centre_prior(model, learned_on=all that it has seen)."
         )
+    require_activations(model)
+    require_labels("learn_prior(x, y)", model, y, fit.get("sample_weight"))
     examples = hashed(arranged(model, x))
     validation = fit.get("validation_data")
     if validation is not None:
@@ -82,6 +85,7 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
                 "learn_prior needs validation_data=(x, y) as arrays in memory, because the prior remembers every "
                 f"example; got a {type(validation).__name__}."
             )
+        require_labels("learn_prior(validation_data)", model, *validation[1:])
         examples = np.concatenate([examples, hashed(arranged(model, validation[0]))])
     history = model.fit(x, y, **fit)
     _centre(posteriors, examples, Origin.LEARNED, scale)

@@ -3,13 +3,12 @@
 import math
 
 import keras
+import numpy as np
 from keras import ops
 from keras.src.backend import get_keras_mask
 
 from singularbayes.likelihoods import find_wrong_labels, highest_label, wrong_labels_error
 from singularbayes.models import forget_compiled
-
-_WRONG_LABELS = -math.inf  # what a cross-entropy never is: `nll` of an epoch with labels out of range
 
 
 def log_nll(model: keras.Model) -> None:
@@ -22,15 +21,19 @@ def log_nll(model: keras.Model) -> None:
 
 def check_first_step(model: keras.Model) -> None:
     """Makes the first step of a `fit` stop training where its labels are out of range."""
-    step = model.train_function
-    if step is None or not isinstance(model._compile_loss, _LoggedLoss):
+    step, loss = model.train_function, model._compile_loss
+    if step is None or not isinstance(loss, _LoggedLoss):
         return
 
     def first(*arguments):
         model.train_function = step
         result = step(*arguments)
-        logs = result[0] if isinstance(result, tuple) else result  # on JAX beside the state
-        if float(ops.convert_to_numpy(logs["nll"])) == _WRONG_LABELS:
+        if isinstance(result, tuple):  # on JAX the variables have their values only after the epoch
+            places = [variable is loss.nll.count for variable in model.metrics_variables]
+            count = result[1][-1][places.index(True)]
+        else:
+            count = loss.nll.count
+        if np.isnan(ops.convert_to_numpy(count)):
             model.stop_training = True  # an error now would lose the model's weights on JAX
         return result
 
@@ -40,14 +43,18 @@ def check_first_step(model: keras.Model) -> None:
 def require_labels_in_range(model: keras.Model) -> None:
     """Raises where the metrics of a model have seen labels out of range."""
     loss = model._compile_loss
-    if isinstance(loss, _LoggedLoss) and float(ops.convert_to_numpy(loss.nll.result())) == _WRONG_LABELS:
+    if isinstance(loss, _LoggedLoss) and np.isnan(ops.convert_to_numpy(loss.nll.count)):
         raise wrong_labels_error(f"fit of {model.name!r}", *loss.highest_labels)
 
 
 def count_examples_of_epoch(model: keras.Model) -> int:
-    """Returns how many examples the metrics of a model have seen since they were reset."""
+    """Returns how many examples the metrics of a model have seen since they were reset.
+
+    Returns 0 where that is not the number of terms that the loss averages, and where it is not known.
+    """
     loss = model._compile_loss
-    return round(float(ops.convert_to_numpy(loss.nll.count))) if isinstance(loss, _LoggedLoss) else 0
+    counted = isinstance(loss, _LoggedLoss) and not loss.by_position
+    return round(float(ops.convert_to_numpy(loss.nll.count))) if counted else 0
 
 
 class _LoggedLoss:
@@ -57,17 +64,19 @@ class _LoggedLoss:
         self.loss = loss
         self.nll = keras.metrics.Mean(name="nll")
         self.highest_labels: set[int | None] = set()  # of the outputs whose labels are checked
+        self.by_position = False  # whether a loss has more than one term per example
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         value = self.loss(y_true, y_pred, sample_weight)
-        # A value that only the metric sees marks wrong labels: a step can raise no error once it is compiled.
-        logged = value
+        # A count that is NaN marks wrong labels, and `nll` is NaN: a step can raise no error once it is compiled.
+        count = ops.shape(keras.tree.flatten(y_pred)[0])[0]
         for loss, labels, outputs, weight in self._outputs(y_true, y_pred, sample_weight):
+            self.by_position = self.by_position or len(outputs.shape) > 2
             wrong = find_wrong_labels(loss, labels, outputs.shape, weight, get_keras_mask(outputs))
             if wrong is not None:
                 self.highest_labels.add(highest_label(loss, outputs.shape[-1]))
-                logged = ops.where(ops.any(wrong), _WRONG_LABELS, logged)
-        self.nll.update_state(logged, sample_weight=ops.shape(keras.tree.flatten(y_pred)[0])[0])
+                count = ops.where(ops.any(wrong), math.nan, count)
+        self.nll.update_state(value, sample_weight=count)
         return value
 
     def _outputs(self, y_true, y_pred, sample_weight):

@@ -82,6 +82,11 @@ class PACBayesObjective(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         require_labels_in_range(self.model)
         logs = {} if logs is None else logs
+        if "nll" not in logs:
+            raise ValueError(
+                f"PACBayesObjective needs `nll` in the logs; the train_step of {self.model.name!r} does not return it. "
+                "Let it call compute_loss and return the results of all of the model's metrics."
+            )
         risk = float(logs["nll"])
         if not 0 <= risk <= 1:
             raise ValueError(

@@ -197,9 +197,9 @@ def count_priors(prior: str, settings: CertificateSettings) -> int:
     """Returns how many priors a certificate pays for.
 
     >>> [
-    ...     tried("initial", CertificateSettings()),
-    ...     tried("learned", CertificateSettings()),
-    ...     tried("learned", CertificateSettings(learned_by="rule")),
+    ...     count_priors("initial", CertificateSettings()),
+    ...     count_priors("learned", CertificateSettings()),
+    ...     count_priors("learned", CertificateSettings(learned_by="rule")),
     ... ]
     [192, 4096, 64]
     """
