@@ -10,7 +10,7 @@ from table import set_factor
 import singularbayes as sb
 from singularbayes import Clipped, FullRank, LowRank, Normal, bounds, bounds_report, layers
 from singularbayes.evaluation import norm_bounds, small_variance
-from singularbayes.evaluation.feed_forward import factor_draws, read_dense_layers
+from singularbayes.evaluation.feed_forward import activation_name, factor_draws, read_dense_layers
 from singularbayes.evaluation.norm_bounds import accepted_brier, margin_risk_of
 from singularbayes.evaluation.small_variance import norm_limits
 from singularbayes.plots.bounds import panels_of
@@ -447,3 +447,13 @@ def test_rows_carry_what_the_certificate_assumes_and_what_it_refuses(close):
     names = ("PAC-Bayes, kl inverse", "PAC-Bayes, square root", "PAC-Bayes, quadratic")
     for name in (*names, "Gaussian complexity, explicit", "Gaussian complexity, approach A", "Margin"):
         assert word in trusted[name].bound.assumptions and trusted[name].bound.is_certificate
+
+
+def test_operations_of_keras_are_activations_too():
+    assert read_dense_layers(_network(activation=ops.relu))[1] == ()
+    assert activation_name(ops.tanh) == "tanh"
+
+
+def test_a_risk_that_is_shown_as_one_is_vacuous():
+    assert bounds.Bound("PAC-Bayes", "risk", 0.99999, trivial=1.0).vacuous
+    assert not bounds.Bound("PAC-Bayes", "risk", 0.9998, trivial=1.0).vacuous

@@ -301,14 +301,13 @@ def test_a_prior_that_saw_the_examples_is_refused_or_marked():
     model = _network(Centred(Normal(1.0)))
     sb.learn_prior(model, X[:150], Y[:150], epochs=1, verbose=0, callbacks=[sb.KLSchedule(150)])
     assert certify(model, X[150:], Y[150:], draws=20).is_certificate
-    _refused(model, "the prior was learned on these examples: 150 of 150 that it knows are here")
+    _refused(model, "the prior was learned on these examples: 150 of 150 that it knows are here.*prior_data='disjoint'")
     _refused(model, "the prior was learned on these examples", X[100:], Y[100:])
     marked = certify(model, X, Y, draws=20, allow_seen=True)
     assert not marked.is_certificate and "the prior was learned on these" in marked.defect
     assert "NOT a certificate" in repr(marked)
-    _refused(
-        model, "150 of 150 that it remembers are here, and only 0.0 % of these have an equal", prior_data="disjoint"
-    )
+    words = "150 of 150 that it remembers are here, and only 0 of these equal an earlier one"
+    _refused(model, words, prior_data="disjoint")
     apart = certify(model, X[150:], Y[150:], draws=20, prior_data="disjoint")
     assert apart.is_certificate and any("on the caller's word" in assumed for assumed in apart.assumptions)
 

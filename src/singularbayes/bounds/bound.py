@@ -51,7 +51,8 @@ class Bound:
 
     @property
     def vacuous(self) -> bool:
-        return self.value >= self.trivial if self.side == "≤" else self.value <= self.trivial
+        shown = float(self.rounded)  # a risk of at most 100 % is no statement
+        return shown >= self.trivial if self.side == "≤" else shown <= self.trivial
 
     def with_defect(self, defect: str) -> "Bound":
         """Returns the same bound with one more reason why it is not a certificate.

@@ -12,9 +12,9 @@ import numpy as np
 from scipy.stats import binom
 
 from singularbayes.bounds import Refused
-from singularbayes.models import arranged, find_random_posteriors, flat_layers
+from singularbayes.models import arranged, count_examples, find_random_posteriors, flat_layers
 from singularbayes.posteriors import Origin, Scalars
-from singularbayes.training import Seen, count_repeats, hashed, seen_among, share_alike
+from singularbayes.training import Seen, count_repeats, hashed, seen_among
 
 _SHOWN = 4  # paths in an error
 _CHANCE = 1e-3  # less likely coincidences are not believed
@@ -198,7 +198,7 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
     remembered = {memory.hashes.tobytes(): memory.hashes for memory in map(Scalars.prior_memory, factors)}
     prior_hashes = [one for one in remembered.values() if len(one)]
     if prior_data is not None and not apart:
-        prior_hashes.append(hashed(arranged(model, prior_data)))
+        prior_hashes.append(_hashed_prior_data(model, prior_data))
     found = max((seen_among(one, hashes) for one in prior_hashes), key=lambda seen: seen.share, default=None)
     words = _origins(factors, prior_data)
     if apart:
@@ -206,7 +206,19 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
         return why, (*words, *more)
     if found is None or not found.count:
         return None, words
-    return f"the prior was learned on these examples: {found.count:,} of {found.total:,} that it knows are here", ()
+    return (
+        f"the prior was learned on these examples: {found.count:,} of {found.total:,} that it knows are here. If they "
+        "only look the same and were drawn apart, pass prior_data='disjoint'"
+    ), ()
+
+
+def _hashed_prior_data(model: keras.Model, prior_data) -> np.ndarray:
+    arrays = arranged(model, prior_data)
+    try:
+        count_examples(model, arrays)
+    except ValueError as error:  # what the model cannot take would equal no example
+        raise ValueError(f"certify needs prior_data that the model can take: {error}") from None
+    return hashed(arrays)
 
 
 def _origins(factors: list, prior_data) -> tuple[str, ...]:
@@ -230,10 +242,11 @@ def _check_disjoint(found: Seen | None, hashes: np.ndarray) -> tuple[str | None,
     if found is None:
         return None, (f"{assumption}: the prior remembers none",)
     repeats = f"{found.count} of {found.total} that it remembers are here"
-    alike = share_alike(hashes)
-    if found.count and binom.sf(found.count - 1, found.total, alike) < _CHANCE:
+    # Of m + n independent examples m·n pairs lie across and n²/2 among these, and all are equally likely to be equal.
+    within, across = count_repeats(hashes), 2 * found.total / (2 * found.total + len(hashes))
+    if found.count and binom.sf(found.count - 1, found.count + within, across) < _CHANCE:
         return (
-            f"the prior was learned on these examples: {repeats}, and only {100 * alike:.1f} % of these have an equal",
+            f"the prior was learned on these examples: {repeats}, and only {within} of these equal an earlier one",
             (),
         )
     return None, (f"{assumption}: {repeats}",)

@@ -1,6 +1,6 @@
 """How a model is fitted."""
 
-from singularbayes.training.data_sketch import Seen, count_repeats, hashed, seen_among, share_alike
+from singularbayes.training.data_sketch import Seen, count_repeats, hashed, seen_among
 from singularbayes.training.elbo import kl, set_kl
 from singularbayes.training.fit_many import factory, fit_many
 from singularbayes.training.kl_schedule import KLSchedule
@@ -26,6 +26,5 @@ __all__ = [
     "load",
     "seen_among",
     "set_kl",
-    "share_alike",
     "truncation",
 ]

@@ -13,10 +13,17 @@ def hashed(x) -> np.ndarray:
     >>> len(hashed(np.arange(6.0).reshape(3, 2)))
     3
     """
-    # In single precision, which is what a model is given.
-    arrays = [np.ascontiguousarray(array, "float32") for array in keras.tree.flatten(x)]
-    rows = zip(*([row.tobytes() for row in array] for array in arrays), strict=True)
+    rows = zip(*(map(_row_bytes, np.asarray(array)) for array in keras.tree.flatten(x)), strict=True)
     return np.frombuffer(b"".join(hashlib.blake2b(b"".join(row), digest_size=8).digest() for row in rows), "uint64")
+
+
+def _row_bytes(row: np.ndarray) -> bytes:
+    """Returns a row in single precision, which is what a model is given, and what integers lose by it."""
+    single = np.ascontiguousarray(row, "float32")
+    if row.dtype.kind not in "iu":
+        return single.tobytes()
+    lost = row.astype("int64") - single.astype("float64").astype("int64")
+    return single.tobytes() + (lost.tobytes() if lost.any() else b"")
 
 
 @dataclass(frozen=True)
@@ -39,16 +46,6 @@ def seen_among(remembered: np.ndarray, hashes: np.ndarray) -> Seen:
     (Seen(count=50, total=50), Seen(count=0, total=50))
     """
     return Seen(int(np.isin(remembered, hashes).sum()), len(remembered))
-
-
-def share_alike(hashes: np.ndarray) -> float:
-    """Returns the share of examples that look like another one.
-
-    >>> share_alike(hashed(np.array([[1.0], [2.0], [1.0], [3.0]])))
-    0.5
-    """
-    _, counts = np.unique(hashes, return_counts=True)
-    return float(counts[counts > 1].sum() / len(hashes))
 
 
 def count_repeats(hashes: np.ndarray) -> int:
