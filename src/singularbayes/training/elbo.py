@@ -5,6 +5,7 @@ loop that adds `model.losses` maximise the ELBO. Here the KL's weight is set; `k
 """
 
 import math
+from functools import partial
 from numbers import Real
 from operator import methodcaller
 from typing import Any
@@ -14,7 +15,7 @@ from keras import ops
 
 from singularbayes.likelihoods import require_activations
 from singularbayes.models import find_random_posteriors
-from singularbayes.posteriors import SharedState
+from singularbayes.posteriors import KLGuard, SharedState
 
 _KL_METHODS = {"training": methodcaller("kl"), "bound": methodcaller("kl_bound"), "exact": methodcaller("kl_exact")}
 
@@ -70,8 +71,18 @@ def share_state(model: keras.layers.Layer) -> None:
         posterior.join(state)
 
 
-def spare_from_decay(model: keras.Model) -> None:
-    """Keeps an optimizer's weight decay from the posteriors: it would pull ρ to 0 and be a second prior."""
+def spare_from_decay(model: keras.layers.Layer) -> None:
+    """Keeps the weight decay of a model's optimizer, and of every later one, from the posteriors.
+
+    It would pull ρ to 0 and be a second prior.
+    """
+    _spare_from_current_decay(model)
+    guard = next((metric for metric in model.metrics if isinstance(metric, KLGuard)), None)
+    if guard is not None:
+        guard.prepare = partial(_spare_from_current_decay, model)
+
+
+def _spare_from_current_decay(model: keras.layers.Layer) -> None:
     optimizer: Any = getattr(model, "optimizer", None)
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):  # Keras adds one under mixed_float16
         optimizer = optimizer.inner_optimizer
