@@ -5,7 +5,6 @@ loop that adds `model.losses` maximise the ELBO. Here the KL's weight is set; `k
 """
 
 import math
-from functools import partial
 from numbers import Real
 from operator import methodcaller
 from typing import Any
@@ -77,9 +76,17 @@ def spare_from_decay(model: keras.layers.Layer) -> None:
     It would pull ρ to 0 and be a second prior.
     """
     _spare_from_current_decay(model)
+    spared: Any = getattr(model, "optimizer", None)
+
+    def spare_from_new_optimizer():  # before every `train_on_batch` too, so it looks no further at one it knows
+        nonlocal spared
+        if getattr(model, "optimizer", None) is not spared:
+            _spare_from_current_decay(model)
+            spared = getattr(model, "optimizer", None)
+
     guard = next((metric for metric in model.metrics if isinstance(metric, KLGuard)), None)
     if guard is not None:
-        guard.prepare = partial(_spare_from_current_decay, model)
+        guard.prepare = spare_from_new_optimizer
 
 
 def _spare_from_current_decay(model: keras.layers.Layer) -> None:
