@@ -66,6 +66,14 @@ def test_a_count_that_rounds_to_the_printed_one_does_not_differ():
         assert (table.rows[0].cells[0].paper, table.rows[0].cells[0].difference) == ("22.4k", expected)
 
 
+def test_stored_parameters_are_those_that_predictions_need_and_not_the_trained_ones():
+    record = image_record("swag")
+    object.__setattr__(record, "parameters", 1_000)
+    object.__setattr__(record, "stored", 21_000)
+    columns = Columns("T", (Measure("num_trained", whole=True), Measure("num_stored", whole=True)))
+    assert [cell.ours for cell in table_of([record], columns, {}).rows[0].cells] == ["1,000", "21,000"]
+
+
 def test_a_number_that_cannot_be_right_is_marked_and_has_no_difference():
     table = table_of([image_record("full_rank"), image_record("low_rank")], QUALITY)
     brier, nll = cell_of(table, "full-rank", "brier"), cell_of(table, "full-rank", "nll")

@@ -433,3 +433,17 @@ def test_all_bounds_pay_for_what_was_tried(close, report):
 def test_clipped_draws_are_outside_the_perturbation_bounds():
     report = bounds_report(_network(Clipped(LowRank(2, prior=Normal(0.3)), limit=1.0)), X, Y, draws=10)
     assert "clipped" in report["Margin"].reason
+
+
+def test_rows_carry_what_the_certificate_assumes_and_what_it_refuses(close):
+    x, y = np.tile(X[:6], (20, 1)), np.tile(Y[:6], 20)
+    report = bounds_report(close, x, y, draws=50, radius=100.0)
+    assert report["PAC-Bayes, kl inverse"].bound is None
+    for name in ("explicit", "approach A", "approach B"):
+        assert "114 of these 120 examples" in report[f"Gaussian complexity, {name}"].bound.defect
+    assert "114 of these 120 examples" in report["Margin"].bound.defect
+    word = "114 of these 120 examples equal to an earlier one and drawn independently nevertheless"
+    trusted = bounds_report(close, x, y, draws=50, radius=100.0, duplicates="independent")
+    names = ("PAC-Bayes, kl inverse", "PAC-Bayes, square root", "PAC-Bayes, quadratic")
+    for name in (*names, "Gaussian complexity, explicit", "Gaussian complexity, approach A", "Margin"):
+        assert word in trusted[name].bound.assumptions and trusted[name].bound.is_certificate

@@ -3,6 +3,8 @@
 Where neither model nor data can show the mistake, the result states what it took on the caller's word.
 """
 
+from functools import partial
+
 import keras
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from table import set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Normal, certify, layers
+from singularbayes.evaluation.certificate_conditions import own_code
 from singularbayes.training.data_sketch import hashed, seen_among
 
 pytestmark = pytest.mark.backend
@@ -188,6 +191,145 @@ def test_a_memory_in_code_is_an_assumption():
     shown = repr(certify(_network(Memory(), keras.layers.Lambda(lambda x: x), head=head), X, Y, draws=20))
     assert "no memory of these examples in the code of <lambda>, Memory, by_heart" in shown
     assert "in the code of" not in repr(certify(_network(keras.layers.Activation("relu")), X, Y, draws=20))
+
+
+class _Squash:
+    def __call__(self, x):
+        return x
+
+    def method(self, x):
+        return x
+
+
+def _claims_keras(x):
+    return x
+
+
+_claims_keras.__module__ = "keras.src.activations.activations"
+_claims_keras.__name__ = _claims_keras.__qualname__ = "relu"
+
+
+class _ClaimsKeras(keras.layers.Layer):
+    pass
+
+
+_ClaimsKeras.__module__ = "keras.layers"
+
+
+@pytest.mark.parametrize(
+    "layer, name",
+    [
+        (lambda: keras.layers.Activation(_Squash()), "_Squash"),
+        (lambda: keras.layers.Activation(_Squash().method), "method"),
+        (lambda: keras.layers.Activation(partial(partial(_learned_code), 0)), "_learned_code"),
+        (lambda: keras.layers.Activation(_claims_keras), "relu"),
+        (lambda: keras.layers.Activation(keras.layers.Rescaling(2.0).call), "call"),
+        (lambda: _patched(keras.layers.Activation("relu")), "<lambda>"),
+        (_ClaimsKeras, "_ClaimsKeras"),
+    ],
+)
+def test_code_that_is_no_plain_function_is_an_assumption(layer, name):
+    assert own_code(_network(layer())) == (f"no memory of these examples in the code of {name}",)
+
+
+def _learned_code(number, x):
+    return x + number
+
+
+def _patched(layer):
+    layer.call = lambda x: x
+    return layer
+
+
+def test_a_compiled_function_is_an_assumption():
+    jax = pytest.importorskip("jax")
+    (words,) = own_code(_network(keras.layers.Activation(jax.jit(_Squash().method))))
+    assert "in the code of method" in words
+
+
+def _between(function):
+    """Returns a functional model with operations between its input and its layer."""
+    inputs = keras.Input((120,))
+    start = keras.initializers.RandomNormal(stddev=1e-3)
+    posterior = FullRank(prior=Centred(Normal(0.01)), initializer=start, eta=10.0)  # at the prior: no KL
+    outputs = layers.Dense(2, use_bias=False, posterior=posterior)(inputs)
+    model = keras.Model(inputs, function(inputs, outputs))
+    model.compile("sgd", LOSS)
+    return model
+
+
+def _look_up(inputs, outputs):
+    """Adds the labels of the examples that the inputs equal."""
+    distance = ops.sum(ops.square(ops.expand_dims(inputs, 1) - X[None]), axis=-1)
+    return ops.matmul(ops.exp(-1e4 * distance), 100.0 * np.eye(2, dtype="float32")[Y]) + outputs
+
+
+def test_a_memory_in_constants_between_layers_is_an_assumption():
+    bound = certify(_between(_look_up), X, Y, draws=200)
+    assert bound.value < 0.4  # and half is the truth
+    assert "the constants in the graph of" in repr(bound) and "chosen without these examples: in matmul" in repr(bound)
+    nested = keras.Sequential([keras.Input((120,)), _between(_look_up)])
+    assert "in matmul" in str(own_code(nested))
+
+
+@pytest.mark.parametrize(
+    "function, words",
+    [
+        (lambda x, y: y + keras.Variable(np.ones(2, "float32")), "constants"),
+        (lambda x, y: keras.layers.Add()([y, ops.ones((1, 2))]), "constants"),
+        (lambda x, y: ops.vectorized_map(lambda row: row, y), "code of <lambda>"),
+    ],
+)
+def test_what_stands_between_layers_is_an_assumption(function, words):
+    assert words in str(own_code(_between(function)))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: keras.layers.Rescaling(1 / X.std(0), -X.mean(0)),
+        lambda: keras.layers.Rescaling([0.5] * 120),
+        lambda: keras.layers.Normalization(mean=X.mean(0), variance=X.var(0)),
+        lambda: keras.layers.Activation(partial(ops.add, X[0])),
+    ],
+)
+def test_arrays_in_layers_are_an_assumption(layer):
+    assert "the constants in the graph" in str(own_code(_network(layer())))
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        lambda: [keras.layers.Rescaling(1 / 255), keras.layers.Activation("gelu"), keras.layers.ReLU()],
+        lambda: [
+            keras.layers.Activation(ops.tanh),
+            keras.layers.Activation(partial(keras.activations.relu, threshold=1)),
+        ],
+        lambda: [
+            keras.layers.Dropout(0.1),
+            keras.layers.Dense(4, kernel_initializer="he_normal", kernel_regularizer="l2"),
+        ],
+        lambda: [keras.layers.BatchNormalization(), keras.layers.LayerNormalization()],
+        lambda: [keras.layers.Reshape((120, 1)), keras.layers.Conv1D(2, 3), keras.layers.Flatten()],
+        lambda: [keras.layers.Reshape((120, 1)), layers.Conv1D(2, 3, posterior=sb.LowRank(1)), keras.layers.LSTM(3)],
+        lambda: [
+            keras.layers.Reshape((12, 10)),
+            keras.layers.Bidirectional(keras.layers.GRU(3, return_sequences=True)),
+            layers.LSTM(3, posterior=sb.LowRank(1)),
+            keras.layers.GaussianNoise(0.1),
+        ],
+    ],
+)
+def test_layers_of_keras_need_no_assumption(before):
+    assert own_code(_network(*before())) == ()
+
+
+def test_operations_of_keras_need_no_assumption():
+    def function(x, y):
+        steps = layers.MultiHeadAttention(2, 3, posterior=FullRank())(*[ops.reshape(x, (-1, 12, 10))] * 2)
+        return y * 0.5 + ops.mean(ops.transpose(steps, (0, 2, 1)), axis=(1, 2), keepdims=False)[:, None] / 2.0
+
+    assert own_code(_between(function)) == ()
 
 
 # -- weights that training changed ------------------------------------------------------------------------------------

@@ -76,6 +76,22 @@ def test_a_loss_of_probabilities_behind_no_activation_is_refused_before_training
         sb.fit_many(lambda: _compiled_again(units, loss), X, np.zeros(12, int), [0], 1)
 
 
+@pytest.mark.parametrize(
+    ("loss", "name"),
+    [
+        ("categorical_crossentropy", "CategoricalCrossentropy"),
+        (keras.losses.CategoricalCrossentropy(), "CategoricalCrossentropy"),
+        (keras.losses.sparse_categorical_crossentropy, "SparseCategoricalCrossentropy"),
+        (sb.BoundedCrossentropy(from_logits=False), "BoundedCrossentropy"),
+    ],
+)
+def test_the_loss_to_compile_with_is_the_compiled_one_from_logits(loss, name):
+    model = _sequential(_dense(3))
+    model.compile("sgd", loss)
+    with pytest.raises(ValueError, match=rf"Compile with {name}\(from_logits=True\), or"):
+        require_activations(model)
+
+
 def _compiled_again(units, loss):
     model = _sequential(keras.layers.Dense(units))
     model.compile("sgd", loss)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.backend
 X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
 Y = np.arange(12) % 3
 SPARSE = keras.losses.SparseCategoricalCrossentropy
-MESSAGE = r"needs labels from 0 to 2; got others\. Look at y\.min"
+MESSAGE = r"needs labels from 0 to 2; got others in the training or validation data\. Look at y\.min"
 # Elsewhere Keras's own loss raises an error of the backend; one-hot vectors are silent, on torch below 0.
 SILENT = SPARSE if keras.backend.backend() == "jax" else BoundedCrossentropy
 
@@ -83,7 +83,9 @@ def test_labels_of_validation_data_are_checked_too():
 
 @pytest.mark.parametrize("wrong", [2 * (Y > 0) - 1, 1 + (Y > 0)])
 def test_binary_labels_are_from_0_to_1(wrong):
-    with pytest.raises(ValueError, match="needs labels from 0 to 1; got others"):
+    with pytest.raises(
+        ValueError, match=r"labels from 0 to 1; got others .*\(y \+ 1\) / 2 of labels -1 and 1; for more"
+    ):
         _fit(_model(keras.losses.BinaryCrossentropy(from_logits=True), 1), wrong.astype("float32"))
 
 
@@ -126,3 +128,11 @@ def test_fit_many_names_the_labels_before_any_step():
 def test_evaluate_names_the_labels():
     with pytest.raises(ValueError, match=r"evaluate needs labels .* from 0 to 2; got int64 from 1 to 3"):
         sb.evaluate(_model(SPARSE(from_logits=True)), (X, Y + 1), draws=2)
+
+
+def test_the_error_of_masked_entries_names_the_function():
+    model = _model(SPARSE(from_logits=True))
+    with pytest.raises(ValueError, match=r"^predict needs plain arrays"):
+        sb.predict(model, np.ma.masked_greater(X, 0), draws=2)
+    with pytest.raises(ValueError, match=r"^recalibrate needs plain arrays"):
+        sb.recalibrate(sb.predict(model, X, draws=2), np.ma.masked_greater(Y, 1))

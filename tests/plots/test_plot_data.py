@@ -269,3 +269,11 @@ def test_labels_of_points_that_nearly_coincide_are_moved_apart():
     (axes,) = figure.axes
     boxes = [Text.get_window_extent(text) for text in axes.texts]
     assert len(boxes) == 5 and not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_bars_against_a_setting_are_standard_errors():
+    (axes,) = plots.against_setting({find_measure("nll"): {0.1: [1.0, 3.0], 1.0: [2.0]}}, "β").axes
+    (bars,) = axes.containers[0].lines[2]
+    (low, high), (other_low, other_high) = (segment[:, 1] for segment in bars.get_segments())
+    assert (low, high) == pytest.approx((2.0 - 1.0, 2.0 + 1.0))  # √2 / √2
+    assert other_low == other_high == 2.0

@@ -1,6 +1,7 @@
 """Every bound that applies to a model, in one table, and for those that do not apply the reason."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -11,7 +12,7 @@ from singularbayes.checks import require_integer, require_positive, require_shar
 from singularbayes.evaluation import rank_curves
 from singularbayes.evaluation.bounds_table import BoundsReport, Row
 from singularbayes.evaluation.certificate import certify
-from singularbayes.evaluation.certificate_conditions import seen_by_prior
+from singularbayes.evaluation.certificate_conditions import require_distinct, seen_by_prior
 from singularbayes.evaluation.feed_forward import DenseWeight, read_dense_layers
 from singularbayes.evaluation.norm_bounds import (
     Question,
@@ -64,7 +65,12 @@ def bounds_report(
     require_integer("bounds_report", draws=draws, tried=tried)
     require_positive("bounds_report", margin=margin)
     x, y = as_arrays(x), as_arrays(y)
-    seen, _ = seen_by_prior(model, x, prior_data)
+    seen, prior_words = seen_by_prior(model, x, prior_data)
+    repeated, words = None, ()  # type: str | None, tuple[str, ...]
+    try:
+        words = require_distinct(x, y, duplicates)
+    except Refused as error:
+        repeated = str(error)
     question = Question(model, x, y, delta, draws, seed, tried, likelihood)
     options = {
         "prior_data": prior_data,
@@ -86,8 +92,9 @@ def bounds_report(
         ]
         rows += _index(question, ranked)
     else:
-        rows += complexity_rows(question, weights)
-        rows += small_variance_rows(question, margin, radius, seen)
+        rows += [_under(row, words, repeated) for row in complexity_rows(question, weights)]
+        *variance, margins = small_variance_rows(question, margin, radius, seen)
+        rows += [*variance, _under(margins, (*words, *prior_words), repeated)]
     rows.append(Row("Truncation and learned rank", reason=_ONE_MAP if len(weights) != 1 else _NO_TARGET))
     return BoundsReport(model.name, len(y), tuple(rows), _curves(question, ranked, weights, rows))
 
@@ -107,10 +114,18 @@ def _pac_bayes(question: Question, options: dict) -> Iterator[Row]:
     empirical = Bound("Monte Carlo", "", found.terms["with their error"], deltas=mistakes)
     for form in ("sqrt", "quadratic"):
         other = bounds.pac_bayes(empirical, kl, len(y), found.deltas["data"], form, 1 / question.tried)
+        other = replace(other, assumptions=tuple(dict.fromkeys((*other.assumptions, *found.assumptions))))
         yield Row(other.name, other.with_defect(found.defect) if found.defect else other)
     plain = found.terms["KL before the gauge"]
     published = bounds.pac_bayes(found.terms["mistakes of the draws"], plain, len(y), delta, variant="published")
     yield Row("PAC-Bayes, published", published)
+
+
+def _under(row: Row, words: tuple[str, ...], defect: str | None) -> Row:
+    """Returns the row of a bound with what it assumes of the examples, or why these do not fulfil it."""
+    assert row.bound is not None
+    bound = replace(row.bound, assumptions=(*row.bound.assumptions, *words))
+    return replace(row, bound=bound.with_defect(defect) if defect else bound)
 
 
 def _planning(question: Question, ranked: list[Weight], certificate: Bound | None) -> Iterator[Row]:

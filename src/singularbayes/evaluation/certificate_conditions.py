@@ -1,8 +1,10 @@
 """What would void a certificate: weights that no posterior draws, layers with a memory or noise of their own, a prior
 that saw the data, repeated examples."""
 
+import math
+import sys
 import types
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 
 import keras
@@ -18,6 +20,9 @@ _SHOWN = 4  # paths in an error
 _CHANCE = 1e-3  # less likely coincidences are not believed
 _REPEATS = 0.01  # share of examples that may look like an earlier one unless the caller declares them independent
 _KNOWN = ("keras", "keras_hub", "singularbayes")  # packages whose layers remember nothing outside their variables
+_AXES = 8  # of an array, at most: a shape or a list of axes has no more integers
+# What any operation, and any layer, has: its weights are judged as weights.
+_BASE = {False: set(vars(keras.Operation())), True: set(vars(keras.layers.Layer()))}
 
 
 def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
@@ -51,7 +56,9 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
             "certify needs to know that weights outside posteriors were fixed before the certifying examples; got "
             f"{_named(outside)}. Pass frozen=True if they were."
         )
-    optimized = {id(weight) for weight in model.optimizer._trainable_variables} if model.compiled else set()
+    optimized = (
+        {id(weight) for weight in model.optimizer._trainable_variables} if getattr(model, "optimizer", None) else set()
+    )
     fitted = [weight for weight in outside if id(weight) in optimized]
     if fitted:
         raise Refused(
@@ -63,21 +70,74 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
 
 
 def own_code(model: keras.Model) -> tuple[str, ...]:
-    """Returns the assumption that layers and functions of the user's remember no example, where there are some."""
-    names = {_owner(layer) for layer in flat_layers(model)} - {None}
-    return (f"no memory of these examples in the code of {', '.join(sorted(map(str, names)))}",) if names else ()
+    """Returns what is assumed of code and constants of the user's, in layers and between them, where there are some."""
+    tracked = {id(variable) for variable in model.variables}
+    code, constants = set(), set()
+    for part in _parts(model):
+        if not _is_known(type(part)):
+            code.add(type(part).__name__)
+            continue  # what it holds is its own
+        for value in _values(part):
+            for leaf in keras.tree.flatten(value):
+                if callable(leaf) and not _is_known_call(leaf, part):
+                    code.add(getattr(leaf, "__name__", type(leaf).__name__))
+            if _is_constant(value, tracked):
+                constants.add(part.name)
+    words = [f"no memory of these examples in the code of {', '.join(sorted(code))}"] if code else []
+    if constants:
+        words.append(
+            f"the constants in the graph of {model.name!r} chosen without these examples: in {_listed(constants)}"
+        )
+    return tuple(words)
 
 
-def _owner(layer) -> str | None:
-    """Returns the name of the user's code in a layer: its class, or a function that it holds."""
-    if not _is_known(type(layer)):
-        return type(layer).__name__
-    functions = [value for value in vars(layer).values() if isinstance(value, types.FunctionType)]
-    return next((function.__name__ for function in functions if not _is_known(function)), None)
+def _parts(model: keras.Model) -> list:
+    """Returns every layer, and every operation between layers of functional models."""
+    parts = [part for layer in flat_layers(model) for part in (layer, *getattr(layer, "operations", ()))]
+    return list({id(part): part for part in parts}.values())
+
+
+def _values(part) -> list:
+    """Returns what a layer or an operation computes with beside its inputs: its attributes and its other arguments."""
+    base = _BASE[isinstance(part, keras.layers.Layer)]
+    if isinstance(part, keras.Model):  # the rest belongs to training
+        held = [value for name, value in vars(part).items() if name == "call"]
+    else:
+        own = type(part).__module__.startswith("singularbayes")  # what it keeps in private it has made itself
+        held = [value for name, value in vars(part).items() if name not in base and not (own and name[0] == "_")]
+    arguments = [node.arguments for node in part._inbound_nodes]
+    held += [value for given in arguments for value in (*given.args, *given.kwargs.values())]
+    return [each for value in held for each in _opened(value)]
+
+
+def _opened(value) -> list:
+    """Returns the function and the arguments of a partial; another value as it is."""
+    if not isinstance(value, partial):
+        return [value]
+    return [each for one in (value.func, *value.args, *value.keywords.values()) for each in _opened(one)]
+
+
+def _is_known_call(code, part) -> bool:
+    if isinstance(code, types.MethodType):
+        return code.__self__ is part and getattr(type(part), code.__name__, None) is code.__func__
+    return _is_known(code if isinstance(code, (type, types.FunctionType)) else type(code))
 
 
 def _is_known(code) -> bool:
-    return code.__module__.partition(".")[0] in _KNOWN
+    """Whether a class or a function is the one of that name in its module: any other may claim a module and a name."""
+    found = sys.modules.get(code.__module__) if code.__module__.partition(".")[0] in _KNOWN else None
+    for name in code.__qualname__.split("."):
+        found = getattr(found, name, None)
+    return found is code
+
+
+def _is_constant(value, tracked: set[int]) -> bool:
+    """Whether a value is an array of more than one element, or a list of more numbers than a shape has."""
+    leaves = [leaf for leaf in keras.tree.flatten(value) if id(leaf) not in tracked]
+    arrays = [leaf for leaf in leaves if hasattr(leaf, "__array__") and not isinstance(leaf, keras.KerasTensor)]
+    floats = [leaf for leaf in leaves if type(leaf) is float]
+    integers = [leaf for leaf in leaves if type(leaf) is int]
+    return sum(math.prod(np.shape(array)) for array in arrays) + len(floats) > 1 or len(integers) > _AXES
 
 
 def require_distinct(x, y, duplicates: str | None) -> tuple[str, ...]:
@@ -190,5 +250,9 @@ def _outside(model: keras.Model) -> list:
 
 
 def _named(weights: list) -> str:
-    more = len(weights) - _SHOWN
-    return ", ".join(weight.path for weight in weights[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return _listed([weight.path for weight in weights])
+
+
+def _listed(names) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(sorted(names)[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -76,12 +76,10 @@ class Classification(Likelihood):
 
     Attributes:
         activation: what makes probabilities out of logits.
-        logits_loss: the Keras loss that takes logits.
     """
 
     task = "classification"
     activation: Callable
-    logits_loss: str
 
     @abstractmethod
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:

@@ -19,7 +19,6 @@ class Bernoulli(Classification):
 
     from_logits: bool = True
     activation = staticmethod(keras.activations.sigmoid)
-    logits_loss = "BinaryCrossentropy"
 
     @classmethod
     def from_loss(cls, loss) -> "Bernoulli | None":

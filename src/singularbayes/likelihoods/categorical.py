@@ -61,7 +61,6 @@ class Categorical(Classification):
 
     from_logits: bool = True
     activation = staticmethod(keras.activations.softmax)
-    logits_loss = "SparseCategoricalCrossentropy"
 
     @classmethod
     def from_loss(cls, loss) -> "Categorical | None":

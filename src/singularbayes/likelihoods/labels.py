@@ -59,9 +59,17 @@ def require_labels(name: str, model: keras.Model, y, weight=None) -> None:
 
 def wrong_labels_error(where: str, *highest: int | None, found: np.ndarray | None = None) -> ValueError:
     """Returns the error of labels out of range; `highest` are the highest labels of the outputs."""
-    got = "others" if found is None else f"{found.min():g} to {found.max():g} among {len(found)} out of range"
+    got = "others in the training or validation data"
+    if found is not None:
+        got = f"{found.min():g} to {found.max():g} among {len(found)} out of range"
     limits = " or ".join(map(str, highest))
+    classes = "give the last layer a unit for every class"
+    if 1 in highest:
+        classes = (
+            f"take (y + 1) / 2 of labels -1 and 1; for more classes, {classes} and compile with "
+            "SparseCategoricalCrossentropy"
+        )
     return ValueError(
         f"{where} needs labels from 0 to {limits}; got {got}. Look at y.min() and y.max(): subtract 1 from labels that "
-        "count from 1, or give the last layer a unit for every class."
+        f"count from 1, or {classes}."
     )

@@ -16,17 +16,21 @@ def require_model(name: str, model) -> None:
         raise TypeError(f"{name} needs a Keras model; got {model!r}.{remedy}")
 
 
-def as_arrays(x):
-    """Returns the inputs as arrays in their structure; a list of arrays is a structure, any other list an array."""
-    _require_whole_data(x)
+def as_arrays(x, caller: str = "singularbayes"):
+    """Returns the inputs as arrays in their structure; a list of arrays is a structure, any other list an array.
+
+    Args:
+        caller: the function that errors name.
+    """
+    _require_whole_data(x, caller)
     if isinstance(x, (list, tuple)) and not any(hasattr(leaf, "shape") for leaf in keras.tree.flatten(x)):
         return _one_array(x)
     return keras.tree.map_structure(np.asarray, x)
 
 
-def _require_whole_data(x) -> None:
+def _require_whole_data(x, caller: str) -> None:
     for leaf in keras.tree.flatten(x):
-        require_unmasked("singularbayes", **{"the data": leaf})
+        require_unmasked(caller, **{"the data": leaf})
         if not isinstance(leaf, Number) and not hasattr(leaf, "__array__"):
             got = repr(leaf) if isinstance(leaf, str) else f"a {type(leaf).__name__}"
             raise TypeError(
@@ -42,15 +46,15 @@ def _one_array(rows) -> np.ndarray:
         raise ValueError("Inputs need rows of one length; got a list with rows of different lengths.") from None
 
 
-def arranged(model: keras.Model, x):
+def arranged(model: keras.Model, x, caller: str = "singularbayes"):
     """Returns the inputs as NumPy arrays, a dict for a model with a list of inputs put in its order by name."""
-    x = as_arrays(x)
+    x = as_arrays(x, caller)
     tensors = getattr(model, "inputs", None)
     if not isinstance(x, dict) or not tensors or isinstance(getattr(model, "_inputs_struct", None), dict):
         return x
     names = [tensor.name for tensor in tensors]
     if set(names) - set(x):
-        raise ValueError(f"predict needs inputs named {names} for model {model.name!r}; got {sorted(x)}.")
+        raise ValueError(f"{caller} needs inputs named {names} for model {model.name!r}; got {sorted(x)}.")
     arrays = [x[name] for name in names]
     return arrays if len(arrays) > 1 else arrays[0]
 

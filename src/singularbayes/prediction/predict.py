@@ -85,7 +85,7 @@ def pool(
     require_integer("predict", 0, seed=seed)
     models = iter(models)
     model = next(models)
-    x = arranged(model, x)
+    x = arranged(model, x, "predict")
     examples = count_examples(model, x)
     position = position_of(model, output)
     meaning = likelihood_of_output(model, position, likelihood)

@@ -46,7 +46,7 @@ def drawn_risks(
         y: labels (examples,), integers from 0.
         examples: how many examples each draw predicts; None is all, once each.
     """
-    x = arranged(model, x)
+    x = arranged(model, x, caller)
     count = count_examples(model, x)
     position = position_of(model, output, caller)
     meaning = likelihood_of_output(model, position, likelihood, caller)

@@ -88,7 +88,7 @@ def recalibrate(p: Predictive, y) -> Temperature | VarianceScale:
     """
     require_kind("recalibrate", p, Predictive)
     if isinstance(p, ClassPredictive):
-        return Temperature(_temperature(p.mean, as_arrays(y)))
+        return Temperature(_temperature(p.mean, as_arrays(y, "recalibrate")))
     assert isinstance(p, ValuePredictive)
     _require_noise("recalibrate", p)
     mean, variance, targets = aligned("recalibrate", mean=p.mean, variance=p.variance("total"), targets=y)

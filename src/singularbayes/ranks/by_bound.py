@@ -70,7 +70,7 @@ def by_bound(
     lipschitz = loss_constants(loss).lipschitz
     if lipschitz is None:
         raise ValueError(f"by_bound needs a loss with a Lipschitz constant; got loss={loss!r}, which has none.")
-    x = as_arrays(x)
+    x = as_arrays(x, "by_bound")
     num_data = len(x) if num_data is None else num_data
     require_integer("by_bound", num_data=num_data)
     matrices = _matrices(model, x, loss)

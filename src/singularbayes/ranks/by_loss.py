@@ -102,5 +102,5 @@ def _losses(model, x, y, likelihood, batch_size: int) -> tuple[str, np.ndarray]:
         probabilities, labels = labelled("by_loss", p.mean, y)
         chosen = probabilities[np.arange(len(labels)), labels]
         return "NLL", -np.log(np.maximum(chosen, 1e-300))
-    error = (p.mean - as_arrays(y).reshape(p.mean.shape)).reshape(len(p.mean), -1)
+    error = (p.mean - as_arrays(y, "by_loss").reshape(p.mean.shape)).reshape(len(p.mean), -1)
     return "squared error", (error**2).mean(axis=1)
