@@ -139,3 +139,11 @@ def test_the_model_is_not_changed_and_trains_on():
     plain.train_on_batch(CASES["image"][1], np.zeros((2, 4), "float32"))
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
+
+
+def test_a_split_convolution_keeps_its_dilation():
+    conv = layers.Conv1D(12, 3, dilation_rate=2, posterior=LowRank(2), name="conv")
+    model = keras.Sequential([keras.Input((9, 6)), conv])
+    plain, x = sb.collapse(model), RNG.normal(size=(2, 9, 6)).astype("float32")
+    assert len(plain.layers) == 2
+    _close(plain(x), _mean(model, x))

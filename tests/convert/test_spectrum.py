@@ -10,7 +10,7 @@ from networks import NETWORKS
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank
-from singularbayes.convert.spectrum import MatrixSpectrum
+from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
 
 pytestmark = pytest.mark.backend
 VALUES = arrays("float64", st.integers(1, 12), elements=st.floats(1e-3, 1e3)).map(lambda v: np.sort(v)[::-1])
@@ -170,3 +170,9 @@ def test_layers_that_are_bayesian_and_plain_stand_side_by_side():
     stack = [sb.layers.Dense(4, posterior=FullRank()), keras.layers.Dense(3), sb.layers.Dense(2, posterior=LowRank(1))]
     rows = sb.spectrum(keras.Sequential([keras.Input((5,)), *stack])).rows
     assert [row.shape for row in rows] == [(5, 4), (4, 3), (3, 2)] and rows[2].rank_for(1.0) == 1
+
+
+def test_the_rank_of_a_layer_is_the_largest_of_its_matrices_in_any_order():
+    matrices = [_row([1.0, 1.0, 1.0]), _row([1.0, 0.0, 0.0])]
+    for rows in (matrices, matrices[::-1]):
+        assert list(Spectrum("model", tuple(rows)).rank_for(0.9).values()) == [3]

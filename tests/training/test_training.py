@@ -391,3 +391,21 @@ def test_the_local_estimator_trains_with_plain_fit(posterior):
     model = _standing(keras.Sequential([keras.Input((3,)), layers.Dense(1, posterior=posterior, estimator="local")]))
     history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history
     np.testing.assert_allclose(history["loss"], np.add(history["nll"], np.divide(history["kl"], 32)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["schedule", "set_kl"])
+def test_weight_decay_of_an_optimizer_that_comes_later_spares_the_posterior(way):
+    # With no gradient, decay is all that moves a weight.
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(2, posterior=FullRank()), keras.layers.Dense(1)])
+    if way == "set_kl":
+        sb.set_kl(model, num_data=8, beta=0.0)
+    else:
+        _compiled(model, keras.optimizers.SGD(0.0))
+        model.fit(X[:8], Y[:8], verbose=0, callbacks=[sb.KLSchedule(8, beta=0.0)])
+    for _ in range(2):
+        _compiled(model, keras.optimizers.AdamW(0.1, weight_decay=0.5))
+        values, kernel = model.layers[0].posterior.w.values, model.layers[1].kernel
+        before, plain = (ops.convert_to_numpy(v).copy() for v in (values, kernel))
+        model.fit(np.zeros((8, 3)), np.zeros((8, 1)), verbose=0)
+        np.testing.assert_array_equal(ops.convert_to_numpy(values), before)
+        np.testing.assert_allclose(ops.convert_to_numpy(kernel), plain * 0.95, rtol=1e-5)

@@ -20,7 +20,7 @@ from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
-from singularbayes.posteriors.variational import SharedState, Variational
+from singularbayes.posteriors.variational import KLGuard, SharedState, Variational
 
 __all__ = [
     "Adapter",
@@ -30,6 +30,7 @@ __all__ = [
     "ColumnShrinkage",
     "Deterministic",
     "FullRank",
+    "KLGuard",
     "KTied",
     "Laplace",
     "LowRank",

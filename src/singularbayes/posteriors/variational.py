@@ -1,5 +1,6 @@
 """Posteriors that are trained with a KL to a prior: prior, family and the weight of the KL."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -31,9 +32,12 @@ class KLGuard(keras.metrics.Metric):
     def __init__(self, check):
         super().__init__(name="kl_guard")
         self.check = check
+        self.prepare: Callable[[], None] | None = None  # what else comes before a step
 
     def reset_state(self):
         self.check()
+        if self.prepare is not None:
+            self.prepare()
 
     def update_state(self, *args, **kwargs):
         """Nothing to count."""
@@ -57,7 +61,8 @@ class Variational(Posterior):
             itself and split by SVD.
         rho_initializer: the start of ρ instead of η, for example `keras.initializers.RandomUniform(-5, -4)`.
         rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam and its kin.
-        kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it.
+        kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it. Only
+            these two keep an optimizer's weight decay from the posterior.
         kl_rows: estimate the KL from this many random rows per step (unbiased), for very tall matrices.
     """
 

@@ -14,7 +14,7 @@ from keras import ops
 
 from singularbayes.likelihoods import require_activations
 from singularbayes.models import find_random_posteriors
-from singularbayes.posteriors import SharedState
+from singularbayes.posteriors import KLGuard, SharedState
 
 _KL_METHODS = {"training": methodcaller("kl"), "bound": methodcaller("kl_bound"), "exact": methodcaller("kl_exact")}
 
@@ -70,8 +70,26 @@ def share_state(model: keras.layers.Layer) -> None:
         posterior.join(state)
 
 
-def spare_from_decay(model: keras.Model) -> None:
-    """Keeps an optimizer's weight decay from the posteriors: it would pull ρ to 0 and be a second prior."""
+def spare_from_decay(model: keras.layers.Layer) -> None:
+    """Keeps the weight decay of a model's optimizer, and of every later one, from the posteriors.
+
+    It would pull ρ to 0 and be a second prior.
+    """
+    _spare_from_current_decay(model)
+    spared: Any = getattr(model, "optimizer", None)
+
+    def spare_from_new_optimizer():  # before every `train_on_batch` too, so it looks no further at one it knows
+        nonlocal spared
+        if getattr(model, "optimizer", None) is not spared:
+            _spare_from_current_decay(model)
+            spared = getattr(model, "optimizer", None)
+
+    guard = next((metric for metric in model.metrics if isinstance(metric, KLGuard)), None)
+    if guard is not None:
+        guard.prepare = spare_from_new_optimizer
+
+
+def _spare_from_current_decay(model: keras.layers.Layer) -> None:
     optimizer: Any = getattr(model, "optimizer", None)
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):  # Keras adds one under mixed_float16
         optimizer = optimizer.inner_optimizer

@@ -25,7 +25,8 @@ class KLSchedule(keras.callbacks.Callback):
     epoch `zero_epochs + warmup` on (epochs count from 0): linear over 20 epochs is `warmup=20`; two zero epochs and
     full by epoch 4 is `zero_epochs=2, warmup=2`, which gives 0, 0, 0, ½, 1, 1, …
 
-    `loss` is what is minimised; `nll` and `val_nll` are the compiled loss alone. Under annealing watch `val_nll` for
+    `loss` is what is minimised; `nll` and `val_nll` are the compiled loss alone. A callback that watches `kl` or
+    `kl_weight` has to come after this one in the list. Under annealing watch `val_nll` for
     early stopping, and start watching only when the weight is full (`start_from_epoch=zero_epochs + warmup`).
 
     `fit` then also refuses what would train on nonsense: a loss that takes logits behind a softmax or sigmoid, one that
