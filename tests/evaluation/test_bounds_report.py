@@ -113,6 +113,21 @@ def test_complexity_is_that_of_the_norms_of_the_factors(close, report):
     assert found.terms["share of δ"] == strata.share
 
 
+def test_the_score_of_a_draw_is_over_all_examples_also_where_they_come_in_batches(close):
+    x, y = np.tile(X, (3, 1)), np.concatenate([Y, 1 - Y, Y])  # more than one batch of 256
+    weights, _ = read_dense_layers(close)
+    _, each = accepted_brier(close, weights, x, y, norm_limits(weights, 0.01), 3, 0)
+    draws = sb.predict(close, x, draws=3, keep_draws=True).draws
+    np.testing.assert_allclose(each, [0.5 * sb.metrics.brier(p, y) for p in draws], rtol=1e-5)
+
+
+def test_every_factor_has_an_equal_share_of_the_probability_to_exceed_its_norm(close):
+    weights, _ = read_dense_layers(close)  # two factors of a low-rank weight, one of a full-rank one
+    (a, b), (w, one) = norm_limits(weights, 0.03)
+    expected = [bounds.gaussian_norm(*factor, 0.01).value for factor in (weights[0].a, weights[0].b, weights[1].a)]
+    assert [a, b, w] == pytest.approx(expected) and one == 1
+
+
 def test_approaches_a_and_b_are_the_bounds_from_numbers(close, report):
     delta, part = 0.05, 0.01
     weights, _ = read_dense_layers(close)
