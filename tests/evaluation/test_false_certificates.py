@@ -142,6 +142,12 @@ def test_centres_that_were_moved_by_hand_are_refused():
     assert not certify(model, X, Y, draws=20, allow_seen=True).is_certificate
 
 
+def test_prior_data_adds_to_what_the_prior_remembers():
+    model = _memorised()
+    sb.centre_prior(model, learned_on=X)
+    _refused(model, "the prior was learned on these examples", prior_data=OTHERS)
+
+
 def test_prior_data_is_compared_in_full():
     many = np.random.default_rng(1).normal(size=(5000, 120)).astype("float32")
     many[4321] = X[7]
