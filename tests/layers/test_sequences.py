@@ -142,3 +142,17 @@ def test_a_tied_table_is_one_draw_in_both_directions(training):
     stir(model)
     rows, transposed = (_numpy(y) for y in model(ids, training=training))
     np.testing.assert_allclose(rows, transposed.T, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [layers.LSTM, layers.GRU])
+def test_both_kernels_keep_their_own_initializer_and_posterior_also_in_the_config(kind):
+    own = {
+        "kernel_initializer": keras.initializers.Constant(0.7),
+        "recurrent_initializer": keras.initializers.Constant(0.3),
+    }
+    layer = kind(3, posterior=FullRank(), recurrent_posterior=LowRank(1), **own)
+    again = kind.from_config(layer.get_config())
+    again.build((None, 5, 4))
+    for posterior, value in ((again.posterior, 0.7), (again.recurrent_posterior, 0.3)):
+        np.testing.assert_allclose(_numpy(posterior.mean().dense()), value, rtol=1e-5)
+    assert again.posterior.fixed_rank is None and again.recurrent_posterior.fixed_rank == 1
