@@ -71,7 +71,7 @@ def test_draws_on_all_examples_make_the_mistakes_that_predict_shows():
             set_factor(factor, 0.3, 1.0)
     kept = sb.predict(model, X, draws=7, seed=3, keep_draws=True).draws
     expected = (kept.argmax(axis=-1) != Y).mean(axis=1)
-    assert expected.std() > 0.05  # the draws differ
+    assert len(set(expected)) > 3  # the draws differ, which those of the mean network would not
     np.testing.assert_allclose(drawn_risks(model, X, Y, 7, examples=None, seed=3), expected)
 
 
