@@ -38,8 +38,8 @@ from .likelihoods import MeanScale as MeanScale
 from .likelihoods import MeanScaleNLL as MeanScaleNLL
 from .metrics import ood_scores as ood_scores
 from .models import ModelParallel as ModelParallel
+from .models import draw_weights as draw_weights
 from .models import find_posteriors as find_posteriors
-from .models import mean_weights as mean_weights
 from .posteriors import Adapter as Adapter
 from .posteriors import AdaptiveLowRank as AdaptiveLowRank
 from .posteriors import Centred as Centred
@@ -117,6 +117,7 @@ __all__ = [
     "conformal_sets",
     "convert",
     "diagnose",
+    "draw_weights",
     "evaluate",
     "evaluation",
     "find_posteriors",
@@ -127,7 +128,6 @@ __all__ = [
     "learn_prior",
     "likelihoods",
     "load",
-    "mean_weights",
     "metrics",
     "models",
     "ood_scores",

@@ -1,6 +1,7 @@
 """Questions about a Keras model: its posteriors, its parameters, its file, its devices."""
 
 from singularbayes.models.distribution import ModelParallel, batch_mesh, device_count, free_bytes
+from singularbayes.models.draw_weights import draw_weights, drawing_test_function, forget_compiled
 from singularbayes.models.inputs import (
     arranged,
     as_arrays,
@@ -9,7 +10,6 @@ from singularbayes.models.inputs import (
     require_any_length,
     require_model,
 )
-from singularbayes.models.mean_weights import forget_compiled, mean_weights
 from singularbayes.models.outputs import loss_of, names_of, position_of
 from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.models.programs import (
@@ -44,6 +44,8 @@ __all__ = [
     "device_count",
     "draw_keys",
     "draw_sources",
+    "draw_weights",
+    "drawing_test_function",
     "find_posteriors",
     "find_random_posteriors",
     "find_sources",
@@ -54,7 +56,6 @@ __all__ = [
     "lengths_of",
     "load_without_optimizer",
     "loss_of",
-    "mean_weights",
     "names_of",
     "no_gradient",
     "optimizer_kind",
