@@ -11,7 +11,7 @@ from singularbayes import Centred, FullRank, LowRank, Normal, layers
 from singularbayes.bounds import normal_kl
 from singularbayes.models import parameters
 from singularbayes.posteriors.prior_memory import Origin, PriorMemory
-from singularbayes.training.data_sketch import hashed, seen_among
+from singularbayes.training import hashed, seen_among
 
 X = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
