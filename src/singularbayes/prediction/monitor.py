@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from singularbayes.checks import aligned, labelled, require_finite, require_integer, require_share
+from singularbayes.checks import aligned, labelled, require_finite, require_integer, require_package, require_share
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.metrics import ConformalMartingale
 
@@ -157,6 +157,7 @@ class Monitor:
 
     def plot(self) -> "Figure":
         """Returns a figure of the wealth of every stream, with the threshold of an alarm."""
+        require_package("matplotlib", "plots", "Monitor.plot")
         from singularbayes.plots import wealth_paths
 
         return wealth_paths(self.paths, self.threshold)
