@@ -50,6 +50,7 @@ from .posteriors import FullRank as FullRank
 from .posteriors import KTied as KTied
 from .posteriors import Laplace as Laplace
 from .posteriors import LowRank as LowRank
+from .posteriors import Mixture as Mixture
 from .posteriors import Normal as Normal
 from .posteriors import RankOne as RankOne
 from .posteriors import ScaleMixture as ScaleMixture

@@ -1,6 +1,7 @@
 """Monte Carlo prediction with coherent draws: draw s is the same function of the input for all the data."""
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -123,12 +124,14 @@ def pool(
 
 
 def _draws_each(model, x, draws: int, count: int) -> int:
-    """Returns how many draws each of `count` models makes; 1 where nothing is random."""
+    """Returns how many draws each of `count` models makes, a multiple of its components; 1 where nothing is random."""
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
-    if not any(source.random for source in find_sources(model)):
+    sources = find_sources(model)
+    if not any(source.random for source in sources):
         return 1
-    return -(-draws // count)
+    components = math.lcm(*(source.components for source in sources))
+    return components * -(-draws // (count * components))
 
 
 def _join(kept, draws, examples) -> np.ndarray:
