@@ -88,8 +88,8 @@ class Assignment:
         if self.size is not None and size != self.size:
             raise ValueError(
                 f"A mixture needs the examples of the batch on the first axis of every layer in training; got first "
-                f"axes of {self.size} and {size} in one forward pass. Reshape, or concatenate along another axis, so that "
-                "the first axis stays the batch."
+                f"axes of {self.size} and {size} in one forward pass. Reshape, or concatenate along another axis, so "
+                "that the first axis stays the batch."
             )
         self.size = size
 

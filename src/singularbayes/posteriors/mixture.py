@@ -110,7 +110,7 @@ class Mixture(RandomPosterior):
         one = own[0]
 
         def start(_, dtype=None):
-            values = [ops.convert_to_tensor(variable) for variable in own]
+            values = [variable.value for variable in own]
             return values[0] if shared else ops.stack(values)
 
         def mean_regularizer(_):
@@ -129,7 +129,7 @@ class Mixture(RandomPosterior):
 
     def _read(self) -> list:
         """Returns the values of all variables. They have to be read outside the scopes that `_with` makes."""
-        return [ops.convert_to_tensor(variable.all) for variable in self._inside.variables]
+        return [variable.all.value for variable in self._inside.variables]
 
     def _with(self, values: list) -> keras.StatelessScope:
         """Returns a scope in which the posterior of one component has these values."""
@@ -180,7 +180,7 @@ class Mixture(RandomPosterior):
             drawn.append(state.value is not before)
             return result
 
-        keys, _ = self._keys(ops.convert_to_tensor(self.seed_generator.state))
+        keys, _ = self._keys(self.seed_generator.state.value)
         mean = ops.mean(self._each(one, self._read(), keys))
         if any(drawn):
             self.seed_generator.next()  # these keys are used up
@@ -247,7 +247,7 @@ class Mixture(RandomPosterior):
     def local(self, key):
         raise NotImplementedError("A mixture draws outputs per example only in training, where `sample` does.")
 
-    def require_batch(self, size) -> None:
+    def notice_batch(self, size) -> None:
         """Raises where no batch of training so far has an example for every component; a short one may follow."""
         if not isinstance(size, int):
             return
@@ -330,7 +330,7 @@ class Mixture(RandomPosterior):
     def pick(self, values, training, examples):
         choice = scope.fixed(self)
         if training and choice is None:
-            key = self._keys(ops.convert_to_tensor(self.seed_generator.state))[1]
+            key = self._keys(self.seed_generator.state.value)[1]
             return ops.take(values, assignment(lambda: key).components_of(examples, self.components), axis=0)
         component = 0 if choice is None or choice is scope.MEAN else ops.cast(choice[0], "int32")
         return ops.expand_dims(ops.take(values, component, axis=0), 0)
@@ -344,6 +344,14 @@ class Mixture(RandomPosterior):
     def random_weights(self):
         values = {id(factor.values) for factor in self._one.factors}
         return [variable.all for variable in self._inside.variables if id(variable.one) in values]
+
+    @property
+    def training_weights(self):
+        only = {id(weight) for weight in self._one.training_weights}
+        return [self.kl_scale, *(variable.all for variable in self._inside.variables if id(variable.one) in only)]
+
+    def num_switched_off(self):
+        return sum(part.num_switched_off() for part in self._parts()) if self._one.training_weights[1:] else 0
 
     @property
     def fixed_rank(self):
@@ -391,7 +399,7 @@ class MixtureMatrix:
 
     def _apply(self, function: Callable, x):
         size, components = ops.shape(x)[0], self.mixture.components
-        self.mixture.require_batch(size)
+        self.mixture.notice_batch(size)
 
         def one(draw, x):
             return function(self.view(self.make(draw)), x)

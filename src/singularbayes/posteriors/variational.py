@@ -95,6 +95,16 @@ class RandomPosterior(Posterior):
         """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
 
     @property
+    def training_weights(self) -> list:
+        """The variables that only training needs: the KL weight, what the prior holds, and which columns are used."""
+        parts = [part for factor in self.factors for part in (factor.reference, factor.memory, factor.live)]
+        return [self.kl_scale, *(part for part in parts if part is not None)]
+
+    def num_switched_off(self) -> int:
+        """Returns how many parameters are in the columns that are not used."""
+        return sum(factor.num_switched_off() for factor in self.factors)
+
+    @property
     def kl_weight_is_set(self) -> bool:
         """Whether the loss weighs the KL by a number that someone chose."""
         return self._kl_weight_now is not None
