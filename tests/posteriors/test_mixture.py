@@ -93,7 +93,8 @@ def test_outputs_and_gradients_are_those_of_separate_networks_on_their_shares(in
         share = X[component == k]
 
         def outputs_alone(alone=alone, share=share, k=k):
-            return alone.weight(alone.draw(keys[k])).apply(ops.convert_to_tensor(share)) + ops.convert_to_tensor(bias[k])
+            w = alone.weight(alone.draw(keys[k]))
+            return w.apply(ops.convert_to_tensor(share)) + ops.convert_to_tensor(bias[k])
 
         np.testing.assert_allclose(outputs[component == k], _numpy(outputs_alone()), rtol=1e-4, atol=1e-5)
         own = gradient(lambda f=outputs_alone: ops.mean(ops.square(f())), alone.random_weights[0])
