@@ -240,11 +240,11 @@ def test_wrong_input_is_refused():
         sb.evaluate(model, (x, LABELS), task="ranking")
     with pytest.raises(ValueError, match=r"needs ood\['far'\] like the test examples, \(None, 4\); got \(None, 5\)"):
         sb.evaluate(model, (x, LABELS), ood={"far": np.ones((9, 5))})
-    with pytest.raises(ValueError, match=r"needs ood like the test examples \(40, 4\); got \(4,\)"):
+    with pytest.raises(ValueError, match=r"needs ood like the test examples, \(None, 4\); got \(None,\)"):
         sb.evaluate(model, (x, LABELS), ood=np.ones(4))
     with pytest.raises(ValueError, match=r"names without / for the examples of ood; got \['a/b'\]"):
         sb.evaluate(model, (x, LABELS), ood={"a/b": x})
-    with pytest.raises(ValueError, match=r"needs test=\(x, y\); got ndarray"):
+    with pytest.raises(ValueError, match=r"needs test=\(x, y\), or batches \(x, y\); got ndarray"):
         sb.evaluate(model, x)
     with pytest.raises(TypeError, match=r"an object with predict\(x, draws, seed\), or a Predictive; got int"):
         sb.evaluate(3, (x, LABELS))

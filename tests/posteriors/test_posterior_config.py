@@ -1,5 +1,8 @@
 """Posteriors as values: how many parameters they have, their config, their text, and the arguments they refuse."""
 
+import copy
+import pickle
+
 import keras
 import numpy as np
 import pytest
@@ -13,8 +16,10 @@ from table import (
 
 from singularbayes import (
     Adapter,
+    Clipped,
     Deterministic,
     FullRank,
+    KLSchedule,
     KTied,
     Laplace,
     LowRank,
@@ -156,6 +161,35 @@ def test_a_deterministic_weight_refuses_the_arguments_of_random_ones():
 def test_numbers_may_come_from_numpy(whole):
     posterior = LowRank(whole, eta=np.float32(0.25), kl_rows=whole)
     assert posterior.get_config() == LowRank(2, eta=0.25, kl_rows=2, name=posterior.name).get_config()
+
+
+COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda it: pickle.loads(pickle.dumps(it))}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("name", [*POSTERIORS, "clipped"])
+def test_a_posterior_that_is_not_built_is_copied_as_its_arguments_say(name, how):
+    posterior = Clipped(LowRank(2), 1.0) if name == "clipped" else POSTERIORS[name]()
+    again = COPIES[how](posterior)
+    assert again is not posterior and type(again) is type(posterior) and not again.built
+    assert again.get_config() == posterior.get_config()
+    for one in (posterior, again):
+        one.build((5, 4))
+        assert [weight.shape for weight in one.weights] == [weight.shape for weight in posterior.weights]
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_so_are_layers_and_models_and_their_copies_are_trained_alone(how):
+    x, y = np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
+    model = keras.Sequential([layers.Dense(4, posterior=LowRank(2), bias_posterior=FullRank()), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    again, layer = COPIES[how](model), COPIES[how](model.layers[0])
+    assert layer.get_config() == model.layers[0].get_config() and not layer.built
+    again.fit(x, y, verbose=0, callbacks=[KLSchedule(num_data=4)])
+    assert again.built and not model.built
+    trained = COPIES[how](again)
+    for ours, theirs in zip(again.trainable_variables, trained.trainable_variables, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
 
 
 CALLS = {

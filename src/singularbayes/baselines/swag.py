@@ -189,7 +189,7 @@ class SWAG:
     def _drawn(self, seed: int, draws: int) -> Iterator[keras.Model]:
         """Yields the model with one draw of its weights after another."""
         for key in draw_keys(seed, draws):
-            self._set(self.snapshots.draw(np.random.default_rng(key)))
+            self._set(self.snapshots.draw(np.random.default_rng(key[:2])))
             yield self.model
 
     def _set(self, flat: np.ndarray) -> None:

@@ -4,6 +4,7 @@ The data are read once, in blocks that fit memory. Within a block chunks of draw
 inner one; of several blocks every one begins with the same draws, whose weights are made again from their keys.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -258,12 +259,14 @@ def _require_one_shape(parts: list[_Part]) -> None:
 
 
 def _draws_each(model, x, draws: int, count: int) -> int:
-    """Returns how many draws each of `count` models makes; 1 where nothing is random."""
+    """Returns how many draws each of `count` models makes, a multiple of its components; 1 where nothing is random."""
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
-    if not any(source.random for source in find_sources(model)):
+    sources = find_sources(model)
+    if not any(source.random for source in sources):
         return 1
-    return -(-draws // count)
+    components = math.lcm(*(source.components for source in sources))
+    return components * -(-draws // (count * components))
 
 
 def _join(kept, draws, examples) -> np.ndarray:
