@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from keras import ops
-from options import LAYERS, alone
+from options import ALL_PAIRS, LAYERS, alone
 from table import POSTERIORS, RANDOM, dense_of, draw_of
 
 import singularbayes as sb
@@ -19,8 +19,7 @@ PARAMS = [
         f"{layer}-{posterior}",
         marks=[pytest.mark.exhaustive] if layer in _LIKE_CONV2D and posterior not in _FORMS else [],
     )
-    for layer in LAYERS
-    for posterior in POSTERIORS
+    for layer, posterior in ALL_PAIRS
 ]
 
 
