@@ -30,12 +30,22 @@ from .evaluation import diagnose as diagnose
 from .evaluation import evaluate as evaluate
 from .evaluation import selective as selective
 from .likelihoods import Bernoulli as Bernoulli
+from .likelihoods import BernoulliNLL as BernoulliNLL
 from .likelihoods import BoundedCrossentropy as BoundedCrossentropy
 from .likelihoods import Categorical as Categorical
 from .likelihoods import Gaussian as Gaussian
 from .likelihoods import GaussianNLL as GaussianNLL
+from .likelihoods import LabelPredictive as LabelPredictive
+from .likelihoods import LaplaceNLL as LaplaceNLL
+from .likelihoods import LaplaceNoise as LaplaceNoise
 from .likelihoods import MeanScale as MeanScale
 from .likelihoods import MeanScaleNLL as MeanScaleNLL
+from .likelihoods import NegativeBinomial as NegativeBinomial
+from .likelihoods import NegativeBinomialNLL as NegativeBinomialNLL
+from .likelihoods import Poisson as Poisson
+from .likelihoods import PoissonNLL as PoissonNLL
+from .likelihoods import StudentTNLL as StudentTNLL
+from .likelihoods import StudentTNoise as StudentTNoise
 from .metrics import ood_scores as ood_scores
 from .models import ModelParallel as ModelParallel
 from .models import find_posteriors as find_posteriors
@@ -77,6 +87,7 @@ __all__ = [
     "Adapter",
     "AdaptiveLowRank",
     "Bernoulli",
+    "BernoulliNLL",
     "BoundedCrossentropy",
     "Categorical",
     "Centred",
@@ -90,19 +101,28 @@ __all__ = [
     "GaussianNLL",
     "KLSchedule",
     "KTied",
+    "LabelPredictive",
     "Laplace",
+    "LaplaceNLL",
+    "LaplaceNoise",
     "LowRank",
     "LowRankEnsemble",
     "MCDropout",
     "MeanScale",
     "MeanScaleNLL",
     "ModelParallel",
+    "NegativeBinomial",
+    "NegativeBinomialNLL",
     "Normal",
     "PACBayesObjective",
+    "Poisson",
+    "PoissonNLL",
     "RankOne",
     "ScaleMixture",
     "SpectralPenalty",
     "SpectralProjection",
+    "StudentTNLL",
+    "StudentTNoise",
     "TemperatureScaled",
     "ValuePredictive",
     "baselines",

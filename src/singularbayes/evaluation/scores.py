@@ -130,7 +130,7 @@ def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.ran
         lacking = _NO_SPREADS  # an interval without width would be the narrowest
     if lacking is not None:
         return dict.fromkeys(_SPREAD_SCORES, lacking)
-    std = np.sqrt(p.variance(kind))
+    std, family = np.sqrt(p.variance(kind)), p.family_of(kind)
     lower, upper = p.interval(INTERVAL_LEVEL, variance=kind)
     spread = std.min() > 0
 
@@ -139,7 +139,7 @@ def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.ran
 
     draws = p.draws
     if draws is not None and kind == "total":
-        draws = draws + np.sqrt(p.variance("aleatoric")) * rng.standard_normal(draws.shape)
+        draws = family.add_noise(draws, np.sqrt(p.variance("aleatoric")), rng)
     return {
         "nll": if_spread(metrics.gaussian_nll),
         "crps": metrics.crps_gaussian(p.mean, std, targets),

@@ -8,7 +8,7 @@ from keras import ops
 from keras.src.ops.nn import HardSigmoid, Sigmoid, Softmax
 
 from singularbayes import layers
-from singularbayes.likelihoods.base import Classification, Likelihood, kind_of_loss
+from singularbayes.likelihoods.base import Classification, Likelihood, as_loss, kind_of_loss
 from singularbayes.likelihoods.table import find_likelihood, likelihood_of_loss
 from singularbayes.models import loss_of, names_of
 
@@ -70,7 +70,7 @@ def _refuse_second_activation(model, position, likelihood) -> None:
 
 def _require_activation(model, position, likelihood) -> None:
     if likelihood.from_logits is False and _last_activation(model, position) is keras.activations.linear:
-        kind = kind_of_loss(keras.losses.get(loss_of(model, position)))
+        kind = kind_of_loss(as_loss(loss_of(model, position)))
         loss = "".join(part[:1].upper() + part[1:] for part in kind.__name__.split("_"))  # the class of a function
         raise ValueError(
             f"The loss of {model.name!r} needs probabilities, but its last layer has no activation, so the outputs are "

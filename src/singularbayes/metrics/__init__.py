@@ -28,6 +28,7 @@ from singularbayes.metrics.detection import (
 )
 from singularbayes.metrics.intervals import (
     IntervalCalibration,
+    calibration_of_levels,
     interval_calibration_area,
     interval_calibration_curve,
     interval_calibration_error,
@@ -77,6 +78,7 @@ __all__ = [
     "auroc_ood",
     "brier",
     "calibration_errors",
+    "calibration_of_levels",
     "crps_gaussian",
     "crps_sample",
     "efficiency_factors",
