@@ -196,9 +196,9 @@ def weighted_mean(name: str, values: np.ndarray, sample_weight: Any = None) -> f
     >>> weighted_mean("nll", np.array([1.0, 4.0]), [2, 1])
     2.0
     """
-    weights = weights_of(name, sample_weight, len(values))
-    if weights is None:
+    if sample_weight is None:
         return float(values.mean())
+    weights = weights_of(name, sample_weight, len(values))
     return float(np.average(values.reshape(len(values), -1).mean(axis=1), weights=weights))
 
 

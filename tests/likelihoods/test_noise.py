@@ -108,7 +108,7 @@ def test_the_crps_of_counts_is_the_sum_over_all_counts(mean, excess):
     m, s, grid = np.full(3, mean), np.full(3, np.sqrt(excess * mean)), np.arange(20000.0)[:, None]
     y = np.array([0.0, np.round(mean), np.round(3 * mean + 1)])
     expected = ((COUNTS.distribution(m, s).cdf(grid) - (y <= grid)) ** 2).sum(0)
-    np.testing.assert_allclose(COUNTS.crps(m, s, y), expected, rtol=2e-4, atol=1e-6)
+    np.testing.assert_allclose(COUNTS.crps(m, s, y), expected, rtol=1e-7, atol=1e-9)
 
 
 def _sampled(name, outputs, rng, each):
@@ -143,9 +143,9 @@ def test_mean_variance_and_quantiles_are_those_of_targets_drawn_from_every_draw(
     if name in ("laplace", "student_t"):
         np.testing.assert_allclose(covered, 0.9, atol=0.01)
     else:  # of counts the smallest integers that reach the level
-        np.testing.assert_array_equal([lower, upper], np.quantile(samples, [0.05, 0.95], axis=0).round())
+        np.testing.assert_allclose([lower, upper], np.quantile(samples, [0.05, 0.95], axis=0), atol=1)
     noisy = p.family.add_noise(np.tile(p.draws, (200, 1, 1)), np.sqrt(p.variance("aleatoric")), rng)
-    np.testing.assert_allclose(noisy.mean(0), p.mean, rtol=0.1)
+    assert (np.abs(noisy.mean(0) - p.mean) < 4.5 * noisy.std(0) / np.sqrt(len(noisy))).all()
     np.testing.assert_allclose(noisy.var(0), p.variance("total"), rtol=0.25 if name == "student_t" else 0.12)
 
 

@@ -7,9 +7,10 @@ import numpy as np
 
 from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
+from singularbayes.evaluation.evaluate import counted_weights
 from singularbayes.evaluation.symptoms import Case, Finding
-from singularbayes.likelihoods import find_likelihood
-from singularbayes.models import as_arrays, find_random_posteriors, loss_of, position_of
+from singularbayes.likelihoods import by_position, likelihood_of_output, rows
+from singularbayes.models import as_arrays, find_random_posteriors, loss_of, output_mask, position_of
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)
@@ -19,6 +20,7 @@ _THEN = (
     symptoms.dead_columns,
     symptoms.kl_dominates,
     symptoms.no_noise,
+    symptoms.no_elbo,
 )
 _WITH_TARGETS = (symptoms.no_better_than_a_constant, symptoms.overconfident)
 
@@ -48,7 +50,9 @@ class Diagnosis:
         return "\n".join(lines)
 
 
-def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, **options) -> Diagnosis:
+def diagnose(
+    model: keras.Model, x, y=None, *, sample_weight=None, draws: int = 50, seed: int = 0, **options
+) -> Diagnosis:
     """Returns what is wrong with a trained model on examples `x`, best ones that it was not trained on.
 
     Thresholds are rules of thumb; each sentence has the figure that it rests on.
@@ -56,6 +60,8 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
     Args:
         y: labels or targets; without them it is not checked whether predictions are overconfident or no better than
             a constant.
+        sample_weight: examples, or positions of them (tokens, pixels), of weight 0 are left out, and so is padding that
+            the model masks. Other weights are not used.
         **options: those of `predict`.
 
     >>> import singularbayes as sb
@@ -75,10 +81,18 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
     if any(finding.name == "weights_not_finite" for finding in findings):
         return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_TARGETS))
     p = predict(model, x, draws, seed, **options)
+    position = position_of(model, options.get("output"))
+    loss = loss_of(model, position)
+    likelihood = likelihood_of_output(model, position, options.get("likelihood"), "diagnose")
+    targets = None
+    if y is None:
+        p = rows(p, output_mask(model, x, position) if sample_weight is None else sample_weight)
+    else:
+        counted = counted_weights(model, x, y, p, sample_weight, options.get("output"))
+        p, targets, _ = by_position("diagnose", p, y, counted)
+        targets = _targets(p, targets)
     assert isinstance(p, (ClassPredictive, ValuePredictive))
-    likelihood = find_likelihood(options.get("likelihood"), loss_of(model, position_of(model, options.get("output"))))
-    targets = None if y is None else _targets(p, y)
-    case = Case(model, posteriors, p, targets, learned_noise=likelihood.predicts_noise)
+    case = Case(model, posteriors, p, targets, learned_noise=likelihood.predicts_noise, loss=loss)
     checks = (*_THEN, *(() if y is None else _WITH_TARGETS))
     findings += [finding for check in checks for finding in check(case)]
     return _diagnosis(model, findings, (*_FIRST, *checks), _WITH_TARGETS if y is None else ())

@@ -14,8 +14,8 @@ import numpy as np
 
 from singularbayes.evaluation import scores
 from singularbayes.evaluation.memory import Peak
-from singularbayes.likelihoods import likelihood_of_loss
-from singularbayes.models import count_stored, count_trained, loss_of, position_of
+from singularbayes.likelihoods import ClassPredictive, LabelPredictive, by_position, likelihood_of_loss, rows
+from singularbayes.models import count_stored, count_trained, loss_of, names_of, output_mask, position_of
 from singularbayes.prediction import Predictive, predict
 
 TASKS = ("classification", "regression")
@@ -101,6 +101,7 @@ def evaluate(
     seed: int = 0,
     draws: int = 100,
     train_seconds: float | None = None,
+    sample_weight=None,
     **options,
 ) -> Evaluation:
     """Returns every metric of a method on test examples, with its size, time and memory.
@@ -111,13 +112,17 @@ def evaluate(
 
     Args:
         method: a Keras model, Bayesian or plain; an object with `predict(x, draws, seed)`; or a `Predictive`.
-        test: (x, y); for a `Predictive` y alone.
+        test: (x, y) or (x, y, sample_weight); for a `Predictive` y alone. Of outputs per token, pixel or label every
+            position is a prediction of its own. Padding that the model masks does not count, nor do labels of the
+            loss's `ignore_class`. Of a model with several outputs y may be a dict or list of the targets of each.
         ood: out-of-distribution examples: x, or a dict of several sets by name; for a `Predictive` their predictions.
             Metrics of named sets are called "name/metric".
         task: "classification" or "regression"; None reads it from the predictions. Where the compiled loss does not
             specify a likelihood, "regression" takes the outputs for means.
         name: what tables call it; else the model's name or the class of the method.
         seed: of the draws, and the number of the run: `compare` pairs runs of the same seed.
+        sample_weight: how much each test example counts, (examples,), or each position of it, (examples, …); a mask
+            leaves positions out. Out-of-distribution examples count the same.
         **options: those of `predict`; `keep_draws=True` adds the scores that need every draw: interquartile ranges and
             the CRPS of samples.
 
@@ -132,7 +137,10 @@ def evaluate(
     if task is not None and task not in TASKS:
         raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
     predictions_of = _predictor(method, task, draws, seed, options)
-    x, y = (method, _targets(method, test)) if isinstance(method, Predictive) else _pair(test)
+    x, y, weight = (method, _targets(method, test), None) if isinstance(method, Predictive) else _parts(test)
+    if weight is not None and sample_weight is not None:
+        raise ValueError("evaluate needs sample_weight once; got it in test and by name.")
+    y, weight = _of_output(method, y, weight if sample_weight is None else sample_weight, options.get("output"))
     ood_sets = _named_sets(ood)
     for name_of_set, examples in ood_sets.items():
         _require_same_form(x, examples, name_of_set)
@@ -141,16 +149,21 @@ def evaluate(
         p = predictions_of(x)
         seconds = time.perf_counter() - start
     found_task = _task_of(p, task)
+    weight = counted_weights(method, x, y, p, weight, options.get("output"))
+    each, targets, weights = by_position("evaluate", p, y, weight)
     found = (
-        scores.class_scores(p, y)
+        scores.class_scores(each, targets, weights)
         if found_task == "classification"
-        else scores.regression_scores(p, y, np.random.default_rng(seed))
+        else scores.regression_scores(each, targets, np.random.default_rng(seed), weights)
     )
+    if isinstance(p, LabelPredictive):
+        found |= scores.label_scores(p, y, weight)
     for name_of_set, examples in ood_sets.items():
         outside = predictions_of(examples)
         _task_of(outside, found_task)
         prefix = f"{name_of_set}/" if name_of_set else ""
-        found |= {f"{prefix}{key}": score for key, score in scores.ood_detection_scores(p, outside).items()}
+        beyond = rows(outside, _mask(method, examples, options.get("output")))
+        found |= {f"{prefix}{key}": score for key, score in scores.ood_detection_scores(each, beyond).items()}
     made = isinstance(method, Predictive)
     return Evaluation(
         method=name or (method.name if isinstance(method, keras.Model) else type(method).__name__),
@@ -210,11 +223,55 @@ def _targets(p: Predictive, test):
     return test
 
 
-def _pair(test):
-    """Returns examples and targets."""
-    if not isinstance(test, (tuple, list)) or len(test) != 2:
+def _parts(test):
+    """Returns examples, targets and sample weights."""
+    if not isinstance(test, (tuple, list)) or len(test) not in (2, 3):
         raise ValueError(f"evaluate needs test=(x, y); got {type(test).__name__}.")
-    return test
+    return (*test, None)[:3]
+
+
+def _of_output(method, y, weight, output):
+    """Returns the targets and weights of the output that is evaluated, where they are given for several."""
+    names = names_of(method) if isinstance(method, keras.Model) else []
+    if output is None or len(names) < 2:
+        return y, weight
+    position = position_of(method, output, "evaluate") or 0
+    if isinstance(y, Mapping) and names[position] not in y:
+        raise ValueError(f"evaluate needs targets of the output {names[position]!r}; got {sorted(y)}.")
+
+    def own(part):
+        if isinstance(part, Mapping):
+            return part.get(names[position])
+        listed = isinstance(part, (list, tuple)) and len(part) == len(names) and all(np.ndim(one) for one in part)
+        return part[position] if listed else part
+
+    return own(y), own(weight)
+
+
+def counted_weights(method, x, y, p: Predictive, weight, output):
+    """Returns the weights of positions without those that the model masks and labels that the loss ignores."""
+    mask = _mask(method, x, output)
+    ignored = None
+    if isinstance(method, keras.Model) and isinstance(p, ClassPredictive):
+        ignored = getattr(loss_of(method, position_of(method, output)), "ignore_class", None)
+    for counts in (mask, None if ignored is None else np.asarray(y) != ignored):
+        if counts is None:
+            continue
+        counts = np.asarray(counts, "float64")
+        counts = counts[..., 0] if counts.ndim > len(p.position_shape) else counts
+        if weight is None:
+            weight = counts
+        else:
+            given = np.asarray(weight, "float64")
+            given = given[..., 0] if given.ndim > counts.ndim else given
+            weight = counts * given.reshape(given.shape + (1,) * (counts.ndim - given.ndim))
+    return weight
+
+
+def _mask(method, x, output) -> np.ndarray | None:
+    if not isinstance(method, keras.Model):
+        return None
+    return output_mask(method, x, position_of(method, output))
 
 
 def _named_sets(ood) -> dict[str, Any]:

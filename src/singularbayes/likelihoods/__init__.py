@@ -10,6 +10,7 @@ from singularbayes.likelihoods.heavy_tails import LaplaceNLL, LaplaceNoise, Stud
 from singularbayes.likelihoods.labels import find_wrong_labels, require_labels, wrong_labels_error
 from singularbayes.likelihoods.mean_scale import MeanScale, MeanScaleNLL
 from singularbayes.likelihoods.noise_families import COUNTS, GAUSSIAN, LAPLACE, NoiseFamily, StudentTFamily
+from singularbayes.likelihoods.positions import by_position, rows
 from singularbayes.likelihoods.predictive import (
     DETERMINISTIC,
     ClassPredictive,
@@ -53,6 +54,7 @@ __all__ = [
     "StudentTNLL",
     "StudentTNoise",
     "ValuePredictive",
+    "by_position",
     "find_likelihood",
     "find_wrong_labels",
     "highest_label",
@@ -62,6 +64,7 @@ __all__ = [
     "require_activations",
     "require_kind",
     "require_labels",
+    "rows",
     "why_no_elbo",
     "wrong_labels_error",
 ]

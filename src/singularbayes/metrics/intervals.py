@@ -43,7 +43,8 @@ def interval_score(
     low, high, y = _intervals("interval_score", lower=lower, upper=upper, targets=targets)
     if not 0 < level < 1:
         raise ValueError(f"interval_score needs 0 < level < 1; got level={level!r}.")
-    return weighted_mean("interval_score", scoringrules.interval_score(y, low, high, 1 - level), sample_weight)
+    scores = np.reshape(scoringrules.interval_score(y, low, high, 1 - level), y.shape)
+    return weighted_mean("interval_score", scores, sample_weight)
 
 
 @dataclass(frozen=True)

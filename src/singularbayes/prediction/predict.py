@@ -43,8 +43,9 @@ def predict(
     Args:
         x: array, or a list or dict of arrays for several inputs.
         likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
-            "gaussian", "mean_scale", or a `Likelihood` such as `Gaussian(scale=0.1)`. None reads it from the compiled
-            loss (`from_logits=True` there declares logits).
+            "gaussian", "mean_scale", "laplace", "student_t", "poisson_log", "poisson", "negative_binomial", or a
+            `Likelihood` such as `Gaussian(scale=0.1)`; a dict or list has one for each of several outputs. None reads
+            it from the compiled loss (`from_logits=True` there declares logits).
         keep_draws: keep every draw in `Predictive.draws`, which quantiles need; memory then grows with `draws`.
         output: which output of a model with several, by name or position.
         padding: the id that fills up sequences of token ids (examples, length). Examples of like length are then taken
