@@ -276,7 +276,7 @@ def test_each_of_several_outputs_has_its_own_likelihood_and_targets():
         sb.predict(model, data, output="a", likelihood={"c": "gaussian"})
     with pytest.raises(ValueError, match=r"a likelihood for each of the outputs \['a', 'b'\]; got 1"):
         sb.predict(model, data, output="a", likelihood=["gaussian"])
-    with pytest.raises(ValueError, match=r"targets of the output 'b'; got \['a'\]"):
+    with pytest.raises(ValueError, match=r"targets of the output 'b'; got those of \['a'\]"):
         sb.evaluate(model, (data, {"a": y["a"]}), output="b")
 
 

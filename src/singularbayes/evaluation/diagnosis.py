@@ -7,10 +7,10 @@ import numpy as np
 
 from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
-from singularbayes.evaluation.evaluate import counted_weights
+from singularbayes.evaluation.evaluate import ignore_labels
 from singularbayes.evaluation.symptoms import Case, Finding
-from singularbayes.likelihoods import by_position, likelihood_of_output, rows
-from singularbayes.models import as_arrays, find_random_posteriors, loss_of, output_mask, position_of
+from singularbayes.likelihoods import by_position, likelihood_of_output, position_weights, rows
+from singularbayes.models import as_arrays, collected, few, find_random_posteriors, is_stream, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)
@@ -58,6 +58,7 @@ def diagnose(
     Thresholds are rules of thumb; each sentence has the figure that it rests on.
 
     Args:
+        x: data of every kind that `predict` takes; of batches (x, y) the targets are taken too.
         y: labels or targets; without them it is not checked whether predictions are overconfident or no better than
             a constant.
         sample_weight: examples, or positions of them (tokens, pixels), of weight 0 are left out, and so is padding that
@@ -73,8 +74,11 @@ def diagnose(
         raise TypeError(
             f"diagnose needs a Keras model; got {type(model).__name__}. Of an ensemble, diagnose each of its models."
         )
+    if is_stream(x):
+        x, held, weight = collected(x, None, None, "diagnose")
+        y, sample_weight = held if y is None else y, weight if sample_weight is None else sample_weight
     if not model.built:
-        model(keras.tree.map_structure(lambda array: array[:1], as_arrays(x)), training=False)  # makes its weights
+        model(few(x, "diagnose"), training=False)  # makes its weights
     posteriors = find_random_posteriors(model)
     bare = Case(model, posteriors)
     findings = [finding for check in _FIRST for finding in check(bare)]
@@ -86,10 +90,11 @@ def diagnose(
     likelihood = likelihood_of_output(model, position, options.get("likelihood"), "diagnose")
     targets = None
     if y is None:
-        p = rows(p, output_mask(model, x, position) if sample_weight is None else sample_weight)
+        p = rows(p, sample_weight)
     else:
-        counted = counted_weights(model, x, y, p, sample_weight, options.get("output"))
-        p, targets, _ = by_position("diagnose", p, y, counted)
+        y = as_arrays(y, "diagnose")
+        counted = ignore_labels(model, y, p, sample_weight, options.get("output"))
+        p, targets, _ = by_position("diagnose", p, y, position_weights(p, counted))
         targets = _targets(p, targets)
     assert isinstance(p, (ClassPredictive, ValuePredictive))
     case = Case(model, posteriors, p, targets, learned_noise=likelihood.predicts_noise, loss=loss)

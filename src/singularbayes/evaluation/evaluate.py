@@ -14,8 +14,25 @@ import numpy as np
 
 from singularbayes.evaluation import scores
 from singularbayes.evaluation.memory import Peak
-from singularbayes.likelihoods import ClassPredictive, LabelPredictive, by_position, likelihood_of_loss, rows
-from singularbayes.models import count_stored, count_trained, loss_of, names_of, output_mask, position_of
+from singularbayes.likelihoods import (
+    ClassPredictive,
+    LabelPredictive,
+    by_position,
+    likelihood_of_loss,
+    position_weights,
+    rows,
+    targets_of,
+)
+from singularbayes.models import (
+    as_arrays,
+    count_stored,
+    count_trained,
+    few,
+    is_stream,
+    loss_of,
+    names_of,
+    position_of,
+)
 from singularbayes.prediction import Predictive, predict
 
 TASKS = ("classification", "regression")
@@ -112,9 +129,11 @@ def evaluate(
 
     Args:
         method: a Keras model, Bayesian or plain; an object with `predict(x, draws, seed)`; or a `Predictive`.
-        test: (x, y) or (x, y, sample_weight); for a `Predictive` y alone. Of outputs per token, pixel or label every
-            position is a prediction of its own. Padding that the model masks does not count, nor do labels of the
-            loss's `ignore_class`. Of a model with several outputs y may be a dict or list of the targets of each.
+        test: (x, y) or (x, y, sample_weight), with data of every kind that `predict` takes; or batches of them, such as
+            tf.data, a DataLoader, a PyDataset or a generator. For a `Predictive` y alone, or None for its own
+            `targets`. Of a model with several outputs y may be a dict or list of the targets of all of them; `output=`
+            picks one. Of outputs per token, pixel or label every position is a prediction of its own; padding that
+            the model masks does not count, nor do labels of the loss's `ignore_class`.
         ood: out-of-distribution examples: x, or a dict of several sets by name; for a `Predictive` their predictions.
             Metrics of named sets are called "name/metric".
         task: "classification" or "regression"; None reads it from the predictions. Where the compiled loss does not
@@ -140,7 +159,8 @@ def evaluate(
     x, y, weight = (method, _targets(method, test), None) if isinstance(method, Predictive) else _parts(test)
     if weight is not None and sample_weight is not None:
         raise ValueError("evaluate needs sample_weight once; got it in test and by name.")
-    y, weight = _of_output(method, y, weight if sample_weight is None else sample_weight, options.get("output"))
+    weight = weight if sample_weight is None else sample_weight
+    y = None if y is None else as_arrays(y, "evaluate")
     ood_sets = _named_sets(ood)
     for name_of_set, examples in ood_sets.items():
         _require_same_form(x, examples, name_of_set)
@@ -149,7 +169,9 @@ def evaluate(
         p = predictions_of(x)
         seconds = time.perf_counter() - start
     found_task = _task_of(p, task)
-    weight = counted_weights(method, x, y, p, weight, options.get("output"))
+    y = _targets_of_output(method, targets_of("evaluate", p, y), options.get("output"))
+    weight = _weights_of_output(method, weight, options.get("output"))
+    weight = position_weights(p, ignore_labels(method, y, p, weight, options.get("output")))
     each, targets, weights = by_position("evaluate", p, y, weight)
     found = (
         scores.class_scores(each, targets, weights)
@@ -162,7 +184,7 @@ def evaluate(
         outside = predictions_of(examples)
         _task_of(outside, found_task)
         prefix = f"{name_of_set}/" if name_of_set else ""
-        beyond = rows(outside, _mask(method, examples, options.get("output")))
+        beyond = rows(outside)
         found |= {f"{prefix}{key}": score for key, score in scores.ood_detection_scores(each, beyond).items()}
     made = isinstance(method, Predictive)
     return Evaluation(
@@ -218,60 +240,69 @@ def _task_of(p: Predictive, task: str | None) -> str:
 
 def _targets(p: Predictive, test):
     """Returns the targets of predictions; (x, y) is refused, unless it can be the targets of two examples."""
+    if test is None:
+        return None
     if isinstance(test, tuple) and len(test) == 2 and (len(p) != 2 or np.shape(test[0]) != np.shape(test[1])):
         raise ValueError("evaluate needs y alone for a Predictive; got test=(x, y).")
     return test
 
 
 def _parts(test):
-    """Returns examples, targets and sample weights."""
+    """Returns examples, targets and weights; None for those that are in the batches of a stream."""
+    if is_stream(test):
+        return test, None, None
     if not isinstance(test, (tuple, list)) or len(test) not in (2, 3):
-        raise ValueError(f"evaluate needs test=(x, y); got {type(test).__name__}.")
+        raise ValueError(f"evaluate needs test=(x, y), or batches (x, y); got {type(test).__name__}.")
+    if is_stream(test[0]):
+        raise ValueError(
+            f"evaluate needs the targets inside the batches of a {type(test[0]).__name__}, test=dataset with batches "
+            "(x, y), because it may come in another order; got test=(dataset, y)."
+        )
     return (*test, None)[:3]
 
 
-def _of_output(method, y, weight, output):
-    """Returns the targets and weights of the output that is evaluated, where they are given for several."""
-    names = names_of(method) if isinstance(method, keras.Model) else []
-    if output is None or len(names) < 2:
-        return y, weight
-    position = position_of(method, output, "evaluate") or 0
-    if isinstance(y, Mapping) and names[position] not in y:
-        raise ValueError(f"evaluate needs targets of the output {names[position]!r}; got {sorted(y)}.")
-
-    def own(part):
-        if isinstance(part, Mapping):
-            return part.get(names[position])
-        listed = isinstance(part, (list, tuple)) and len(part) == len(names) and all(np.ndim(one) for one in part)
-        return part[position] if listed else part
-
-    return own(y), own(weight)
+def _weights_of_output(method, weight, output):
+    """Returns the weights of one output, where those of several are given by name or in order."""
+    if not isinstance(method, keras.Model) or not isinstance(weight, (Mapping, list, tuple)):
+        return weight
+    names, position = names_of(method), position_of(method, output, "evaluate") or 0
+    if isinstance(weight, Mapping):
+        return weight.get(names[position])
+    return weight[position] if len(weight) == len(names) > 1 else weight
 
 
-def counted_weights(method, x, y, p: Predictive, weight, output):
-    """Returns the weights of positions without those that the model masks and labels that the loss ignores."""
-    mask = _mask(method, x, output)
+def ignore_labels(method, y, p: Predictive, weight, output):
+    """Returns the weights without positions whose label the compiled loss ignores."""
     ignored = None
     if isinstance(method, keras.Model) and isinstance(p, ClassPredictive):
         ignored = getattr(loss_of(method, position_of(method, output)), "ignore_class", None)
-    for counts in (mask, None if ignored is None else np.asarray(y) != ignored):
-        if counts is None:
-            continue
-        counts = np.asarray(counts, "float64")
-        counts = counts[..., 0] if counts.ndim > len(p.position_shape) else counts
-        if weight is None:
-            weight = counts
-        else:
-            given = np.asarray(weight, "float64")
-            given = given[..., 0] if given.ndim > counts.ndim else given
-            weight = counts * given.reshape(given.shape + (1,) * (counts.ndim - given.ndim))
-    return weight
+    if ignored is None:
+        return weight
+    counts = np.reshape(np.asarray(y) != ignored, p.position_shape).astype("float64")
+    return position_weights(dataclasses.replace(p, weights=counts), weight)
 
 
-def _mask(method, x, output) -> np.ndarray | None:
-    if not isinstance(method, keras.Model):
-        return None
-    return output_mask(method, x, position_of(method, output))
+def _targets_of_output(method, y, output):
+    """Returns the targets of one output, where those of several are given by name or in order."""
+    if isinstance(y, np.ndarray):
+        return y
+    if output is None or not isinstance(method, keras.Model):
+        raise ValueError(f"evaluate needs the targets of one output; got those of {_keys(y)}. Pass output=.")
+    names = names_of(method)
+    position = position_of(method, output, "evaluate")
+    assert position is not None
+    if not isinstance(y, dict):
+        if position >= len(y):
+            raise ValueError(f"evaluate needs targets of output={output!r}; got {len(y)} arrays.")
+        return y[position]
+    name = names[position] if names else output
+    if name not in y:
+        raise ValueError(f"evaluate needs targets of the output {name!r}; got those of {_keys(y)}.")
+    return y[name]
+
+
+def _keys(y) -> list:
+    return sorted(y) if isinstance(y, dict) else [f"{len(y)} outputs"]
 
 
 def _named_sets(ood) -> dict[str, Any]:
@@ -290,15 +321,18 @@ def _require_same_form(x, ood, name: str) -> None:
     which = f"ood[{name!r}]" if name else "ood"
     if isinstance(x, Predictive) != isinstance(ood, Predictive):
         raise TypeError(f"evaluate needs a Predictive in {which} if and only if it evaluates one; got {type(ood)}.")
+    if is_stream(x) or is_stream(ood):
+        return  # known only when it is read; `predict` compares it with the inputs of the model
     pairs = [(x.mean, ood.mean)] if isinstance(x, Predictive) else _paired_arrays(x, ood, which)
     for inside, outside in pairs:
         lengths_free = inside.dtype.kind in "iu"  # sequences of ids may be longer or shorter
         if inside.ndim != outside.ndim or (inside.shape[1:][-1:] != outside.shape[1:][-1:] and not lengths_free):
-            raise ValueError(f"evaluate needs {which} like the test examples {inside.shape}; got {outside.shape}.")
+            shapes = [(None, *array.shape[1:]) for array in (inside, outside)]
+            raise ValueError(f"evaluate needs {which} like the test examples, {shapes[0]}; got {shapes[1]}.")
 
 
 def _paired_arrays(x, ood, which: str):
-    flat, other = (list(map(np.asarray, keras.tree.flatten(part))) for part in (x, ood))
+    flat, other = (keras.tree.flatten(few(part, "evaluate")) for part in (x, ood))
     if len(flat) != len(other):
         raise ValueError(f"evaluate needs {which} with {len(flat)} inputs, as the test has; got {len(other)}.")
     return zip(flat, other, strict=True)

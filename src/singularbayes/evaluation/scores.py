@@ -6,7 +6,14 @@ import numpy as np
 
 from singularbayes import metrics
 from singularbayes.checks import aligned, labelled, weighted_mean
-from singularbayes.likelihoods import DETERMINISTIC, LabelPredictive, by_position, require_kind
+from singularbayes.likelihoods import (
+    DETERMINISTIC,
+    LabelPredictive,
+    by_position,
+    position_weights,
+    require_kind,
+    targets_of,
+)
 from singularbayes.metrics import INTERVAL_LEVEL, RETAINED_SHARE, VARIANCE_SCORES, SelectiveCurve, selective_curve
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
@@ -113,13 +120,14 @@ def ood_detection_scores(p: Predictive, ood: Predictive) -> Scores:
     return found | (_mi_ratio(inside["mi"], outside["mi"]) if "mi" in inside else _iqr(p, ood))
 
 
-def selective(p: Predictive, y, by: str | None = None, *, sample_weight=None) -> SelectiveCurve:
+def selective(p: Predictive, y=None, by: str | None = None, *, sample_weight=None) -> SelectiveCurve:
     """Returns the risk of keeping only the most certain predictions, with the thresholds to deploy.
 
     The risk of a classification is the error rate, of a regression the mean absolute error (over outputs too). The
     curve's `for_error(0.01)` and `for_coverage(0.8)` give the threshold: keep what has `uncertainty <= threshold`.
 
     Args:
+        y: None takes `p.targets`, those of the data that were predicted.
         by: the uncertainty: of a classification "entropy" (default), "mi" or "std", the last two over draws; of a
             regression the "total" (default) or "epistemic" standard deviation.
         sample_weight: of examples, or of positions (tokens, pixels, labels), each of which is kept or not by itself;
@@ -132,7 +140,7 @@ def selective(p: Predictive, y, by: str | None = None, *, sample_weight=None) ->
     OperatingPoint(keep uncertainty <= 0.673012: 75.0 % kept, risk 0)
     """
     require_kind("selective", p, Predictive)
-    p, y, weights = by_position("selective", p, y, sample_weight)
+    p, y, weights = by_position("selective", p, targets_of("selective", p, y), position_weights(p, sample_weight))
     found = p.uncertainties()
     chosen = ("entropy" if p.task == "classification" else "total") if by is None else by
     if chosen not in found:

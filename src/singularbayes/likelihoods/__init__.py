@@ -10,7 +10,7 @@ from singularbayes.likelihoods.heavy_tails import LaplaceNLL, LaplaceNoise, Stud
 from singularbayes.likelihoods.labels import find_wrong_labels, require_labels, wrong_labels_error
 from singularbayes.likelihoods.mean_scale import MeanScale, MeanScaleNLL
 from singularbayes.likelihoods.noise_families import COUNTS, GAUSSIAN, LAPLACE, NoiseFamily, StudentTFamily
-from singularbayes.likelihoods.positions import by_position, rows
+from singularbayes.likelihoods.positions import by_position, position_weights, rows
 from singularbayes.likelihoods.predictive import (
     DETERMINISTIC,
     ClassPredictive,
@@ -19,6 +19,7 @@ from singularbayes.likelihoods.predictive import (
     RunningMoments,
     ValuePredictive,
     require_kind,
+    targets_of,
 )
 from singularbayes.likelihoods.table import LIKELIHOODS, find_likelihood, highest_label, likelihood_of_loss, why_no_elbo
 
@@ -61,10 +62,12 @@ __all__ = [
     "likelihood_of_loss",
     "likelihood_of_output",
     "logits_hint",
+    "position_weights",
     "require_activations",
     "require_kind",
     "require_labels",
     "rows",
+    "targets_of",
     "why_no_elbo",
     "wrong_labels_error",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.checks import require_positive
-from singularbayes.likelihoods.base import Regression, export_moments, is_loss
+from singularbayes.likelihoods.base import Regression, export_moments, is_loss, one_column
 from singularbayes.likelihoods.gaussian import match_targets
 from singularbayes.likelihoods.mean_scale import MIN_SCALE, require_even
 from singularbayes.likelihoods.noise_families import COUNTS, NoiseFamily
@@ -102,7 +102,7 @@ class Poisson(Regression):
 
     def export(self, outputs) -> dict:
         rate = ops.exp(outputs) if self.log_rate else outputs
-        return {**export_moments(rate), "noise": ops.sqrt(ops.mean(rate, axis=0))}
+        return {**export_moments(rate), "noise": ops.sqrt(ops.mean(one_column(rate), axis=0))}
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -138,7 +138,7 @@ class NegativeBinomial(Regression):
             outputs, rho = ops.split(outputs, 2, axis=-1)
             alpha = ops.softplus(rho) + MIN_SCALE
         mean = ops.exp(outputs)
-        return {**export_moments(mean), "noise": ops.sqrt(ops.mean(mean + alpha * mean**2, axis=0))}
+        return {**export_moments(mean), "noise": ops.sqrt(ops.mean(one_column(mean + alpha * mean**2), axis=0))}
 
 
 def _log_negative_binomial(y, log_mean, alpha):

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.checks import require_positive
-from singularbayes.likelihoods.base import Regression, export_moments, is_loss
+from singularbayes.likelihoods.base import Regression, export_moments, is_loss, one_column
 from singularbayes.likelihoods.gaussian import match_targets
 from singularbayes.likelihoods.mean_scale import MIN_SCALE, require_even
 from singularbayes.likelihoods.noise_families import LAPLACE, NoiseFamily, StudentTFamily
@@ -127,7 +127,7 @@ class _LocationScale(Regression):
         require_even(outputs.shape)
         mean, rho = ops.split(outputs, 2, axis=-1)
         std = self.std_of_scale_1 * (ops.softplus(rho) + MIN_SCALE)
-        return {**export_moments(mean), "noise": ops.sqrt(ops.mean(ops.square(std), axis=0))}
+        return {**export_moments(mean), "noise": ops.sqrt(ops.mean(ops.square(one_column(std)), axis=0))}
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")

@@ -44,8 +44,25 @@ def by_position(name: str, p: Any, y: Any, sample_weight: Any = None) -> tuple[A
     return p.positions(where), targets[where], None if (left == left[0]).all() else left
 
 
-def rows(p: Predictive, mask: np.ndarray | None = None) -> Predictive:
-    """Returns the predictions of every position (of classes) or example (of values), or of those in a mask."""
+def position_weights(p: Predictive, sample_weight: Any = None) -> np.ndarray | None:
+    """Returns `sample_weight` times `p.weights`: the weights of the data and 0 where the model masks its outputs."""
+    if p.weights is None or sample_weight is None:
+        return p.weights if sample_weight is None else sample_weight
+    one, other = (np.asarray(weights, "float64") for weights in (p.weights, sample_weight))
+    one, other = (w[..., 0] if w.ndim > 1 and w.shape[-1] == 1 else w for w in (one, other))
+    axes = max(one.ndim, other.ndim)
+    one, other = (w.reshape(w.shape + (1,) * (axes - w.ndim)) for w in (one, other))
+    try:
+        return one * other
+    except ValueError:
+        raise ValueError(
+            f"sample_weight needs one weight per example or position; got {np.shape(sample_weight)}."
+        ) from None
+
+
+def rows(p: Predictive, sample_weight: Any = None) -> Predictive:
+    """Returns the predictions of every position (of classes) or example (of values) that has a weight."""
+    mask = position_weights(p, sample_weight)
     if mask is None:
         return p if isinstance(p, ValuePredictive) or len(p.position_shape) == 1 else p.positions()
     if isinstance(p, ValuePredictive):

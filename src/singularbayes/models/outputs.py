@@ -7,7 +7,6 @@ import numpy as np
 from keras import ops
 from keras.src.backend import get_keras_mask
 
-from singularbayes.models.inputs import as_arrays
 from singularbayes.models.traversal import flat_layers
 
 
@@ -56,10 +55,12 @@ def output_mask(model: keras.Model, x, position: int | None, batch_size: int = 2
     """Returns which positions of an output count, (examples, length), as the model's own masks say; None without masks.
 
     A mask comes from a `Masking` layer or an embedding with `mask_zero=True`, and layers hand it on.
+
+    Args:
+        x: arrays in the order of the model's inputs.
     """
     if not any(isinstance(layer, keras.layers.Masking) or _masks(layer) for layer in flat_layers(model)):
         return None
-    x = as_arrays(x)
     examples, found = len(keras.tree.flatten(x)[0]), []
     for start in range(0, examples, batch_size):
         batch = keras.tree.map_structure(lambda array: array[start : start + batch_size], x)  # noqa: B023

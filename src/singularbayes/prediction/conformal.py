@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from singularbayes.checks import labelled, require_finite
-from singularbayes.likelihoods import ClassPredictive, LabelPredictive, ValuePredictive, by_position, require_kind
+from singularbayes.likelihoods import (
+    ClassPredictive,
+    LabelPredictive,
+    ValuePredictive,
+    by_position,
+    position_weights,
+    require_kind,
+    targets_of,
+)
 
 VARIANCES = ("total", "epistemic", "constant")
 
@@ -52,13 +60,14 @@ class ConformalSets:
 
 
 def conformal_intervals(
-    p: ValuePredictive, y, level: float = 0.9, variance: str = "total", *, sample_weight=None
+    p: ValuePredictive, y=None, level: float = 0.9, variance: str = "total", *, sample_weight=None
 ) -> ConformalIntervals:
     """Returns intervals of the held-out predictions `p` of `y`; call them on other predictions of the model.
 
     The quantile is the ⌈(n + 1) level⌉-th smallest of |y − mean|/sd over the n held-out examples, of each output.
 
     Args:
+        y: None takes `p.targets`, those of the data that were predicted.
         variance: what widens an interval: the "total" variance, which needs the noise, the "epistemic" one, or nothing
             ("constant": one width for all).
         sample_weight: 0 or 1, a mask: per example, or per position (examples, length). Positions of weight 1 then share
@@ -70,28 +79,31 @@ def conformal_intervals(
     array([2.])
     """
     scale = _scale("conformal_intervals", p, variance)
-    targets = np.asarray(y, "float64")
-    if targets.shape != p.mean.shape and targets.shape == p.mean.shape[:-1] and p.mean.shape[-1] == 1:
-        targets = targets[..., None]
-    if targets.shape != p.mean.shape:
+    targets = np.asarray(targets_of("conformal_intervals", p, y), "float64")
+    if targets.size != p.mean.size or len(targets) != len(p):
         raise ValueError(
             f"conformal_intervals needs targets in the shape of the predictions, {p.mean.shape}; got {targets.shape}."
         )
+    targets = targets.reshape(p.mean.shape)
+    sample_weight = position_weights(p, sample_weight)
     if sample_weight is None:
         require_finite("conformal_intervals", targets=targets)
     scores = np.abs(targets - p.mean) / scale
     return ConformalIntervals(level, _quantile("conformal_intervals", scores, level, sample_weight), variance)
 
 
-def conformal_sets(p: ClassPredictive | LabelPredictive, y, level: float = 0.9, *, sample_weight=None) -> ConformalSets:
+def conformal_sets(
+    p: ClassPredictive | LabelPredictive, y=None, level: float = 0.9, *, sample_weight=None
+) -> ConformalSets:
     """Returns sets of classes from the held-out predictions `p` of `y`; call them on other predictions of the model.
 
-    The threshold is the ⌈(n + 1) level⌉-th largest probability of a label among the n held-out examples. Of outputs per
-    token, pixel or label the examples are what comes in no special order, not their positions: each position counts as
-    1/(number of positions of its example), and the promise is about a position drawn at random from a new example.
+    The threshold is the ⌈(n + 1) level⌉-th largest probability of a label among the n held-out examples; `y=None` takes
+    `p.targets`. Of outputs per token, pixel or label the examples come in no special order, not their positions: each
+    position counts as 1/(number of positions of its example), and the promise is about a position drawn at random from
+    a new example.
 
     Args:
-        sample_weight: 0 or 1, a mask: per example, or per position. Padding does not count.
+        sample_weight: 0 or 1, a mask: per example, or per position. Padding that the model masks does not count.
 
     >>> p = ClassPredictive(np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]]), np.zeros((4, 2)), 1)
     >>> sets = conformal_sets(p, [0, 0, 1, 1], level=0.8)
@@ -100,7 +112,8 @@ def conformal_sets(p: ClassPredictive | LabelPredictive, y, level: float = 0.9, 
     """
     if not isinstance(p, LabelPredictive):
         require_kind("conformal_sets", p, ClassPredictive)
-    each, labels, _ = by_position("conformal_sets", p, y, sample_weight)
+    sample_weight = position_weights(p, sample_weight)
+    each, labels, _ = by_position("conformal_sets", p, targets_of("conformal_sets", p, y), sample_weight)
     probabilities, labels = labelled("conformal_sets", each.mean, labels)
     shape = p.position_shape
     counted = np.ones(shape) if sample_weight is None else _mask("conformal_sets", sample_weight)

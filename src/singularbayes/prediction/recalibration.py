@@ -13,9 +13,10 @@ from singularbayes.likelihoods import (
     Predictive,
     ValuePredictive,
     by_position,
+    position_weights,
     require_kind,
+    targets_of,
 )
-from singularbayes.models import as_arrays
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,19 @@ class Temperature:
         require_kind("Temperature", p, ClassPredictive)
         mean = _tempered(p.mean, 1 / self.value)
         if p.num_draws > 1:
-            return TemperedPredictive(mean, p.num_draws)
+            return TemperedPredictive(mean, p.num_draws, p.targets, p.weights)
         draws = None if p.draws is None else mean[None]
-        return ClassPredictive(mean, np.zeros_like(mean), 1, draws, special.entr(mean).sum(axis=-1))
+        same = {"targets": p.targets, "weights": p.weights}
+        return ClassPredictive(mean, np.zeros_like(mean), 1, draws, special.entr(mean).sum(axis=-1), **same)
 
 
 class TemperedPredictive(ClassPredictive):
     """Tempered averages over several draws. Properties of single draws are errors: they were not recalibrated."""
 
-    def __init__(self, mean: np.ndarray, num_draws: int):
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "num_draws", num_draws)
+    def __init__(self, mean: np.ndarray, num_draws: int, targets=None, weights: np.ndarray | None = None):
+        given = {"mean": mean, "num_draws": num_draws, "targets": targets, "weights": weights}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
     @property
     def std(self) -> np.ndarray:
@@ -82,16 +85,17 @@ class VarianceScale:
         _require_noise("VarianceScale", p)
         scale = np.sqrt(self.value)
         draws = None if p.draws is None else p.mean + scale * (p.draws - p.mean)
-        return replace(p, std=scale * p.std, noise=scale * p.noise, draws=draws)
+        kept = p.quantiles and {q: p.mean + scale * (values - p.mean) for q, values in p.quantiles.items()}
+        return replace(p, std=scale * p.std, noise=scale * p.noise, draws=draws, quantiles=kept)
 
 
-def recalibrate(p: Predictive, y, *, sample_weight=None) -> Temperature | VarianceScale:
+def recalibrate(p: Predictive, y=None, *, sample_weight=None) -> Temperature | VarianceScale:
     """Returns the recalibration, of one parameter, that makes held-out targets `y` of predictions `p` most likely.
 
-    Call the result on other predictions of the model: `recalibrate(held_out, y)(p_test)`. A classification gets the
-    `Temperature` with the least negative log-likelihood; a regression the `VarianceScale` mean (y − mean)²/variance,
-    which has the least Gaussian one. Of labels that do not exclude each other each has a temperature of its own:
-    `recalibrate(p.label(k), y[:, k])`.
+    `y=None` takes `p.targets`, those of the data that were predicted. Call the result on other predictions of the
+    model: `recalibrate(held_out, y)(p_test)`. A classification gets the `Temperature` with the least negative
+    log-likelihood; a regression the `VarianceScale` mean (y − mean)²/variance, which has the least Gaussian one. Of
+    labels that do not exclude each other each has a temperature of its own: `recalibrate(p.label(k), y[:, k])`.
 
     Args:
         sample_weight: how much each example, or each position of it, counts; a mask leaves padding out.
@@ -106,7 +110,8 @@ def recalibrate(p: Predictive, y, *, sample_weight=None) -> Temperature | Varian
         raise TypeError(
             "recalibrate needs one label at a time: recalibrate(p.label(k), y[:, k]); got a LabelPredictive."
         )
-    p, y, weights = by_position("recalibrate", p, as_arrays(y, "recalibrate"), sample_weight)
+    y = targets_of("recalibrate", p, y)
+    p, y, weights = by_position("recalibrate", p, y, position_weights(p, sample_weight))
     if isinstance(p, ClassPredictive):
         return Temperature(_temperature(p.mean, y, weights))
     assert isinstance(p, ValuePredictive)
