@@ -54,6 +54,7 @@ from .posteriors import Normal as Normal
 from .posteriors import RankOne as RankOne
 from .posteriors import ScaleMixture as ScaleMixture
 from .prediction import ClassPredictive as ClassPredictive
+from .prediction import Monitor as Monitor
 from .prediction import ValuePredictive as ValuePredictive
 from .prediction import conformal_intervals as conformal_intervals
 from .prediction import conformal_sets as conformal_sets
@@ -97,6 +98,7 @@ __all__ = [
     "MeanScale",
     "MeanScaleNLL",
     "ModelParallel",
+    "Monitor",
     "Normal",
     "PACBayesObjective",
     "RankOne",

@@ -105,7 +105,7 @@ def test_draws_are_normalised_by_the_statistics_of_the_training_inputs(tmp_path)
 
 
 def test_statistics_are_averaged_over_batches_of_any_size():
-    from singularbayes.baselines.normalisation import renew_statistics
+    from singularbayes.baselines.swag import renew_statistics
 
     norm = keras.layers.BatchNormalization()
     model = _line(norm)

@@ -9,9 +9,9 @@ from table import RANDOM, set_factor
 import singularbayes as sb
 from singularbayes import Centred, FullRank, LowRank, Normal, layers
 from singularbayes.bounds import normal_kl
-from singularbayes.models import parameters
+from singularbayes.models import count_stored, count_trained
 from singularbayes.posteriors.prior_memory import Origin, PriorMemory
-from singularbayes.training.data_sketch import hashed, seen_among
+from singularbayes.training import hashed, seen_among
 
 X = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -107,7 +107,7 @@ def test_training_leaves_centres_and_widths():
 
 
 def test_centres_are_not_counted_among_the_numbers_that_predict():
-    assert parameters.count_stored(_network()) == parameters.count_trained(_network())
+    assert count_stored(_network()) == count_trained(_network())
 
 
 def test_examples_that_come_back_are_noticed_whatever_their_type_and_order():

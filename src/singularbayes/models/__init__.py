@@ -11,7 +11,6 @@ from singularbayes.models.inputs import (
 )
 from singularbayes.models.mean_weights import forget_compiled, mean_weights
 from singularbayes.models.outputs import loss_of, names_of, position_of
-from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.models.programs import (
     compiled,
     kind_of,
@@ -24,6 +23,8 @@ from singularbayes.models.programs import (
 from singularbayes.models.progress import quiet, track
 from singularbayes.models.saving import load_without_optimizer, read_model
 from singularbayes.models.traversal import (
+    count_stored,
+    count_trained,
     draw_keys,
     draw_sources,
     find_posteriors,

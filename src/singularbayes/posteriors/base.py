@@ -8,7 +8,7 @@ import numpy as np
 from singularbayes.posteriors import scope
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.moments import Entry, Moments
-from singularbayes.posteriors.repr import call_repr
+from singularbayes.posteriors.serialization import call_repr
 
 
 class Posterior(scope.Source, keras.layers.Layer):

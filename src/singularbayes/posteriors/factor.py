@@ -11,7 +11,7 @@ from keras import ops
 from singularbayes.posteriors import families, initializers, noise, priors
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.families import inverse_softplus, softplus
-from singularbayes.posteriors.jit import one_program
+from singularbayes.posteriors.noise import one_program
 from singularbayes.posteriors.prior_memory import WORDS, Origin, PriorMemory, checksum
 
 

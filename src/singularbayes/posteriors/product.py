@@ -7,8 +7,7 @@ from singularbayes.bounds import best_gauge
 from singularbayes.checks import require_integer
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.factor import Factor, halves, standardised
-from singularbayes.posteriors.local import LocalLowRank
-from singularbayes.posteriors.matrices import LowRankMatrix, LowRankRows
+from singularbayes.posteriors.matrices import LocalLowRank, LowRankMatrix, LowRankRows
 from singularbayes.posteriors.moments import Moments, moments, product_covariance, product_variance
 from singularbayes.posteriors.variational import Variational
 

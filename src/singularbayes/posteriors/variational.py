@@ -159,6 +159,8 @@ class Variational(Posterior):
 
     def load_own_variables(self, store):
         super().load_own_variables(store)
+        if not self.built:  # a copy of one that was not built either
+            return
         stored = float(ops.convert_to_numpy(self.kl_scale))
         self._kl_weight_now = stored if stored >= 0 else None
         self.kl_weight_from_file = self.kl_weight_is_set and self.kl_weight is None

@@ -2,6 +2,7 @@
 
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
+from singularbayes.prediction.monitor import Monitor, MonitorStatus
 from singularbayes.prediction.predict import pool, predict
 from singularbayes.prediction.randomized import drawn_risks, has_other_noise
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
@@ -11,6 +12,8 @@ __all__ = [
     "ClassPredictive",
     "ConformalIntervals",
     "ConformalSets",
+    "Monitor",
+    "MonitorStatus",
     "Predictive",
     "Temperature",
     "ValuePredictive",

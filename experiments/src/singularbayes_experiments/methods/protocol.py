@@ -1,0 +1,225 @@
+"""The rules by which settings are tuned and results are reported; `docs/protocol.md` is the same in words.
+
+Scores here are of validation data alone. A lower NLL and a higher OOD score are better.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+LEAST_TUNING_SEEDS = 2
+LEAST_RESULT_SEEDS = 4
+ROUND = 8  # configurations of every method in a round
+
+# Minutes of one accelerator for a data set: tuning and results of all methods together.
+MINUTES: dict[str, float] = {
+    "toy": 3,
+    "digits": 1,
+    "moons": 1,
+    "wine": 1,
+    "uci": 10,
+    "mnist": 10,
+    "fashion_mnist": 10,
+    "cnn": 15,
+    "sst2": 40,
+    "beijing": 15,
+    "icu": 15,
+}
+# What is left out when the minutes run out, the first first.
+CUT_FIRST = (
+    "the second round of methods whose best NLL is more than two standard errors behind",
+    "methods that no table of the results needs (IVON, variants of the start)",
+    "the two largest regression sets, protein and naval",
+    "result seeds beyond four",
+)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One configuration and its scores, one per tuning seed and in the same order as those of the others.
+
+    Args:
+        place: its value of every setting that was tuned.
+        without_inputs: the NLL of a prediction that ignores the inputs (class frequencies, or one Gaussian).
+    """
+
+    name: str
+    nll: tuple[float, ...]
+    ood: tuple[float, ...] = ()
+    place: Mapping[str, Any] = field(default_factory=dict)
+    without_inputs: float = math.inf
+
+    @property
+    def diverged(self) -> bool:
+        """Whether a seed ended in numbers that are not finite, or worse than a prediction without inputs."""
+        return not all(math.isfinite(nll) and nll <= self.without_inputs for nll in self.nll)
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.nll))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The configuration that was chosen, the standard error that ties were judged by, and those that tied with it."""
+
+    name: str
+    standard_error: float
+    ties: tuple[str, ...]
+
+
+def choose(tried: Sequence[Tried]) -> Choice:
+    """Returns the configuration with the least mean NLL; of those within one standard error, the best proxy OOD score.
+
+    The standard error is that of a paired difference to the best: its variance over seeds, pooled over the better half
+    of the configurations, because two seeds alone say little about one of them. Where OOD scores are equal, or there
+    are none, the lower NLL wins.
+
+    >>> tried = [Tried("a", (0.30, 0.32), (0.6, 0.6)), Tried("b", (0.31, 0.32), (0.9, 0.9)), Tried("c", (0.5, 0.5))]
+    >>> choose(tried)
+    Choice(name='b', standard_error=0.005, ties=('a', 'b'))
+    """
+    seeds = {len(one.nll) for one in tried}
+    if len(seeds) != 1 or min(seeds) < LEAST_TUNING_SEEDS:
+        got = {one.name: len(one.nll) for one in tried}
+        raise ValueError(f"Tuning needs {LEAST_TUNING_SEEDS} or more seeds, the same for all; got {got}.")
+    sound = sorted((one for one in tried if not one.diverged), key=lambda one: one.mean)
+    if not sound:
+        raise ValueError(f"Tuning needs a configuration that did not diverge; got {[one.name for one in tried]}.")
+    best, error = sound[0], _standard_error(sound)
+    ties = [one for one in sound if one.mean <= best.mean + error]
+    found = max(ties, key=lambda one: (float(np.mean(one.ood)) if one.ood else -math.inf, -one.mean))
+    return Choice(found.name, round(error, 12), tuple(one.name for one in ties))
+
+
+def _standard_error(by_mean: Sequence[Tried]) -> float:
+    half = by_mean[: max(2, math.ceil(len(by_mean) / 2))]
+    differences = [np.subtract(one.nll, half[0].nll) for one in half[1:]]
+    variances = [difference.var(ddof=1) for difference in differences]
+    return math.sqrt(float(np.mean(variances)) / len(half[0].nll)) if variances else 0.0
+
+
+def edges(chosen: Mapping[str, Any], tried: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Returns the numeric settings whose chosen value is the least or the greatest that was tried, and which of both.
+
+    A second round goes beyond them. Settings with one value, and those that are no numbers, have no edge.
+
+    >>> edges({"beta": 0.1, "rate": 1e-3}, [{"beta": b, "rate": r} for b in (1, 0.3, 0.1) for r in (3e-4, 1e-3, 3e-3)])
+    {'beta': 'least'}
+    """
+    found = {}
+    for name, value in chosen.items():
+        values = sorted({place[name] for place in tried if _is_number(place.get(name))}) if _is_number(value) else []
+        if len(values) > 1 and value in (values[0], values[-1]):
+            found[name] = "least" if value == values[0] else "greatest"
+    return found
+
+
+def beyond(values: Sequence[float], edge: str) -> float:
+    """Returns the value that a second round adds to a geometric grid.
+
+    >>> beyond((1.0, 0.3, 0.09), "least")
+    0.027
+    """
+    ordered = sorted(values)
+    nearest, next_to_it = (ordered[0], ordered[1]) if edge == "least" else (ordered[-1], ordered[-2])
+    return float(f"{nearest**2 / next_to_it:.6g}")
+
+
+def require_equal_tuning(configurations: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises unless every method has the same number of configurations, all different."""
+    numbers = {method: len(each) for method, each in configurations.items()}
+    different = {method: len({repr(one) for one in each.values()}) for method, each in configurations.items()}
+    if len(set(numbers.values())) != 1 or numbers != different:
+        raise ValueError(
+            f"The protocol needs the same number of different configurations for every method; got {numbers}, of which "
+            f"different: {different}."
+        )
+
+
+def require_result_seeds(tuning: Sequence[int], results: Sequence[int]) -> None:
+    """Raises unless results have enough seeds, none of them a tuning seed."""
+    if len(set(results)) < LEAST_RESULT_SEEDS or set(tuning) & set(results):
+        raise ValueError(
+            f"The protocol needs {LEAST_RESULT_SEEDS} or more result seeds, none used for tuning; got results "
+            f"{list(results)}, tuning {list(tuning)}."
+        )
+
+
+def perturbed(x: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Returns training inputs that no longer are in distribution: the proxy for OOD inputs.
+
+    Half of the rows get every feature from another row (the marginals stay, what belongs together does not); the other
+    half move three times as far from the mean of all rows. A proxy OOD score is the `auroc_ood` by which uncertainty
+    (predictive entropy, or the total standard deviation) tells them from validation inputs.
+    """
+    rng = np.random.default_rng(seed)
+    flat = np.asarray(x, "float64").reshape(len(x), -1)
+    mixed = rng.permuted(flat, axis=0)[: len(x) // 2]
+    far = flat.mean(axis=0) + 3.0 * (flat[len(x) // 2 :] - flat.mean(axis=0))
+    return np.concatenate([mixed, far]).reshape(x.shape).astype("float32")
+
+
+def choose_default(differences: Mapping[str, Mapping[str, Sequence[float]]], ood: Mapping[str, float]) -> Choice:
+    """Returns the one configuration for all data sets: a default, which nobody tunes.
+
+    Args:
+        differences: by configuration and data set, the NLL less that of the early-stopped deterministic network, one
+            per seed. A configuration that diverged on a set is left out, and so is not among them.
+        ood: the proxy OOD score of every configuration, a mean over sets.
+
+    It is behind on as few sets as possible: those where its mean difference is above one standard error. Among these
+    configurations its mean rank over sets is the least, and of those within one standard error (over sets) of that
+    rank it has the best proxy OOD score. Ranks, because a nat on one set is no nat on another.
+
+    >>> choose_default({"a": {"one": [0, 0.1], "two": [-0.2, -0.1]}, "b": {"one": [0.4, 0.5], "two": [-1, -1.1]}}, {})
+    Choice(name='a', standard_error=0.0, ties=('a',))
+    """
+    sets = list(next(iter(differences.values())))
+    names = list(differences)
+    values = np.array([[differences[name][one] for one in sets] for name in names], "float64")  # (names, sets, seeds)
+    means = values.mean(axis=2)
+    half = max(2, math.ceil(len(names) / 2))
+    within = np.array([values[np.argsort(means[:, s])[:half], s].var(axis=1, ddof=1).mean() for s in range(len(sets))])
+    behind = (means > np.sqrt(within / values.shape[2])).sum(axis=1)
+    ranks = np.argsort(np.argsort(means, axis=0), axis=0) + 1.0
+    few = [i for i in range(len(names)) if behind[i] == behind.min()]
+    best = min(few, key=lambda i: ranks[i].mean())
+    spread = [np.std(ranks[i] - ranks[best], ddof=1) / math.sqrt(len(sets)) if len(sets) > 1 else 0.0 for i in few]
+    ties = [i for i, error in zip(few, spread, strict=True) if ranks[i].mean() <= ranks[best].mean() + error]
+    found = max(ties, key=lambda i: (ood.get(names[i], -math.inf), -ranks[i].mean()))
+    return Choice(names[found], float(spread[few.index(found)]), tuple(names[i] for i in ties))
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The mean of paired differences over seeds and its 95 % t interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def not_worse(self) -> bool:
+        """Whether the interval of the difference, lower is better, reaches 0 or below."""
+        return self.low <= 0
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:
+    """Returns how `ours` differ from `theirs`, seed by seed.
+
+    >>> paired([1.0, 2.0, 3.0], [1.5, 2.0, 2.5])
+    Paired(mean=0.0, low=-1.242069, high=1.242069)
+    """
+    difference = np.subtract(ours, theirs)
+    mean = float(difference.mean())
+    half = float(stats.t.ppf(0.975, len(difference) - 1) * difference.std(ddof=1) / math.sqrt(len(difference)))
+    return Paired(round(mean, 6), round(mean - half, 6), round(mean + half, 6))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
