@@ -100,8 +100,6 @@ class BayesianEstimator(BaseEstimator):
         X, y = validate_data(self, X, y, reset=first, ensure_min_samples=minimum, **options)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         used = weight > 0
-        if not used.any():
-            raise ValueError("sample_weight needs at least one positive weight; got zeros alone.")
         return (X, y, weight) if used.all() else (X[used], y[used], weight[used])
 
     def _check_features(self, X) -> np.ndarray:

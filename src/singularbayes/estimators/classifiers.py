@@ -12,7 +12,7 @@ from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
 
-_KEPT = 1_000  # held-out rows of `partial_fit`: the newest
+_KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
 
 
 class Classifier(ClassifierMixin, BayesianEstimator):
@@ -102,7 +102,8 @@ class Classifier(ClassifierMixin, BayesianEstimator):
                 )
         elif y.ndim != 2 or y.shape[1] != len(self.classes_):
             raise ValueError(f"{type(self).__name__} needs y with {len(self.classes_)} labels; got shape {y.shape}.")
-        weight = weight * compute_sample_weight(self.class_weight, y)
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, y)
         if first:
             self._features = Scaler.of(X, weight)
         labels = y.astype(int) if self._multi_label else np.searchsorted(self.classes_, y)
@@ -128,13 +129,14 @@ class Classifier(ClassifierMixin, BayesianEstimator):
     def _calibrate(self, predictions, y) -> None:
         self._held_out, self._temperature = None, 1.0
         if predictions is not None:
-            p = np.concatenate([getattr(p, "mean", p) for p in predictions])
-            self._held_out = p[-_KEPT:], y[-_KEPT:]
+            p = np.concatenate([p.mean for p in predictions])
             self._temperature = temperature(p, y)
+            self._held_out = p[-_KEPT:], y[-_KEPT:]
 
     def _calibrate_further(self, p, y) -> None:
-        before, labels = ([], []) if self._held_out is None else ([self._held_out[0]], [self._held_out[1]])
-        self._calibrate([*before, p], np.concatenate([*labels, y]))
+        before, labels = (p.mean[:0], y[:0]) if self._held_out is None else self._held_out
+        self._held_out = np.concatenate([before, p.mean])[-_KEPT:], np.concatenate([labels, y])[-_KEPT:]
+        self._temperature = temperature(*self._held_out)
 
 
 def _require_two_classes(classes: np.ndarray) -> None:

@@ -95,10 +95,8 @@ def train(network: Network, optimizer, data: Data, recipe: Recipe, seed: int, wa
         rates = recipe.rates(first * steps, epochs * steps, recipe.epochs * steps)
         values = trainer.run(state, x, y, batches, rates).reshape(epochs, steps).mean(axis=1)
         if not np.isfinite(values).all():
-            raise Diverged(
-                f"Training ended in numbers that are not finite in epoch {first + epochs}. Lower learning_rate_init; "
-                f"got learning_rate_init={recipe.rate}."
-            )
+            fix = f"learning_rate_init={recipe.rate}" if network.sets_rate else "the optimizer's learning rate"
+            raise Diverged(f"Training ended in numbers that are not finite by epoch {first + epochs}. Lower {fix}.")
         losses += values.tolist()
         if recipe.verbose:
             print(f"Iteration {len(losses)}, loss = {losses[-1]:.8f}")

@@ -15,7 +15,7 @@ from singularbayes.estimators.fitting import Data, Diverged, Member
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
 from singularbayes.prediction import ValuePredictive, conformal_intervals
 
-_KEPT = 1_000  # held-out rows of `partial_fit`: the newest
+_KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
 
 
 class Regressor(RegressorMixin, BayesianEstimator):
