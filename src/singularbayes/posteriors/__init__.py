@@ -13,6 +13,7 @@ from singularbayes.posteriors.full_rank import FullRank
 from singularbayes.posteriors.k_tied import KTied
 from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.matrices import LowRankMatrix
+from singularbayes.posteriors.mixture import Mixture
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.prior_memory import Origin
 from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture, ScalePrior
@@ -20,7 +21,7 @@ from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
-from singularbayes.posteriors.variational import KLGuard, SharedState, Variational
+from singularbayes.posteriors.variational import KLGuard, RandomPosterior, SharedState, Variational
 
 __all__ = [
     "Adapter",
@@ -35,10 +36,12 @@ __all__ = [
     "Laplace",
     "LowRank",
     "LowRankMatrix",
+    "Mixture",
     "Normal",
     "Origin",
     "Posterior",
     "Prior",
+    "RandomPosterior",
     "RankOne",
     "Scalars",
     "ScaleMixture",

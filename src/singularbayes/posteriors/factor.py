@@ -186,6 +186,13 @@ class Scalars(ABC):
         """Returns values of the columns, 0 for those that are not used."""
         return columns if self.live is None else columns * self.live
 
+    def num_switched_off(self) -> int:
+        """Returns how many parameters are in the columns that are not used."""
+        if self.live is None:
+            return 0
+        columns = self.live.shape[0] - int(ops.convert_to_numpy(self.live).sum())
+        return columns * math.prod(self.values.shape) // self.live.shape[0]
+
     def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Returns means, scales and, for a `Centred` prior, its centres and widths stacked; in float64."""
         loc, scale = (ops.convert_to_numpy(v).astype("float64") for v in (self.loc, self.scale))
