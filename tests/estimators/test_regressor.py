@@ -25,8 +25,8 @@ def test_predictions_are_those_of_the_model_in_the_units_of_the_data():
     standardised = (NEW - X.mean(axis=0)) / X.std(axis=0)
     p = sb.predict(model.model_, standardised.astype("float32"), draws=20, seed=model._seed, likelihood="mean_scale")
     mean, std = model.predict(NEW, return_std=True)
-    np.testing.assert_allclose(mean, Y.mean() + Y.std() * p.mean[:, 0], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(std, Y.std() * np.sqrt(p.variance("total"))[:, 0], rtol=1e-5)
+    np.testing.assert_allclose(mean, Y.mean() + Y.std() * p.mean, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(std, Y.std() * np.sqrt(p.variance("total")), rtol=1e-5)
 
 
 def test_predictions_do_not_depend_on_units(fitted):
@@ -65,7 +65,7 @@ def test_a_sample_is_one_function_of_all_rows(fitted):
     near = np.repeat(3 * NEW[:1], 2, axis=0)
     samples = fitted.sample_y(near, n_samples=1_000)
     epistemic = sb.predict(fitted.model_, fitted._features(near), 1_000, fitted._seed, likelihood="mean_scale").std
-    share = (epistemic[0, 0] * fitted._values.scale * np.sqrt(fitted._variance_scale)) ** 2 / samples.var(axis=1).mean()
+    share = (epistemic[0] * fitted._values.scale * np.sqrt(fitted._variance_scale)) ** 2 / samples.var(axis=1).mean()
     assert abs(np.corrcoef(samples)[0, 1] - share) < 0.15
 
 
@@ -182,7 +182,14 @@ def test_networks_of_the_user_are_trained_with_their_loss_and_optimizer():
     assert BayesianRegressor(with_head, **options).fit(X, Y).model_.output_shape == (None, 2)
     model = BayesianRegressor(compiled, {"noise": 0.25}, **options).fit(X, Y)
     p = sb.predict(model.model_, model._features(NEW), 20, model._seed)
-    np.testing.assert_allclose(
-        model.predict(NEW, return_std=True)[1], Y.std() * np.sqrt(p.std[:, 0] ** 2 + 0.25**2), rtol=1e-5
-    )
+    np.testing.assert_allclose(model.predict(NEW, return_std=True)[1], Y.std() * np.sqrt(p.std**2 + 0.25**2), rtol=1e-5)
     assert type(model.model_.optimizer) is keras.optimizers.SGD and model.score(X, Y) > 0.5
+
+
+def test_components_are_networks_of_their_own():
+    model = BayesianMLPRegressor(**MLP | {"components": 3, "calibrate": None}).fit(X, Y)
+    assert [posterior.components for posterior in sb.find_posteriors(model.model_)] == [3, 3]
+    assert model.sample_y(NEW, n_samples=4).shape == (500, 4) and model.score(NEW, TARGETS) > 0.5
+    far = model.predict(20 * NEW, return_std=True)[1].mean() / model.predict(NEW, return_std=True)[1].mean()
+    single = BayesianMLPRegressor(**MLP | {"calibrate": None}).fit(X, Y)
+    assert far > single.predict(20 * NEW, return_std=True)[1].mean() / single.predict(NEW, return_std=True)[1].mean()

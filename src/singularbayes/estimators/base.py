@@ -1,5 +1,6 @@
 """What the four estimators share: checks of arguments and data, standardisation, held-out rows, `partial_fit`."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,13 +79,14 @@ class BayesianEstimator(BaseEstimator):
 
     def _check_arguments(self) -> None:
         name = type(self).__name__
-        require_integer(name, max_iter=self.max_iter, n_iter_no_change=self.n_iter_no_change, draws=self.draws)
+        require_integer(name, n_iter_no_change=self.n_iter_no_change, draws=self.draws)
         require_positive(name, learning_rate_init=self.learning_rate_init)
         require_at_least(name, 0, beta=self.beta, tol=self.tol)
         require_share(name, validation_fraction=self.validation_fraction)
         require_choice(name, ("cosine", "constant"), learning_rate=self.learning_rate)
-        if self.batch_size != "auto":
-            require_integer(name, batch_size=self.batch_size)
+        for key in ("batch_size", "max_iter"):
+            if getattr(self, key) != "auto":
+                require_integer(name, **{key: getattr(self, key)})
         if self.calibrate is not None:
             require_choice(name, ("auto", "split", "folds"), calibrate=self.calibrate)
         if self.calibrate == "folds" and self.warm_start:
@@ -191,9 +193,10 @@ class BayesianEstimator(BaseEstimator):
             return train(network, optimizer, data, recipe, seed, watch)
 
     def _recipe(self, rows: int) -> Recipe:
+        batch_size = DEFAULTS.batch_size(rows) if self.batch_size == "auto" else int(self.batch_size)
         return Recipe(
-            epochs=int(self.max_iter),
-            batch_size=DEFAULTS.batch_size(rows) if self.batch_size == "auto" else int(self.batch_size),
+            epochs=DEFAULTS.epochs(math.ceil(rows / batch_size)) if self.max_iter == "auto" else int(self.max_iter),
+            batch_size=batch_size,
             rate=float(self.learning_rate_init),
             cosine=self.learning_rate == "cosine",
             beta=float(self.beta),

@@ -126,11 +126,12 @@ def draw(network: Network, x: np.ndarray, draws: int, seed: int, keep_draws: boo
 
 
 def _first(p: Predictive, rows: int) -> Predictive:
-    cut: dict[str, Any] = {"mean": p.mean[:rows], "std": p.std[:rows]}
-    if p.draws is not None:
-        cut["draws"] = p.draws[:, :rows]
-    if isinstance(p, ClassPredictive) and p.expected_entropy is not None:
-        cut["expected_entropy"] = p.expected_entropy[:rows]
-    if isinstance(p, ValuePredictive):
-        cut["noise"] = np.broadcast_to(np.asarray(p.noise), p.mean.shape)[:rows]
-    return replace(p, **cut)
+    """Returns the predictions of the first rows; of regression (rows, outputs) also for one output."""
+    if isinstance(p, ClassPredictive):
+        return replace(p, mean=p.mean[:rows], std=p.std[:rows], expected_entropy=None)
+    assert isinstance(p, ValuePredictive) and p.noise is not None
+    wide = (len(p), -1)
+    mean = p.mean.reshape(wide)
+    noise = np.broadcast_to(np.reshape(p.noise, wide if np.ndim(p.noise) else ()), mean.shape)
+    draws = None if p.draws is None else p.draws.reshape(len(p.draws), *mean.shape)[:, :rows]
+    return replace(p, mean=mean[:rows], std=p.std.reshape(wide)[:rows], noise=noise[:rows], draws=draws)

@@ -12,6 +12,7 @@ from keras import ops
 from scipy import special
 
 from singularbayes.checks import require_choice, require_integer
+from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.layers import Dense, LearnedNoise
 from singularbayes.likelihoods import (
     Bernoulli,
@@ -23,7 +24,7 @@ from singularbayes.likelihoods import (
     find_likelihood,
 )
 from singularbayes.models import find_random_posteriors, flat_layers
-from singularbayes.posteriors import LowRank
+from singularbayes.posteriors import LowRank, Mixture
 from singularbayes.training import set_kl
 
 ACTIVATIONS = {"identity": "linear", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}  # scikit-learn's names
@@ -150,9 +151,7 @@ class MultilayerPerceptron:
     def _posterior(self, largest: int):
         options = {} if self.prior is None else {"prior": self.prior}
         posterior = LowRank(min(self.rank, largest), **options)
-        if self.components == 1:
-            return posterior
-        raise NotImplementedError("components > 1 needs Mixture.")
+        return posterior if self.components == 1 else Mixture(posterior, self.components, DEFAULTS.component_examples)
 
 
 def _meaning(task: str, head: bool) -> tuple[keras.losses.Loss, Likelihood]:
