@@ -126,6 +126,24 @@ def test_the_posterior_s_own_initializer_goes_before_the_layer_s():
         np.testing.assert_array_equal(_mean(layer.posterior), expected)
 
 
+def _numbered(shape, dtype=None):
+    return ops.reshape(ops.arange(math.prod(shape), dtype=dtype), shape)
+
+
+@pytest.mark.parametrize("kind", ["Conv2D", "Conv2DTranspose", "SeparableConv1D"])
+def test_an_initializer_of_given_values_gives_the_kernel_as_keras_has_it(kind):
+    separable = kind == "SeparableConv1D"
+    start = {"pointwise_initializer" if separable else "kernel_initializer": _numbered}
+    shape = (None, 5, 3) if separable else (None, 5, 5, 3)
+    ours = getattr(layers, kind)(4, 2, posterior=Deterministic(), **start)
+    theirs = getattr(keras.layers, kind)(4, 2, **start)
+    for layer in (ours, theirs):
+        layer.build(shape)
+    expected = _array(theirs.pointwise_kernel if separable else theirs.kernel)
+    expected = expected.swapaxes(-2, -1) if kind == "Conv2DTranspose" else expected
+    np.testing.assert_array_equal(_mean(ours.posterior), expected.reshape(-1, 4))
+
+
 # -- the scale of the noise ------------------------------------------------------------------------------------------
 
 
@@ -142,8 +160,8 @@ def test_scales_start_at_eta_times_the_scale_of_the_means(name):
     posterior = built(RANDOM[name](eta=0.03, rho_lr=7.0))
     # s = (σ_W²/r)^¼ for factors, σ_W for entries; factors of a rank-one posterior scale W₀ around 1.
     factor_unit = (2 / 9 / 2) ** 0.25
-    units = {"low": factor_unit, "adapter": factor_unit, "full": math.sqrt(2 / 9), "k": math.sqrt(2 / 9), "rank": 1.0}
-    unit = units[name.split("_")[0]]
+    units = {"full": math.sqrt(2 / 9), "k": math.sqrt(2 / 9), "rank": 1.0}
+    unit = units.get(name.split("_")[0], factor_unit)
     for factor in posterior.factors:
         np.testing.assert_allclose(_array(factor.scale), 0.03 * unit, rtol=1e-5)
 
