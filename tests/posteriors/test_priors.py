@@ -282,7 +282,8 @@ def test_the_kl_of_a_posterior_is_that_of_all_its_factors(random_posterior):
     shapes = [f.shape[-1:] if f.prior.by_column else f.shape for f in random_posterior.factors]
     assert [part.shape for part in parts] == shapes
     assert random_posterior.kl_exact() == pytest.approx(sum(part.sum() for part in parts), rel=1e-12)
-    assert _number(random_posterior.kl_bound()) >= random_posterior.kl_exact()
+    exact = random_posterior.kl_exact()
+    assert _number(random_posterior.kl_bound()) >= exact - 1e-6 * abs(exact)  # single precision; closed forms are equal
 
 
 def test_the_kl_of_the_factors_is_at_least_that_of_their_product(vectors):
