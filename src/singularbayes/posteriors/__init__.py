@@ -15,7 +15,7 @@ from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.prior_memory import Origin
-from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture, ScalePrior
+from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Prior, ScaleMixture, ScalePrior
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import copy_posterior, serialize
@@ -25,6 +25,7 @@ from singularbayes.posteriors.variational import KLGuard, SharedState, Variation
 __all__ = [
     "Adapter",
     "AdaptiveLowRank",
+    "Anchored",
     "Centred",
     "Clipped",
     "ColumnShrinkage",

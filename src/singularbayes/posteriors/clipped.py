@@ -20,7 +20,7 @@ _ROUNDING = 1e-5  # a draw is made again a little below the limit, in single pre
 _OF_THE_OTHER = {
     *("prior", "family", "matrices", "seed_generator", "state", "join", "ab", "tolerance", "live_columns"),
     *("kl", "kl_bound", "kl_exact", "kl_scale", "kl_weight", "kl_weight_is_set", "kl_weight_from_file"),
-    *("set_kl_weight", "prune_columns", "take_columns"),
+    *("set_kl_weight", "prune_columns", "take_columns", "balance"),
 }
 _find = getattr(keras.layers.Layer, "__getattr__", None)  # torch keeps parts of a layer behind it
 

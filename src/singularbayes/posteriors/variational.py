@@ -52,7 +52,7 @@ class Variational(Posterior):
     The arguments below are those of every posterior with random weights.
 
     Args:
-        prior: a prior or its name: "scale_mixture" (the paper's, default), "normal", "laplace".
+        prior: a prior or its name: "scale_mixture" (the paper's, default), "normal", "laplace", "anchored".
         family: "gaussian" or "laplace".
         eta: posterior scales start at η times the scale of the means.
         damping: multiplies the scale that the means start with.
@@ -108,6 +108,17 @@ class Variational(Posterior):
         self.kl_weight_from_file = False  # until it is set here
         self._guard = KLGuard(self._require_kl_weight)
 
+    @property
+    def _initializer(self):
+        if self.prior.spread is None:
+            return super()._initializer
+        if self.initializer is not None:
+            raise ValueError(
+                f"{type(self).__name__} needs initializer or the spread of its prior, not both; got "
+                f"initializer={self.initializer!r} and prior={self.prior!r}."
+            )
+        return keras.initializers.RandomNormal(stddev=self.prior.spread)
+
     # -- what each posterior defines ---------------------------------------------------------------------------------
 
     @property
@@ -117,6 +128,11 @@ class Variational(Posterior):
     def matrices(self, scalars) -> list:
         """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
         return []
+
+    def balance(self) -> None:
+        """Makes the means that training has found the start: of W the same, of factors those with equal norms."""
+        for factor in self.factors:
+            factor.start_at(factor.numbers()[0].astype("float32"))
 
     def prune_columns(self) -> None:
         """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
