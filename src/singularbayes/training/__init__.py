@@ -7,9 +7,11 @@ from singularbayes.training.kl_schedule import KLSchedule
 from singularbayes.training.learned_prior import centre_prior, learn_prior
 from singularbayes.training.loading import load
 from singularbayes.training.pac_bayes_objective import PACBayesObjective
+from singularbayes.training.pretraining import RHO_SHIFT, switch_noise
 from singularbayes.training.spectral_limits import SpectralPenalty, SpectralProjection, Truncation, truncation
 
 __all__ = [
+    "RHO_SHIFT",
     "KLSchedule",
     "PACBayesObjective",
     "Seen",
@@ -26,5 +28,6 @@ __all__ = [
     "load",
     "seen_among",
     "set_kl",
+    "switch_noise",
     "truncation",
 ]
