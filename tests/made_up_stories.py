@@ -3,7 +3,7 @@
 import numpy as np
 
 from singularbayes import compare, plots
-from singularbayes.demo.story import Story
+from singularbayes.demo.page import Story
 from singularbayes.evaluation import Evaluation
 
 

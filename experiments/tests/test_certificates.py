@@ -15,7 +15,7 @@ from singularbayes_experiments.problems.smooth_filters import SmoothFilters
 from singularbayes_experiments.records.record import Record
 
 import singularbayes as sb
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = replace(certificates.QUICK, units=16, rank=2, batch_size=500, draws=100, learned_draws=100)

@@ -16,7 +16,7 @@ from singularbayes_experiments.records import record
 from singularbayes_experiments.runs import runner, together
 
 import singularbayes as sb
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("SINGULARBAYES_DATA"), reason="needs $SINGULARBAYES_DATA, a folder with the data sets"

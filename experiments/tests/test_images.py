@@ -18,7 +18,7 @@ from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
 
 import singularbayes as sb
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 
 PUBLISHED = {"low_rank": 245_810, "low_rank_laplace": 245_810, "full_rank": 4_788_010, "rank_one": 2_406_398}
 OURS = {"deterministic": 2_395_210, "low_rank_10": 114_290, "low_rank_50": 465_010}

@@ -237,7 +237,7 @@ def test_every_method_with_trials_has_as_many_and_the_rest_have_those_of_low_ran
 
 
 def test_a_network_by_name_is_that_of_its_weights():
-    from singularbayes.models.parameters import count_trained
+    from singularbayes.models import count_trained
 
     assert count_trained(reviews.network("low_rank", TINY)) == count_trained(
         sst2.EXPERIMENT.problem.network(Weights("low_rank", TINY), TINY)

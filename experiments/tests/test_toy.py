@@ -10,7 +10,7 @@ from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
 
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 
 TINY_TOY = toy.ToySettings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)
 

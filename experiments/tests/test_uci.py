@@ -12,7 +12,7 @@ from singularbayes_experiments.problems import small_regression, uci
 from singularbayes_experiments.records import record
 
 from singularbayes import find_posteriors
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "uci_trials.jsonl"
 SETS = ("yacht", "protein_tertiary_structure")

@@ -51,14 +51,17 @@ from .posteriors import FullRank as FullRank
 from .posteriors import KTied as KTied
 from .posteriors import Laplace as Laplace
 from .posteriors import LowRank as LowRank
+from .posteriors import Mixture as Mixture
 from .posteriors import Normal as Normal
 from .posteriors import RankOne as RankOne
 from .posteriors import ScaleMixture as ScaleMixture
 from .prediction import ClassPredictive as ClassPredictive
+from .prediction import Monitor as Monitor
 from .prediction import ValuePredictive as ValuePredictive
 from .prediction import conformal_intervals as conformal_intervals
 from .prediction import conformal_sets as conformal_sets
 from .prediction import predict as predict
+from .prediction import predict_batches as predict_batches
 from .prediction import recalibrate as recalibrate
 from .training import KLSchedule as KLSchedule
 from .training import PACBayesObjective as PACBayesObjective
@@ -99,6 +102,7 @@ __all__ = [
     "MeanScale",
     "MeanScaleNLL",
     "ModelParallel",
+    "Monitor",
     "Normal",
     "PACBayesObjective",
     "RankOne",
@@ -137,6 +141,7 @@ __all__ = [
     "plots",
     "posteriors",
     "predict",
+    "predict_batches",
     "prediction",
     "ranks",
     "recalibrate",

@@ -2,9 +2,10 @@
 
 The first argument, `name`, is the function or class that needs the value; values are given by their names:
 `require_integer("predict", draws=draws)`. Functions that are not called `require_…` return arrays in the form that
-formulas use.
+formulas use. `require_package` returns a package that only some functions need.
 """
 
+import importlib
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
@@ -194,3 +195,18 @@ def _shown(value: Any) -> str:
     if array.ndim == 0 or array.dtype.kind not in "iuf" or not array.size:
         return repr(value)
     return f"an array of shape {array.shape} from {array.min()} to {array.max()}"
+
+
+def require_package(package: str, extra: str, needed_by: str, project: str = "singularbayes") -> Any:
+    """Returns the imported package, or raises with what to type to have it; an extra may be "".
+
+    >>> require_package("math", "none", "An example").pi > 3
+    True
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        wanted = f"{project}[{extra}]" if extra else project
+        raise ImportError(
+            f"{needed_by} needs {package}, which is not installed. Type: pip install '{wanted}'"
+        ) from error

@@ -8,7 +8,7 @@ from scipy import special
 
 import singularbayes as sb
 from singularbayes import DeepEnsemble, LowRank, LowRankEnsemble, layers
-from singularbayes.models.parameters import count_stored
+from singularbayes.models import count_stored
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(4)

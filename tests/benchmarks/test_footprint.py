@@ -12,7 +12,7 @@ import scaling_page
 from footprint import Matrix, Sizes, decoder, footprint
 
 from singularbayes import AdaptiveLowRank, Deterministic, FullRank, LowRank, ModelParallel, RankOne, layers
-from singularbayes.models.parameters import count_trained
+from singularbayes.models import count_trained
 from singularbayes.prediction.memory import draw_bytes
 
 BLOCKS, WIDTH, VOCABULARY, CONTEXT, INNER = 2, 8, 30, 6, 20

@@ -179,6 +179,51 @@ def test_a_compiled_model_is_compiled_again():
         assert not sb.bayesianize(model, 2).compiled
 
 
+class _OwnStep(keras.Model):
+    """A user's model with a training step and a metric of its own."""
+
+    def __init__(self, width=4, **kwargs):
+        super().__init__(**kwargs)
+        self.width, self.hidden, self.head = width, L.Dense(width, "relu"), L.Dense(1)
+        self.seen = keras.metrics.Sum(name="seen")
+
+    def call(self, x):
+        return self.head(self.hidden(x))
+
+    def train_step(self, *arguments):
+        return super().train_step(*arguments)
+
+    def get_config(self):
+        return {**super().get_config(), "width": self.width}
+
+
+class _OwnCompile(_OwnStep):
+    def compile(self, optimizer, loss, temperature=1.0):
+        super().compile(optimizer, loss)
+        self.temperature = temperature
+
+
+@pytest.mark.parametrize("kind", [_OwnStep, _OwnCompile])
+def test_a_compiled_model_of_a_users_class_converts_trains_and_collapses(kind):
+    model, x = kind(), RNG.normal(size=(8, 3)).astype("float32")
+    model.compile("sgd", "mse")
+    model.fit(x, x[:, :1], verbose=0)
+    model.stop_training = True  # as a callback leaves it
+    if kind is _OwnStep:
+        bayes = sb.bayesianize(model, 1, init="svd")
+        assert bayes.compiled
+    else:
+        with pytest.warns(UserWarning, match=r"not compiled: _OwnCompile has a compile\(\) of its own"):
+            bayes = sb.bayesianize(model, 1, init="svd")
+        assert bayes.temperature == 1.0
+        bayes.compile("sgd", "mse", 2.0)
+    bayes.fit(x, x[:, :1], verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    plain = sb.collapse(bayes)
+    assert type(plain) is kind and not plain.compiled
+    assert_close(plain(x), at_mean(bayes, x))
+    assert getattr(sb.bayesianize(plain, 1), "temperature", 2.0) == 2.0
+
+
 @not_on_jax
 def test_functions_of_the_user_are_taken_along():
     scale = 3.0

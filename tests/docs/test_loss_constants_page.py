@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from singularbayes import bounds
-from singularbayes.bounds.loss_constants import LOSSES
+from singularbayes.bounds.losses import LOSSES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "bounds.md").read_text(encoding="utf-8")
 WRITTEN = {"none": None, "½": 0.5, "¼": 0.25, "√2": 2**0.5, "2B": 6.0, "4B": 12.0}  # with B = 3

@@ -14,7 +14,7 @@ from table import set_factor
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Normal, certify, layers
 from singularbayes.evaluation.certificate_conditions import _check_disjoint, own_code
-from singularbayes.training.data_sketch import count_repeats, hashed, seen_among
+from singularbayes.training import count_repeats, hashed, seen_among
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from keras import ops
-from options import LAYERS, alone
+from options import ALL_PAIRS, LAYERS, alone
 from table import POSTERIORS, RANDOM, dense_of, draw_of
 
 import singularbayes as sb
@@ -12,7 +12,7 @@ from singularbayes.posteriors import scope
 pytestmark = pytest.mark.backend
 
 
-@pytest.fixture(scope="module", params=[f"{layer}-{posterior}" for layer in LAYERS for posterior in POSTERIORS])
+@pytest.fixture(scope="module", params=[f"{layer}-{posterior}" for layer, posterior in ALL_PAIRS])
 def pair(request):
     """The row of a layer, and a model of this layer alone with its inputs."""
     layer, posterior = request.param.split("-")

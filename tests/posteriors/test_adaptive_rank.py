@@ -8,7 +8,7 @@ from table import assert_unbiased, built, dense_draws, set_factor, stir
 
 import singularbayes as sb
 from singularbayes import AdaptiveLowRank, LowRank, layers, ranks
-from singularbayes.models.parameters import count_stored, count_trained
+from singularbayes.models import count_stored, count_trained
 from singularbayes.ranks import change
 
 

@@ -4,14 +4,14 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import RANDOM, set_factor
+from table import SCALAR_PRIOR, set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, LowRank, Normal, layers
 from singularbayes.bounds import normal_kl
-from singularbayes.models import parameters
+from singularbayes.models import count_stored, count_trained
 from singularbayes.posteriors.prior_memory import Origin, PriorMemory
-from singularbayes.training.data_sketch import hashed, seen_among
+from singularbayes.training import hashed, seen_among
 
 X = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -32,11 +32,11 @@ def _network(posterior=None, **compiled):
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.parametrize("name", SCALAR_PRIOR)
 def test_the_kl_is_that_of_numbers_less_their_centres_over_their_widths(name):
     rng = np.random.default_rng(1)
     for base in (Normal(0.7), sb.Laplace(0.7), sb.ScaleMixture(0.4, 1.0, 0.1, estimate="bound")):
-        posterior = RANDOM[name](prior=Centred(base))
+        posterior = SCALAR_PRIOR[name](prior=Centred(base))
         posterior.build((5, 4))
         (factor,) = posterior.factors
         loc, scale, reference = factor.numbers()
@@ -107,7 +107,7 @@ def test_training_leaves_centres_and_widths():
 
 
 def test_centres_are_not_counted_among_the_numbers_that_predict():
-    assert parameters.count_stored(_network()) == parameters.count_trained(_network())
+    assert count_stored(_network()) == count_trained(_network())
 
 
 def test_examples_that_come_back_are_noticed_whatever_their_type_and_order():

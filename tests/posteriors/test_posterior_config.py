@@ -1,4 +1,7 @@
-"""Posteriors as values: how many numbers they have, their config, their names, and the arguments they refuse."""
+"""Posteriors as values: how many parameters they have, their config, their text, and the arguments they refuse."""
+
+import copy
+import pickle
 
 import keras
 import numpy as np
@@ -11,7 +14,20 @@ from table import (
     stirred,
 )
 
-from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Normal, RankOne, layers, posteriors
+from singularbayes import (
+    Adapter,
+    Deterministic,
+    FullRank,
+    KLSchedule,
+    KTied,
+    Laplace,
+    LowRank,
+    Normal,
+    RankOne,
+    ScaleMixture,
+    layers,
+    posteriors,
+)
 
 pytestmark = pytest.mark.backend
 
@@ -144,3 +160,68 @@ def test_a_deterministic_weight_refuses_the_arguments_of_random_ones():
 def test_numbers_may_come_from_numpy(whole):
     posterior = LowRank(whole, eta=np.float32(0.25), kl_rows=whole)
     assert posterior.get_config() == LowRank(2, eta=0.25, kl_rows=2, name=posterior.name).get_config()
+
+
+COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy, "pickle": lambda it: pickle.loads(pickle.dumps(it))}
+
+
+@pytest.mark.parametrize("how", COPIES)
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_a_posterior_that_is_not_built_is_copied_as_its_arguments_say(name, how):
+    posterior = POSTERIORS[name]()
+    again = COPIES[how](posterior)
+    assert again is not posterior and type(again) is type(posterior) and not again.built
+    assert again.get_config() == posterior.get_config()
+    for one in (posterior, again):
+        one.build((5, 4))
+        assert [weight.shape for weight in one.weights] == [weight.shape for weight in posterior.weights]
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_so_are_layers_and_models_and_their_copies_are_trained_alone(how):
+    x, y = np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
+    model = keras.Sequential([layers.Dense(4, posterior=LowRank(2), bias_posterior=FullRank()), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=True)
+    again, layer = COPIES[how](model), COPIES[how](model.layers[0])
+    assert layer.get_config() == model.layers[0].get_config() and not layer.built
+    again.fit(x, y, verbose=0, callbacks=[KLSchedule(num_data=4)])
+    assert again.built and not model.built
+    trained = COPIES[how](again)
+    for ours, theirs in zip(again.trainable_variables, trained.trainable_variables, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(ours), ops.convert_to_numpy(theirs))
+
+
+CALLS = {
+    "LowRank(2)": lambda: LowRank(2),
+    "LowRank(2, overcomplete=True, eta=0.5)": lambda: LowRank(2, overcomplete=True, eta=0.5),
+    "LowRank(16, prior=Normal(scale=0.3), rho_lr=4.0)": lambda: LowRank(16, prior=Normal(0.3), rho_lr=4),
+    "Adapter(8)": lambda: Adapter(8, prior="scale_mixture"),
+    "Adapter(8, prior=Laplace(scale=1.0), family='laplace')": lambda: Adapter(8, prior=Laplace(), family="laplace"),
+    "FullRank()": lambda: FullRank(prior=ScaleMixture(), name="mine", trainable=False),
+    "FullRank(kl_weight=0.1, kl_rows=4)": lambda: FullRank(kl_weight=0.1, kl_rows=4),
+    "FullRank(rho_initializer=RandomUniform(minval=-5, maxval=-4))": lambda: FullRank(
+        rho_initializer=keras.initializers.RandomUniform(-5, -4)
+    ),
+    "RankOne()": RankOne,
+    "RankOne(form='outer')": lambda: RankOne("outer"),
+    "Deterministic()": Deterministic,
+    "Deterministic(initializer=HeNormal())": lambda: Deterministic("he_normal"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_posterior_is_printed_as_the_call_that_makes_it(call):
+    assert repr(CALLS[call]()) == str(CALLS[call]()) == call
+
+
+def test_what_a_layer_holds_is_printed_the_same():
+    layer = layers.Dense(3, "relu", posterior=LowRank(2, damping=0.5))
+    layer.build((None, 4))
+    assert repr(layer.posterior) == "LowRank(2, damping=0.5)"
+
+
+def test_an_initializer_that_is_a_function_is_printed_by_its_name():
+    def wide(shape, dtype=None):
+        return keras.ops.ones(shape, dtype)
+
+    assert repr(FullRank(initializer=wide)) == "FullRank(initializer=wide)"

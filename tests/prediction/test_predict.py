@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 from options import LAYERS, PAIRS, alone
 from scipy import special
-from table import POSTERIORS, RANDOM, assert_uncorrelated, stirred_layer
+from table import POSTERIORS, RANDOM, assert_unbiased, assert_uncorrelated, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
@@ -168,17 +168,29 @@ def test_moments_of_predictions_are_those_of_the_posterior():
     assert np.abs((squares.mean(0) - variance) / (squares.std(0) / np.sqrt(num))).max() < 4.5
 
 
-def test_the_posteriors_of_a_draw_have_independent_noise():
-    # With one key for all of them, posteriors of one shape would have the same noise.
+def test_noise_is_standard_and_independent_across_posteriors_draws_and_seeds():
+    """With one key for all of them, posteriors of one shape would have the same noise."""
     x = keras.Input((2,))
-    both = [layers.Dense(2, posterior=FullRank(), bias_posterior=FullRank())(x) for _ in range(2)]
-    model = stirred_layer(keras.Model(x, keras.layers.Concatenate()(both)), X[:, :2])
+    dense = [layers.Dense(2, posterior=FullRank(), bias_posterior=FullRank()) for _ in range(2)]
+    model = stirred_layer(keras.Model(x, keras.layers.Concatenate()([layer(x) for layer in dense])), X[:, :2])
     points = np.array([[0, 0], [1, 0], [0, 1]], "float32")  # at 0 the outputs are the biases
-    draws = sb.predict(model, points, 1000, likelihood="gaussian", keep_draws=True).draws
-    parts = [part for own in np.split(draws, 2, axis=-1) for part in (own[:, 0], own[:, 1:] - own[:, :1])]
-    for i, part in enumerate(parts):
-        for other in parts[:i]:
-            assert_uncorrelated(part, other)
+    predicted = [sb.predict(model, points, 50, seed, likelihood="gaussian", keep_draws=True) for seed in range(20)]
+    draws = np.stack([p.draws for p in predicted])  # (seeds, draws, points, 4)
+    eps = []
+    for layer, own in zip(dense, np.split(draws, 2, axis=-1), strict=True):
+        for posterior, w in [(layer.bias_posterior, own[:, :, :1]), (layer.posterior, own[:, :, 1:] - own[:, :, :1])]:
+            loc, scale = (ops.convert_to_numpy(v) for v in (posterior.factors[0].loc, posterior.factors[0].scale))
+            eps.append((w - loc.reshape(w.shape[2:])) / scale.reshape(w.shape[2:]))
+    others = [(one, other) for i, one in enumerate(eps) for other in eps[:i]]
+    for e in eps:  # neighbouring draws, neighbouring seeds, and draws whose keys would be equal if both were counted up
+        others += [(e[:, 1:], e[:, :-1]), (e[1:], e[:-1]), (e[1:, :-1], e[:-1, 1:])]
+    for e in eps:
+        flat = e.reshape(-1, 2)
+        assert_unbiased(np.stack([flat, flat**2], axis=1), [[0, 0], [1, 1]])
+    for one, other in others:
+        one, other = one.reshape(-1, *one.shape[2:]), other.reshape(-1, *other.shape[2:])
+        assert_uncorrelated(one, other)
+        assert_uncorrelated(one**2, other**2)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "mean_scale", "categorical_logits", "bernoulli_logits"])
@@ -254,7 +266,7 @@ class TestInputsAndOutputs:
         arguments = {"draws": 6, "keep_draws": True, "batch_size": 4}
         label = sb.predict(model, x, output=0, likelihood="categorical_logits", **arguments)
         value = sb.predict(model, x, output=1, likelihood="gaussian", **arguments)
-        assert label.draws.shape == (6, 11, 3) and value.draws.shape == (6, 11, 1)
+        assert label.draws.shape == (6, 11, 3) and value.draws.shape == (6, 11)
         named = sb.predict(model, x, output=model.output_names[1], likelihood="gaussian", **arguments)
         np.testing.assert_array_equal(named.draws, value.draws)
 

@@ -145,6 +145,26 @@ def test_training_that_resumes_in_between_does_not_switch_twice():
         np.testing.assert_allclose(ops.convert_to_numpy(q.factors[0].scale), scale, rtol=1e-4)
 
 
+def test_components_of_a_mixture_switch_each_with_its_own_anchor():
+    inside = LowRank(3, prior=Anchored(0.1, anchor="random"))
+    keras.utils.set_random_seed(0)
+    dense = layers.Dense(4, posterior=sb.Mixture(inside, components=2))
+    model = keras.Sequential([keras.Input((5,)), dense])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    parts = [dense.posterior.component(k) for k in range(2)]
+    first = [part.factors[0].numbers() for part in parts]
+    assert (first[0][2][0] != first[1][2][0]).all()
+    model.fit(X, Y, batch_size=12, epochs=1, verbose=0, callbacks=[KLSchedule(len(X))])  # builds the optimizer
+    means = [ops.convert_to_numpy(dense.posterior.component(k).mean().dense()) for k in range(2)]
+    switch_noise(model, on=False)
+    assert all(dense.posterior.component(k).factors[0].noise_is_off() for k in range(2))
+    switch_noise(model, on=True)
+    for k in range(2):
+        part = dense.posterior.component(k)
+        np.testing.assert_allclose(ops.convert_to_numpy(part.mean().dense()), means[k], atol=2e-6)
+        np.testing.assert_array_equal(part.factors[0].numbers()[2], first[k][2])
+
+
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="KLSchedule needs pretrain_epochs"):
         KLSchedule(10, pretrain_epochs=-1)

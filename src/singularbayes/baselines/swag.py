@@ -7,12 +7,23 @@ from typing import Self
 
 import keras
 import numpy as np
+from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.baselines.normalisation import has_statistics, renew_statistics
 from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.checks import require_integer
-from singularbayes.models import count_stored, count_trained, draw_keys, find_posteriors, forget_compiled
+from singularbayes.models import (
+    arranged,
+    collected,
+    compiled,
+    count_stored,
+    count_trained,
+    draw_keys,
+    find_posteriors,
+    flat_layers,
+    forget_compiled,
+    is_stream,
+)
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import factory, fit_many, load
 
@@ -124,6 +135,8 @@ class SWAG:
                 `SGD(SWASchedule(0.05, 0.01, start * steps_per_epoch), momentum=0.9)` with `start` > 0.
             **options: those of `fit_many`.
         """
+        if is_stream(x):
+            x, y, options["sample_weight"] = collected(x, y, options.get("sample_weight"), "SWAG.fit")
         snapshots = Snapshots(self.rank)
         collect, others = _Collect(snapshots, start), factory(options.pop("callbacks", None))
         with _trained_by(optimizer or keras.optimizers.SGD(0.01, momentum=0.9), self.model) as model:
@@ -169,14 +182,14 @@ class SWAG:
                 "hold them; pass them to load: SWAG.load(folder, inputs=x)."
             )
         try:
-            return pool(self._drawn(seed, draws), draws, x, draws, seed, **options)
+            return pool(lambda: self._drawn(seed, draws), draws, x, draws, seed, **options)
         finally:
             self._set(self.snapshots.mean)
 
     def _drawn(self, seed: int, draws: int) -> Iterator[keras.Model]:
         """Yields the model with one draw of its weights after another."""
         for key in draw_keys(seed, draws):
-            self._set(self.snapshots.draw(np.random.default_rng(key)))
+            self._set(self.snapshots.draw(np.random.default_rng(key[:2])))
             yield self.model
 
     def _set(self, flat: np.ndarray) -> None:
@@ -215,3 +228,47 @@ class SWAG:
 def flat(variables) -> np.ndarray:
     """Returns all entries of some variables in one row, (P,)."""
     return np.concatenate([keras.ops.convert_to_numpy(variable).ravel() for variable in variables])
+
+
+def has_statistics(model: keras.Model) -> bool:
+    """Says whether a model has batch normalisation."""
+    return bool(_normalisations(model))
+
+
+def renew_statistics(model: keras.Model, inputs, batch_size: int = 256) -> None:
+    """Sets the running statistics of batch normalisation to those of `inputs`: averages over batches, as in training.
+
+    Every layer sees what those before it give when they normalise by their batch, and dropout is on.
+    """
+    x = arranged(model, inputs)
+    examples = len(keras.tree.flatten(x)[0])
+    total: list[np.ndarray] = []
+    for first in range(0, examples, batch_size):
+        batch = keras.tree.map_structure(lambda array: array[first : first + batch_size], x)  # noqa: B023
+        share = min(batch_size, examples - first) / examples
+        found = [share * ops.convert_to_numpy(value).astype("float64") for value in compiled(model, _of_batch, batch)]
+        total = [a + b for a, b in zip(total, found, strict=True)] if total else found
+    for variable, value in zip(_statistics(model), total, strict=True):
+        variable.assign(value)
+
+
+def _normalisations(model) -> list:
+    return [layer for layer in flat_layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
+
+
+def _statistics(model) -> list:
+    return [variable for layer in _normalisations(model) for variable in (layer.moving_mean, layer.moving_variance)]
+
+
+def _of_batch(model, batch):
+    """Returns the means and variances of a batch in every layer, as its running statistics with no momentum."""
+    layers = _normalisations(model)
+    momenta = [layer.momentum for layer in layers]
+    try:
+        for layer in layers:
+            layer.momentum = 0.0
+        model(keras.tree.map_structure(ops.convert_to_tensor, batch), training=True)
+        return [ops.convert_to_tensor(variable) for variable in _statistics(model)]
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum

@@ -16,14 +16,23 @@ from singularbayes.bounds.complexity_risk import (
 from singularbayes.bounds.confidence import betting_mean, binary_kl, kl_inverse, probability_at_least
 from singularbayes.bounds.gauge import Gauge, best_gauge
 from singularbayes.bounds.gaussian_complexity import NetworkClass, gaussian_complexity, linear_complexity
-from singularbayes.bounds.loss_approximation import (
+from singularbayes.bounds.losses import (
+    SOFTMAX_LIPSCHITZ,
+    LossConstants,
     learned_bound,
+    loss_constants,
     output_variance,
     stochastic_bound,
     truncation_bound,
 )
-from singularbayes.bounds.loss_constants import SOFTMAX_LIPSCHITZ, LossConstants, loss_constants
-from singularbayes.bounds.pac_bayes import empirical_risk, pac_bayes, risk_certificate
+from singularbayes.bounds.pac_bayes import (
+    break_even_rank,
+    complexity_ratio,
+    critical_rank,
+    empirical_risk,
+    pac_bayes,
+    risk_certificate,
+)
 from singularbayes.bounds.perturbation import (
     GaussianLayer,
     deviation,
@@ -32,7 +41,6 @@ from singularbayes.bounds.perturbation import (
     sum_budget,
     sum_threshold,
 )
-from singularbayes.bounds.rank_dependence import break_even_rank, complexity_ratio, critical_rank
 from singularbayes.bounds.small_variance import SmallVariance, budget_probability, margin_risk, small_variance
 from singularbayes.bounds.spectral import (
     GUARANTEES,

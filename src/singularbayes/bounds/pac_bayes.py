@@ -7,15 +7,26 @@ With probability 1 − δ over N examples, for all posteriors Q at once (Maurer 
 Solved for L(Q) this is the tightest of three forms; the square-root form, which the paper prints, and the quadratic one
 are relaxations of it. Because it holds for all Q, tempering, annealing and early stopping do not touch it. What must
 not depend on the N examples is the prior P, and with it the ranks and every weight that Q does not draw.
+
+`complexity_ratio`, `break_even_rank` and `critical_rank` show how the bound depends on the rank if every weight costs
+the same KL: planning figures, no certificates.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from singularbayes.bounds.bound import Bound
 from singularbayes.bounds.confidence import betting_mean, kl_inverse
-from singularbayes.checks import require_at_least, require_choice, require_integer, require_share, require_unit
+from singularbayes.checks import (
+    require_at_least,
+    require_choice,
+    require_integer,
+    require_positive,
+    require_share,
+    require_unit,
+)
 
 FORMS = ("kl", "sqrt", "quadratic")
 _NAMES = {"kl": "kl inverse", "sqrt": "square root", "quadratic": "quadratic"}
@@ -168,3 +179,46 @@ def _read(risk: float | Bound, variant: str) -> tuple[float, dict[str, float], s
 def _require_part(name: str, share: float) -> None:
     if share != 1:
         require_share(name, share=share)
+
+
+def complexity_ratio(rows: int, columns: int, rank: int) -> float:
+    """Returns √(r(m + n)/(mn)): the complexity term of rank r over that of the full matrix, logarithms ignored.
+
+    >>> complexity_ratio(256, 2, 16)  # a narrow head at rank 16: larger than 1
+    2.84
+    """
+    require_integer("complexity_ratio", rows=rows, columns=columns, rank=rank)
+    return math.sqrt(rank * (rows + columns) / (rows * columns))
+
+
+def break_even_rank(rows: int, columns: int) -> float:
+    """Returns mn/(m + n): below this rank the factors have fewer entries than the matrix. It is not min(m, n).
+
+    >>> break_even_rank(100, 100)
+    50.0
+    """
+    require_integer("break_even_rank", rows=rows, columns=columns)
+    return rows * columns / (rows + columns)
+
+
+def critical_rank(
+    risk: float, weight_kl: float, shapes: Sequence[tuple[int, int]], num_data: int, delta: float = 0.05
+) -> int:
+    """Returns r*, the largest rank of all layers whose square-root bound stays below 1; 0 if none does.
+
+    L̂ + √((C r Σ(m + n) + ln(2√N/δ))/(2N)) < 1, with the same KL C for every weight whatever the rank.
+
+    Args:
+        weight_kl: C, the KL of one weight in nats.
+        shapes: rows and columns of every layer.
+    """
+    require_unit("critical_rank", risk=risk)
+    require_positive("critical_rank", weight_kl=weight_kl)
+    require_integer("critical_rank", num_data=num_data)
+    require_share("critical_rank", delta=delta)
+    if not len(shapes):
+        raise ValueError("critical_rank needs the shape of at least one layer; got none.")
+    for rows, columns in shapes:
+        require_integer("critical_rank", rows=rows, columns=columns)
+    slack = 2 * num_data * (1 - risk) ** 2 - math.log(2 * math.sqrt(num_data) / delta)
+    return max(0, math.ceil(slack / (weight_kl * sum(rows + columns for rows, columns in shapes))) - 1)

@@ -8,10 +8,9 @@ import singularbayes
 from singularbayes.cli.certify import certify
 from singularbayes.cli.convert import convert
 from singularbayes.cli.demo import demo
-from singularbayes.cli.engine_options import EngineOptions
 from singularbayes.cli.errors import run_app
 from singularbayes.cli.files import require_writable
-from singularbayes.cli.rank import rank
+from singularbayes.cli.rank import EngineOptions, rank
 from singularbayes.cli.spectrum import spectrum
 
 __all__ = ["EngineOptions", "main", "require_writable", "run_app"]

@@ -8,8 +8,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 
+from singularbayes.checks import require_package
 from singularbayes.cli.files import require_writable
-from singularbayes.optional import require_package
 
 
 def demo(

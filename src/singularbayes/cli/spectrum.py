@@ -6,8 +6,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from singularbayes.checks import require_package
 from singularbayes.cli.files import Packages, load_model, require_figure, show
-from singularbayes.optional import require_package
 
 
 def spectrum(

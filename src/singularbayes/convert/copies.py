@@ -4,6 +4,7 @@ A copy is made from the model's config, so every object of it has the class that
 """
 
 import contextlib
+import functools
 import tempfile
 import types
 import warnings
@@ -50,12 +51,28 @@ def _require_same_settings(old: Place, new: Place, model) -> None:
         return
     for name, value in own_attributes(old.layer):
         plain = isinstance(value, (bool, int, float, str)) and not name.startswith("_") and name != "name"
-        if plain and getattr(new.layer, name, None) != value:
+        if not plain or (isinstance(old.layer, keras.Model) and name in _set_by_compile()):
+            continue
+        if not hasattr(new.layer, name) and _has_own_compile(old.layer):
+            setattr(new.layer, name, value)  # what a `compile` of its own has kept
+        elif getattr(new.layer, name, None) != value:
             raise ValueError(
                 f"Conversion needs a model that its config describes; got {cls.__name__} {old.path or model.name!r} "
                 f"with {name}={value!r}, which is {getattr(new.layer, name, None)!r} when it is built from its config. "
                 f"Make {name} an argument of __init__ and of get_config()."
             )
+
+
+@functools.cache
+def _set_by_compile() -> frozenset[str]:
+    """Returns the attributes that Keras gives a model when it is made and compiled: `compiled`, `stop_training`, …."""
+    model = keras.Model()
+    model.compile("sgd", "mse")
+    return frozenset(vars(model))
+
+
+def _has_own_compile(model) -> bool:
+    return isinstance(model, keras.Model) and type(model).compile is not keras.Model.compile
 
 
 def _own_weights(layer) -> list:
@@ -135,9 +152,11 @@ def compile_like(copy: keras.Model, model: keras.Model) -> None:
         config = model.get_compile_config()
         if config:
             copy.compile_from_config(config)
-    if not copy.compiled:  # a loss without a name to find it by cannot be copied
-        warnings.warn(
-            f"The copy of {model.name!r} is not compiled: its loss or metrics cannot be read back from their config. "
-            "Call compile before fit.",
-            stacklevel=4,
-        )
+    if not copy.compiled:
+        reason = "its loss or metrics cannot be read back from their config"  # a loss without a name, for example
+        if _has_own_compile(model):
+            reason = (
+                f"{type(model).__name__} has a compile() of its own, and no get_compile_config() and "
+                "compile_from_config() to repeat it"
+            )
+        warnings.warn(f"The copy of {model.name!r} is not compiled: {reason}. Call compile before fit.", stacklevel=3)

@@ -7,7 +7,7 @@ from keras import ops
 from singularbayes.checks import require_integer
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
-from singularbayes.models import draw_keys, find_posteriors, flat_layers, position_of
+from singularbayes.models import draw_keys, draw_sources, find_posteriors, flat_layers, position_of
 from singularbayes.posteriors import noise, scope
 
 
@@ -86,9 +86,8 @@ class FrozenDraws(keras.layers.Layer):
             posterior.by_rows = False  # all rows are made: the file needs no generator
 
     def _arrays(self, key) -> list[tuple]:
-        keys = noise.split(key, len(self._posteriors))
-        pairs = zip(self._posteriors, keys, strict=True)
-        return [posterior.whole(posterior.draw(key)) for posterior, key in pairs]
+        pairs = zip(self._posteriors, draw_sources(self._posteriors, key), strict=True)
+        return [posterior.whole(draw) for posterior, draw in pairs]
 
     def _hold(self, name, arrays):
         values = np.stack([ops.convert_to_numpy(array) for array in arrays])

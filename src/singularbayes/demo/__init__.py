@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from singularbayes.demo import digits, page, regression
-from singularbayes.demo.story import Story
+from singularbayes.demo.page import Story
 from singularbayes.demo.training import Trainer
 
 __all__ = ["run"]

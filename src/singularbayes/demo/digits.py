@@ -16,7 +16,7 @@ from sklearn.model_selection import train_test_split
 
 import singularbayes as sb
 from singularbayes import layers, plots
-from singularbayes.demo.story import Story
+from singularbayes.demo.page import Story
 from singularbayes.demo.training import Trainer, Training
 from singularbayes.evaluation import Evaluation
 from singularbayes.posteriors import Posterior

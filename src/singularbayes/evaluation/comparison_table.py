@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from singularbayes.checks import require_package
 from singularbayes.evaluation.comparison import Comparison
 from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
-from singularbayes.optional import require_package
 
 Shown = TypeVar("Shown")
 Rows = list[tuple[str, list[Shown]]]  # the name of a row, and its cells

@@ -9,7 +9,7 @@ from keras import ops
 
 from singularbayes.bounds import LayerFacts, product_norm, reasons_outside
 from singularbayes.layers import Dense
-from singularbayes.models import draw_keys, find_sources
+from singularbayes.models import draw_keys, draw_sources, find_sources
 from singularbayes.posteriors import Posterior, noise
 
 # By identity: a subclass, or a class of the same name, may compute anything.
@@ -95,8 +95,8 @@ def factor_draws(
     sources = find_sources(model)
     places = [next(i for i, source in enumerate(sources) if source is weight.posterior) for weight in weights]
     for key in draw_keys(seed, draws):
-        keys = noise.split(noise.as_keys(key), len(sources))
-        yield [weight.draws(weight.posterior.draw(keys[i])) for weight, i in zip(weights, places, strict=True)]
+        drawn = draw_sources(sources, noise.as_keys(key))
+        yield [weight.draws(drawn[i]) for weight, i in zip(weights, places, strict=True)]
 
 
 def flat_layers_in_order(model: keras.Sequential) -> Iterator[keras.layers.Layer]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import keras
 from keras import activations, constraints, initializers, ops, regularizers
-from keras.src.backend.common.global_state import get_global_attribute
 
 from singularbayes import posteriors
 from singularbayes.checks import require_integer
@@ -104,6 +103,7 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
                 f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".'
             )
         self.estimator = estimator
+        self.posterior: Any = None
         self.posterior = self._posterior(posterior)
         self._last_pass = lambda: None
 
@@ -111,6 +111,8 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
         """Returns a posterior of this layer's own that its estimator can use."""
         # Names differ within a layer: Keras on torch keeps parameters by their path.
         posterior = posteriors.get(identifier, name)
+        if self.posterior is not None:
+            posterior = self.posterior.like(posterior)
         if self.estimator == "local":
             posterior.require_local(type(self).__name__)
         return posterior
@@ -138,7 +140,7 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
         """Returns the weight of this forward pass; every use of a weight in a pass is the same draw."""
         if scope.fixed(posterior) is not None:  # one pass may use several fixed draws, one after another
             return posterior.sample(training, self.estimator)
-        return once(posterior, lambda: posterior.sample(training, self.estimator))
+        return scope.once(posterior, lambda: posterior.sample(training, self.estimator))
 
     def _require_one_use(self, inputs) -> None:
         where = f"{type(self).__name__} layer {self.name!r}"
@@ -147,7 +149,7 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
                 f'estimator="local" needs inputs of shape (batch, features), where an example uses the weight once; '
                 f'got shape {tuple(inputs.shape)} in {where}. Use estimator="shared".'
             )
-        current = forward_pass()
+        current = scope.forward_pass()
         if current is not None and self._last_pass() is current:
             raise ValueError(
                 f'estimator="local" needs a layer that is called once per forward pass; {where} was called again. Use '
@@ -222,8 +224,8 @@ class KernelLayer(BayesianLayer):
         if self.bias_posterior is None:
             self.bias = self.add_weight(
                 name="bias",
-                shape=shape,
-                initializer=initializer,
+                shape=self.posterior.stack(shape),
+                initializer=posteriors.initializers.stacked(initializer, shape),
                 regularizer=self.bias_regularizer,
                 constraint=self.bias_constraint,
             )
@@ -231,9 +233,9 @@ class KernelLayer(BayesianLayer):
             self._build_posterior(self.bias_posterior, (1, math.prod(shape)), initializer)
 
     def _drawn_bias(self, training, examples=1):
-        """Returns the bias of this pass, (examples, *bias shape)."""
+        """Returns the bias of this pass, (examples, *bias shape); one for all where it is the same."""
         if self.bias is not None:
-            return ops.expand_dims(ops.cast(self.bias, self.compute_dtype), 0)
+            return self.posterior.pick(ops.cast(self.bias, self.compute_dtype), training, examples)
         # The bias is a kernel of one row applied to ones: one example's for all, or, if local, each example's own.
         ones = ops.ones((examples, 1), dtype=self.compute_dtype)
         return ops.reshape(self._draw(self.bias_posterior, training).apply(ones), (-1, *self._bias_shape))
@@ -242,7 +244,8 @@ class KernelLayer(BayesianLayer):
         """Returns outputs + bias, broadcast over the leading axes, or the outputs where there is no bias."""
         if not self.use_bias:
             return outputs
-        bias = self._drawn_bias(training, ops.shape(outputs)[0] if self.estimator == "local" else 1)
+        own = self.estimator == "local" or self.posterior.components > 1
+        bias = self._drawn_bias(training, ops.shape(outputs)[0] if own else 1)
         between = [1] * (len(outputs.shape) - 1 - len(self._bias_shape))
         return outputs + ops.reshape(bias, (-1, *between, *self._bias_shape))
 
@@ -258,26 +261,3 @@ class KernelLayer(BayesianLayer):
             "bias_constraint": constraints.serialize(self.bias_constraint),
             "activity_regularizer": regularizers.serialize(self.activity_regularizer),
         }
-
-
-def forward_pass() -> Any | None:
-    """Returns an object that stands for the current forward pass, or None outside any.
-
-    Keras keeps one call context from the outermost `__call__` to its end. Its JAX trainer does not call the model but
-    evaluates `model.call` inside a stateless scope, one per pass. Where shapes are sought, one scope serves several.
-    """
-    stateless = get_global_attribute("stateless_scope")
-    if stateless is not None and get_global_attribute("symbolic_scope") is None:
-        return stateless
-    return get_global_attribute("current_call_ctx")
-
-
-def once(owner: Any, make: Any) -> Any:
-    """Returns `make()`, made once per forward pass for `owner`: a layer used twice uses one and the same draw."""
-    current = forward_pass()
-    if current is None:
-        return make()
-    made = current.__dict__.setdefault("singularbayes_draws", {})
-    if id(owner) not in made:
-        made[id(owner)] = make()
-    return made[id(owner)]

@@ -26,6 +26,7 @@ from singularbayes.metrics.detection import (
     ood_scores,
     tpr_at_fpr,
 )
+from singularbayes.metrics.exchangeability import ConformalMartingale
 from singularbayes.metrics.intervals import (
     IntervalCalibration,
     interval_calibration_area,
@@ -63,6 +64,7 @@ __all__ = [
     "MEASURES",
     "RETAINED_SHARE",
     "VARIANCE_SCORES",
+    "ConformalMartingale",
     "IntervalCalibration",
     "Measure",
     "OperatingPoint",

@@ -1,17 +1,17 @@
 """Questions about a Keras model: its posteriors, its parameters, its file, its devices."""
 
+from singularbayes.models.data import Block, as_arrays, blocks, collected, few, is_stream
 from singularbayes.models.distribution import ModelParallel, batch_mesh, device_count, free_bytes
 from singularbayes.models.inputs import (
     arranged,
-    as_arrays,
     count_examples,
+    in_order,
     lengths_of,
     require_any_length,
     require_model,
 )
 from singularbayes.models.mean_weights import forget_compiled, mean_weights
 from singularbayes.models.outputs import loss_of, names_of, position_of
-from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.models.programs import (
     compiled,
     kind_of,
@@ -24,6 +24,8 @@ from singularbayes.models.programs import (
 from singularbayes.models.progress import quiet, track
 from singularbayes.models.saving import load_without_optimizer, read_model
 from singularbayes.models.traversal import (
+    count_stored,
+    count_trained,
     draw_keys,
     draw_sources,
     find_posteriors,
@@ -33,10 +35,13 @@ from singularbayes.models.traversal import (
 )
 
 __all__ = [
+    "Block",
     "ModelParallel",
     "arranged",
     "as_arrays",
     "batch_mesh",
+    "blocks",
+    "collected",
     "compiled",
     "count_examples",
     "count_stored",
@@ -44,12 +49,15 @@ __all__ = [
     "device_count",
     "draw_keys",
     "draw_sources",
+    "few",
     "find_posteriors",
     "find_random_posteriors",
     "find_sources",
     "flat_layers",
     "forget_compiled",
     "free_bytes",
+    "in_order",
+    "is_stream",
     "kind_of",
     "lengths_of",
     "load_without_optimizer",

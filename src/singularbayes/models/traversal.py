@@ -1,11 +1,13 @@
-"""The posteriors of a model, and their draws."""
+"""The posteriors of a model, their draws, and how many parameters it has."""
 
+import math
+from collections.abc import Sequence
 from typing import cast
 
 import keras
 import numpy as np
 
-from singularbayes.posteriors import Posterior, Source, Variational, noise
+from singularbayes.posteriors import Posterior, RandomPosterior, Source, noise
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
@@ -13,9 +15,9 @@ def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
     return [source for source in find_sources(model) if isinstance(source, Posterior)]
 
 
-def find_random_posteriors(model: keras.layers.Layer) -> list[Variational]:
+def find_random_posteriors(model: keras.layers.Layer) -> list[RandomPosterior]:
     """Returns the posteriors of a model or layer whose draws differ: those with a prior and a KL."""
-    return [cast(Variational, posterior) for posterior in find_posteriors(model) if posterior.random]
+    return [cast(RandomPosterior, posterior) for posterior in find_posteriors(model) if posterior.random]
 
 
 def find_sources(model: keras.layers.Layer) -> list[Source]:
@@ -32,11 +34,40 @@ def flat_layers(model: keras.layers.Layer) -> list[keras.layers.Layer]:
 
 
 def draw_keys(seed: int, draws: int) -> np.ndarray:
-    """Returns one key per draw, (draws, 2)."""
+    """Returns one key per draw, (draws, 3): two words for its noise, and its number."""
     # A hash of (seed, position); keys of 31 bits suit every backend's generator.
-    return (np.random.SeedSequence(seed).generate_state(2 * draws) >> 1).reshape(draws, 2)
+    words = (np.random.SeedSequence(seed).generate_state(2 * draws) >> 1).reshape(draws, 2)
+    return np.concatenate([words, np.arange(draws, dtype=words.dtype)[:, None]], axis=1)
 
 
-def draw_sources(sources: list[Source], key) -> list[tuple]:
-    """Returns the arrays of one draw of every source."""
-    return [source.draw(key) for source, key in zip(sources, noise.split(key, len(sources)), strict=True)]
+def draw_sources(sources: Sequence[Source], key) -> list[tuple]:
+    """Returns the arrays of one draw of every source; `key` is one of `draw_keys`."""
+    own = zip(sources, noise.split(key[:2], len(sources)), strict=True)
+    return [source.draw_number(words, key[2]) for source, words in own]
+
+
+def count_trained(model: keras.Model) -> int:
+    """Returns how many parameters of a model are trainable.
+
+    >>> count_trained(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
+    8
+    """
+    return _numbers(model.trainable_weights)
+
+
+def count_stored(model: keras.Model) -> int:
+    """Returns how many parameters a model predicts from: with frozen weights and statistics, without what the KL needs.
+
+    Of a rank that is learned the columns in use count.
+
+    >>> count_stored(keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization()]))
+    12
+    """
+    posteriors = find_random_posteriors(model)
+    unused = {id(weight) for posterior in posteriors for weight in posterior.training_weights}
+    used = _numbers(weight for weight in model.weights if id(weight) not in unused)
+    return used - sum(posterior.num_switched_off() for posterior in posteriors)
+
+
+def _numbers(weights) -> int:
+    return sum(math.prod(weight.shape) for weight in weights)

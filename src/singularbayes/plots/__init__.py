@@ -9,7 +9,7 @@ from singularbayes.plots.bands import Bands, function_bands, quartile_bands
 from singularbayes.plots.bounds import BoundPanel, bounds_against_rank, panels_of
 from singularbayes.plots.calibration import interval_calibration, reliability
 from singularbayes.plots.correlation import weight_correlations
-from singularbayes.plots.curves import against_setting, selective_prediction
+from singularbayes.plots.curves import against_setting, selective_prediction, wealth_paths
 from singularbayes.plots.histograms import draw_shares, percentages, uncertainty_histograms
 from singularbayes.plots.pareto import Point, pareto, points_of
 from singularbayes.plots.radar import efficiency_radar, radar
@@ -49,6 +49,7 @@ __all__ = [
     "style",
     "trade_offs",
     "uncertainty_histograms",
+    "wealth_paths",
     "weight_correlations",
     "write",
 ]

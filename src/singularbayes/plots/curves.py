@@ -1,4 +1,4 @@
-"""Curves: measures against a setting, and the loss of the examples that a method keeps (selective prediction)."""
+"""Curves: measures against a setting, selective prediction, and the evidence of a monitor as inputs arrive."""
 
 from collections.abc import Mapping, Sequence
 
@@ -86,5 +86,25 @@ def selective_prediction(
     axes.set_ylim(bottom=0)
     label = f"{loss} ({unit})" if unit else loss
     axes.set(xlabel="examples kept, the most certain first", ylabel=f"{label},\nlower is better")
+    style.legend_below(figure, handles)
+    return figure
+
+
+@style.for_print
+def wealth_paths(paths: Mapping[str, np.ndarray], threshold: float) -> Figure:
+    """Returns the wealth of bets that nothing has changed, on a logarithmic axis, and the threshold of an alarm.
+
+    Args:
+        paths: of every watched stream, (points, 2): the inputs so far and the wealth, above 0.
+    """
+    require_some("wealth_paths", paths, "streams")
+    figure = Figure(figsize=(style.COLUMN, 2.1 + style.legend_height(paths)))
+    axes, handles = figure.subplots(), []
+    for name, look in style.looks(paths).items():
+        seen, wealth = np.asarray(paths[name], "float64").T
+        handles += axes.plot(seen, wealth, markevery=max(1, len(seen) // 8), label=name, **look.plot)
+    axes.axhline(threshold, color=style.INK, lw=0.8, ls=(0, (4, 3)))
+    axes.text(0.01, threshold, f"alarm at {threshold:g}", va="bottom", transform=axes.get_yaxis_transform())
+    axes.set(yscale="log", xlabel="inputs", ylabel="evidence of a change")
     style.legend_below(figure, handles)
     return figure

@@ -70,6 +70,10 @@ class Adapter(Product):
 
         self._build_ab((rows, columns), self.rank, loc, self.eta * s)
 
+    @property
+    def frozen_weights(self):
+        return [self.w0]
+
     def _added_to_w0(self, part):
         return SumMatrix(DenseMatrix(ops.convert_to_tensor(self.w0)), part)
 

@@ -4,11 +4,12 @@ from abc import abstractmethod
 
 import keras
 import numpy as np
+from keras import ops
 
 from singularbayes.posteriors import scope
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.moments import Entry, Moments
-from singularbayes.posteriors.repr import call_repr
+from singularbayes.posteriors.serialization import call_repr
 
 
 class Posterior(scope.Source, keras.layers.Layer):
@@ -93,6 +94,34 @@ class Posterior(scope.Source, keras.layers.Layer):
     def residual(self, matrix: np.ndarray) -> float:
         """Returns ‖matrix − E[W]‖_F after `center(matrix)`."""
         return 0.0
+
+    # -- weights -------------------------------------------------------------------------------------------------------
+
+    @property
+    def frozen_weights(self) -> list:
+        """Variables that training leaves as they are, which the components of a mixture share."""
+        return []
+
+    @property
+    def random_weights(self) -> list:
+        """The variables that hold means and scales of random weights, once built."""
+        return [factor.values for factor in self.factors]
+
+    def stack(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the shape of a plain weight that a layer keeps beside this posterior: one for every component."""
+        return tuple(shape)
+
+    def pick(self, values, training, examples):
+        """Returns the plain weight that each example uses, from `values` of shape `stack`: (examples or 1, *shape)."""
+        return ops.expand_dims(values, 0)
+
+    def like(self, posterior: "Posterior") -> "Posterior":
+        """Returns a posterior of the same layer with as many components as this one."""
+        if posterior.components != self.components:
+            raise ValueError(
+                f"The posteriors of a layer need the same number of components; got {self!r} and {posterior!r}."
+            )
+        return posterior
 
     # -- factors, where there are some ------------------------------------------------------------------------------
 

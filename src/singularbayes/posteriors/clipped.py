@@ -20,7 +20,8 @@ _ROUNDING = 1e-5  # a draw is made again a little below the limit, in single pre
 _OF_THE_OTHER = {
     *("prior", "family", "matrices", "seed_generator", "state", "join", "ab", "tolerance", "live_columns"),
     *("kl", "kl_bound", "kl_exact", "kl_scale", "kl_weight", "kl_weight_is_set", "kl_weight_from_file"),
-    *("set_kl_weight", "prune_columns", "take_columns", "balance"),
+    *("set_kl_weight", "training_weights", "num_switched_off", "prune_columns", "take_columns"),
+    *("switch_noise", "restarted_velocities"),
 }
 _find = getattr(keras.layers.Layer, "__getattr__", None)  # torch keeps parts of a layer behind it
 
@@ -67,7 +68,7 @@ class Clipped(Posterior):
         self.posterior.check(shape, where or self.path or self.name)
 
     def build(self, input_shape):
-        self.posterior.default_initializer = self.default_initializer
+        self.posterior.default_initializer = self._initializer
         self.posterior.build(input_shape)
         self._shape = tuple(input_shape)
 

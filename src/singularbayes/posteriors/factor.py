@@ -11,8 +11,11 @@ from keras import ops
 
 from singularbayes.posteriors import families, initializers, noise, priors
 from singularbayes.posteriors.families import inverse_softplus, softplus
-from singularbayes.posteriors.jit import one_program
+from singularbayes.posteriors.noise import one_program
 from singularbayes.posteriors.prior_memory import WORDS, Origin, PriorMemory, checksum
+
+RHO_SHIFT = 30.0  # by which ρ is lower while noise is off: scales are 1e-13 of what they were
+_OFF = -20.0  # the mean ρ below which noise is off; scales of 2e-9 are nobody's choice
 
 
 def halves(x, at: int, axis: int = 0):
@@ -138,6 +141,21 @@ class Scalars(ABC):
     def shift_rho(self, by: float) -> None:
         """Adds a number to every ρ."""
 
+    def noise_is_off(self) -> bool:
+        """Whether ρ is shifted so far down that draws are the mean."""
+        return float(ops.convert_to_numpy(self.rho).mean()) < _OFF
+
+    def restarted_velocity(self, velocity: np.ndarray) -> np.ndarray:
+        """Returns the mean square gradient of `values` for new means and scales from that of the means before.
+
+        That of all means is that of each, because balancing has turned them; ∂L/∂u = ∂L/∂w · ε · sigmoid(ρ) · rho_lr
+        with E[ε²] = 1 gives that of u. Zeros would make Adam's first hundred steps up to 6 times as large.
+        """
+        square = velocity.reshape(-1)[: self.size].mean()
+        slope = self.rho_lr / (1 + np.exp(-ops.convert_to_numpy(self.rho).reshape(-1)))
+        fitted = np.concatenate([np.full(self.size, square), square * slope**2])
+        return fitted.reshape(velocity.shape).astype("float32")
+
     @property
     def variance(self):
         return self.family.variance(self.scale)
@@ -196,6 +214,13 @@ class Scalars(ABC):
     def _used(self, columns):
         """Returns values of the columns, 0 for those that are not used."""
         return columns if self.live is None else columns * self.live
+
+    def num_switched_off(self) -> int:
+        """Returns how many parameters are in the columns that are not used."""
+        if self.live is None:
+            return 0
+        columns = self.live.shape[0] - int(ops.convert_to_numpy(self.live).sum())
+        return columns * math.prod(self.values.shape) // self.live.shape[0]
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Returns means, scales and, for a prior with centres, its centres and widths stacked; in float64."""

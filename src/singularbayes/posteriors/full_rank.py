@@ -5,8 +5,7 @@ import numpy as np
 
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.factor import Scalars
-from singularbayes.posteriors.local import LocalDense
-from singularbayes.posteriors.matrices import DenseMatrix, DenseRows
+from singularbayes.posteriors.matrices import DenseMatrix, DenseRows, LocalDense
 from singularbayes.posteriors.moments import moments
 from singularbayes.posteriors.variational import Variational
 

@@ -48,6 +48,9 @@ class Given(keras.initializers.Initializer):
     def __call__(self, shape, dtype=None):
         return self.function(shape, dtype)
 
+    def clone(self):
+        return self  # the function has to make its random numbers anew
+
 
 def default(activation) -> keras.initializers.Initializer:
     """Returns He for rectified activations, else Glorot; both normal."""
@@ -59,6 +62,17 @@ def default(activation) -> keras.initializers.Initializer:
 def fresh(initializer):
     """Returns a copy of an initializer, because a reused one repeats itself; None and plain functions stay."""
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
+
+
+def stacked(initializer, shape: tuple[int, ...]):
+    """Returns an initializer of arrays of that shape, or of several on a first axis, each made anew."""
+
+    def start(whole, dtype=None):
+        if tuple(whole) == tuple(shape):
+            return initializer(shape, dtype)
+        return keras.ops.stack([fresh(initializer)(shape, dtype) for _ in range(whole[0])])
+
+    return Given(start)
 
 
 def has_values_of_its_own(initializer) -> bool:
@@ -93,7 +107,7 @@ def reshaped(initializer, shape: tuple[int, int], kernel_shape: tuple[int, ...] 
     """
     if kernel_shape is None or variance_matched(initializer, shape) is not None:
         return initializer
-    return Given(lambda _, dtype=None: keras.ops.reshape(initializer(kernel_shape, dtype), shape))
+    return Given(lambda _, dtype=None: keras.ops.reshape(fresh(initializer)(kernel_shape, dtype), shape))
 
 
 def glorot(shape: tuple[int, int]) -> Start:

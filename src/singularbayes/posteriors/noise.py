@@ -5,12 +5,11 @@ of (key, row, column): only the rows that are needed are made, and a row has the
 """
 
 import math
+from functools import partial
 
 import keras
 import numpy as np
 from keras import ops
-
-from singularbayes.posteriors.jit import one_program
 
 _GOLDEN = (
     0x9E3779B9  # 2^32 / golden ratio: bits without a pattern, so that no key gives rows and columns the same words
@@ -43,6 +42,21 @@ _MASK = 0xFFFFFFFF
 _WORD = "uint32" if keras.backend.backend() == "jax" else "int64"
 # Compiled into one loop a hash is cheaper than JAX's generator; operation by operation it is dearer than torch's.
 _HASHED = keras.backend.backend() == "jax"
+
+
+def one_program(*static: int):
+    """Returns a decorator that compiles a function on JAX, where else each of its operations would be compiled alone.
+
+    Inside a function that is compiled anyway nothing changes: the operations are put there one by one.
+
+    Args:
+        static: the positions of the arguments that are no arrays.
+    """
+    if keras.backend.backend() != "jax":
+        return lambda function: function
+    import jax
+
+    return partial(jax.jit, static_argnums=static, inline=True)
 
 
 class _Key(keras.random.SeedGenerator):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors.jit import one_program
+from singularbayes.posteriors.noise import one_program
 
 KEPT = 2048  # hashes: where 1,000 of 60,000 examples come back, none is noticed with probability (59/60)^2048 < 1e-14
 WORDS = 4 + 2 * KEPT  # two checksums, the origin, the number of examples, and the hashes as pairs of words

@@ -12,8 +12,7 @@ from keras import ops
 
 from singularbayes.bounds import mixture_kl
 from singularbayes.checks import require_positive
-from singularbayes.posteriors import quadrature
-from singularbayes.posteriors.families import float64
+from singularbayes.posteriors.families import expectation, float64
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
 
@@ -239,7 +238,7 @@ class ScaleMixture(Prior):
         narrow, wide = sorted((self._narrow.scale, self._wide.scale))  # the spike may be either component
         spike = narrow * np.array([0, 1, 2, 3, 4, 5, 6, 8, 11, 16, 32])
         bends = np.concatenate([-spike, spike, wide * np.array([-2, -1, 1, 2])])
-        expected = quadrature.expectation(lambda w: self.log_density(w, float64), family, loc, scale, bends)
+        expected = expectation(lambda w: self.log_density(w, float64), family, loc, scale, bends)
         return -expected - family.entropy(scale.astype("float64"), float64)
 
     def kl_upper(self, family, loc, scale, quick=False):

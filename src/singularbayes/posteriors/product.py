@@ -7,8 +7,7 @@ from singularbayes.bounds import best_gauge
 from singularbayes.checks import require_integer
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.factor import Factor, halves, standardised
-from singularbayes.posteriors.local import LocalLowRank
-from singularbayes.posteriors.matrices import LowRankMatrix, LowRankRows
+from singularbayes.posteriors.matrices import LocalLowRank, LowRankMatrix, LowRankRows
 from singularbayes.posteriors.moments import Moments, moments, product_covariance, product_variance
 from singularbayes.posteriors.variational import Variational
 
@@ -111,7 +110,7 @@ class Product(Variational):
     def center(self, matrix):
         self._start_at(np.concatenate(initializers.svd_split(matrix, self.ab.shape[1])))
 
-    def balance(self):
+    def _balance_means(self):
         loc = self.ab.numbers()[0]
         a, b = loc[: self.rows], loc[self.rows :]
         (q_a, r_a), (q_b, r_b) = np.linalg.qr(a), np.linalg.qr(b)

@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import keras
+from keras.src.backend.common.global_state import get_global_attribute
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 MEAN = object()
@@ -21,10 +22,18 @@ class Source:
     """A layer whose noise a draw fixes for a whole pass: `draw(key)` gives its arrays, `fixed(self)` the choice."""
 
     random = True  # whether draws differ
+    components = 1  # from which draws are made in turn
 
     @abstractmethod
     def draw(self, key) -> tuple:
         """Returns the arrays of one draw."""
+
+    def draw_number(self, key, number) -> tuple:
+        """Returns the arrays of draw `number` of several, with its noise from `key`.
+
+        Only a source with several components looks at the number: draw s is of component s mod `components`.
+        """
+        return self.draw(key)
 
     @property
     def draw_size(self) -> int:
@@ -70,3 +79,26 @@ def _models_on_stack() -> Iterator[keras.Model]:
         if isinstance(owner := frame.f_locals.get("self"), keras.Model):
             yield owner
         frame = frame.f_back  # type: ignore[assignment]
+
+
+def forward_pass() -> Any:
+    """Returns an object that stands for the current forward pass, or None outside any.
+
+    Keras keeps one call context from the outermost `__call__` to its end. Its JAX trainer does not call the model but
+    evaluates `model.call` inside a stateless scope, one per pass. Where shapes are sought, one scope serves several.
+    """
+    stateless = get_global_attribute("stateless_scope")
+    if stateless is not None and get_global_attribute("symbolic_scope") is None:
+        return stateless
+    return get_global_attribute("current_call_ctx")
+
+
+def once(owner: Any, make: Any) -> Any:
+    """Returns `make()`, made once per forward pass for `owner`: a layer used twice uses one and the same draw."""
+    current = forward_pass()
+    if current is None:
+        return make()
+    made = current.__dict__.setdefault("singularbayes_draws", {})
+    if id(owner) not in made:
+        made[id(owner)] = make()
+    return made[id(owner)]

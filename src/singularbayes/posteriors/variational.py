@@ -1,15 +1,17 @@
 """Posteriors that are trained with a KL to a prior: prior, family and the weight of the KL."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from singularbayes.checks import is_integer, require_positive
 from singularbayes.posteriors import families, priors
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.factor import Factor
+from singularbayes.posteriors.factor import RHO_SHIFT, Factor
 
 _UNSET = -1.0  # the KL weight in the variable, where it is not set
 
@@ -46,61 +48,21 @@ class KLGuard(keras.metrics.Metric):
         return {}
 
 
-class Variational(Posterior):
-    """A posterior q of independent scalars in `factors`, whose KL(q ‖ p) to a prior p is part of the loss.
-
-    The arguments below are those of every posterior with random weights.
+class RandomPosterior(Posterior):
+    """A posterior whose KL(q ‖ p) to a prior p is part of the loss: the weight of that KL, and the seeds of its draws.
 
     Args:
-        prior: a prior or its name: "scale_mixture" (the paper's, default), "normal", "laplace", "anchored".
-        family: "gaussian" or "laplace".
-        eta: posterior scales start at η times the scale of the means.
-        damping: multiplies the scale that the means start with.
-        initializer: the start of the mean of W; a layer fills in its `kernel_initializer`, or He for rectified
-            activations and Glorot else. An initializer with a variance is variance-matched, any other is taken as W
-            itself and split by SVD.
-        rho_initializer: the start of ρ instead of η, for example `keras.initializers.RandomUniform(-5, -4)`.
-        rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam and its kin.
-        kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it. Only
-            these two keep an optimizer's weight decay from the posterior.
-        kl_rows: estimate the KL from this many random rows per step (unbiased), for very tall matrices.
+        initializer: see `Posterior`.
+        kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it.
     """
 
-    draws_matrices = True  # whether the arrays of a draw are matrices: A and B, or W
-    has_columns = False  # whether it is W = A Bᵀ, so that a prior can be about its columns
     kl_scale: Any  # the KL weight as the loss reads it, once built
 
-    def __init__(
-        self,
-        prior="scale_mixture",
-        family="gaussian",
-        eta=0.1,
-        damping=1.0,
-        initializer=None,
-        rho_initializer=None,
-        rho_lr=1.0,
-        kl_weight=None,
-        kl_rows=None,
-        **kwargs,
-    ):
+    def __init__(self, initializer=None, kl_weight=None, **kwargs):
         super().__init__(initializer, **kwargs)
-        kind = type(self).__name__
-        require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
         if kl_weight is not None and not 0 <= kl_weight < float("inf"):
-            raise ValueError(f"{kind} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
-        if kl_rows is not None and not is_integer(kl_rows):
-            raise ValueError(f"{kind} needs kl_rows to be an integer >= 1 or None; got kl_rows={kl_rows!r}.")
-        self.prior = priors.get(prior)
-        if self.prior.by_column and not (self.has_columns and kl_rows is None):
-            raise ValueError(
-                f"{self.prior!r} needs a posterior with factors, LowRank or Adapter, and kl_rows=None; got {kind} with "
-                f"kl_rows={kl_rows}."
-            )
-        self.family = families.get(family).name
-        self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
-        self.rho_initializer = keras.initializers.get(rho_initializer)
+            raise ValueError(f"{type(self).__name__} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
         self.kl_weight = None if kl_weight is None else float(kl_weight)
-        self.kl_rows = None if kl_rows is None else int(kl_rows)
         self.seed_generator = keras.random.SeedGenerator()
         self.state: SharedState | None = None  # what it shares with others, if it does
         # None until it is set. A compiled step cannot look at a variable's value, so `kl_scale` is a copy of this.
@@ -108,57 +70,51 @@ class Variational(Posterior):
         self.kl_weight_from_file = False  # until it is set here
         self._guard = KLGuard(self._require_kl_weight)
 
-    @property
-    def _initializer(self):
-        if self.prior.spread is None:
-            return super()._initializer
-        if self.initializer is not None:
-            raise ValueError(
-                f"{type(self).__name__} needs initializer or the spread of its prior, not both; got "
-                f"initializer={self.initializer!r} and prior={self.prior!r}."
-            )
-        return keras.initializers.RandomNormal(stddev=self.prior.spread)
-
-    # -- what each posterior defines ---------------------------------------------------------------------------------
-
-    @property
-    def draw_size(self):
-        return sum(factor.size for factor in self.factors)
-
-    def matrices(self, scalars) -> list:
-        """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
-        return []
-
-    def balance(self) -> None:
-        """Makes the means that training has found the start: of W the same, of factors those with equal norms."""
-        for factor in self.factors:
-            factor.start_at(factor.numbers()[0].astype("float32"))
-
-    def prune_columns(self) -> None:
-        """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
-
     # -- the KL --------------------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def kl(self):
         """Returns KL(q ‖ p) summed over the weights, in nats, as training uses it."""
-        return sum((factor.kl() for factor in self.factors), ops.zeros(()))
 
+    @abstractmethod
     def kl_bound(self):
         """Returns a closed-form upper bound of the KL, in nats; the KL itself where that is closed form."""
-        return sum((factor.kl_bound() for factor in self.factors), ops.zeros(()))
 
+    @abstractmethod
     def kl_exact(self) -> float:
         """Returns the KL in nats in float64 without random numbers: closed form or quadrature."""
-        return sum(factor.kl_exact() for factor in self.factors)
 
+    @abstractmethod
     def certified_kl(self) -> tuple[float, float]:
         """Returns an upper bound of the KL in nats, by formula in float64: as the factors are, and in the best gauge.
 
         (A D, B D⁻¹) draws the same W as (A, B). A bound that holds for all Q holds for the Q with the smallest KL among
         those that draw the same networks, chosen after training.
         """
-        nats = float(sum(factor.kl_upper().sum() for factor in self.factors))
-        return nats, nats
+
+    @abstractmethod
+    def switch_noise(self, on: bool) -> bool:
+        """Switches the noise on or off by a shift of ρ, and returns whether it was otherwise.
+
+        When it comes on, the means are the start of the variational part: factors are balanced, which leaves W.
+        """
+
+    @abstractmethod
+    def restarted_velocities(self, velocities: list[np.ndarray]) -> list[np.ndarray]:
+        """Returns the mean square gradients of `random_weights` that fit the means and scales after `switch_noise`."""
+
+    def prune_columns(self) -> None:
+        """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
+
+    @property
+    def training_weights(self) -> list:
+        """The variables that only training needs: the KL weight, what the prior holds, and which columns are used."""
+        parts = [part for factor in self.factors for part in (factor.reference, factor.memory, factor.live)]
+        return [self.kl_scale, *(part for part in parts if part is not None)]
+
+    def num_switched_off(self) -> int:
+        """Returns how many parameters are in the columns that are not used."""
+        return sum(factor.num_switched_off() for factor in self.factors)
 
     @property
     def kl_weight_is_set(self) -> bool:
@@ -175,6 +131,8 @@ class Variational(Posterior):
 
     def load_own_variables(self, store):
         super().load_own_variables(store)
+        if not self.built:  # a copy of one that was not built either
+            return
         stored = float(ops.convert_to_numpy(self.kl_scale))
         self._kl_weight_now = stored if stored >= 0 else None
         self.kl_weight_from_file = self.kl_weight_is_set and self.kl_weight is None
@@ -197,6 +155,138 @@ class Variational(Posterior):
             self._require_kl_weight()
         return self.seed_generator.next()
 
+    # -- for those that inherit ----------------------------------------------------------------------------------------
+
+    def _build_kl_scale(self):
+        self.kl_scale = self.add_weight(
+            name="kl_scale",
+            shape=(),
+            initializer=keras.initializers.Constant(_UNSET if self._kl_weight_now is None else self._kl_weight_now),
+            trainable=False,
+            dtype="float32",
+            autocast=False,
+        )
+
+    def _weigh(self, kl):
+        # Keras computes the loss once before any callback could set the weight.
+        return ops.maximum(self.kl_scale, 0.0) * kl
+
+    def _require_kl_weight(self):
+        if self.trainable and not self.kl_weight_is_set:
+            raise ValueError(
+                f"The KL weight is not set, so training would ignore the prior (posterior {self.path!r}). Pass "
+                "callbacks=[singularbayes.KLSchedule(num_data=len(x))] to fit, or call "
+                "singularbayes.set_kl(model, num_data=len(x)) before `evaluate` or a loop of your own."
+            )
+
+
+class Variational(RandomPosterior):
+    """A posterior q of independent scalars in `factors`, whose KL(q ‖ p) to a prior p is part of the loss.
+
+    The arguments below are those of every posterior with random weights.
+
+    Args:
+        prior: a prior or its name: "scale_mixture" (the paper's, default), "normal", "laplace", "anchored".
+        family: "gaussian" or "laplace".
+        eta: posterior scales start at η times the scale of the means.
+        damping: multiplies the scale that the means start with.
+        initializer: the start of the mean of W; a layer fills in its `kernel_initializer`, or He for rectified
+            activations and Glorot else. An initializer with a variance is variance-matched, any other is taken as W
+            itself and split by SVD.
+        rho_initializer: the start of ρ instead of η, for example `keras.initializers.RandomUniform(-5, -4)`.
+        rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam and its kin.
+        kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it. Only
+            these two keep an optimizer's weight decay from the posterior.
+        kl_rows: estimate the KL from this many random rows per step (unbiased), for very tall matrices.
+    """
+
+    draws_matrices = True  # whether the arrays of a draw are matrices: A and B, or W
+    has_columns = False  # whether it is W = A Bᵀ, so that a prior can be about its columns
+
+    def __init__(
+        self,
+        prior="scale_mixture",
+        family="gaussian",
+        eta=0.1,
+        damping=1.0,
+        initializer=None,
+        rho_initializer=None,
+        rho_lr=1.0,
+        kl_weight=None,
+        kl_rows=None,
+        **kwargs,
+    ):
+        super().__init__(initializer, kl_weight, **kwargs)
+        kind = type(self).__name__
+        require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
+        if kl_rows is not None and not is_integer(kl_rows):
+            raise ValueError(f"{kind} needs kl_rows to be an integer >= 1 or None; got kl_rows={kl_rows!r}.")
+        self.prior = priors.get(prior)
+        if self.prior.by_column and not (self.has_columns and kl_rows is None):
+            raise ValueError(
+                f"{self.prior!r} needs a posterior with factors, LowRank or Adapter, and kl_rows=None; got {kind} with "
+                f"kl_rows={kl_rows}."
+            )
+        self.family = families.get(family).name
+        self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
+        self.rho_initializer = keras.initializers.get(rho_initializer)
+        self.kl_rows = None if kl_rows is None else int(kl_rows)
+
+    @property
+    def _initializer(self):
+        if self.prior.spread is None:
+            return super()._initializer
+        if self.initializer is not None:
+            raise ValueError(
+                f"{type(self).__name__} needs initializer or the spread of its prior, not both; got "
+                f"initializer={self.initializer!r} and prior={self.prior!r}."
+            )
+        return keras.initializers.RandomNormal(stddev=self.prior.spread)
+
+    # -- what each posterior defines ---------------------------------------------------------------------------------
+
+    @property
+    def draw_size(self):
+        return sum(factor.size for factor in self.factors)
+
+    def matrices(self, scalars) -> list:
+        """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
+        return []
+
+    # -- noise-free training ------------------------------------------------------------------------------------------
+
+    def switch_noise(self, on):
+        changed = [factor for factor in self.factors if factor.noise_is_off() == on]
+        for factor in changed:
+            self.prior.require_anchor(factor.values.path, "random", "start")
+            factor.shift_rho(RHO_SHIFT if on else -RHO_SHIFT)
+        if on and changed:
+            self._balance_means()
+        return bool(changed)
+
+    def _balance_means(self) -> None:
+        """Makes the means that training has found the start: of W the same, of factors those with equal norms."""
+        for factor in self.factors:
+            factor.start_at(factor.numbers()[0].astype("float32"))
+
+    def restarted_velocities(self, velocities):
+        return [factor.restarted_velocity(each) for factor, each in zip(self.factors, velocities, strict=True)]
+
+    # -- the KL --------------------------------------------------------------------------------------------------------
+
+    def kl(self):
+        return sum((factor.kl() for factor in self.factors), ops.zeros(()))
+
+    def kl_bound(self):
+        return sum((factor.kl_bound() for factor in self.factors), ops.zeros(()))
+
+    def kl_exact(self):
+        return sum(factor.kl_exact() for factor in self.factors)
+
+    def certified_kl(self):
+        nats = float(sum(factor.kl_upper().sum() for factor in self.factors))
+        return nats, nats
+
     def require_local(self, where):
         if self.family != "gaussian":
             raise ValueError(
@@ -210,16 +300,6 @@ class Variational(Posterior):
         if self.family == "gaussian":
             return None
         return f"has weights of the {self.family} family, whose norms are not bounded here"
-
-    def _build_kl_scale(self):
-        self.kl_scale = self.add_weight(
-            name="kl_scale",
-            shape=(),
-            initializer=keras.initializers.Constant(_UNSET if self._kl_weight_now is None else self._kl_weight_now),
-            trainable=False,
-            dtype="float32",
-            autocast=False,
-        )
 
     def _factor(self, name, shape, loc, scale) -> Factor:
         if self.rho_initializer is not None:
@@ -237,18 +317,6 @@ class Variational(Posterior):
             weigh=self._weigh,
             kl_rows=self.kl_rows,
         )
-
-    def _weigh(self, kl):
-        # Keras computes the loss once before any callback could set the weight.
-        return ops.maximum(self.kl_scale, 0.0) * kl
-
-    def _require_kl_weight(self):
-        if self.trainable and not self.kl_weight_is_set:
-            raise ValueError(
-                f"The KL weight is not set, so training would ignore the prior (posterior {self.path!r}). Pass "
-                "callbacks=[singularbayes.KLSchedule(num_data=len(x))] to fit, or call "
-                "singularbayes.set_kl(model, num_data=len(x)) before `evaluate` or a loop of your own."
-            )
 
     def get_config(self):
         rho_initializer = keras.initializers.serialize(self.rho_initializer) if self.rho_initializer else None

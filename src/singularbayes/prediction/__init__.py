@@ -2,7 +2,8 @@
 
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
-from singularbayes.prediction.predict import pool, predict
+from singularbayes.prediction.monitor import Monitor, MonitorStatus
+from singularbayes.prediction.predict import pool, predict, predict_batches
 from singularbayes.prediction.randomized import drawn_risks, has_other_noise
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
 from singularbayes.prediction.sampler import stream_draws
@@ -11,6 +12,8 @@ __all__ = [
     "ClassPredictive",
     "ConformalIntervals",
     "ConformalSets",
+    "Monitor",
+    "MonitorStatus",
     "Predictive",
     "Temperature",
     "ValuePredictive",
@@ -21,6 +24,7 @@ __all__ = [
     "has_other_noise",
     "pool",
     "predict",
+    "predict_batches",
     "recalibrate",
     "stream_draws",
 ]

@@ -53,7 +53,10 @@ def drawn_risks(
     if not isinstance(meaning, Classification):
         raise ValueError(f"{caller} needs a classifier, whose predictions are right or wrong; got {meaning!r}.")
     parts, size = _parts(draws)
-    keys = draw_keys(seed, parts * size).reshape(parts, size, 2)
+    keys = draw_keys(seed, parts * size)
+    # Independent draws of a mixture are of random components.
+    keys[:, 2] = np.random.default_rng([seed, draws, 1]).integers(0, 2**30, len(keys))
+    keys = keys.reshape(parts, size, 3)
     rng = np.random.default_rng([seed, draws])
     whole = np.arange(count, dtype="int32")
     data = keras.tree.map_structure(ops.convert_to_tensor, x)

@@ -1,17 +1,22 @@
 """How a model is fitted."""
 
-from singularbayes.training.data_sketch import Seen, count_repeats, hashed, seen_among
 from singularbayes.training.elbo import kl, set_kl
 from singularbayes.training.fit_many import factory, fit_many
 from singularbayes.training.kl_schedule import KLSchedule
-from singularbayes.training.learned_prior import centre_prior, learn_prior
+from singularbayes.training.learned_prior import (
+    Seen,
+    centre_prior,
+    count_repeats,
+    hashed,
+    learn_prior,
+    seen_among,
+)
 from singularbayes.training.loading import load
 from singularbayes.training.pac_bayes_objective import PACBayesObjective
-from singularbayes.training.pretraining import RHO_SHIFT, switch_noise
+from singularbayes.training.pretraining import switch_noise
 from singularbayes.training.spectral_limits import SpectralPenalty, SpectralProjection, Truncation, truncation
 
 __all__ = [
-    "RHO_SHIFT",
     "KLSchedule",
     "PACBayesObjective",
     "Seen",

@@ -101,7 +101,7 @@ def _spare_from_current_decay(model: keras.layers.Layer) -> None:
             f"The weight decay of {type(optimizer).__name__} has to spare the posteriors, and those of {model.name!r} "
             "are not built yet. Call the model on a batch before `fit`, or give it a keras.Input."
         )
-    variables = [factor.values for posterior in posteriors for factor in posterior.factors]
+    variables = [variable for posterior in posteriors for variable in posterior.random_weights]
     # `exclude_from_weight_decay` refuses once the optimizer is built, and Keras builds it before any callback.
     spared = {*getattr(optimizer, "_exclude_from_weight_decay", ()), *map(optimizer._var_key, variables)}
     optimizer._exclude_from_weight_decay, optimizer._exclude_from_weight_decay_cache = spared, {}

@@ -27,7 +27,11 @@ def check_first_step(model: keras.Model) -> None:
 
     def first(*arguments):
         model.train_function = step
-        result = step(*arguments)
+        try:
+            result = step(*arguments)
+        except Exception:
+            _give_back(model, arguments)
+            raise
         if isinstance(result, tuple):  # on JAX the variables have their values only after the epoch
             places = [variable is loss.nll.count for variable in model.metrics_variables]
             count = result[1][-1][places.index(True)]
@@ -38,6 +42,15 @@ def check_first_step(model: keras.Model) -> None:
         return result
 
     model.train_function = first
+
+
+def _give_back(model: keras.Model, arguments: tuple) -> None:
+    """Gives a model the weights back that Keras has taken on JAX, after a step that could not be compiled."""
+    if keras.backend.backend() == "jax":
+        names = ("trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables")
+        model._jax_state = dict(zip(names, arguments[0], strict=True))
+        model._jax_state_synced = False
+        model.jax_state_sync()
 
 
 def require_labels_in_range(model: keras.Model) -> None:

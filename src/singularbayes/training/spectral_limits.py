@@ -19,7 +19,7 @@ from keras import ops
 
 from singularbayes.bounds import Bound, probability_at_least, project_spectral, truncated_kl
 from singularbayes.checks import require_at_least, require_integer, require_positive
-from singularbayes.models import draw_keys, find_random_posteriors, find_sources, forget_compiled
+from singularbayes.models import draw_keys, draw_sources, find_random_posteriors, find_sources, forget_compiled
 from singularbayes.posteriors import Variational, noise, spectral_norm
 
 
@@ -111,8 +111,8 @@ def truncation(
     kept = 0
     posteriors, sources = _matrix_posteriors("truncation", model), find_sources(model)
     for key in draw_keys(seed, draws):
-        keys = dict(zip(map(id, sources), noise.split(noise.as_keys(key), len(sources)), strict=True))
-        arrays = [a for posterior in posteriors for a in posterior.whole(posterior.draw(keys[id(posterior)]))]
+        drawn = dict(zip(map(id, sources), draw_sources(sources, noise.as_keys(key)), strict=True))
+        arrays = [a for posterior in posteriors for a in posterior.whole(drawn[id(posterior)])]
         kept += all(np.linalg.norm(ops.convert_to_numpy(a).astype("float64"), 2) <= limit for a in arrays)
     share = probability_at_least(kept, draws, delta, f"factor norms <= {limit:g}")
     return Truncation(limit, share, truncated_kl(kl, share) if share.value > 0 else float("inf"))

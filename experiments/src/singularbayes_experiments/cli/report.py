@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from singularbayes.optional import require_package
+from singularbayes.checks import require_package
 from singularbayes_experiments.cli.run import PROGRAM
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-from singularbayes.optional import require_package
+from singularbayes.checks import require_package
 from singularbayes_experiments.data import store
 from singularbayes_experiments.data.progress import Bar
 from singularbayes_experiments.data.source import DataError, File, Source

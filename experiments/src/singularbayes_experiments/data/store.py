@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from singularbayes.optional import require_package
+from singularbayes.checks import require_package
 from singularbayes_experiments.data.content import BROKEN, content, listed, sha256
 from singularbayes_experiments.data.source import DataError, File, Source
 

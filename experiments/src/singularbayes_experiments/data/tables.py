@@ -3,7 +3,7 @@
 import io
 from typing import Any
 
-from singularbayes.optional import require_package
+from singularbayes.checks import require_package
 
 
 def csv(data: bytes, missing: str = "", **options: Any) -> Any:

@@ -17,7 +17,8 @@ import numpy as np
 from jax import numpy as jnp
 
 from singularbayes.models import find_random_posteriors
-from singularbayes.training import RHO_SHIFT, set_kl, switch_noise
+from singularbayes.posteriors import RHO_SHIFT
+from singularbayes.training import set_kl, switch_noise
 
 State = list[list[Any]]  # trainable, other, the optimizer's and the metrics' variables
 _GROUPS = ("trainable_variables", "non_trainable_variables", "optimizer", "metrics_variables")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from singularbayes.optional import require_package
+from singularbayes.checks import require_package
 from singularbayes_experiments.data import DataError
 from singularbayes_experiments.problems.mimic3_features import FEATURES, LABS, LEAK, MEASURED, VITALS
 

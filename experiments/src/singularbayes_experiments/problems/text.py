@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from singularbayes.optional import require_package
+from singularbayes.checks import require_package
 from singularbayes_experiments import data
 
 PADDING = 0  # the id of [PAD]

@@ -1,15 +1,67 @@
-"""How much the loss of one linear map z = W x can change when W is replaced by a matrix of low rank.
+"""Constants of losses, and how much the loss of one linear map z = W x can change when W gets a low rank.
+
+Lipschitz and smoothness constants are those of a loss in its first argument: the paper's table, softmax row corrected.
 
 For an L-Lipschitz loss and ‖x‖ ≤ R, |ℓ(Wx) − ℓ(W′x)| ≤ L R ‖W − W′‖₂. The paper has the Frobenius norm, which is never
 smaller: true, and looser. Both are about one map; in a deep network R holds the norms of the other layers as well.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from singularbayes.bounds.bound import Bound
 from singularbayes.checks import require_at_least, require_choice, require_finite, require_integer, require_positive
 
+SOFTMAX_LIPSCHITZ = 0.5  # of p = softmax(z): the largest eigenvalue of diag(p) − p pᵀ, reached at (½, ½, 0, …)
 _ASSUMPTIONS = ("one linear map", "L-Lipschitz loss", "‖x‖ ≤ R")
+
+
+@dataclass(frozen=True)
+class LossConstants:
+    """|ℓ(z) − ℓ(z′)| ≤ lipschitz ‖z − z′‖ and ‖∇ℓ(z) − ∇ℓ(z′)‖ ≤ smoothness ‖z − z′‖; None where there is none."""
+
+    lipschitz: float | None
+    smoothness: float | None
+    on: str
+    in_unit_interval: bool = False
+
+
+_ANYWHERE = {
+    "mae": LossConstants(1.0, None, "one output"),
+    "softmax_ce": LossConstants(2**0.5, 0.5, "all logits"),
+    "bce_logit": LossConstants(1.0, 0.25, "one logit"),
+    "hinge": LossConstants(1.0, None, "one output"),
+    "brier_half_on_simplex": LossConstants(2**0.5, 1.0, "probabilities", in_unit_interval=True),
+}
+# Per bound B of ‖z‖ and ‖y‖; without one they have no Lipschitz constant.
+_BOUNDED = {"mse_half_norm_sq": (2.0, 1.0), "mse_no_half": (4.0, 2.0)}
+LOSSES = (*_ANYWHERE, *_BOUNDED)
+
+
+def loss_constants(loss: str, output_bound: float | None = None, variant: str = "sound") -> LossConstants:
+    """Returns the constants of a loss.
+
+    The paper puts the Hessian of softmax cross-entropy between 0 and ¼, which is right for one logit; its largest
+    eigenvalue is ½.
+
+    Args:
+        output_bound: B with ‖z‖ ≤ B and ‖y‖ ≤ B, for squared errors.
+
+    >>> loss_constants("softmax_ce").smoothness, loss_constants("softmax_ce", variant="published").smoothness
+    (0.5, 0.25)
+    """
+    require_choice("loss_constants", LOSSES, loss=loss)
+    require_choice("loss_constants", ("sound", "published"), variant=variant)
+    if loss in _ANYWHERE:
+        found = _ANYWHERE[loss]
+        wrong = variant == "published" and loss == "softmax_ce"
+        return LossConstants(found.lipschitz, 0.25, found.on) if wrong else found
+    factor, smoothness = _BOUNDED[loss]
+    if output_bound is None:
+        return LossConstants(None, smoothness, "all outputs")
+    require_positive("loss_constants", output_bound=output_bound)
+    return LossConstants(factor * output_bound, smoothness, f"outputs and targets of norm <= {output_bound:g}")
 
 
 def truncation_bound(

@@ -1,0 +1,105 @@
+"""Which component of a mixture trains on which example, the same for all layers of a forward pass."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from keras import ops
+
+from singularbayes.posteriors import noise, scope
+
+# How many equal blocks the examples lie in, one per component in order; 0 where they lie in no order.
+_BLOCKS: ContextVar[int] = ContextVar("singularbayes_blocks", default=0)
+
+
+def assignment(make_key) -> "Assignment":
+    """Returns the assignment of the current forward pass, made with the key of whoever needs it first."""
+    return scope.once(Assignment, lambda: Assignment(make_key()))
+
+
+@contextmanager
+def in_blocks(components: int) -> Iterator[None]:
+    """Declares that examples lie in blocks, the first for the first component, inside a `with` block."""
+    token = _BLOCKS.set(components)
+    try:
+        yield
+    finally:
+        _BLOCKS.reset(token)
+
+
+class Assignment:
+    """Deals the examples of a batch to components, at random and in shares that differ by one example at most.
+
+    Example i has the number r_i + shift, with random ranks r and a random shift, and belongs to component
+    (r_i + shift) mod K: as draw s of a prediction belongs to component s mod K.
+
+    It holds a key, not the ranks: made inside a loop or another transformation, these could not be used outside it.
+    """
+
+    def __init__(self, key):
+        self.key = key
+        self.size: int | None = None  # of the batch, where it is known
+
+    def components_of(self, size, components: int):
+        """Returns the component of each of `size` examples."""
+        if components == 1:
+            return ops.zeros((size,), "int32")
+        if _blocks(components):
+            return ops.repeat(ops.arange(components, dtype="int32"), size // components)
+        ranks, shift = self._ranks(size)
+        return (ranks + shift) % components
+
+    def deal(self, x, components: int):
+        """Returns the examples of every component, (components, share, …); the last of a share may be a repetition."""
+        if components == 1:
+            return ops.expand_dims(x, 0)
+        size, *features = ops.shape(x)
+        if not _blocks(components):
+            ranks, shift = self._ranks(size)
+            share = -(-size // components)
+            first = (ops.arange(components, dtype="int32") - shift) % components
+            rank = ops.expand_dims(first, 1) + components * ops.arange(share, dtype="int32")
+            x = ops.take(x, ops.take(ops.argsort(ranks), ops.reshape(rank % size, (-1,))), axis=0)
+            size = share * components
+        return ops.reshape(x, (components, size // components, *features))
+
+    def collect(self, y, size, components: int):
+        """Returns what `deal` of `size` examples has dealt in the order of the examples."""
+        if components == 1:
+            return ops.squeeze(y, 0)
+        _, share, *features = ops.shape(y)
+        y = ops.reshape(y, (components * share, *features))
+        if _blocks(components):
+            return y
+        ranks, shift = self._ranks(size)
+        return ops.take(y, (ranks + shift) % components * share + ranks // components, axis=0)
+
+    def _ranks(self, size) -> tuple[Any, Any]:
+        """Returns a random permutation of 0 … size − 1, and the shift."""
+        self._require_same_size(size)
+        order, shift = noise.split(self.key, 2)
+        ranks = ops.cast(ops.argsort(noise.uniform((size,), order)), "int32")
+        return ranks, noise.integers((), 2**30, shift)
+
+    def _require_same_size(self, size) -> None:
+        if not isinstance(size, int):
+            return
+        if self.size is not None and size != self.size:
+            raise ValueError(
+                f"A mixture needs the examples of the batch on the first axis of every layer in training; got first "
+                f"axes of {self.size} and {size} in one forward pass. Reshape, or concatenate along another axis, so "
+                "that the first axis stays the batch."
+            )
+        self.size = size
+
+
+def _blocks(components: int) -> bool:
+    """Returns whether examples lie in blocks; raises where these are for another number of components."""
+    blocks = _BLOCKS.get()
+    if blocks not in (0, components):
+        raise ValueError(
+            f"Mixtures that train on the same blocks of examples need the same number of components; got {blocks} and "
+            f"{components}."
+        )
+    return bool(blocks)

@@ -1,0 +1,455 @@
+"""Several posteriors of one weight, each a mode of its own: W ~ (q_1 + … + q_K)/K."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.checks import is_integer
+from singularbayes.posteriors import initializers, noise, scope
+from singularbayes.posteriors.assignment import Assignment, assignment
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.serialization import copy_posterior, serialize
+from singularbayes.posteriors.variational import RandomPosterior
+
+EXAMPLES = ("split", "repeat")
+
+
+@dataclass(frozen=True)
+class _Stacked:
+    """A variable of the mixture, and the variable of one component that it stands for."""
+
+    one: Any
+    all: Any  # (components, …), or as in one component where they share it
+    shared: bool
+
+
+class _Inside:
+    """The posterior of one component, held where Keras does not look for layers."""
+
+    def __init__(self, posterior):
+        self.posterior: Any = posterior
+        self.variables: list[_Stacked] = []
+        self.largest_batch = 0  # that training has seen
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class Mixture(RandomPosterior):
+    """An equal mixture of `components` copies of a posterior, with parameters, starts and noise of their own.
+
+    In training all layers of a model use the same component for an example, and every plain weight of the layer, such
+    as its bias, exists once per component: K networks in one model. The KL is the mean of the components' KLs, an upper
+    bound of the KL of the mixture (it is convex). Draw s of `predict` is of component s mod K in every layer, and the
+    number of draws is rounded up to a multiple of K, so that components count the same. Outside training a forward pass
+    uses the mean of the first component: an average over modes would be no network.
+
+    Args:
+        posterior: any with random weights, for example `LowRank(16)`.
+        components: K, an integer above 0.
+        examples: "split" deals the examples of every batch to the components at random, in equal shares: an epoch costs
+            about what it costs for one component. "repeat" trains every component on every example.
+
+    >>> from singularbayes import LowRank, layers
+    >>> dense = layers.Dense(8, posterior=Mixture(LowRank(2), components=4))
+    >>> dense.build((None, 5))
+    >>> dense.posterior, [tuple(w.shape) for w in dense.trainable_weights]
+    (Mixture(LowRank(2), components=4), [(4, 8), (4, 2, 13, 2)])
+    """
+
+    def __init__(self, posterior, components=4, examples="split", *, name=None, trainable=True, dtype=None):
+        if not isinstance(posterior, (Posterior, dict)):
+            raise ValueError(f"Mixture needs a posterior such as LowRank(16); got {posterior!r}.")
+        inside: Any = copy_posterior(posterior, "component")
+        if not inside.random or isinstance(inside, Mixture):
+            raise ValueError(f"Mixture needs a posterior with random weights that is no mixture; got {inside!r}.")
+        if not is_integer(components):
+            raise ValueError(f"Mixture needs components to be an integer >= 1; got components={components!r}.")
+        if examples not in EXAMPLES:
+            raise ValueError(f"Mixture needs examples to be one of {EXAMPLES}; got examples={examples!r}.")
+        super().__init__(None, inside.kl_weight, name=name, trainable=trainable, dtype=dtype)
+        self.components, self.examples, self.adapts = int(components), examples, inside.adapts
+        self._inside = _Inside(inside)
+
+    @property
+    def _one(self) -> Any:
+        """The posterior of one component; its variables have values only inside `_with`."""
+        return self._inside.posterior
+
+    def check(self, shape, where=""):
+        self._one.check(shape, where or self.path or self.name)
+
+    def require_local(self, where):
+        self._one.require_local(where)
+
+    # -- variables: those of one component, stacked --------------------------------------------------------------------
+
+    def build(self, input_shape):
+        self._shape = tuple(input_shape)
+        parts = [self._fresh() for _ in range(self.components)]
+        one = self._inside.posterior = parts[0]
+        self._build_kl_scale()
+        shared = {id(variable) for variable in one.frozen_weights}
+        for place, variable in enumerate(one.weights):
+            if variable is not one.kl_scale:
+                own = [part.weights[place] for part in parts]
+                self._inside.variables.append(self._stack(own, id(variable) in shared))
+
+    def _fresh(self):
+        """Returns one more posterior of a component, built."""
+        posterior = copy_posterior(self._one, "component")
+        posterior.default_initializer = initializers.fresh(self.default_initializer)
+        posterior.by_rows = self.by_rows
+        posterior.build(self._shape)
+        return posterior
+
+    def _stack(self, own: list, shared: bool) -> _Stacked:
+        """Returns the variable that holds one and the same variable of all components."""
+        one = own[0]
+
+        def start(_, dtype=None):
+            values = [variable.value for variable in own]
+            return values[0] if shared else ops.stack(values)
+
+        def mean_regularizer(_):
+            return self._mean(lambda: one.regularizer(one))
+
+        stacked = self.add_weight(
+            name=one.name,
+            shape=one.shape if shared else (self.components, *one.shape),
+            initializer=initializers.Given(start),
+            regularizer=None if one.regularizer is None else mean_regularizer,
+            trainable=one.trainable,
+            dtype=one.dtype,
+            autocast=False,
+        )
+        return _Stacked(one, stacked, shared)
+
+    def _read(self) -> list:
+        """Returns the values of all variables. They have to be read outside the scopes that `_with` makes."""
+        return [variable.all.value for variable in self._inside.variables]
+
+    def _with(self, values: list) -> keras.StatelessScope:
+        """Returns a scope in which the posterior of one component has these values."""
+        self._one.by_rows = self.by_rows
+        mapping = [(variable.one, value) for variable, value in zip(self._inside.variables, values, strict=True)]
+        return keras.StatelessScope(state_mapping=[*mapping, (self._one.kl_scale, self.kl_scale)])
+
+    def _of_component(self, values: list, component) -> list:
+        """Returns the values of one component, a number or a tensor of one."""
+        at = (lambda v: v[component]) if isinstance(component, int) else (lambda v: ops.take(v, component, axis=0))
+        pairs = zip(values, self._inside.variables, strict=True)
+        return [value if variable.shared else at(value) for value, variable in pairs]
+
+    def _each(self, function: Callable, values: list, *own):
+        """Returns function(*own) of every component, stacked; `own` have the components on their first axis."""
+
+        def one(values, *own):
+            with self._with(values):
+                return function(*own)
+
+        if keras.backend.backend() == "jax":
+            import jax
+
+            axes = [None if variable.shared else 0 for variable in self._inside.variables]
+            return jax.vmap(one, in_axes=(axes, *[0] * len(own)))(values, *own)
+        parts = [
+            one(self._of_component(values, k), *keras.tree.map_structure(lambda v, k=k: v[k], own))
+            for k in range(self.components)
+        ]
+        return keras.tree.map_structure(lambda *parts: ops.stack(parts), *parts)
+
+    def _keys(self, key):
+        """Returns one key for every component, stacked, and one more."""
+        if self.components == 1:  # then it draws what the posterior alone would draw
+            return ops.expand_dims(key, 0), key
+        *own, more = noise.split(key, self.components + 1)
+        return ops.stack(own), more
+
+    # -- the KL --------------------------------------------------------------------------------------------------------
+
+    def _mean(self, function: Callable):
+        """Returns the mean over components of what function() gives for each, which may draw noise."""
+        state, drawn = self._one.seed_generator.state, []
+
+        def one(key):
+            before = state.assign(ops.cast(key, state.dtype))
+            result = function()
+            drawn.append(state.value is not before)
+            return result
+
+        keys, _ = self._keys(self.seed_generator.state.value)
+        mean = ops.mean(self._each(one, self._read(), keys))
+        if any(drawn):
+            self.seed_generator.next()  # these keys are used up
+        return mean
+
+    def kl(self):
+        return self._mean(self._one.kl)
+
+    def kl_bound(self):
+        return self._mean(self._one.kl_bound)
+
+    def kl_exact(self):
+        return float(np.mean([part.kl_exact() for part in self._parts()]))
+
+    def certified_kl(self):
+        before, after = np.mean([part.certified_kl() for part in self._parts()], axis=0)
+        return float(before), float(after)
+
+    # -- draws ---------------------------------------------------------------------------------------------------------
+
+    def sample(self, training=False, estimator="shared"):
+        choice = scope.fixed(self)
+        if choice is not None and choice is not scope.MEAN:
+            return self.weight(choice)
+        if choice is scope.MEAN or not training:
+            return self.mean()
+        values, (keys, more) = self._read(), self._keys(self.next_key(training))
+        local = estimator == "local"
+        return MixtureMatrix(
+            self,
+            values,
+            assignment(lambda: more),
+            keys if local else self._each(self._one.draw, values, keys),
+            self._one.local if local else self._one.weight,
+        )
+
+    def draw(self, key):
+        if self.components == 1:
+            return self.draw_number(key, 0)
+        key, other = noise.split(key, 2)
+        return self.draw_number(key, noise.integers((), 2**30, other))
+
+    def draw_number(self, key, number):
+        component = ops.cast(number, "int32") % self.components
+        with self._with(self._of_component(self._read(), component)):
+            return component, *self._one.draw(key)
+
+    def weight(self, draw):
+        component, *arrays = draw
+        values = self._of_component(self._read(), ops.cast(component, "int32"))
+        with self._with(values):
+            matrix = self._one.weight(tuple(arrays))
+        return _ComponentMatrix(self, values, matrix) if self.by_rows else matrix
+
+    def whole(self, draw):
+        component, *arrays = draw
+        with self._with(self._of_component(self._read(), component)):
+            return component, *self._one.whole(tuple(arrays))
+
+    @property
+    def draw_size(self):
+        return 1 + self._one.draw_size
+
+    def local(self, key):
+        raise NotImplementedError("A mixture draws outputs per example only in training, where `sample` does.")
+
+    def notice_batch(self, size) -> None:
+        """Raises where no batch of training so far has an example for every component; a short one may follow."""
+        if not isinstance(size, int):
+            return
+        self._inside.largest_batch = max(size, self._inside.largest_batch)
+        if self._inside.largest_batch < self.components:
+            raise ValueError(
+                f"{self!r} needs batches of at least {self.components} examples, one for each component; got "
+                f'{size} in {self.path or self.name}. Use a larger batch_size, fewer components, or examples="repeat".'
+            )
+
+    # -- mean and moments ----------------------------------------------------------------------------------------------
+
+    def mean(self):
+        with self._with(self._of_component(self._read(), 0)):
+            return self._one.mean()
+
+    def variance(self):
+        # The law of total variance.
+        parts = self._parts()
+        return np.mean([part.variance() for part in parts], axis=0) + np.var([_dense_mean(p) for p in parts], axis=0)
+
+    def covariance(self, entry, other):
+        parts = self._parts()
+        means = [_dense_mean(part) for part in parts]
+        between = np.cov([mean[entry] for mean in means], [mean[other] for mean in means], ddof=0)[0, 1]
+        return float(np.mean([part.covariance(entry, other) for part in parts]) + between)
+
+    def center(self, matrix):
+        """Moves the mean of the first component to `matrix`, and those of the others to draws around it.
+
+        Components that start equal would stay equal but for noise. The draws have the scales of the component.
+        """
+        for k, part in enumerate(self._parts()):
+            part.center(matrix)
+            for factor in part.factors if k else ():
+                factor.set_loc(factor.sample(part.seed_generator.next()))
+            self._take(k, part)
+
+    def residual(self, matrix):
+        return self._one.residual(matrix)
+
+    # -- components ----------------------------------------------------------------------------------------------------
+
+    def component(self, number: int) -> Posterior:
+        """Returns a component as a posterior of its own: a copy, with its parameters.
+
+        >>> from singularbayes import LowRank
+        >>> mixture = Mixture(LowRank(2), components=3)
+        >>> mixture.build((5, 4))
+        >>> mixture.component(2)
+        LowRank(2)
+        """
+        if not is_integer(number, 0) or number >= self.components:
+            raise ValueError(f"component needs a number from 0 to {self.components - 1}; got {number!r}.")
+        part = self._fresh()
+        for mine, value in zip(_own(part), self._of_component(self._read(), int(number)), strict=True):
+            mine.assign(np.array(ops.convert_to_numpy(value)))
+        if self.kl_weight_is_set:
+            part.set_kl_weight(float(ops.convert_to_numpy(self.kl_scale)))
+        return part
+
+    def _parts(self) -> list[Any]:
+        return [self.component(k) for k in range(self.components)]
+
+    def _take(self, number: int, part) -> None:
+        """Gives a component the parameters of a posterior."""
+        for variable, value in zip(self._inside.variables, _own(part), strict=True):
+            array = np.array(ops.convert_to_numpy(variable.all))
+            array[... if variable.shared else number] = ops.convert_to_numpy(value)
+            variable.all.assign(array)
+
+    def switch_noise(self, on):
+        changed = False
+        for k, part in enumerate(self._parts()):
+            changed |= part.switch_noise(on)
+            self._take(k, part)
+        return changed
+
+    def restarted_velocities(self, velocities):
+        parts = [part.restarted_velocities([each[k] for each in velocities]) for k, part in enumerate(self._parts())]
+        return [np.stack(each) for each in zip(*parts, strict=True)]
+
+    def prune_columns(self):
+        for k, part in enumerate(self._parts() if self._one.learned_rank is not None else ()):
+            part.prune_columns()
+            self._take(k, part)
+
+    def stack(self, shape):
+        return self.components, *shape
+
+    def pick(self, values, training, examples):
+        choice = scope.fixed(self)
+        if training and choice is None:
+            key = self._keys(self.seed_generator.state.value)[1]
+            return ops.take(values, assignment(lambda: key).components_of(examples, self.components), axis=0)
+        component = 0 if choice is None or choice is scope.MEAN else ops.cast(choice[0], "int32")
+        return ops.expand_dims(ops.take(values, component, axis=0), 0)
+
+    def like(self, posterior):
+        if posterior.components == 1 and posterior.random:
+            return Mixture(posterior, self.components, self.examples, name=posterior.name)
+        return super().like(posterior)
+
+    @property
+    def random_weights(self):
+        values = {id(factor.values) for factor in self._one.factors}
+        return [variable.all for variable in self._inside.variables if id(variable.one) in values]
+
+    @property
+    def training_weights(self):
+        only = {id(weight) for weight in self._one.training_weights}
+        return [self.kl_scale, *(variable.all for variable in self._inside.variables if id(variable.one) in only)]
+
+    def num_switched_off(self):
+        return sum(part.num_switched_off() for part in self._parts()) if self._one.training_weights[1:] else 0
+
+    @property
+    def fixed_rank(self):
+        return self._one.fixed_rank
+
+    def num_columns(self, shape):
+        return self._one.num_columns(shape)
+
+    def with_rank(self, rank):
+        return Mixture(self._one.with_rank(rank), self.components, self.examples, name=self.name)
+
+    def why_no_norms(self):
+        return "has a mixture, whose draws are of several components"
+
+    def __repr__(self):
+        examples = "" if self.examples == "split" else f", examples={self.examples!r}"
+        return f"Mixture({self._one!r}, components={self.components}{examples})"
+
+    def get_config(self):
+        config = super().get_config()
+        del config["initializer"]
+        own = {"posterior": serialize(self._one), "components": self.components, "examples": self.examples}
+        return {**config, **own}
+
+
+def _own(posterior) -> list:
+    """Returns the variables of a posterior that a mixture keeps for its components."""
+    return [weight for weight in posterior.weights if weight is not posterior.kl_scale]
+
+
+def _dense_mean(posterior) -> np.ndarray:
+    return ops.convert_to_numpy(posterior.mean().dense()).astype("float64")
+
+
+@dataclass(frozen=True)
+class MixtureMatrix:
+    """The drawn matrices of all components, each applied to its examples of the batch."""
+
+    mixture: Mixture
+    values: list  # of the mixture's variables
+    assignment: Assignment
+    draws: Any  # (components, …)
+    make: Callable  # gives the matrix of a draw
+    view: Callable = lambda matrix: matrix  # gives the part of the matrix that is meant
+
+    def _apply(self, function: Callable, x):
+        size, components = ops.shape(x)[0], self.mixture.components
+        self.mixture.notice_batch(size)
+
+        def one(draw, x):
+            return function(self.view(self.make(draw)), x)
+
+        y = self.mixture._each(one, self.values, self.draws, self.assignment.deal(x, components))
+        return self.assignment.collect(y, size, components)
+
+    def apply(self, x):
+        return self._apply(lambda matrix, x: matrix.apply(x), x)
+
+    def rows(self, ids):
+        return self._apply(lambda matrix, ids: matrix.rows(ids), ids)
+
+    def convolve(self, x, by, groups=1):
+        return self._apply(lambda matrix, x: matrix.convolve(x, by, groups), x)
+
+    def columns(self, start: int, stop: int):
+        return replace(self, view=lambda matrix: self.view(matrix).columns(start, stop))
+
+    def transposed(self):
+        return replace(self, view=lambda matrix: self.view(matrix).transposed())
+
+
+@dataclass(frozen=True)
+class _ComponentMatrix:
+    """A drawn matrix of one component whose rows are made when they are needed, from these values of its variables."""
+
+    mixture: Mixture
+    values: list
+    matrix: Any
+
+    def rows(self, ids):
+        with self.mixture._with(self.values):
+            return self.matrix.rows(ids)
+
+    def transposed(self):
+        with self.mixture._with(self.values):
+            return self.matrix.transposed()
+
+    def dense(self):
+        with self.mixture._with(self.values):
+            return self.matrix.dense()

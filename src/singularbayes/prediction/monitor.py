@@ -1,0 +1,217 @@
+"""Watching a model in service: an alarm when its inputs, or its errors, are no longer those it was checked on."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from singularbayes.checks import aligned, labelled, require_finite, require_integer, require_package, require_share
+from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
+from singularbayes.metrics import ConformalMartingale
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SCORES = {"classification": "entropy", "regression": "epistemic"}
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class MonitorStatus:
+    """What a monitor has found so far.
+
+    Attributes:
+        alarm: whether the evidence of any watched stream ever reached its threshold since the last reset.
+        first: the stream that alarmed first and how many of its inputs it had seen then; None without an alarm.
+        seen: inputs so far, over all groups.
+        evidence: the largest wealth of a bet against "nothing has changed" now, as a multiple of its threshold.
+    """
+
+    alarm: bool
+    first: tuple[str, int] | None
+    seen: int
+    evidence: float
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return f"No alarm after {self.seen} inputs; the evidence is at {self.evidence:.2g} of its threshold."
+        return f"Alarm: {self.first[0]}, after {self.first[1]} inputs of {self.seen}."
+
+
+class Monitor:
+    """Compares the uncertainty of predictions in service with that of reference predictions, and errors once known.
+
+    As long as new inputs are exchangeable with those of the reference, an alarm is false with probability at most
+    `alpha`, however long the monitor runs (Ville's inequality); every group and the errors are watched at an equal
+    share of `alpha`. Nothing is promised about how soon a change is found; a change that does not raise the
+    uncertainty, or the errors, is not found.
+
+    Args:
+        reference: predictions for examples that served neither training nor tuning, as `predict` returns them, in no
+            special order; or an array with one score per example, higher where the model is less certain.
+        y: targets of the reference, where labels will arrive later: then `update_labels` watches the errors.
+        alpha: the probability of a false alarm, ever.
+        score: which uncertainty, a name in `Predictive.uncertainties()`; by default "entropy" of classes and
+            "epistemic" of regression.
+        groups: the group of every reference example, where groups (hospitals, sensors, …) are watched apart.
+
+    >>> rng = np.random.default_rng(0)
+    >>> monitor = Monitor(rng.normal(size=1000), alpha=0.01)
+    >>> print(monitor.update(rng.normal(size=200)))  # doctest: +ELLIPSIS
+    No alarm after 200 inputs; the evidence is at ... of its threshold.
+    >>> monitor.update(rng.normal(3, 1, size=100)).alarm
+    True
+    """
+
+    def __init__(self, reference, *, y=None, alpha: float = 0.01, score: str | None = None, groups=None, seed: int = 0):
+        require_share("Monitor", alpha=alpha)
+        require_integer("Monitor", 0, seed=seed)
+        self.alpha, self.seed = float(alpha), int(seed)
+        self.score = score or (_SCORES[reference.task] if isinstance(reference, Predictive) else None)
+        scores = self._scores(reference)
+        names = self._groups(groups, len(scores), "Monitor")
+        watched = {_stream("uncertainty", name): scores[names == name] for name in np.unique(names)}
+        if y is not None:
+            losses = _losses("Monitor", reference, y)
+            watched |= {_stream("errors", name): losses[names == name] for name in np.unique(names)}
+        self._martingales = {
+            name: ConformalMartingale.from_reference(values, seed=seed + i)
+            for i, (name, values) in enumerate(watched.items())
+        }
+        self.first: tuple[str, int] | None = None
+
+    # -- what comes in -------------------------------------------------------------------------------------------------
+
+    def update(self, predictions, groups=None) -> MonitorStatus:
+        """Adds predictions in the order in which their inputs came, and returns what is known now."""
+        return self._add("uncertainty", self._scores(predictions), groups)
+
+    def update_labels(self, predictions, y, groups=None) -> MonitorStatus:
+        """Adds predictions whose targets have become known: their errors are watched beside the uncertainty."""
+        if not any(name.startswith("errors") for name in self._martingales):
+            raise ValueError("update_labels needs the errors of the reference; make the monitor by Monitor(p, y=y).")
+        return self._add("errors", _losses("update_labels", predictions, y), groups)
+
+    def _add(self, kind: str, scores: np.ndarray, groups) -> MonitorStatus:
+        names = self._groups(groups, len(scores), "update")
+        streams = {str(name): _stream(kind, name) for name in np.unique(names)}
+        unknown = [name for name, stream in streams.items() if stream not in self._martingales]
+        if unknown:
+            known = sorted({stream.partition(" of ")[2] for stream in self._martingales})
+            raise ValueError(f"update needs the groups of the reference, {known}; got {unknown}.")
+        for name, stream in streams.items():
+            martingale = self._martingales[stream]
+            before = martingale.seen
+            above = martingale.update(scores[names == name]) >= math.log(self.threshold)
+            if self.first is None and above.any():
+                self.first = stream, before + int(above.argmax()) + 1
+        return self.status
+
+    def _scores(self, predictions) -> np.ndarray:
+        if not isinstance(predictions, Predictive):
+            scores = np.asarray(predictions, "float64")
+            if scores.ndim != 1:
+                raise ValueError(f"Monitor needs predictions, or one score per example; got shape {scores.shape}.")
+            require_finite("Monitor", scores=scores)
+            return scores
+        found = predictions.uncertainties()
+        if self.score not in found:
+            raise ValueError(f"Monitor needs score to be one of {sorted(found)}; got score={self.score!r}.")
+        chosen = found[self.score]
+        if isinstance(chosen, str):
+            raise ValueError(f"Monitor cannot use score={self.score!r}: {chosen}.")
+        return chosen.reshape(len(chosen), -1).mean(axis=1)
+
+    @staticmethod
+    def _groups(groups, examples: int, name: str) -> np.ndarray:
+        names = np.full(examples, "") if groups is None else np.asarray(groups).astype(str)
+        if names.shape != (examples,):
+            raise ValueError(f"{name} needs one group per example, shape ({examples},); got shape {names.shape}.")
+        return names
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def threshold(self) -> float:
+        """The wealth at which a stream alarms: the number of streams over `alpha`."""
+        return len(self._martingales) / self.alpha
+
+    @property
+    def status(self) -> MonitorStatus:
+        """What the monitor has found since the last reset."""
+        seen = sum(m.seen for name, m in self._martingales.items() if name.startswith("uncertainty"))
+        now = max(float(np.logaddexp.reduce(m.log_wealth)) for m in self._martingales.values())
+        return MonitorStatus(self.first is not None, self.first, seen, math.exp(min(now, 700)) / self.threshold)
+
+    @property
+    def paths(self) -> Mapping[str, np.ndarray]:
+        """Of every stream the number of inputs and the wealth, at no more than 512 places."""
+        paths = {name: np.array(m.path) for name, m in self._martingales.items()}
+        return {
+            name: np.stack([path[:, 0], np.exp(np.minimum(path[:, 1], 700))], axis=1) for name, path in paths.items()
+        }
+
+    def plot(self) -> "Figure":
+        """Returns a figure of the wealth of every stream, with the threshold of an alarm."""
+        require_package("matplotlib", "plots", "Monitor.plot")
+        from singularbayes.plots import wealth_paths
+
+        return wealth_paths(self.paths, self.threshold)
+
+    # -- its life ------------------------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Starts anew after an alarm was dealt with: wealth 1, against the same reference.
+
+        A further false alarm again has a probability of at most `alpha`. After the model was trained again make a new
+        monitor, from new reference predictions.
+        """
+        self._martingales = {name: martingale.restarted() for name, martingale in self._martingales.items()}
+        self.first = None
+
+    def save(self, path) -> None:
+        """Writes the state into a JSON file, a few kilobytes per stream; `Monitor.load` resumes it."""
+        streams = {name: martingale.to_dict() for name, martingale in self._martingales.items()}
+        state = {"version": _VERSION, "alpha": self.alpha, "seed": self.seed, "score": self.score, "first": self.first}
+        target = Path(path)
+        half = target.with_name(f"{target.name}.part")
+        half.write_text(json.dumps({**state, "streams": streams}))
+        half.replace(target)
+
+    @classmethod
+    def load(cls, path) -> "Monitor":
+        """Returns the monitor that `save` wrote."""
+        try:
+            state: dict[str, Any] = json.loads(Path(path).read_text())
+            version = state["version"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"Monitor.load needs a file that Monitor.save wrote; got {path}, which is none."
+            ) from error
+        if version != _VERSION:
+            raise ValueError(f"Monitor.load needs a file of version {_VERSION}; got {path} of version {version}.")
+        monitor = cls.__new__(cls)
+        monitor.alpha, monitor.seed, monitor.score = state["alpha"], state["seed"], state["score"]
+        monitor.first = None if state["first"] is None else (state["first"][0], state["first"][1])
+        monitor._martingales = {name: ConformalMartingale.from_dict(each) for name, each in state["streams"].items()}
+        return monitor
+
+
+def _stream(kind: str, group: str) -> str:
+    return f"{kind} of {group}" if group else kind
+
+
+def _losses(name: str, predictions, y) -> np.ndarray:
+    """Returns −log p(label), or the absolute error in standard deviations where the noise is known."""
+    if isinstance(predictions, ClassPredictive):
+        probabilities, labels = labelled(name, predictions.mean, y)
+        return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], 1e-300))
+    if isinstance(predictions, ValuePredictive):
+        sd = np.ones_like(predictions.mean) if predictions.noise is None else np.sqrt(predictions.variance("total"))
+        targets, mean, sd = aligned(name, y=y, predictions=predictions.mean, sd=sd)
+        return (np.abs(targets - mean) / sd).reshape(len(mean), -1).mean(axis=1)
+    raise TypeError(f"{name} needs predictions, as predict returns them, beside y; got {type(predictions).__name__}.")

@@ -1,0 +1,278 @@
+"""Mixtures: K networks in one model, each trained on its share of the examples."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import assert_uncorrelated, gradient, over_keys, stir
+
+import singularbayes as sb
+from singularbayes import layers
+from singularbayes.posteriors import noise
+from singularbayes.posteriors.assignment import Assignment
+
+pytestmark = pytest.mark.backend
+
+K, BATCH = 3, 12
+X = np.random.default_rng(1).normal(size=(BATCH, 5)).astype("float32")
+
+
+def _numpy(x):
+    return ops.convert_to_numpy(x)
+
+
+def _dense(inside=None, components=K, **arguments):
+    """Returns a built dense layer with weights of order one that differ in every entry and component."""
+    inside = inside or sb.LowRank(2, prior=sb.Normal(0.5), kl_weight=0.1)
+    layer = layers.Dense(4, posterior=sb.Mixture(inside, components), **arguments)
+    layer.build((None, 5))
+    return stir(layer)
+
+
+def _trained_pass(layer, x, key):
+    """Returns the outputs of a training pass whose noise comes from `key`."""
+    state = layer.posterior.seed_generator.state
+    state.assign(ops.cast(key, state.dtype))
+    return layer(x, training=True)
+
+
+def _components(layer, key, size):
+    """Returns the component of every example in that pass."""
+    mixture = layer.posterior
+    return _numpy(Assignment(mixture._keys(key)[1]).components_of(size, mixture.components))
+
+
+KEY = noise.as_keys(np.array([12345, 678]))
+
+
+# -- which component an example belongs to ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [12, 14, 2, 1])
+def test_shares_are_equal_and_dealing_is_undone(size):
+    dealt = Assignment(KEY)
+    x = np.arange(size * 2, dtype="float32").reshape(size, 2)
+    parts = _numpy(dealt.deal(ops.convert_to_tensor(x), K))
+    component = _numpy(dealt.components_of(size, K))
+    np.testing.assert_array_equal(_numpy(dealt.collect(ops.convert_to_tensor(parts), size, K)), x)
+    counts = np.bincount(component, minlength=K)
+    assert counts.max() - counts.min() <= 1
+    for row, k in zip(x, component, strict=True):
+        assert (parts[k] == row).all(axis=1).any()
+
+
+def test_every_example_is_as_often_with_every_component_and_with_every_other_example():
+    found = over_keys(lambda key: Assignment(key).components_of(5, K), 3000)
+    shares = np.stack([(found == k).mean(axis=0) for k in range(K)])
+    assert np.abs(shares - 1 / K).max() < 4.5 * np.sqrt(1 / K * (1 - 1 / K) / 3000)
+    # Of 5 examples in shares of 2, 2 and 1, two of the 10 pairs are together.
+    together = np.array([(found[:, i] == found[:, j]).mean() for i in range(5) for j in range(i)])
+    assert np.abs(together - 0.2).max() < 4.5 * np.sqrt(0.2 * 0.8 / 3000)
+
+
+def test_another_first_axis_in_the_same_pass_is_refused():
+    dealt = Assignment(KEY)
+    dealt.components_of(8, K)
+    with pytest.raises(ValueError, match="first axes of 8 and 16"):
+        dealt.deal(ops.ones((16, 2)), K)
+
+
+# -- K separate networks -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inside", [sb.LowRank(2), sb.FullRank(), sb.RankOne(), sb.KTied(), sb.Adapter(2)], ids=repr)
+def test_outputs_and_gradients_are_those_of_separate_networks_on_their_shares(inside):
+    config = inside.get_config()
+    layer = _dense(type(inside).from_config({**config, "kl_weight": 0.1}))
+    outputs, component = _numpy(_trained_pass(layer, X, KEY)), _components(layer, KEY, BATCH)
+    keys, bias = layer.posterior._keys(KEY)[0], _numpy(layer.bias)
+    variable = next(v for v in layer.posterior.random_weights)
+    slopes = gradient(lambda: ops.mean(ops.square(_trained_pass(layer, X, KEY))), variable)
+    for k in range(K):
+        alone = layer.posterior.component(k)
+        share = X[component == k]
+
+        def outputs_alone(alone=alone, share=share, k=k):
+            w = alone.weight(alone.draw(keys[k]))
+            return w.apply(ops.convert_to_tensor(share)) + ops.convert_to_tensor(bias[k])
+
+        np.testing.assert_allclose(outputs[component == k], _numpy(outputs_alone()), rtol=1e-4, atol=1e-5)
+        own = gradient(lambda f=outputs_alone: ops.mean(ops.square(f())), alone.random_weights[0])
+        np.testing.assert_allclose(slopes[k], own / K, rtol=2e-3, atol=1e-5)
+
+
+def test_the_gradient_of_a_bias_is_that_of_separate_networks():
+    layer = _dense()
+    component, outputs = _components(layer, KEY, BATCH), _numpy(_trained_pass(layer, X, KEY))
+    slopes = gradient(lambda: ops.mean(ops.square(_trained_pass(layer, X, KEY))), layer.bias)
+    for k in range(K):
+        np.testing.assert_allclose(
+            slopes[k], 2 * outputs[component == k].sum(axis=0) / outputs.size, rtol=1e-4, atol=1e-6
+        )
+
+
+def test_components_start_apart_and_draw_independent_noise():
+    layer = layers.Dense(4, posterior=sb.Mixture(sb.LowRank(2), K), bias_initializer="random_normal")
+    layer.build((None, 5))
+    for weight in layer.trainable_weights:
+        values = _numpy(weight)
+        assert all(np.abs(values[i] - values[j]).max() > 0 for i in range(K) for j in range(i))
+    mixture = _dense().posterior
+
+    def draws(key):
+        values = mixture._read()
+        a, b = mixture._each(mixture._one.draw, values, mixture._keys(key)[0])
+        return ops.concatenate([a, b], axis=1)
+
+    found = over_keys(draws, 1500)
+    assert_uncorrelated(found[:, 0], found[:, 1])
+    assert_uncorrelated(found[:, 1], found[:, 2])
+
+
+@pytest.mark.parametrize(
+    "inside", [sb.LowRank(2, prior=sb.Normal(0.5)), sb.LowRank(2, prior=sb.Centred(sb.Normal(0.5))), sb.Adapter(2)]
+)
+def test_the_kl_is_the_mean_of_the_components_and_counted_once(inside):
+    layer = _dense(type(inside).from_config({**inside.get_config(), "kl_weight": 0.1}))
+    parts = [layer.posterior.component(k) for k in range(K)]
+    exact = np.mean([part.kl_exact() for part in parts])
+    assert layer.posterior.kl_exact() == pytest.approx(exact)
+    layer(X, training=True), layer(X, training=True)
+    kls = [float(_numpy(part.kl())) for part in parts]
+    assert len(set(kls)) == K
+    assert float(_numpy(layer.posterior.kl())) == pytest.approx(np.mean(kls), rel=1e-5 if inside.adapts is False else 1)
+    if isinstance(inside.prior, (sb.Normal, sb.Centred)):
+        assert float(_numpy(sum(layer.losses))) == pytest.approx(0.1 * exact, rel=1e-5)
+    assert layer.posterior.certified_kl()[0] == pytest.approx(np.mean([part.certified_kl()[0] for part in parts]))
+
+
+def test_moments_are_those_of_the_mixture():
+    mixture = _dense().posterior
+    draws = over_keys(lambda key: mixture.weight(mixture.draw(key)).dense(), 20000)
+    centred = draws - draws.mean(axis=0)
+    error = (centred**2).std(axis=0) / np.sqrt(len(draws))
+    assert (np.abs(draws.var(axis=0) - mixture.variance()) < 4.5 * error).all()
+    product = centred[:, 0, 1] * centred[:, 2, 3]
+    assert abs(product.mean() - mixture.covariance((0, 1), (2, 3))) < 4.5 * product.std() / np.sqrt(len(draws))
+    assert mixture.covariance((0, 1), (0, 1)) == pytest.approx(mixture.variance()[0, 1])
+
+
+@pytest.mark.parametrize("estimator", ["shared", "local"])
+def test_one_component_is_the_plain_posterior(estimator):
+    mixture = _dense(components=1, estimator=estimator, bias_posterior=sb.FullRank(kl_weight=0.1))
+    plain = layers.Dense(
+        4,
+        posterior=sb.LowRank(2, prior=sb.Normal(0.5), kl_weight=0.1),
+        bias_posterior=sb.FullRank(kl_weight=0.1),
+        estimator=estimator,
+    )
+    plain.build((None, 5))
+    for ours, theirs in ((mixture.posterior, plain.posterior), (mixture.bias_posterior, plain.bias_posterior)):
+        theirs.random_weights[0].assign(_numpy(ours.random_weights[0])[0])
+        theirs.seed_generator.state.assign(_numpy(ours.seed_generator.state))
+    for _ in range(2):
+        np.testing.assert_array_equal(_numpy(mixture(X, training=True)), _numpy(plain(X, training=True)))
+        np.testing.assert_allclose(_numpy(sum(mixture.losses)), _numpy(sum(plain.losses)), rtol=1e-6)
+    with sb.mean_weights(mixture), sb.mean_weights(plain):
+        np.testing.assert_array_equal(_numpy(mixture(X)), _numpy(plain(X)))
+
+
+def test_outside_training_the_first_component_predicts_with_its_mean():
+    layer = _dense()
+    w = _numpy(layer.posterior.component(0).mean().dense())
+    np.testing.assert_allclose(_numpy(layer(X[:1])), X[:1] @ w + _numpy(layer.bias)[0], rtol=1e-5)
+
+
+# -- a model -----------------------------------------------------------------------------------------------------------
+
+
+def _model(components=K, kl_weight=None):
+    def posterior(rank):
+        return sb.Mixture(sb.LowRank(rank, prior=sb.Normal(1.0), kl_weight=kl_weight), components)
+
+    model = keras.Sequential(
+        [
+            keras.Input((5,)),
+            layers.Dense(6, "tanh", posterior=posterior(2)),
+            layers.Dense(
+                2, posterior=posterior(1), bias_posterior=sb.FullRank(prior=sb.Normal(1.0), kl_weight=kl_weight)
+            ),
+        ]
+    )
+    model.compile(keras.optimizers.AdamW(1e-2), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_fit_trains_all_components_and_a_file_holds_them(tmp_path):
+    model, y = _model(), (X[:, 0] > 0).astype("int32")
+    before = [_numpy(weight) for weight in model.trainable_weights]
+    x, y = np.concatenate([X, X[:2]]), np.concatenate([y, y[:2]])  # the last batch is smaller than K
+    model.fit(x, y, batch_size=6, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    for old, weight in zip(before, model.trainable_weights, strict=True):
+        changed = np.abs(_numpy(weight) - old).reshape(K, -1).max(axis=1)
+        assert (changed > 0).all()
+    model.save(tmp_path / "model.keras")
+    again = sb.load(tmp_path / "model.keras")
+    for seed in range(2):
+        ours, theirs = (sb.predict(m, X, draws=5, seed=seed, keep_draws=True).draws for m in (model, again))
+        assert ours.shape[0] == 6  # a multiple of the components
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_a_draw_is_one_component_in_every_layer_whatever_the_batch():
+    model = stir(_model())
+    for posterior in sb.find_posteriors(model):
+        for variable in posterior.random_weights:  # next to no noise
+            values = np.array(_numpy(variable))
+            values[:, 1] = -20.0
+            variable.assign(values)
+    draws = sb.predict(model, X, draws=2 * K, keep_draws=True).draws
+    np.testing.assert_allclose(sb.predict(model, X, draws=2 * K, keep_draws=True, batch_size=5).draws, draws, rtol=1e-4)
+    np.testing.assert_allclose(sb.predict(model, X[:1], draws=K, keep_draws=True).draws, draws[:K, :1], rtol=1e-4)
+    first, second = model.layers
+    for s, draw in enumerate(draws):
+        k = s % K
+        h = np.tanh(X @ _numpy(first.posterior.component(k).mean().dense()) + _numpy(first.bias)[k])
+        bias = _numpy(second.bias_posterior.component(k).mean().dense())
+        logits = h @ _numpy(second.posterior.component(k).mean().dense()) + bias
+        expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(draw, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_weight_decay_spares_means_and_scales():
+    model = _model()
+    model.optimizer.build(model.trainable_variables)
+    sb.set_kl(model, num_data=10)
+    spared = [not model.optimizer._use_weight_decay(v) for v in model.trainable_variables]
+    assert spared == [v.path.rpartition("/")[2] != "bias" for v in model.trainable_variables]
+
+
+def test_a_batch_with_fewer_examples_than_components_is_refused_before_training():
+    model = _model()
+    with pytest.raises(ValueError, match=r"at least 3 examples.*got 2"):
+        model.fit(X, np.zeros(BATCH, "int32"), batch_size=2, verbose=0, callbacks=[sb.KLSchedule(BATCH)])
+    assert np.isfinite(model.predict(X[:1], verbose=0)).all()
+
+
+# -- bad input ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("components", [0, -1, 2.0, True, None, "4"])
+def test_a_number_of_components_that_is_none_is_refused(components):
+    with pytest.raises(ValueError, match="components to be an integer >= 1"):
+        sb.Mixture(sb.LowRank(2), components)
+
+
+def test_what_makes_no_mixture_is_refused():
+    with pytest.raises(ValueError, match="needs a posterior such as"):
+        sb.Mixture(16)
+    with pytest.raises(ValueError, match="random weights that is no mixture"):
+        sb.Mixture(sb.Deterministic())
+    with pytest.raises(ValueError, match="random weights that is no mixture"):
+        sb.Mixture(sb.Mixture(sb.LowRank(2)))
+    with pytest.raises(ValueError, match="examples to be one of"):
+        sb.Mixture(sb.LowRank(2), examples="all")
+    with pytest.raises(ValueError, match="same number of components"):
+        layers.Dense(4, posterior=sb.LowRank(2), bias_posterior=sb.Mixture(sb.FullRank()))
+    with pytest.raises(ValueError, match="number from 0 to 2"):
+        _dense().posterior.component(3)

@@ -1,0 +1,144 @@
+"""A monitor alarms soon after a change, and, by simulation, no more often than promised without one."""
+
+import json
+
+import numpy as np
+import pytest
+from predictions import class_predictive, value_predictive
+from scipy import stats
+
+import singularbayes as sb
+from singularbayes.metrics import ConformalMartingale
+
+
+def test_p_values_of_exchangeable_scores_are_independent_and_uniform_also_with_ties():
+    rng = np.random.default_rng(0)
+    found = []
+    for seed in range(400):
+        scores = rng.integers(0, 5, 80)  # many ties
+        martingale = ConformalMartingale.from_reference(scores[:40], seed=seed)
+        found.append(list(martingale._p_values(scores[40:].astype(float))))
+    p = np.array(found)
+    assert stats.kstest(p.ravel(), "uniform").pvalue > 0.01
+    correlation = np.corrcoef(p[:, 0], p[:, 1])[0, 1]
+    assert abs(correlation) < 4 / np.sqrt(len(p))
+
+
+def test_the_p_value_is_the_rank_among_reference_and_stream():
+    martingale = ConformalMartingale.from_reference(np.arange(1000.0), bins=500)
+    low, high = (martingale._p_values(np.array([score])) for score in (-1.0, 2000.0))
+    assert next(low) > 0.98
+    assert next(high) < 0.02
+    martingale.update(np.full(5000, 2000.0))  # the stream counts too: the same score is ordinary by now
+    assert next(martingale._p_values(np.array([500.0]))) > 0.85
+
+
+def test_wealth_is_a_martingale_and_false_alarms_are_at_most_alpha():
+    rng = np.random.default_rng(1)
+    alpha, streams = 0.1, 300
+    wealth, alarms = [], 0
+    for seed in range(streams):
+        scores = rng.exponential(size=240)
+        monitor = sb.Monitor(scores[:120], alpha=alpha, seed=seed)
+        alarms += monitor.update(scores[120:]).alarm
+        martingale = ConformalMartingale.from_reference(scores[:120], seed=seed)
+        wealth.append(np.exp(martingale.update(scores[120:126])[-1]))
+    assert alarms / streams <= alpha + 2 * np.sqrt(alpha * (1 - alpha) / streams)
+    assert abs(np.mean(wealth) - 1) < 4 * np.std(wealth) / np.sqrt(streams)
+
+
+def test_batches_do_not_matter_and_the_state_in_a_file_resumes(tmp_path):
+    rng = np.random.default_rng(2)
+    reference, stream = rng.normal(size=300), rng.normal(0.5, 1, 90)
+    whole, parts = sb.Monitor(reference), sb.Monitor(reference)
+    whole.update(stream)
+    for part in np.split(stream, 3):
+        parts.update(part)
+        parts.save(tmp_path / "monitor.json")
+        parts = sb.Monitor.load(tmp_path / "monitor.json")
+    assert parts.status == whole.status
+    np.testing.assert_array_equal(parts.paths["uncertainty"], whole.paths["uncertainty"])
+    for _ in range(40):
+        whole.update(stream)
+    whole.save(tmp_path / "long.json")
+    assert (tmp_path / "long.json").stat().st_size < 60_000  # does not grow with the stream
+    assert [path.name for path in tmp_path.iterdir()].count("monitor.json.part") == 0
+
+
+def test_a_shift_alarms_in_its_own_group_and_a_reset_starts_anew():
+    rng = np.random.default_rng(3)
+    groups = np.repeat(["ward", "icu"], 500)
+    monitor = sb.Monitor(rng.normal(size=1000), groups=groups)
+    assert monitor.threshold == 200
+    status = monitor.update(np.concatenate([rng.normal(size=50), rng.normal(3, 1, 50)]), np.repeat(["ward", "icu"], 50))
+    assert status.first is not None and status.first[0] == "uncertainty of icu" and status.first[1] < 30
+    assert str(status).startswith("Alarm: uncertainty of icu, after")
+    monitor.reset()
+    assert not monitor.update(rng.normal(size=50), np.repeat("icu", 50)).alarm
+    assert monitor.update(rng.normal(3, 1, 50), np.repeat("icu", 50)).alarm  # the same change is noticed again
+
+
+def test_errors_alarm_where_the_uncertainty_does_not():
+    rng = np.random.default_rng(4)
+    p = class_predictive(rng.dirichlet([5, 1, 1], (4, 900)))
+    right = np.array([rng.choice(3, p=mean / mean.sum()) for mean in p.mean])
+    monitor = sb.Monitor(_rows(p, slice(0, 600)), y=right[:600])
+    new = _rows(p, slice(600, 900))
+    assert not monitor.update(new).alarm
+    assert not monitor.update_labels(new, right[600:]).alarm
+    status = monitor.update_labels(new, p.mean[600:].argmin(axis=1))
+    assert status.first is not None and status.first[0] == "errors"
+
+
+def _rows(p, rows):
+    return class_predictive(p.draws[:, rows])
+
+
+def test_regression_predictions_are_watched_by_their_epistemic_part_and_standardised_errors():
+    rng = np.random.default_rng(5)
+    draws = rng.normal(size=(6, 400, 1)) * rng.uniform(0.5, 1, (400, 1))
+    monitor = sb.Monitor(value_predictive(draws, noise=0.5), y=rng.normal(size=400))
+    assert monitor.update(value_predictive(3 * draws[:, :60], noise=0.5)).alarm
+    with pytest.raises(ValueError, match="one of"):
+        sb.Monitor(value_predictive(draws), score="entropy")
+
+
+def test_the_figure_has_a_line_per_stream_and_the_threshold():
+    monitor = sb.Monitor(np.arange(100.0))
+    monitor.update(np.arange(30.0))
+    axes = monitor.plot().axes[0]
+    assert axes.lines[0].get_label() == "uncertainty"
+    assert axes.lines[1].get_ydata()[0] == monitor.threshold
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sb.Monitor(np.arange(5.0)), "at least 20 scores"),
+        (lambda: sb.Monitor(np.full(50, np.nan)), "finite"),
+        (lambda: sb.Monitor(np.ones((50, 2))), "one score per example"),
+        (lambda: sb.Monitor(np.arange(50.0), alpha=0), "0 < alpha < 1"),
+        (lambda: sb.Monitor(np.arange(50.0), groups=["a"]), "one group per example"),
+        (lambda: sb.Monitor(np.arange(50.0)).update([1.0], groups=["b"]), "the groups of the reference"),
+        (lambda: sb.Monitor(np.arange(50.0)).update([np.inf]), "finite"),
+        (lambda: sb.Monitor(np.arange(50.0)).update_labels(np.ones(3), np.ones(3)), "errors of the reference"),
+    ],
+)
+def test_bad_input_is_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_refused_update_changes_nothing():
+    monitor = sb.Monitor(np.arange(50.0), groups=np.repeat(["a", "b"], 25))
+    before = monitor._martingales["uncertainty of a"].to_dict()
+    with pytest.raises(ValueError, match="finite"):
+        monitor.update([1.0, np.nan], ["a", "b"])
+    assert monitor._martingales["uncertainty of a"].to_dict() == before
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"version": 99})])
+def test_a_file_that_is_no_monitor_is_named(tmp_path, text):
+    (tmp_path / "file.json").write_text(text)
+    with pytest.raises(ValueError, match=r"Monitor\.load needs"):
+        sb.Monitor.load(tmp_path / "file.json")
