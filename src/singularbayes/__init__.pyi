@@ -3,6 +3,7 @@
 from . import baselines as baselines
 from . import bounds as bounds
 from . import convert as convert
+from . import estimators as estimators
 from . import evaluation as evaluation
 from . import layers as layers
 from . import likelihoods as likelihoods
@@ -123,6 +124,7 @@ __all__ = [
     "conformal_sets",
     "convert",
     "diagnose",
+    "estimators",
     "evaluate",
     "evaluation",
     "find_posteriors",
