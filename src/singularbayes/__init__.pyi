@@ -53,6 +53,7 @@ from .models import find_posteriors as find_posteriors
 from .models import mean_weights as mean_weights
 from .posteriors import Adapter as Adapter
 from .posteriors import AdaptiveLowRank as AdaptiveLowRank
+from .posteriors import Anchored as Anchored
 from .posteriors import Centred as Centred
 from .posteriors import Clipped as Clipped
 from .posteriors import ColumnShrinkage as ColumnShrinkage
@@ -90,6 +91,7 @@ __all__ = [
     "SWAG",
     "Adapter",
     "AdaptiveLowRank",
+    "Anchored",
     "Bernoulli",
     "BernoulliNLL",
     "BoundedCrossentropy",
