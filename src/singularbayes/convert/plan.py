@@ -10,6 +10,7 @@ import numpy as np
 from singularbayes import posteriors
 from singularbayes.convert import counterparts
 from singularbayes.convert.decisions import Decision, Rules, decide, is_whole, require_start
+from singularbayes.models import track
 from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
 
@@ -156,7 +157,10 @@ def plan(
     require_start(init, unsupported)
     decisions = decide(model, posterior, rules, cap, per_head)
     counts: dict = {}
-    rows = tuple(_row(decision, init == "svd", bias_posterior, per_head, counts) for decision in decisions)
+    rows = tuple(
+        _row(decision, init == "svd", bias_posterior, per_head, counts)
+        for decision in track(decisions, len(decisions), "layers")
+    )
     return Plan(model.name, rows, init == "svd")
 
 
@@ -168,14 +172,14 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
         return Row(path, type(layer).__name__, "", (), before, before, decision.reason, decision.unsupported)
     after, matrices = 0, []
     for name, slot in counterparts.slots(layer, per_head).items():
-        if not slot.is_bias:
+        if slot.is_matrix:
             chosen = decision.posteriors[name]
             after += _count(chosen, slot.shape, counts)
             matrices.append(_matrix(path, name, slot, chosen, svd))
-        elif bias_posterior is None:
-            after += math.prod(slot.shape)
-        else:
+        elif name.endswith("bias") and bias_posterior is not None:
             after += _count(bias_posterior, slot.shape, counts)
+        else:
+            after += math.prod(slot.shape)
     notes = counterparts.changes(layer)
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")

@@ -11,7 +11,7 @@ from singularbayes.models.inputs import (
     require_any_length,
     require_model,
 )
-from singularbayes.models.outputs import loss_of, names_of, position_of
+from singularbayes.models.outputs import loss_of, names_of, output_mask, position_of
 from singularbayes.models.programs import (
     compiled,
     kind_of,
@@ -67,6 +67,7 @@ __all__ = [
     "names_of",
     "no_gradient",
     "optimizer_kind",
+    "output_mask",
     "position_of",
     "program_of",
     "quiet",
