@@ -152,7 +152,8 @@ def truncated_svd(matrix: np.ndarray, rank: int) -> Factors:
         u, s, vt = np.linalg.svd(matrix.astype("float64"), full_matrices=False)
         return u[:, :rank], s[:rank], vt[:rank]
     key = (hashlib.blake2b(matrix.data).hexdigest(), matrix.shape, rank)
-    factors = _KEPT[key] = _KEPT.pop(key, None) or _randomised_svd(matrix, rank)
+    factors = _KEPT.pop(key) if key in _KEPT else _randomised_svd(matrix, rank)
+    _KEPT[key] = factors  # the last to be given up
     while sum(part.nbytes for kept in _KEPT.values() for part in kept) > _KEPT_BYTES:
         _KEPT.popitem(last=False)
     return factors

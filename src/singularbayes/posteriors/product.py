@@ -128,7 +128,7 @@ class Product(Variational):
 
     def residual(self, matrix):
         rank = self.num_columns(matrix.shape)
-        if rank >= min(matrix.shape):
+        if rank is None or rank >= min(matrix.shape):
             return 0.0
         a, b = initializers.svd_split(matrix, rank)
         return float(np.linalg.norm(matrix - np.asarray(a, "float64") @ b.T))
