@@ -172,12 +172,12 @@ def test_the_arrays_of_a_record_give_its_scores_again():
 def test_every_set_is_scored_by_its_own_name_and_labels():
     ask = Answers(10)
     found, _ = fashion_mnist.EXPERIMENT.problem.tested(ask, TINY)
-    (_, (_, y)), ((_, y_test), foreign) = (
+    (_, (_, y)), ((_, y_test), ood) = (
         fashion_mnist.EXPERIMENT.problem.split(TINY),
         fashion_mnist.EXPERIMENT.problem.testing(TINY),
     )
-    assert list(foreign) == ["mnist", "notmnist"]
-    expected = scored_by_hand(ask.given, y_test, y, {name: ask.given[name] for name in foreign})
+    assert list(ood) == ["mnist", "notmnist"]
+    expected = scored_by_hand(ask.given, y_test, y, {name: ask.given[name] for name in ood})
     assert "recalibrated_temperature" in expected and found == pytest.approx(expected)
 
 
