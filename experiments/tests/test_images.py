@@ -261,9 +261,9 @@ def test_a_posterior_is_summed_up_by_its_numbers():
 def test_temperature_comes_from_validation_and_changes_no_label():
     rng = np.random.default_rng(0)
     p = sb.ClassPredictive.of_draws(rng.dirichlet(np.ones(3), (4, 200)))
-    labels = np.where(rng.random(200) < 0.9, p.labels, 0)
+    labels = np.where(rng.random(200) < 0.9, p.predicted_labels, 0)
     held = sb.ClassPredictive.of_draws(rng.dirichlet(np.ones(3), (4, 150)))
-    known = np.where(rng.random(150) < 0.6, held.labels, 0)  # wrong more often, so a temperature of its own
+    known = np.where(rng.random(150) < 0.6, held.predicted_labels, 0)  # wrong more often, so a temperature of its own
     found = class_scores.recalibrated(p, labels, held, known)
 
     def tempered(prediction, temperature):

@@ -73,7 +73,7 @@ class Elsewhere(Engine):
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    monkeypatch.setattr(EngineOptions, "start", lambda self: Elsewhere() if self.engine == "ray" else Local())
+    monkeypatch.setattr(EngineOptions, "start", lambda self, *_: Elsewhere() if self.engine == "ray" else Local())
 
 
 def run_toy(folder, *arguments):

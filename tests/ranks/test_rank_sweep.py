@@ -134,7 +134,7 @@ def test_what_one_engine_began_another_resumes(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(work, "train", train)
     with monkeypatch.context() as patch:
-        patch.setattr(EngineOptions, "start", lambda self: Elsewhere())
+        patch.setattr(EngineOptions, "start", lambda self, *_: Elsewhere())
         assert main(_command("--storage", "kept.log", "--engine", "ray")) == 0
     first = capsys.readouterr().out
     assert main(_command("--storage", "kept.log")) == 0
