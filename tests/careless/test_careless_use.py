@@ -39,7 +39,6 @@ OPTIMIZERS = (
     "lion",
     "nadam",
     "adagrad",
-    "ftrl",
     "adamax",
     "clipped",
     "averaged",

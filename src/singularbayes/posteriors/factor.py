@@ -303,7 +303,9 @@ class Factor(Scalars):
         self.values.assign(np.stack([loc, rho / self.rho_lr]).astype("float32"))
 
     def set_loc(self, loc) -> None:
-        self.values.assign(ops.stack([ops.convert_to_tensor(loc, "float32"), self.values[1]]))
+        values = np.array(ops.convert_to_numpy(self.values))  # in NumPy: JAX would compile it for every shape
+        values[0] = ops.convert_to_numpy(loc)
+        self.values.assign(values)
 
     def shift_rho(self, by) -> None:
         self.values.assign(ops.stack([self.values[0], self.values[1] + by / self.rho_lr]))

@@ -127,7 +127,11 @@ class Product(Variational):
         self.ab.start_at(ab.astype("float32"))
 
     def residual(self, matrix):
-        return float(np.linalg.norm(np.linalg.svd(matrix, compute_uv=False)[self.num_columns(matrix.shape) :]))
+        rank = self.num_columns(matrix.shape)
+        if rank is None or rank >= min(matrix.shape):
+            return 0.0
+        a, b = initializers.svd_split(matrix, rank)
+        return float(np.linalg.norm(matrix - np.asarray(a, "float64") @ b.T))
 
     def why_no_norms(self):
         return self._why_not_gaussian()
