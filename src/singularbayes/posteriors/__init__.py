@@ -1,6 +1,6 @@
 """How a weight is distributed."""
 
-from singularbayes.posteriors import initializers, noise, scope
+from singularbayes.posteriors import initializers, mean_gradient, noise, scope
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.base import Posterior
@@ -55,6 +55,7 @@ __all__ = [
     "get",
     "initializers",
     "inverse_softplus",
+    "mean_gradient",
     "noise",
     "recipe",
     "scope",
