@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, RankOne, find_posteriors
+from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Mixture, RankOne, find_posteriors
 from singularbayes.posteriors import noise
 from singularbayes.posteriors.k_tied import TiedScalars
 
@@ -26,6 +26,8 @@ POSTERIORS = {
     "deterministic": Deterministic,
 }
 RANDOM = {name: make for name, make in POSTERIORS.items() if name != "deterministic"}
+# Wrappers, for the invariants of whole layers: their means and scales are those of the posterior inside.
+WRAPPERS = {"mixture": lambda **kwargs: Mixture(LowRank(2, **kwargs), components=2)}
 GAUSSIAN = {name: make for name, make in RANDOM.items() if not name.endswith("laplace")}
 
 

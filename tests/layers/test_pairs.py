@@ -4,20 +4,21 @@ import numpy as np
 import pytest
 from keras import ops
 from options import LAYERS, alone
-from table import POSTERIORS, RANDOM, dense_of, draw_of
+from table import POSTERIORS, WRAPPERS, dense_of, draw_of
 
 import singularbayes as sb
 from singularbayes.posteriors import scope
 
 pytestmark = pytest.mark.backend
+PAIRED = {**POSTERIORS, **WRAPPERS}
 
 
-@pytest.fixture(scope="module", params=[f"{layer}-{posterior}" for layer in LAYERS for posterior in POSTERIORS])
+@pytest.fixture(scope="module", params=[f"{layer}-{posterior}" for layer in LAYERS for posterior in PAIRED])
 def pair(request):
     """The row of a layer, and a model of this layer alone with its inputs."""
     layer, posterior = request.param.split("-")
     normal = {"prior": sb.Normal(0.5), "kl_weight": 0.1}
-    made = RANDOM[posterior](**normal) if posterior in RANDOM else POSTERIORS[posterior]()
+    made = PAIRED[posterior]() if posterior == "deterministic" else PAIRED[posterior](**normal)
     return LAYERS[layer], *alone(LAYERS[layer], made, bias_posterior=sb.FullRank(**normal))
 
 

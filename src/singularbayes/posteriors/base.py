@@ -1,12 +1,14 @@
 """What a posterior is: a distribution over one weight matrix that gives draws, its mean and its moments."""
 
 from abc import abstractmethod
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from singularbayes.posteriors import scope
+from singularbayes.posteriors.assignment import NoBlocks
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.moments import Entry, Moments
 from singularbayes.posteriors.serialization import call_repr
@@ -114,6 +116,13 @@ class Posterior(scope.Source, keras.layers.Layer):
     def pick(self, values, training, examples):
         """Returns the plain weight that each example uses, from `values` of shape `stack`: (examples or 1, *shape)."""
         return ops.expand_dims(values, 0)
+
+    def blocks(self, training, size) -> Any:
+        """Returns a context for a part of a training pass in which the examples of a component lie side by side.
+
+        Its `deal` brings `size` examples into this order and its `collect` back; without components both do nothing.
+        """
+        return NoBlocks()
 
     def like(self, posterior: "Posterior") -> "Posterior":
         """Returns a posterior of the same layer with as many components as this one."""

@@ -10,7 +10,7 @@ from keras import ops
 
 from singularbayes.checks import is_integer
 from singularbayes.posteriors import initializers, noise, scope
-from singularbayes.posteriors.assignment import Assignment, assignment
+from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.variational import RandomPosterior
@@ -327,16 +327,25 @@ class Mixture(RandomPosterior):
     def stack(self, shape):
         return self.components, *shape
 
+    def blocks(self, training, size):
+        if self.components == 1 or not training or are_blocks() or scope.fixed(self) is not None:
+            return super().blocks(training, size)
+        self.notice_batch(size)
+        return Blocks(self._assignment(), self.components, size)
+
+    def _assignment(self) -> Assignment:
+        """Returns the assignment of this pass, where it may be needed before a draw is made."""
+        return assignment(lambda: self._keys(self.seed_generator.state.value)[1])
+
     def pick(self, values, training, examples):
         choice = scope.fixed(self)
         if training and choice is None:
-            key = self._keys(self.seed_generator.state.value)[1]
-            return ops.take(values, assignment(lambda: key).components_of(examples, self.components), axis=0)
+            return ops.take(values, self._assignment().components_of(examples, self.components), axis=0)
         component = 0 if choice is None or choice is scope.MEAN else ops.cast(choice[0], "int32")
         return ops.expand_dims(ops.take(values, component, axis=0), 0)
 
     def like(self, posterior):
-        if posterior.components == 1 and posterior.random:
+        if posterior.random and not isinstance(posterior, Mixture):
             return Mixture(posterior, self.components, self.examples, name=posterior.name)
         return super().like(posterior)
 
