@@ -6,11 +6,33 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Mixture, RankOne, find_posteriors
+from singularbayes import (
+    Adapter,
+    AdaptiveLowRank,
+    Clipped,
+    Deterministic,
+    FullRank,
+    KTied,
+    LowRank,
+    Mixture,
+    RankOne,
+    find_posteriors,
+)
 from singularbayes.posteriors import noise
 from singularbayes.posteriors.k_tied import TiedScalars
 
 SHAPE = (5, 4)
+
+
+def _clipped(name=None, **arguments):
+    """With a limit that no draw reaches: its moments are those of the posterior inside."""
+    return Clipped(LowRank(2, **arguments), limit=1e3, redraws=1, **({} if name is None else {"name": name}))
+
+
+def _adaptive(prior=None, kl_rows=None, **arguments):
+    """Its prior is about whole columns, whatever prior and rows a test gives to all posteriors."""
+    return AdaptiveLowRank(2, **arguments)
+
 
 # Each makes a fresh, unbuilt posterior and takes further arguments.
 POSTERIORS = {
@@ -23,12 +45,17 @@ POSTERIORS = {
     "rank_one_outer": partial(RankOne, "outer"),
     "rank_one_scale": partial(RankOne, "scale"),
     "adapter": partial(Adapter, 2),
+    "adaptive_low_rank": _adaptive,
+    "clipped": _clipped,
     "deterministic": Deterministic,
 }
 RANDOM = {name: make for name, make in POSTERIORS.items() if name != "deterministic"}
-# Wrappers, for the invariants of whole layers: their means and scales are those of the posterior inside.
-WRAPPERS = {"mixture": lambda **kwargs: Mixture(LowRank(2, **kwargs), components=2)}
-GAUSSIAN = {name: make for name, make in RANDOM.items() if not name.endswith("laplace")}
+# For the invariants of whole layers: the arrays of a mixture are those of the posterior inside, stacked.
+MIXTURES = {"mixture": lambda **kwargs: Mixture(LowRank(2, **kwargs), components=2)}
+# What not every posterior can do.
+BY_ROWS = {name: make for name, make in POSTERIORS.items() if name != "clipped"}  # rows of a draw, one by one
+LOCAL = {name: make for name, make in RANDOM.items() if not name.endswith("laplace") and name != "clipped"}
+SCALAR_PRIOR = {name: make for name, make in RANDOM.items() if name != "adaptive_low_rank"}  # any prior of one weight
 
 
 def stirred_layer(layer, inputs, seed=0):

@@ -196,7 +196,7 @@ def regress(settings: Settings) -> dict[str, Any]:
         keras.utils.set_random_seed(settings.seed)
         model = toy.network(Weights(method, schedule), schedule)
         fit(model, sb.GaussianNLL(schedule.noise), x, y, schedule)
-        functions = sb.predict(model, grid[:, None], settings.draws, keep_draws=True).draws[..., 0]
+        functions = sb.predict(model, grid[:, None], settings.draws, keep_draws=True).draws
         p = sb.predict(model, x_test, settings.draws)
         std = np.sqrt(p.variance("total"))
         found["bands"][name] = plots.quartile_bands(grid, functions, schedule.noise)

@@ -60,6 +60,7 @@ from .prediction import ValuePredictive as ValuePredictive
 from .prediction import conformal_intervals as conformal_intervals
 from .prediction import conformal_sets as conformal_sets
 from .prediction import predict as predict
+from .prediction import predict_batches as predict_batches
 from .prediction import recalibrate as recalibrate
 from .training import KLSchedule as KLSchedule
 from .training import PACBayesObjective as PACBayesObjective
@@ -138,6 +139,7 @@ __all__ = [
     "plots",
     "posteriors",
     "predict",
+    "predict_batches",
     "prediction",
     "ranks",
     "recalibrate",

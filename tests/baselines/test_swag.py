@@ -79,7 +79,7 @@ def test_it_predicts_with_its_draws_and_leaves_the_model_at_the_mean():
     keys = np.random.SeedSequence(3).generate_state(16) >> 1
     for key, found in zip(keys.reshape(8, 2), p.draws, strict=True):
         w = swag.snapshots.draw(np.random.default_rng(key))
-        np.testing.assert_allclose(found, X @ w[:3, None] + w[3], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found, X @ w[:3] + w[3], rtol=1e-4, atol=1e-5)
     assert p.num_draws == 8 and (p.std > 0).all()
     np.testing.assert_allclose(
         np.concatenate([ops.convert_to_numpy(v).ravel() for v in swag.model.weights]), swag.snapshots.mean, rtol=1e-6

@@ -36,7 +36,7 @@ def test_probabilities_are_those_of_scaled_logits_and_labels_stay():
     scaled = TemperatureScaled(_identity()).fit(LOGITS, LABELS)
     p, plain = scaled.predict(LOGITS, keep_draws=True), sb.predict(_identity(), LOGITS)
     np.testing.assert_allclose(p.mean, special.softmax(LOGITS / scaled.temperature, axis=-1), rtol=1e-4, atol=1e-7)
-    np.testing.assert_array_equal(p.labels, plain.labels)
+    np.testing.assert_array_equal(p.predicted_labels, plain.predicted_labels)
     assert not p.mutual_information.any() and not p.std.any() and p.draws.shape == (1, 400, 3)
 
 

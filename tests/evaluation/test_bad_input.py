@@ -131,8 +131,8 @@ class TestPredict:
         (np.ones(3), {}, r"shape \(None, 3\) for model 'net'; got \(3,\)"),
         (np.ones((4, 3, 1)), {}, r"got \(4, 3, 1\)"),
         ([X, X], {}, r"got \(4, 3\), \(4, 3\)"),
-        (np.ones((0, 3)), {}, r"number of examples >= 1; got shapes \[\(0, 3\)\]"),
-        (3.0, {}, r"got shapes \[\(\)\]"),
+        (np.ones((0, 3)), {}, r"number of examples >= 1; got shapes \(0, 3\)"),
+        (3.0, {}, r"got shapes \(\)"),
         (np.full((4, 3), "a"), {}, r"numeric inputs; got an array of dtype <U1"),
         (np.full((4, 3), 2**33), {}, r"integers that fit 32 bits; got 8589934592"),
         (X, {"likelihood": None}, r"the loss of 'net' does not specify it; got loss=None\. Compile the model"),
@@ -147,8 +147,8 @@ class TestPredict:
             sb.predict(_model(), x, **{"likelihood": "gaussian", "draws": 2, **arguments})
 
     UNREAD = (
-        ("x.npy", r"arrays in memory; got 'x\.npy'"),
-        ((X for _ in range(2)), r"arrays in memory; got a generator\. Of batches make one array: np\.concatenate"),
+        ("x.npy", r"arrays, tables, or batches of them; got 'x\.npy'\. Read the file first"),
+        (lambda: iter([X]), r"arrays, tables, or batches of them; got a function\. Call the function"),
     )
 
     @pytest.mark.parametrize(("x", "message"), UNREAD, ids=[message for _, message in UNREAD])

@@ -26,7 +26,7 @@ TARGETS = RNG.normal(size=(40, 1))
 
 
 def _class_scores(p, ood):
-    wrong = p.labels != LABELS
+    wrong = p.predicted_labels != LABELS
     std = metrics.predictive_std(DRAWS), metrics.predictive_std(OOD)
     by = {"entropy": (p.entropy, ood.entropy), "std": std}
     by["mi"] = metrics.mutual_information(DRAWS), metrics.mutual_information(OOD)
@@ -238,13 +238,13 @@ def test_wrong_input_is_refused():
     model, x = _network(LowRank(2), LOGITS), np.ones((40, 4))
     with pytest.raises(ValueError, match=r"one of \['classification', 'regression'\] or None; got task='ranking'"):
         sb.evaluate(model, (x, LABELS), task="ranking")
-    with pytest.raises(ValueError, match=r"needs ood\['far'\] like the test examples \(40, 4\); got \(9, 5\)"):
+    with pytest.raises(ValueError, match=r"needs ood\['far'\] like the test examples, \(None, 4\); got \(None, 5\)"):
         sb.evaluate(model, (x, LABELS), ood={"far": np.ones((9, 5))})
-    with pytest.raises(ValueError, match=r"needs ood like the test examples \(40, 4\); got \(4,\)"):
+    with pytest.raises(ValueError, match=r"needs ood like the test examples, \(None, 4\); got \(None,\)"):
         sb.evaluate(model, (x, LABELS), ood=np.ones(4))
     with pytest.raises(ValueError, match=r"names without / for the examples of ood; got \['a/b'\]"):
         sb.evaluate(model, (x, LABELS), ood={"a/b": x})
-    with pytest.raises(ValueError, match=r"needs test=\(x, y\); got ndarray"):
+    with pytest.raises(ValueError, match=r"needs test=\(x, y\), or batches \(x, y\); got ndarray"):
         sb.evaluate(model, x)
     with pytest.raises(TypeError, match=r"an object with predict\(x, draws, seed\), or a Predictive; got int"):
         sb.evaluate(3, (x, LABELS))

@@ -19,7 +19,7 @@ def _same(curve, other):
 
 def test_classes_are_kept_by_entropy_or_what_is_chosen():
     p = class_predictive(DRAWS)
-    wrong = p.labels != LABELS
+    wrong = p.predicted_labels != LABELS
     _same(sb.selective(p, LABELS), metrics.selective_curve(p.entropy, wrong))
     _same(sb.selective(p, LABELS, by="mi"), metrics.selective_curve(p.mutual_information, wrong))
     _same(sb.selective(p, LABELS, by="std"), metrics.selective_curve(metrics.predictive_std(DRAWS), wrong))

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 from options import LAYERS, counterpart_of
 from table import (
-    GAUSSIAN,
+    LOCAL,
     POSTERIORS,
     RANDOM,
     assert_unbiased,
@@ -98,7 +98,7 @@ def test_a_layer_is_rebuilt_from_its_config(name):
         "activity_regularizer": "l1",
         "bias_constraint": "non_neg",
         "kernel_initializer": "he_uniform",
-        "estimator": "local" if name in GAUSSIAN else "shared",
+        "estimator": "local" if name in LOCAL else "shared",
     }
     layer = CASE.make(_posterior(name), name="head", **arguments)
     config = json.loads(json.dumps(layer.get_config()))
@@ -203,7 +203,7 @@ def test_layers_given_one_posterior_object_draw_independently():
 class TestLocal:
     @pytest.mark.parametrize("name", ["low_rank", "full_rank", "rank_one"])
     def test_outputs_have_the_mean_and_variance_of_x_w(self, name):
-        layer = layers.Dense(3, posterior=GAUSSIAN[name](kl_weight=0.1), bias_posterior=FullRank(kl_weight=0.1))
+        layer = layers.Dense(3, posterior=LOCAL[name](kl_weight=0.1), bias_posterior=FullRank(kl_weight=0.1))
         layer.estimator = "local"
         stirred_layer(layer, X)
         x = np.repeat(X[:1], 20_000, axis=0)

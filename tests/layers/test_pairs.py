@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 from keras import ops
-from options import LAYERS, alone
-from table import POSTERIORS, WRAPPERS, dense_of, draw_of
+from options import ALL_PAIRS, LAYERS, alone
+from table import MIXTURES, POSTERIORS, dense_of, draw_of
 
 import singularbayes as sb
 from singularbayes.posteriors import scope
 
 pytestmark = pytest.mark.backend
-PAIRED = {**POSTERIORS, **WRAPPERS}
+PAIRED = {**POSTERIORS, **MIXTURES}
+WITH_MIXTURES = [*ALL_PAIRS, *((layer, posterior) for layer in LAYERS for posterior in MIXTURES)]
 
 
-@pytest.fixture(scope="module", params=[f"{layer}-{posterior}" for layer in LAYERS for posterior in PAIRED])
+@pytest.fixture(scope="module", params=[f"{layer}-{posterior}" for layer, posterior in WITH_MIXTURES])
 def pair(request):
     """The row of a layer, and a model of this layer alone with its inputs."""
     layer, posterior = request.param.split("-")

@@ -95,11 +95,19 @@ def test_gaussian_scores_are_scipys_density_and_quadrature():
 
 
 @pytest.mark.parametrize("shape", [(30,), (30, 1), (30, 3)])
-def test_crps_of_draws_is_the_energy_form_over_all_pairs(shape):
+def test_crps_of_draws_is_the_energy_form_over_all_pairs_of_different_draws(shape):
     draws = np.random.default_rng(1).normal(size=(7, *shape))
     _, _, y = made_up(shape=shape)
-    pairs = np.abs(draws[:, None] - draws).mean(axis=(0, 1))
+    pairs = np.abs(draws[:, None] - draws).sum(axis=(0, 1)) / (7 * 6)
     assert crps_sample(draws, y) == pytest.approx((np.abs(draws - y).mean(axis=0) - pairs / 2).mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("draws", [2, 5, 50])
+def test_crps_of_draws_does_not_depend_on_their_number_on_average(draws):
+    rng = np.random.default_rng(draws)
+    found = [crps_sample(rng.normal(size=(draws, 200)), np.full(200, 0.5)) for _ in range(200)]
+    exact = crps_gaussian(np.zeros(1), np.ones(1), np.full(1, 0.5))
+    assert abs(np.mean(found) - exact) < 4 * np.std(found) / np.sqrt(len(found))
 
 
 def test_crps_of_many_draws_is_the_gaussian_one_and_of_one_the_absolute_error():

@@ -36,7 +36,7 @@ def test_they_are_those_of_a_predictive_and_of_scipy():
     np.testing.assert_allclose(entropy(p.mean), p.entropy)
     np.testing.assert_allclose(entropy(p.mean), stats.entropy(p.mean, axis=1))
     np.testing.assert_allclose(mutual_information(draws), p.mutual_information, atol=1e-14)
-    np.testing.assert_allclose(predictive_std(draws), p.std[np.arange(6), p.labels])
+    np.testing.assert_allclose(predictive_std(draws), p.std[np.arange(6), p.predicted_labels])
     divergence = np.mean([stats.entropy(one, draws.mean(axis=0), axis=1) for one in draws], axis=0)
     np.testing.assert_allclose(mutual_information(draws), divergence)
 

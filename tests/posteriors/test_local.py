@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import stats
-from table import GAUSSIAN, SHAPE, assert_unbiased, assert_uncorrelated, map_keys, over_keys, slope, stirred
+from table import LOCAL, SHAPE, assert_unbiased, assert_uncorrelated, map_keys, over_keys, slope, stirred
 
 from singularbayes import FullRank, LowRank, RankOne, layers
 
@@ -20,7 +20,7 @@ X = np.random.default_rng(2).normal(size=SHAPE[0]).astype("float32")  # one exam
 @cache
 def _outputs(name):
     """Returns the posterior, its shared outputs for X, (draws, columns), and local ones for X twice, (draws, 2, …)."""
-    posterior = stirred(GAUSSIAN[name]())
+    posterior = stirred(LOCAL[name]())
     twice = ops.convert_to_tensor(np.stack([X, X]))
 
     def both(key):
@@ -29,7 +29,7 @@ def _outputs(name):
     return posterior, *map_keys(both, np.random.default_rng(0).integers(0, 2**31 - 1, (NUM_DRAWS, 4)))
 
 
-@pytest.fixture(params=GAUSSIAN)
+@pytest.fixture(params=LOCAL)
 def outputs(request):
     return _outputs(request.param)
 
@@ -67,7 +67,7 @@ def test_examples_of_a_batch_are_independent(outputs):
 
 @pytest.mark.parametrize("name", ["low_rank", "full_rank", "k_tied"])
 def test_the_gradient_has_the_same_mean_and_less_variance(name):
-    posterior = stirred(GAUSSIAN[name]())
+    posterior = stirred(LOCAL[name]())
     variable = posterior.factors[0].values
     x = ops.convert_to_tensor(np.random.default_rng(3).normal(size=(16, SHAPE[0])).astype("float32"))
 
@@ -86,7 +86,7 @@ def test_the_gradient_has_the_same_mean_and_less_variance(name):
 
 @pytest.mark.parametrize("name", ["low_rank", "full_rank", "k_tied", "adapter"])
 def test_inputs_of_zeros_give_no_output_and_finite_gradients(name):
-    posterior = stirred(GAUSSIAN[name]())
+    posterior = stirred(LOCAL[name]())
     zeros = ops.zeros((3, SHAPE[0]))
 
     def outputs(key):

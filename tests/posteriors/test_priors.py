@@ -279,9 +279,11 @@ def test_the_kl_is_a_sum_over_weights(name, how):
 
 def test_the_kl_of_a_posterior_is_that_of_all_its_factors(random_posterior):
     parts = [f.prior.kl_exact(f.family, *map(ops.convert_to_numpy, (f.loc, f.scale))) for f in random_posterior.factors]
-    assert [part.shape for part in parts] == [factor.shape for factor in random_posterior.factors]
+    shapes = [f.shape[-1:] if f.prior.by_column else f.shape for f in random_posterior.factors]
+    assert [part.shape for part in parts] == shapes
     assert random_posterior.kl_exact() == pytest.approx(sum(part.sum() for part in parts), rel=1e-12)
-    assert _number(random_posterior.kl_bound()) >= random_posterior.kl_exact()
+    exact = random_posterior.kl_exact()
+    assert _number(random_posterior.kl_bound()) >= exact - 1e-6 * abs(exact)  # single precision; closed forms are equal
 
 
 def test_the_kl_of_the_factors_is_at_least_that_of_their_product(vectors):

@@ -266,7 +266,7 @@ class TestInputsAndOutputs:
         arguments = {"draws": 6, "keep_draws": True, "batch_size": 4}
         label = sb.predict(model, x, output=0, likelihood="categorical_logits", **arguments)
         value = sb.predict(model, x, output=1, likelihood="gaussian", **arguments)
-        assert label.draws.shape == (6, 11, 3) and value.draws.shape == (6, 11, 1)
+        assert label.draws.shape == (6, 11, 3) and value.draws.shape == (6, 11)
         named = sb.predict(model, x, output=model.output_names[1], likelihood="gaussian", **arguments)
         np.testing.assert_array_equal(named.draws, value.draws)
 

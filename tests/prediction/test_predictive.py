@@ -21,7 +21,7 @@ def test_mutual_information_is_the_paper_s(vectors):
     np.testing.assert_allclose(p.expected_entropy, expected["expected_entropy"])
     np.testing.assert_allclose(p.mutual_information, expected["mi"], atol=1e-15)
     np.testing.assert_allclose(p.std[:, 1], expected["std_p1"], atol=1e-15)
-    np.testing.assert_array_equal(p.labels == case["inputs"]["y"], True)
+    np.testing.assert_array_equal(p.predicted_labels == case["inputs"]["y"], True)
 
 
 def test_draws_that_are_certain_and_disagree_have_log_2_of_it():
@@ -87,7 +87,9 @@ def test_intervals_of_values_are_gaussian_of_the_variance_that_is_named():
 
 def test_quantiles_need_the_draws():
     for p in (class_predictive(np.full((3, 2, 2), 0.5), keep=False), value_predictive(np.zeros((3, 2, 1)), keep=False)):
-        with pytest.raises(ValueError, match=r"they were not kept; call predict\(\.\.\., keep_draws=True\)"):
+        with pytest.raises(
+            ValueError, match=r"neither they nor the draws were kept; call predict\(\.\.\., quantiles=\(0\.5,\)\)"
+        ):
             p.quantile(0.5)
     with pytest.raises(ValueError, match="keep_draws=True"):
         class_predictive(np.full((3, 2, 2), 0.5), keep=False).interval()

@@ -57,7 +57,7 @@ def test_predicted_classes_stay_and_calibration_improves():
     held_out, test = slice(0, 1000), slice(1000, 2000)
     part = [ClassPredictive(p.mean[s], p.std[s], p.num_draws, None, p.expected_entropy[s]) for s in (held_out, test)]
     after = sb.recalibrate(part[0], labels[held_out])(part[1])
-    np.testing.assert_array_equal(after.labels, part[1].labels)
+    np.testing.assert_array_equal(after.predicted_labels, part[1].predicted_labels)
     assert accuracy(after.mean, labels[test]) == accuracy(part[1].mean, labels[test])
     for score, share in ((negative_log_likelihood, 0.8), (expected_calibration_error, 0.3)):
         assert score(after.mean, labels[test]) < share * score(part[1].mean, labels[test])

@@ -49,7 +49,7 @@ class _Ensemble(ABC):
         return ensemble
 
     def fit(self, x, y, epochs: int, batch_size: int = 32, **options) -> Self:
-        """Trains all members, on JAX as one program; `options` are those of `fit_many`. Returns the ensemble."""
+        """Trains all members, on JAX as one program; data and `options` are `fit_many`'s. Returns the ensemble."""
         histories = fit_many(self.build, x, y, self.seeds, epochs, batch_size, **options)
         self._join([history.model for history in histories])
         self.histories = histories
@@ -89,7 +89,7 @@ class _Ensemble(ABC):
         each, whatever `draws`.
         """
         models = self._fitted()
-        return pool(models, len(models), x, draws, seed, **options)
+        return pool(lambda: models, len(models), x, draws, seed, **options)
 
     def save(self, folder: str | Path) -> None:
         """Writes one `.keras` file per member into a folder; an older ensemble there is replaced."""

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.models import count_stored, count_trained, flat_layers
+from singularbayes.models import count_stored, count_trained, few, flat_layers, is_stream
 from singularbayes.posteriors import noise, scope
 from singularbayes.prediction import Predictive, predict
 from singularbayes.training import fit_many, load
@@ -133,7 +133,11 @@ class MCDropout:
         """Returns what `draws` passes with dropout predict; `options` are those of `singularbayes.predict`."""
         if self._dropping is None:
             if not self.model.built:
-                self.model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
+                if is_stream(x):
+                    raise ValueError(
+                        f"MCDropout needs {self.model.name!r} built before it predicts a stream; call fit."
+                    )
+                self.model(few(x, "MCDropout"), training=False)  # makes its weights
             self._dropping = _Dropping(self.model)
         return predict(self._dropping, x, draws, seed, **options)
 

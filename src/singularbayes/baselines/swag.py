@@ -14,6 +14,7 @@ from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.checks import require_integer
 from singularbayes.models import (
     arranged,
+    collected,
     compiled,
     count_stored,
     count_trained,
@@ -21,6 +22,7 @@ from singularbayes.models import (
     find_posteriors,
     flat_layers,
     forget_compiled,
+    is_stream,
 )
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import factory, fit_many, load
@@ -133,6 +135,8 @@ class SWAG:
                 `SGD(SWASchedule(0.05, 0.01, start * steps_per_epoch), momentum=0.9)` with `start` > 0.
             **options: those of `fit_many`.
         """
+        if is_stream(x):
+            x, y, options["sample_weight"] = collected(x, y, options.get("sample_weight"), "SWAG.fit")
         snapshots = Snapshots(self.rank)
         collect, others = _Collect(snapshots, start), factory(options.pop("callbacks", None))
         with _trained_by(optimizer or keras.optimizers.SGD(0.01, momentum=0.9), self.model) as model:
@@ -178,7 +182,7 @@ class SWAG:
                 "hold them; pass them to load: SWAG.load(folder, inputs=x)."
             )
         try:
-            return pool(self._drawn(seed, draws), draws, x, draws, seed, **options)
+            return pool(lambda: self._drawn(seed, draws), draws, x, draws, seed, **options)
         finally:
             self._set(self.snapshots.mean)
 

@@ -33,8 +33,11 @@ class TemperatureScaled:
     def __repr__(self) -> str:
         return f"TemperatureScaled({self.model.name!r}, temperature={self.temperature:.4g})"
 
-    def fit(self, x, y, **options) -> Self:
-        """Finds the T that minimises −log p(y) on held-out `x` and integer labels `y`. Returns the baseline."""
+    def fit(self, x, y=None, **options) -> Self:
+        """Finds the T that minimises −log p(y) on held-out `x` and integer labels `y`. Returns the baseline.
+
+        `x` may be data of every kind that `predict` takes; `y=None` takes the labels of batches (x, y).
+        """
         self.temperature = recalibrate(self._ask(x, options), y).value
         return self
 

@@ -96,7 +96,7 @@ def run(trainer: Trainer, settings: Settings) -> Story:
         evaluations.append(sb.evaluate(model, test, outside, name=method, draws=draws, seed=seed, keep_draws=True))
         functions = sb.predict(model, grid, draws, seed, keep_draws=True).draws
         assert functions is not None  # they were kept
-        bands[method] = plots.quartile_bands(grid[:, 0], functions[..., 0], settings.noise)
+        bands[method] = plots.quartile_bands(grid[:, 0], functions, settings.noise)
     return Story(
         name="regression",
         title="Regression: away from the data",

@@ -22,7 +22,7 @@ from singularbayes.evaluation.norm_bounds import (
     small_variance_rows,
 )
 from singularbayes.evaluation.rank_curves import RankCurves, Weight
-from singularbayes.models import as_arrays
+from singularbayes.models import collected
 
 _ONE_MAP = "about one linear map; per layer see bounds.truncation_bound with the singular values of `spectrum`"
 _NO_TARGET = "needs the full-rank W* that is approximated; see bounds.learned_bound"
@@ -64,7 +64,8 @@ def bounds_report(
     require_share("bounds_report", delta=delta)
     require_integer("bounds_report", draws=draws, tried=tried)
     require_positive("bounds_report", margin=margin)
-    x, y = as_arrays(x), as_arrays(y)
+    x, y, _ = collected(x, y, caller="bounds_report")
+    y = np.asarray(y)
     seen, prior_words = seen_by_prior(model, x, prior_data)
     repeated, words = None, ()  # type: str | None, tuple[str, ...]
     try:

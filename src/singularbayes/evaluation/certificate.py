@@ -14,7 +14,7 @@ from singularbayes.evaluation.certificate_conditions import (
     require_drawn,
     seen_by_prior,
 )
-from singularbayes.models import as_arrays, find_random_posteriors
+from singularbayes.models import collected, find_random_posteriors
 from singularbayes.prediction import drawn_risks, has_other_noise
 
 DRAWS = 10_000
@@ -24,7 +24,7 @@ EXAMPLES = 256  # per draw
 def certify(
     model: keras.Model,
     x,
-    y,
+    y=None,
     delta: float = 0.05,
     draws: int = DRAWS,
     *,
@@ -52,7 +52,8 @@ def certify(
     What the data and the model cannot show is listed among the assumptions of the result.
 
     Args:
-        y: labels, integers from 0.
+        x: data of every kind that `predict` takes. They are in memory, so all batches of a stream are read first.
+        y: labels, integers from 0; None takes those of batches (x, y).
         draws: more draws make the bound tighter, by about ln(10/(δ/5))/draws; to be chosen before the result is seen.
         prior_data: inputs that the prior was learned on, where `learn_prior` and `centre_prior` have not remembered
             them; "disjoint" if examples that look the same were drawn apart. That is taken on trust, unless more
@@ -79,7 +80,11 @@ def certify(
         raise TypeError(f"certify needs a Keras model; got {type(model).__name__}.")
     require_share("certify", delta=delta)
     require_integer("certify", draws=draws, tried=tried)
-    x = as_arrays(x)
+    x, y, weight = collected(x, y, caller="certify")
+    if y is None:
+        raise ValueError("certify needs labels y; got y=None, and no batches (x, y).")
+    if weight is not None:
+        raise Refused("certify needs examples that count the same; got batches with sample weights.")
     if not model.built:
         model(keras.tree.map_structure(lambda array: array[:1], x), training=False)  # makes its weights
     words = (*require_drawn(model, frozen), *own_code(model), *require_distinct(x, y, duplicates))

@@ -9,7 +9,7 @@ from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
 from singularbayes.likelihoods import find_likelihood
-from singularbayes.models import as_arrays, find_random_posteriors, loss_of, position_of
+from singularbayes.models import as_arrays, collected, few, find_random_posteriors, is_stream, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)
@@ -54,6 +54,7 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
     Thresholds are rules of thumb; each sentence has the figure that it rests on.
 
     Args:
+        x: data of every kind that `predict` takes; of batches (x, y) the targets are taken too.
         y: labels or targets; without them it is not checked whether predictions are overconfident or no better than
             a constant.
         **options: those of `predict`.
@@ -67,8 +68,11 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
         raise TypeError(
             f"diagnose needs a Keras model; got {type(model).__name__}. Of an ensemble, diagnose each of its models."
         )
+    if is_stream(x):
+        x, held, _ = collected(x, None, None, "diagnose")
+        y = held if y is None else y
     if not model.built:
-        model(keras.tree.map_structure(lambda array: array[:1], as_arrays(x)), training=False)  # makes its weights
+        model(few(x, "diagnose"), training=False)  # makes its weights
     posteriors = find_random_posteriors(model)
     bare = Case(model, posteriors)
     findings = [finding for check in _FIRST for finding in check(bare)]
@@ -86,6 +90,7 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
 
 def _targets(p: Predictive, y) -> np.ndarray:
     """Returns labels (examples,), or targets in the shape of the means."""
+    y = as_arrays(y, "diagnose")
     if p.task == "classification":
         return labelled("diagnose", p.mean, y)[1]
     _, targets = aligned("diagnose", mean=p.mean, targets=y)

@@ -14,8 +14,17 @@ import numpy as np
 
 from singularbayes.evaluation import scores
 from singularbayes.evaluation.memory import Peak
-from singularbayes.likelihoods import likelihood_of_loss
-from singularbayes.models import count_stored, count_trained, loss_of, position_of
+from singularbayes.likelihoods import likelihood_of_loss, targets_of
+from singularbayes.models import (
+    as_arrays,
+    count_stored,
+    count_trained,
+    few,
+    is_stream,
+    loss_of,
+    names_of,
+    position_of,
+)
 from singularbayes.prediction import Predictive, predict
 
 TASKS = ("classification", "regression")
@@ -111,7 +120,9 @@ def evaluate(
 
     Args:
         method: a Keras model, Bayesian or plain; an object with `predict(x, draws, seed)`; or a `Predictive`.
-        test: (x, y); for a `Predictive` y alone.
+        test: (x, y), with data of every kind that `predict` takes; or batches (x, y), such as tf.data, a DataLoader, a
+            PyDataset or a generator. For a `Predictive` y alone, or None for its own `targets`. Of a model with several
+            outputs y may be a dict or list of the targets of all of them; `output=` picks one.
         ood: out-of-distribution examples: x, or a dict of several sets by name; for a `Predictive` their predictions.
             Metrics of named sets are called "name/metric".
         task: "classification" or "regression"; None reads it from the predictions. Where the compiled loss does not
@@ -133,6 +144,7 @@ def evaluate(
         raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
     predictions_of = _predictor(method, task, draws, seed, options)
     x, y = (method, _targets(method, test)) if isinstance(method, Predictive) else _pair(test)
+    y = None if y is None else as_arrays(y, "evaluate")
     ood_sets = _named_sets(ood)
     for name_of_set, examples in ood_sets.items():
         _require_same_form(x, examples, name_of_set)
@@ -141,6 +153,7 @@ def evaluate(
         p = predictions_of(x)
         seconds = time.perf_counter() - start
     found_task = _task_of(p, task)
+    y = _targets_of_output(method, targets_of("evaluate", p, y), options.get("output"))
     found = (
         scores.class_scores(p, y)
         if found_task == "classification"
@@ -205,16 +218,48 @@ def _task_of(p: Predictive, task: str | None) -> str:
 
 def _targets(p: Predictive, test):
     """Returns the targets of predictions; (x, y) is refused, unless it can be the targets of two examples."""
+    if test is None:
+        return None
     if isinstance(test, tuple) and len(test) == 2 and (len(p) != 2 or np.shape(test[0]) != np.shape(test[1])):
         raise ValueError("evaluate needs y alone for a Predictive; got test=(x, y).")
     return test
 
 
 def _pair(test):
-    """Returns examples and targets."""
+    """Returns examples and targets; None for the targets that are in the batches of a stream."""
+    if is_stream(test):
+        return test, None
     if not isinstance(test, (tuple, list)) or len(test) != 2:
-        raise ValueError(f"evaluate needs test=(x, y); got {type(test).__name__}.")
+        raise ValueError(f"evaluate needs test=(x, y), or batches (x, y); got {type(test).__name__}.")
+    if is_stream(test[0]):
+        raise ValueError(
+            f"evaluate needs the targets inside the batches of a {type(test[0]).__name__}, test=dataset with batches "
+            "(x, y), because it may come in another order; got test=(dataset, y)."
+        )
     return test
+
+
+def _targets_of_output(method, y, output):
+    """Returns the targets of one output, where those of several are given by name or in order."""
+    if isinstance(y, np.ndarray):
+        return y
+    if output is None or not isinstance(method, keras.Model):
+        raise ValueError(f"evaluate needs the targets of one output; got those of {_keys(y)}. Pass output=.")
+    names = names_of(method)
+    position = position_of(method, output, "evaluate")
+    assert position is not None
+    if not isinstance(y, dict):
+        if position >= len(y):
+            raise ValueError(f"evaluate needs targets of output={output!r}; got {len(y)} arrays.")
+        return y[position]
+    name = names[position] if names else output
+    if name not in y:
+        raise ValueError(f"evaluate needs targets of the output {name!r}; got those of {_keys(y)}.")
+    return y[name]
+
+
+def _keys(y) -> list:
+    return sorted(y) if isinstance(y, dict) else [f"{len(y)} outputs"]
 
 
 def _named_sets(ood) -> dict[str, Any]:
@@ -233,15 +278,18 @@ def _require_same_form(x, ood, name: str) -> None:
     which = f"ood[{name!r}]" if name else "ood"
     if isinstance(x, Predictive) != isinstance(ood, Predictive):
         raise TypeError(f"evaluate needs a Predictive in {which} if and only if it evaluates one; got {type(ood)}.")
+    if is_stream(x) or is_stream(ood):
+        return  # known only when it is read; `predict` compares it with the inputs of the model
     pairs = [(x.mean, ood.mean)] if isinstance(x, Predictive) else _paired_arrays(x, ood, which)
     for inside, outside in pairs:
         lengths_free = inside.dtype.kind in "iu"  # sequences of ids may be longer or shorter
         if inside.ndim != outside.ndim or (inside.shape[1:][-1:] != outside.shape[1:][-1:] and not lengths_free):
-            raise ValueError(f"evaluate needs {which} like the test examples {inside.shape}; got {outside.shape}.")
+            shapes = [(None, *array.shape[1:]) for array in (inside, outside)]
+            raise ValueError(f"evaluate needs {which} like the test examples, {shapes[0]}; got {shapes[1]}.")
 
 
 def _paired_arrays(x, ood, which: str):
-    flat, other = (list(map(np.asarray, keras.tree.flatten(part))) for part in (x, ood))
+    flat, other = (keras.tree.flatten(few(part, "evaluate")) for part in (x, ood))
     if len(flat) != len(other):
         raise ValueError(f"evaluate needs {which} with {len(flat)} inputs, as the test has; got {len(other)}.")
     return zip(flat, other, strict=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from singularbayes import metrics
 from singularbayes.checks import aligned, labelled
-from singularbayes.likelihoods import DETERMINISTIC, require_kind
+from singularbayes.likelihoods import DETERMINISTIC, require_kind, targets_of
 from singularbayes.metrics import INTERVAL_LEVEL, RETAINED_SHARE, VARIANCE_SCORES, SelectiveCurve, selective_curve
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
@@ -85,13 +85,14 @@ def ood_detection_scores(p: Predictive, ood: Predictive) -> Scores:
     return found | (_mi_ratio(inside["mi"], outside["mi"]) if "mi" in inside else _iqr(p, ood))
 
 
-def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
+def selective(p: Predictive, y=None, by: str | None = None) -> SelectiveCurve:
     """Returns the risk of keeping only the most certain predictions, with the thresholds to deploy.
 
     The risk of a classification is the error rate, of a regression the mean absolute error (over outputs too). The
     curve's `for_error(0.01)` and `for_coverage(0.8)` give the threshold: keep what has `uncertainty <= threshold`.
 
     Args:
+        y: None takes `p.targets`, those of the data that were predicted.
         by: the uncertainty: of a classification "entropy" (default), "mi" or "std", the last two over draws; of a
             regression the "total" (default) or "epistemic" standard deviation.
 
@@ -109,7 +110,7 @@ def selective(p: Predictive, y, by: str | None = None) -> SelectiveCurve:
     uncertainty = found[chosen]
     if isinstance(uncertainty, str):
         raise ValueError(f"selective has no uncertainty by={chosen!r}: {uncertainty}. Others are {_others(found)}.")
-    return selective_curve(uncertainty, _losses(p, y))
+    return selective_curve(uncertainty, _losses(p, targets_of("selective", p, y)))
 
 
 def _losses(p: Predictive, y) -> np.ndarray:

@@ -161,7 +161,7 @@ def no_better_than_a_constant(case: Case) -> Iterator[Finding]:
     assert case.y is not None
     if isinstance(case.p, ClassPredictive):
         own, constant, what = negative_log_likelihood(case.p.mean, case.y), _label_entropy(case.y), "NLL"
-        chance = float((case.p.labels == case.y).mean()) <= np.bincount(case.y).max() / len(case.y)
+        chance = float((case.p.predicted_labels == case.y).mean()) <= np.bincount(case.y).max() / len(case.y)
     else:
         assert case.p is not None
         own, constant = float(((case.p.mean - case.y) ** 2).mean()), float(case.y.var(axis=0).mean())

@@ -14,6 +14,7 @@ from singularbayes.likelihoods.predictive import (
     RunningMoments,
     ValuePredictive,
     require_kind,
+    targets_of,
 )
 from singularbayes.likelihoods.table import LIKELIHOODS, find_likelihood, highest_label, likelihood_of_loss
 
@@ -43,5 +44,6 @@ __all__ = [
     "require_activations",
     "require_kind",
     "require_labels",
+    "targets_of",
     "wrong_labels_error",
 ]

@@ -112,7 +112,7 @@ class Regression(Likelihood):
     def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ValuePredictive:
         p = moments["prediction"]
         noise = np.sqrt(moments["noise_variance"].mean) if self.predicts_noise else self.scale
-        return ValuePredictive(p.mean, np.sqrt(p.variance), num_draws, draws, noise)
+        return ValuePredictive(p.mean, np.sqrt(p.variance), num_draws, draws, noise).in_one_column()
 
 
 def kind_of_loss(loss):
@@ -143,8 +143,14 @@ def export_probabilities(probabilities) -> dict[str, Any]:
 
 def export_moments(values) -> dict[str, Any]:
     """Returns mean and standard deviation over the draws in the first axis, as tensors."""
+    values = one_column(values)
     mean = ops.mean(values, axis=0)
     return {"mean": mean, "std": ops.sqrt(ops.mean(ops.square(values - mean), axis=0))}
+
+
+def one_column(values):
+    """Returns draws (draws, examples, 1) as (draws, examples), as `ValuePredictive` has them; others as they are."""
+    return values[..., 0] if len(values.shape) == 3 and values.shape[-1] == 1 else values
 
 
 def _entropy(p):

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.likelihoods.base import Regression, export_moments, kind_of_loss
+from singularbayes.likelihoods.base import Regression, export_moments, kind_of_loss, one_column
 from singularbayes.likelihoods.gaussian import match_targets
 
 MIN_SCALE = 1e-6  # so that a target hit exactly has a finite density
@@ -57,7 +57,7 @@ class MeanScale(Regression):
         _require_even(outputs.shape)
         mean, rho = ops.split(outputs, 2, axis=-1)
         scale = ops.softplus(rho) + MIN_SCALE
-        return {**export_moments(mean), "noise": ops.sqrt(ops.mean(ops.square(scale), axis=0))}
+        return {**export_moments(mean), "noise": ops.sqrt(ops.mean(ops.square(one_column(scale)), axis=0))}
 
 
 def _require_even(shape) -> None:

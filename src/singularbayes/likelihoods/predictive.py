@@ -1,14 +1,19 @@
 """The predictive distribution of each example, from posterior draws.
 
 Results are reduced as the draws stream past, so their memory does not grow with the number of draws. Entropies are in
-nats; `std` is over draws (population form). Quantiles need the draws themselves (`keep_draws=True`).
+nats; `std` is over draws (population form). Quantiles are those that `predict(..., quantiles=…)` was given, or any
+where the draws themselves were kept (`keep_draws=True`).
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy import special, stats
+
+from singularbayes.checks import require_package
+from singularbayes.models import as_arrays
 
 VARIANCES = ("epistemic", "aleatoric", "total")
 DETERMINISTIC = "it is deterministic, so draws do not differ"
@@ -38,6 +43,14 @@ class RunningMoments:
     def variance(self) -> np.ndarray:
         return self.squares / self.count[(..., *[None] * (self.mean.ndim - 1))]
 
+    @classmethod
+    def joined(cls, parts: "list[RunningMoments]") -> "RunningMoments":
+        """Returns the moments of the examples of all parts, one part after another."""
+        whole = cls(0)
+        for name in ("count", "mean", "squares"):
+            setattr(whole, name, np.concatenate([getattr(part, name) for part in parts]))
+        return whole
+
 
 @dataclass(frozen=True, repr=False)
 class Predictive:
@@ -49,6 +62,9 @@ class Predictive:
         std: standard deviation over draws of the same: the epistemic part alone.
         num_draws: how many draws were taken.
         draws: the draws themselves, (num_draws, examples, …), with `keep_draws=True`.
+        quantiles: those over draws that `predict(..., quantiles=…)` was given, each in the shape of `mean`.
+        targets, weights: those of the data, in the order of the predictions, where the data held them: batches
+            (x, y) or (x, y, sample_weight).
     """
 
     task: ClassVar[str]
@@ -56,6 +72,9 @@ class Predictive:
     std: np.ndarray
     num_draws: int
     draws: np.ndarray | None = None
+    quantiles: Mapping[float, np.ndarray] | None = field(default=None, kw_only=True)
+    targets: Any = field(default=None, kw_only=True)
+    weights: np.ndarray | None = field(default=None, kw_only=True)
 
     def uncertainties(self) -> dict[str, np.ndarray | str]:
         """Returns every uncertainty by name, one number per example, or the reason why there is none."""
@@ -63,9 +82,85 @@ class Predictive:
 
     def quantile(self, q) -> np.ndarray:
         """Returns exact quantiles over the draws: `(*shape of q, examples, …)`."""
-        if self.draws is None:
-            raise ValueError("quantile needs the draws, and they were not kept; call predict(..., keep_draws=True).")
-        return np.quantile(self.draws, q, axis=0)
+        if self.draws is not None:
+            return np.quantile(self.draws, q, axis=0)
+        kept = self.quantiles or {}
+        levels = np.ravel(np.asarray(q, "float64"))
+        # (1 − 0.95)/2 is not 0.025 to the last bit.
+        found = [next((kept[known] for known in kept if abs(known - level) < 1e-9), None) for level in levels]
+        if any(values is None for values in found):
+            asked = tuple(float(round(level, 6)) for level in levels)
+            there = f"there are those of {sorted(kept)}" if kept else "neither they nor the draws were kept"
+            raise ValueError(
+                f"quantile needs the quantiles {asked}, and {there}; call predict(..., quantiles={asked}), which needs "
+                "little memory, or predict(..., keep_draws=True)."
+            )
+        return np.stack([values for values in found if values is not None]).reshape(np.shape(q) + self.mean.shape)
+
+    def flattened(self) -> Self:
+        """Returns one row per prediction: positions, such as tokens and pixels, become examples of their own.
+
+        Class probabilities are (predictions, classes) afterwards, and values (predictions,); compare them with
+        `y.reshape(-1)`, or take `targets` where the data held them.
+
+        >>> p = ClassPredictive.of_draws(np.full((3, 5, 7, 2), 0.5))  # 5 sequences of 7 tokens
+        >>> p.mean.shape, p.flattened().mean.shape, p.flattened().entropy.shape
+        ((5, 7, 2), (35, 2), (35,))
+        """
+        raise NotImplementedError
+
+    def _flattened(self, tail: tuple[int, ...]) -> Self:
+        """Returns the rows of `mean` in the shape (-1, *tail), and all that goes with them."""
+        shape = self.mean.shape[: self.mean.ndim - len(tail)]
+        parts: dict[str, Any] = {"mean": self.mean.reshape(-1, *tail), "std": self.std.reshape(-1, *tail)}
+        if self.draws is not None:
+            parts["draws"] = self.draws.reshape(len(self.draws), -1, *tail)
+        if self.quantiles is not None:
+            parts["quantiles"] = {q: values.reshape(-1, *tail) for q, values in self.quantiles.items()}
+        for name in ("targets", "weights"):
+            values = getattr(self, name)
+            if isinstance(values, np.ndarray) and values.size:
+                wide = values if values.size == np.prod(shape) else _repeated(values, shape)
+                parts[name] = None if wide is None else wide.reshape(-1)
+        return replace(self, **parts)
+
+    def to_dataframe(self, level: float = 0.95):
+        """Returns a pandas table with one row per prediction, for files and for people; see `flattened`.
+
+        Of several positions the columns "example" and "position" say which; "target" is there where the data held it.
+
+        Args:
+            level: of the interval, columns "lower…" and "upper…", where draws, quantiles or the noise give one.
+
+        >>> p = ClassPredictive.of_draws([[[0.9, 0.1]], [[0.5, 0.5]]])
+        >>> p.to_dataframe().round(3).T
+                                0
+        predicted_label     0.000
+        probability         0.700
+        probability_0       0.700
+        probability_1       0.300
+        lower_0             0.510
+        upper_0             0.890
+        lower_1             0.110
+        upper_1             0.490
+        entropy             0.611
+        mutual_information  0.102
+        """
+        pandas = require_package("pandas", "", "to_dataframe", project="pandas")
+        _require_level(level)
+        flat = self.flattened()
+        columns: dict[str, np.ndarray] = {}
+        if len(flat) != len(self):
+            columns["example"] = np.repeat(np.arange(len(self)), len(flat) // len(self))
+            columns["position"] = np.tile(np.arange(len(flat) // len(self)), len(self))
+        columns |= flat._columns(level)
+        if isinstance(flat.targets, np.ndarray) and flat.targets.size == len(flat):
+            columns["target"] = flat.targets.reshape(-1)
+        return pandas.DataFrame(columns)
+
+    def _columns(self, level: float) -> dict[str, np.ndarray]:
+        """Returns what a table shows of flattened predictions."""
+        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -107,7 +202,7 @@ class ClassPredictive(Predictive):
         return cls(draws.mean(axis=0), draws.std(axis=0), len(draws), draws, entropy)
 
     @property
-    def labels(self) -> np.ndarray:
+    def predicted_labels(self) -> np.ndarray:
         """The most probable class."""
         return self.mean.argmax(axis=-1)
 
@@ -136,19 +231,41 @@ class ClassPredictive(Predictive):
         """Returns entropy, mutual information ("mi"), and the std over draws of the most probable class."""
         if self.num_draws == 1:
             return {"entropy": self.entropy, "mi": DETERMINISTIC, "std": DETERMINISTIC}
-        std = np.take_along_axis(self.std, self.labels[..., None], axis=-1)[..., 0]
+        std = np.take_along_axis(self.std, self.predicted_labels[..., None], axis=-1)[..., 0]
         return {"entropy": self.entropy, "mi": self.mutual_information, "std": std}
 
     def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the central interval over draws of each probability; needs `keep_draws=True`."""
+        """Returns the central interval over draws of each probability, exact.
+
+        It needs `predict(..., quantiles=(0.025, 0.975))` for the level 0.95, or `keep_draws=True` for every level.
+        """
         _require_level(level)
         lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return lower, upper
+
+    def flattened(self) -> Self:
+        flat = self._flattened(self.mean.shape[-1:])
+        entropy = self.expected_entropy
+        return flat if entropy is None else replace(flat, expected_entropy=entropy.reshape(-1))
+
+    def _columns(self, level: float) -> dict[str, np.ndarray]:
+        found = {"predicted_label": self.predicted_labels, "probability": self.mean.max(axis=-1)}
+        found |= {f"probability_{k}": self.mean[:, k] for k in range(self.mean.shape[-1])}
+        if self.num_draws > 1 and _has_quantiles(self, level):
+            lower, upper = self.interval(level)
+            for k in range(self.mean.shape[-1]):
+                found |= {f"lower_{k}": lower[:, k], f"upper_{k}": upper[:, k]}
+        found["entropy"] = self.entropy
+        uncertainty = self.uncertainties()["mi"]
+        return found if isinstance(uncertainty, str) else found | {"mutual_information": uncertainty}
 
 
 @dataclass(frozen=True, repr=False)
 class ValuePredictive(Predictive):
     """Predictions of regression targets, with the noise around them where the likelihood specifies it.
+
+    A model with one output predicts (examples,), the shape of targets `y` of one column, so `p.mean - y` is no table of
+    differences: `mean`, `std`, `noise`, intervals, and `draws` (draws, examples). Targets (examples, 1) need `y[:, 0]`.
 
     Attributes:
         noise: its standard deviation: one number, or one for every value in the shape of `mean`.
@@ -162,6 +279,18 @@ class ValuePredictive(Predictive):
         """Returns the predictions of a method of your own from its drawn predictions (draws, examples, …)."""
         draws = _drawn("ValuePredictive.of_draws", draws, axes=2)
         return cls(draws.mean(axis=0), draws.std(axis=0), len(draws), draws, noise)
+
+    def in_one_column(self) -> Self:
+        """Returns predictions (examples, 1) as (examples,); others as they are."""
+        if self.mean.shape[1:] != (1,):
+            return self
+        draws = None if self.draws is None else self.draws[..., 0]
+        noise = (
+            np.asarray(self.noise)[..., 0]
+            if isinstance(self.noise, np.ndarray) and self.noise.ndim == 2
+            else self.noise
+        )
+        return replace(self, mean=self.mean[:, 0], std=self.std[:, 0], draws=draws, noise=noise)
 
     def variance(self, kind: str) -> np.ndarray:
         """Returns the "epistemic" variance (of the draws), the "aleatoric" one (of the noise) or their sum, "total"."""
@@ -197,12 +326,38 @@ class ValuePredictive(Predictive):
     def interval(self, level: float = 0.95, variance: str = "total") -> tuple[np.ndarray, np.ndarray]:
         """Returns mean ∓ z · sd: of the "total" variance, where new values lie, or of the "epistemic" one.
 
-        Both ends have the shape of `mean`, (examples, 1) for one output: compare them with `y.reshape(mean.shape)`. The
-        epistemic interval is about the mean alone and covers a smaller share of new values than `level`.
+        Both ends have the shape of `mean`, (examples,) for one output. The epistemic interval is about the mean alone
+        and covers a smaller share of new values than `level`.
         """
         _require_level(level)
         half = stats.norm.ppf((1 + level) / 2) * np.sqrt(self.variance(variance))
         return self.mean - half, self.mean + half
+
+    def flattened(self) -> Self:
+        flat = self._flattened(())
+        noise = np.broadcast_to(self.noise, self.mean.shape) if isinstance(self.noise, np.ndarray) else None
+        return flat if noise is None else replace(flat, noise=noise.reshape(-1))
+
+    def _columns(self, level: float) -> dict[str, np.ndarray]:
+        found = {"mean": self.mean}
+        kinds = [kind for kind in ("epistemic", "total") if self.why_no_variance(kind) is None]
+        found |= {f"{kind}_std": np.sqrt(self.variance(kind)) for kind in kinds}
+        if "total" in kinds:
+            found["lower"], found["upper"] = self.interval(level)
+        return found
+
+
+def _has_quantiles(p: Predictive, level: float) -> bool:
+    return p.draws is not None or all(
+        any(abs(known - q) < 1e-9 for known in p.quantiles or {}) for q in ((1 - level) / 2, (1 + level) / 2)
+    )
+
+
+def _repeated(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Returns one value per example once for every position; None where values are not one per example."""
+    if values.size != shape[0]:
+        return None
+    return np.broadcast_to(values.reshape(-1, *[1] * (len(shape) - 1)), shape)
 
 
 def _drawn(name: str, draws, axes: int) -> np.ndarray:
@@ -221,3 +376,10 @@ def _require_level(level: float) -> None:
 def require_kind(name: str, p: Predictive, kind: type[Predictive]) -> None:
     if not isinstance(p, kind):
         raise TypeError(f"{name} needs a {kind.__name__}, as predict returns it; got {type(p).__name__}.")
+
+
+def targets_of(name: str, p: Predictive, y=None):
+    """Returns the targets of predictions as arrays: `y`, or for None those that the data held."""
+    if y is None and p.targets is None:
+        raise ValueError(f"{name} needs the targets y, and the data of these predictions held none; got y=None.")
+    return p.targets if y is None else as_arrays(y, name)

@@ -62,9 +62,15 @@ def crps_gaussian(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> flo
 
 
 def crps_sample(draws: np.ndarray, targets: np.ndarray) -> float:
-    """Returns the mean continuous ranked probability score of the draws' own distribution.
+    """Returns the mean continuous ranked probability score of the distribution that the draws come from, fair.
 
-    CRPS = mean |draw − target| − ½ mean |draw − draw′|, over all pairs. Draws of the mean lack the noise: add it first.
+    CRPS = mean |draw − target| − ½ mean |draw − draw′| over all pairs of different draws. So its expectation does not
+    depend on the number of draws, and methods with few and with many can be compared (Ferro 2014); where draws agree
+    with each other more than with the target by chance it may be negative. One draw is a point: its absolute error.
+    Draws of the mean lack the noise: add it first.
+
+    >>> crps_sample(np.array([[0.0], [2.0]]), np.array([1.0])), crps_sample(np.array([[2.0]]), np.array([1.0]))
+    (0.0, 1.0)
 
     Args:
         draws: (draws, examples, …), targets (examples, …).
@@ -76,7 +82,10 @@ def crps_sample(draws: np.ndarray, targets: np.ndarray) -> float:
         raise ValueError(f"crps_sample needs draws of shape (draws, examples, …), not empty; got {values.shape}.")
     require_finite("crps_sample", draws=values)
     _, y = aligned("crps_sample", **{"the first draw": values[0], "targets": targets})
-    return float(scoringrules.crps_ensemble(y, values.reshape(len(values), *y.shape), m_axis=0).mean())
+    values = values.reshape(len(values), *y.shape)
+    if len(values) == 1:
+        return float(np.abs(values[0] - y).mean())
+    return float(scoringrules.crps_ensemble(y, values, m_axis=0, estimator="fair").mean())
 
 
 def predicted(name: str, mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> list[np.ndarray]:

@@ -1,10 +1,11 @@
 """Questions about a Keras model: its posteriors, its parameters, its file, its devices."""
 
+from singularbayes.models.data import Block, as_arrays, blocks, collected, few, is_stream
 from singularbayes.models.distribution import ModelParallel, batch_mesh, device_count, free_bytes
 from singularbayes.models.inputs import (
     arranged,
-    as_arrays,
     count_examples,
+    in_order,
     lengths_of,
     require_any_length,
     require_model,
@@ -34,10 +35,13 @@ from singularbayes.models.traversal import (
 )
 
 __all__ = [
+    "Block",
     "ModelParallel",
     "arranged",
     "as_arrays",
     "batch_mesh",
+    "blocks",
+    "collected",
     "compiled",
     "count_examples",
     "count_stored",
@@ -45,12 +49,15 @@ __all__ = [
     "device_count",
     "draw_keys",
     "draw_sources",
+    "few",
     "find_posteriors",
     "find_random_posteriors",
     "find_sources",
     "flat_layers",
     "forget_compiled",
     "free_bytes",
+    "in_order",
+    "is_stream",
     "kind_of",
     "lengths_of",
     "load_without_optimizer",

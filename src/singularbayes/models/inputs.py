@@ -1,12 +1,13 @@
-"""What `predict` takes: arrays, one or several, in the model's own structure."""
+"""The inputs of a model: arrays, one or several, in its own structure and of the shapes that it takes."""
 
-from numbers import Number
 from pathlib import Path
 
 import keras
 import numpy as np
 
-from singularbayes.checks import require_unmasked
+from singularbayes.models.data import as_arrays
+
+_CHECKED = 1 << 22  # entries that are checked at a time
 
 
 def require_model(name: str, model) -> None:
@@ -16,86 +17,98 @@ def require_model(name: str, model) -> None:
         raise TypeError(f"{name} needs a Keras model; got {model!r}.{remedy}")
 
 
-def as_arrays(x, caller: str = "singularbayes"):
-    """Returns the inputs as arrays in their structure; a list of arrays is a structure, any other list an array.
+def arranged(model: keras.Model, x, caller: str = "predict"):
+    """Returns inputs in memory as NumPy arrays in the structure that the model takes."""
+    return in_order(model, as_arrays(x, caller), caller)
+
+
+def in_order(model: keras.Model, x, caller: str = "predict"):
+    """Returns arrays as the model takes them: those of a dict by name, one number per example as a column."""
+    tensors = getattr(model, "inputs", None)
+    if not tensors:
+        return x
+    if isinstance(x, dict):
+        takes_dict = isinstance(getattr(model, "_inputs_struct", None), dict)
+        names = sorted(model._inputs_struct) if takes_dict else [tensor.name for tensor in tensors]
+        _require_names(model, names, x, caller)
+        x = x if takes_dict else [x[name] for name in names]
+        x = x[0] if isinstance(x, list) and len(x) == 1 else x
+    arrays = keras.tree.flatten(x)
+    if len(arrays) != len(tensors):
+        return x  # `count_examples` raises
+    wide = [
+        a[:, None] if a.ndim == 1 and tuple(t.shape[1:]) == (1,) else a for a, t in zip(arrays, tensors, strict=True)
+    ]
+    return keras.tree.pack_sequence_as(x, wide)
+
+
+def _require_names(model: keras.Model, names: list[str], x: dict, caller: str) -> None:
+    missing, extra = sorted(set(names) - set(x)), sorted(map(str, set(x) - set(names)))
+    if missing or extra:
+        wrong = [f"{what} {keys}" for what, keys in (("missing", missing), ("extra", extra)) if keys]
+        raise ValueError(
+            f"{caller} needs inputs named {names} for model {model.name!r}; got {sorted(map(str, x))}: "
+            f"{' and '.join(wrong)}."
+        )
+
+
+def count_examples(model: keras.Model, x, caller: str = "predict", first: int = 0) -> int:
+    """Returns the number of examples of inputs that the model can take; raises where it cannot.
 
     Args:
-        caller: the function that errors name.
+        first: the number of examples before these, which errors count too.
     """
-    _require_whole_data(x, caller)
-    if isinstance(x, (list, tuple)) and not any(hasattr(leaf, "shape") for leaf in keras.tree.flatten(x)):
-        return _one_array(x)
-    return keras.tree.map_structure(np.asarray, x)
-
-
-def _require_whole_data(x, caller: str) -> None:
-    for leaf in keras.tree.flatten(x):
-        require_unmasked(caller, **{"the data": leaf})
-        if not isinstance(leaf, Number) and not hasattr(leaf, "__array__"):
-            got = repr(leaf) if isinstance(leaf, str) else f"a {type(leaf).__name__}"
-            raise TypeError(
-                f"Inputs need to be arrays in memory; got {got}. Of batches make one array: "
-                "np.concatenate([x for x, y in batches])."
-            )
-
-
-def _one_array(rows) -> np.ndarray:
-    try:
-        return np.asarray(rows)
-    except ValueError:
-        raise ValueError("Inputs need rows of one length; got a list with rows of different lengths.") from None
-
-
-def arranged(model: keras.Model, x, caller: str = "singularbayes"):
-    """Returns the inputs as NumPy arrays, a dict for a model with a list of inputs put in its order by name."""
-    x = as_arrays(x, caller)
-    tensors = getattr(model, "inputs", None)
-    if not isinstance(x, dict) or not tensors or isinstance(getattr(model, "_inputs_struct", None), dict):
-        return x
-    names = [tensor.name for tensor in tensors]
-    if set(names) - set(x):
-        raise ValueError(f"{caller} needs inputs named {names} for model {model.name!r}; got {sorted(x)}.")
-    arrays = [x[name] for name in names]
-    return arrays if len(arrays) > 1 else arrays[0]
-
-
-def count_examples(model: keras.Model, x) -> int:
-    """Returns the number of examples of inputs that the model can take; raises where it cannot."""
     arrays = keras.tree.flatten(x)
     lengths = {len(array) if array.ndim else None for array in arrays}
     if len(lengths) != 1 or None in lengths or 0 in lengths:
         shapes = [array.shape for array in arrays]
-        raise ValueError(f"predict needs inputs with one and the same number of examples >= 1; got shapes {shapes}.")
+        raise ValueError(f"{caller} needs inputs with one and the same number of examples >= 1; got shapes {shapes}.")
     for array in arrays:
-        _require_numbers(array)
+        _require_numbers(array, caller, first)
     if getattr(model, "inputs", None):
-        _require_shapes(model, arrays)
+        _require_shapes(model, x, arrays, caller)
     return lengths.pop()  # type: ignore[return-value]
 
 
-def _require_numbers(array: np.ndarray) -> None:
-    if array.dtype.kind == "f" and np.isnan(array).any():
-        where = tuple(int(i) for i in np.argwhere(np.isnan(array))[0])
-        raise ValueError(f"predict needs inputs without NaN; got NaN at index {where} of an array {array.shape}.")
+def _require_numbers(array: np.ndarray, caller: str, first: int) -> None:
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"predict needs numeric inputs; got an array of dtype {array.dtype}.")
-    if array.dtype.kind in "iu" and array.itemsize > 4 and (array.max() >= 2**31 or array.min() < -(2**31)):
-        # JAX would cut them to 32 bits, and an id out of range could become another row.
-        largest = max(int(array.max()), int(array.min()), key=abs)
-        raise ValueError(f"predict needs integers that fit 32 bits; got {largest}.")
+        raise ValueError(f"{caller} needs numeric inputs; got an array of dtype {array.dtype}.")
+    rows = max(1, _CHECKED // max(1, array[:1].size))
+    for start in range(0, len(array), rows):  # in parts, because the check takes memory too
+        part = array[start : start + rows]
+        if array.dtype.kind == "f" and np.isnan(part).any():
+            row, *others = (int(i) for i in np.argwhere(np.isnan(part))[0])
+            where = (first + start + row, *others)
+            raise ValueError(
+                f"{caller} needs inputs without NaN; got NaN at index {where} of an array {array.shape}. Fill such "
+                "entries, np.nan_to_num(x), or leave out their rows."
+            )
+        if array.dtype.kind in "iu" and array.itemsize > 4 and (part.max() >= 2**31 or part.min() < -(2**31)):
+            # JAX would cut them to 32 bits, and an id out of range could become another row.
+            largest = max(int(part.max()), int(part.min()), key=abs)
+            raise ValueError(f"{caller} needs integers that fit 32 bits; got {largest}.")
 
 
-def _require_shapes(model, arrays) -> None:
+def _require_shapes(model, x, arrays, caller: str) -> None:
     needed = [(None, *tensor.shape[1:]) for tensor in model.inputs]
     fits = len(needed) == len(arrays) and all(
         len(n) == a.ndim and all(i is None or i == j for i, j in zip(n, a.shape, strict=True))
         for n, a in zip(needed, arrays, strict=True)
     )
-    if not fits:
-        raise ValueError(
-            f"predict needs inputs of shape {', '.join(map(str, needed))} for model {model.name!r}; got "
-            f"{', '.join(str(a.shape) for a in arrays)}."
+    if fits:
+        return
+    shapes = [str(a.shape) for a in arrays]
+    got = ", ".join(shapes) if len(shapes) < 5 else f"{', '.join(shapes[:4])} and {len(shapes) - 4} arrays more"
+    hint = ""
+    if isinstance(x, (list, tuple)) and len(arrays) > len(needed):
+        hint = (
+            " A list or tuple of arrays is several inputs: give x alone, without y; of rows make one array, np.stack."
         )
+    elif len(needed) == len(arrays) and all(a.shape == n[1:] for n, a in zip(needed, arrays, strict=True)):
+        hint = " The first axis is the examples: one alone is x[None]."
+    raise ValueError(
+        f"{caller} needs inputs of shape {', '.join(map(str, needed))} for model {model.name!r}; got {got}.{hint}"
+    )
 
 
 def lengths_of(x, padding) -> np.ndarray:

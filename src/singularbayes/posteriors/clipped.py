@@ -67,7 +67,7 @@ class Clipped(Posterior):
         self.posterior.check(shape, where or self.path or self.name)
 
     def build(self, input_shape):
-        self.posterior.default_initializer = self.default_initializer
+        self.posterior.default_initializer = self._initializer
         self.posterior.build(input_shape)
         self._shape = tuple(input_shape)
 

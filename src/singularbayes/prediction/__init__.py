@@ -3,7 +3,7 @@
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
 from singularbayes.prediction.monitor import Monitor, MonitorStatus
-from singularbayes.prediction.predict import pool, predict
+from singularbayes.prediction.predict import pool, predict, predict_batches
 from singularbayes.prediction.randomized import drawn_risks, has_other_noise
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
 from singularbayes.prediction.sampler import stream_draws
@@ -24,6 +24,7 @@ __all__ = [
     "has_other_noise",
     "pool",
     "predict",
+    "predict_batches",
     "recalibrate",
     "stream_draws",
 ]

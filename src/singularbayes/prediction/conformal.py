@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.checks import labelled, require_finite
-from singularbayes.likelihoods import ClassPredictive, ValuePredictive, require_kind
+from singularbayes.checks import aligned, labelled
+from singularbayes.likelihoods import ClassPredictive, ValuePredictive, require_kind, targets_of
 
 VARIANCES = ("total", "epistemic", "constant")
 
@@ -46,12 +46,13 @@ class ConformalSets:
         return p.mean >= self.threshold
 
 
-def conformal_intervals(p: ValuePredictive, y, level: float = 0.9, variance: str = "total") -> ConformalIntervals:
+def conformal_intervals(p: ValuePredictive, y=None, level: float = 0.9, variance: str = "total") -> ConformalIntervals:
     """Returns intervals of the held-out predictions `p` of `y`; call them on other predictions of the model.
 
     The quantile is the ⌈(n + 1) level⌉-th smallest of |y − mean|/sd over the n held-out examples, of each output.
 
     Args:
+        y: None takes `p.targets`, those of the data that were predicted.
         variance: what widens an interval: the "total" variance, which needs the noise, the "epistemic" one, or nothing
             ("constant": one width for all).
 
@@ -61,23 +62,18 @@ def conformal_intervals(p: ValuePredictive, y, level: float = 0.9, variance: str
     array([2.])
     """
     scale = _scale("conformal_intervals", p, variance)
-    targets = np.asarray(y, "float64")
-    if targets.shape != p.mean.shape and targets.shape == p.mean.shape[:-1] and p.mean.shape[-1] == 1:
-        targets = targets[..., None]
-    if targets.shape != p.mean.shape:
-        raise ValueError(
-            f"conformal_intervals needs targets in the shape of the predictions, {p.mean.shape}; got {targets.shape}."
-        )
-    require_finite("conformal_intervals", targets=targets)
+    _, targets = aligned("conformal_intervals", mean=p.mean, targets=targets_of("conformal_intervals", p, y))
+    targets = targets.reshape(p.mean.shape)
     rank = _rank("conformal_intervals", len(targets), level)
     scores = np.abs(targets - p.mean) / scale
     return ConformalIntervals(level, np.partition(scores, rank - 1, axis=0)[rank - 1], variance)
 
 
-def conformal_sets(p: ClassPredictive, y, level: float = 0.9) -> ConformalSets:
+def conformal_sets(p: ClassPredictive, y=None, level: float = 0.9) -> ConformalSets:
     """Returns sets of classes from the held-out predictions `p` of `y`; call them on other predictions of the model.
 
-    The threshold is the ⌈(n + 1) level⌉-th largest probability of a label among the n held-out examples.
+    The threshold is the ⌈(n + 1) level⌉-th largest probability of a label among the n held-out examples; `y=None` takes
+    `p.targets`.
 
     >>> p = ClassPredictive(np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]]), np.zeros((4, 2)), 1)
     >>> sets = conformal_sets(p, [0, 0, 1, 1], level=0.8)
@@ -85,7 +81,7 @@ def conformal_sets(p: ClassPredictive, y, level: float = 0.9) -> ConformalSets:
     (0.4, array([ True, False]), array([ True,  True]))
     """
     require_kind("conformal_sets", p, ClassPredictive)
-    probabilities, labels = labelled("conformal_sets", p.mean, y)
+    probabilities, labels = labelled("conformal_sets", p.mean, targets_of("conformal_sets", p, y))
     rank = _rank("conformal_sets", len(labels), level)
     chosen = np.sort(probabilities[np.arange(len(labels)), labels])[::-1]
     return ConformalSets(level, float(chosen[rank - 1]))

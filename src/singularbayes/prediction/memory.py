@@ -12,6 +12,8 @@ _CHUNK_BYTES = 256 << 20  # the drawn weights of a chunk, and its outputs while 
 # accelerator's free memory, which also holds the outputs of other layers.
 _CACHE_BYTES = 8 << 20
 _FREE_SHARE = 1 / 16
+_MOMENTS = 8  # numbers per output that are in memory while draws are averaged
+_BLOCK_BYTES = 64 << 20  # the inputs of examples that are read together, and their predictions
 _PROGRAM_FACTOR = 8  # so many chunks, or shares of free memory, may a compiled program take
 
 
@@ -28,6 +30,19 @@ def chunk_sizes(model: keras.Model, x, examples: int, draws: int, batch_size: in
     group = _equal_part(chunk, fitting // batch)
     # Groups run one after another inside a program; on an accelerator that would cost more than another call.
     return (group * math.ceil(chunk / group) if free_bytes() is None else group), batch
+
+
+def block_rows(model: keras.Model, x, kept_draws: int, batch_size: int) -> int:
+    """Returns how many examples are read and predicted together: batches, as many as fit memory.
+
+    Args:
+        x: some of the examples.
+        kept_draws: draws of every example that are in memory until its quantiles are known.
+    """
+    arrays = keras.tree.flatten(x)
+    inputs = sum(array.nbytes / max(1, len(array)) for array in arrays)
+    outputs = 8 * (kept_draws + _MOMENTS) * max(1, _output_size(model, x))
+    return batch_size * max(1, int(_BLOCK_BYTES // (inputs + outputs)) // batch_size)
 
 
 def side_by_side(model: keras.Model, x, chunk: int) -> int:

@@ -1,26 +1,34 @@
-"""Monte Carlo prediction with coherent draws: draw s is the same function of the input for all the data."""
+"""Monte Carlo prediction with coherent draws: draw s is the same function of the input for all the data.
 
-import itertools
+The data are read once, in blocks that fit memory. Within a block chunks of draws are the outer loop and batches the
+inner one; of several blocks every one begins with the same draws, whose weights are made again from their keys.
+"""
+
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import keras
 import numpy as np
 
 from singularbayes.checks import require_integer
-from singularbayes.likelihoods import Predictive, RunningMoments, likelihood_of_output, logits_hint
+from singularbayes.likelihoods import Likelihood, Predictive, RunningMoments, likelihood_of_output, logits_hint
 from singularbayes.models import (
-    arranged,
+    Block,
+    blocks,
     count_examples,
     draw_keys,
     find_sources,
+    in_order,
     lengths_of,
     position_of,
     require_any_length,
     require_model,
     track,
 )
+from singularbayes.prediction.memory import block_rows
 from singularbayes.prediction.sampler import stream_draws
 
 
@@ -33,20 +41,27 @@ def predict(
     likelihood=None,
     batch_size: int = 256,
     keep_draws: bool = False,
+    quantiles: Sequence[float] | float = (),
     output=None,
     padding: int | None = None,
 ) -> Predictive:
     """Returns what `draws` functions from the posterior predict for `x`.
 
-    Draw s depends on the seed alone: it is the same weights for every batch, whatever the batch size and whichever
-    estimator trained the model. Class probabilities, not logits, are averaged.
+    On one backend draw s depends on the seed alone: it is the same weights for every batch, whatever the batch size,
+    the kind of data and the estimator that trained the model. Class probabilities, not logits, are averaged.
 
     Args:
-        x: array, or a list or dict of arrays for several inputs.
+        x: a NumPy array, a list of rows, a pandas or polars table, a SciPy sparse matrix or a tensor; a list or dict of
+            them for several inputs; or batches of them: tf.data, a torch DataLoader, a PyDataset, or a generator that
+            ends. Batches are x, (x, y) or (x, y, sample_weight), and then `Predictive.targets` and `.weights` hold the
+            others in the same order. Batches are read once, a few at a time, so data may be larger than memory;
+            `predict_batches` also gives results a few at a time.
         likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
             "gaussian", "mean_scale", or a `Likelihood` such as `Gaussian(scale=0.1)`. None reads it from the compiled
             loss (`from_logits=True` there declares logits).
-        keep_draws: keep every draw in `Predictive.draws`, which quantiles need; memory then grows with `draws`.
+        keep_draws: keep every draw in `Predictive.draws`; memory then grows with `draws`.
+        quantiles: those over draws that `Predictive.quantile` and the intervals of classes need, such as (0.025, 0.975)
+            for intervals of 95 %. They are exact, and draws are kept for a few examples at a time only.
         output: which output of a model with several, by name or position.
         padding: the id that fills up sequences of token ids (examples, length). Examples of like length are then taken
             together and cut to the longest, which saves the work on padding. The model must take any length and ignore
@@ -55,72 +70,192 @@ def predict(
     >>> import keras, numpy as np, singularbayes as sb
     >>> keras.utils.set_random_seed(0)
     >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
-    >>> p = predict(model, np.ones((5, 4)), draws=20, likelihood="categorical_logits")
-    >>> p.mean.shape, p.mutual_information.shape
-    ((5, 3), (5,))
+    >>> p = predict(model, np.ones((5, 4)), draws=20, likelihood="categorical_logits", quantiles=(0.025, 0.975))
+    >>> p.mean.shape, p.mutual_information.shape, p.interval(0.95)[0].shape
+    ((5, 3), (5,), (5, 3))
+    >>> batches = (np.ones((size, 4)) for size in (2, 3))
+    >>> bool((predict(model, batches, draws=20, likelihood="categorical_logits").mean == p.mean).all())
+    True
     """
     require_model("predict", model)
-    options = {"likelihood": likelihood, "batch_size": batch_size, "keep_draws": keep_draws}
-    return pool([model], 1, x, draws, seed, **options, output=output, padding=padding)
+    options = {"likelihood": likelihood, "batch_size": batch_size, "keep_draws": keep_draws, "quantiles": quantiles}
+    return pool(lambda: [model], 1, x, draws, seed, **options, output=output, padding=padding)
+
+
+def predict_batches(model: keras.Model, x, draws: int = 100, seed: int = 0, **options) -> Iterator[Predictive]:
+    """Yields what `predict` returns, for some examples after another: neither data nor results need fit memory.
+
+    The numbers are those of `predict`, in the same order; `options` are its options.
+
+    Args:
+        model: a Keras model; `x`, `draws`, `seed`: as in `predict`.
+
+    >>> import keras, numpy as np, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((1,)), sb.layers.Dense(1, posterior=sb.FullRank())])
+    >>> batches = (np.full((1000, 1), i) for i in range(20))
+    >>> sum(len(p) for p in predict_batches(model, batches, draws=5, likelihood="gaussian"))
+    20000
+    """
+    require_model("predict_batches", model)
+    job = _Job(lambda: [model], 1, draws, seed, split_arrays=True, **options)
+    return (job.predictive([part]) for part in job.parts(x))
 
 
 def pool(
-    models: Iterable[keras.Model],
-    count: int,
-    x,
-    draws: int = 100,
-    seed: int = 0,
-    *,
-    likelihood=None,
-    batch_size: int = 256,
-    keep_draws: bool = False,
-    output=None,
-    padding: int | None = None,
+    models: Callable[[], Iterable[keras.Model]], count: int, x, draws: int = 100, seed: int = 0, **options
 ) -> Predictive:
     """Returns what `count` models predict together: every draw of every model counts the same.
 
     Each predicts with its share draws / count, rounded up, of the keys of the seed, so one model predicts as `predict`
-    does. A model predicts before the next is taken, so `models` may also yield one object with other weights each time.
+    does; `options` are those of `predict`.
+
+    Args:
+        models: returns the models, the same ones for every block of the data. A model predicts a block before the next
+            is taken, so it may also yield one object with other weights each time.
     """
-    require_integer("predict", draws=draws, batch_size=batch_size)
-    require_integer("predict", 0, seed=seed)
-    models = iter(models)
-    model = next(models)
-    x = arranged(model, x, "predict")
-    examples = count_examples(model, x)
-    position = position_of(model, output)
-    meaning = likelihood_of_output(model, position, likelihood)
-    lengths = None
-    if padding is not None:
-        lengths = lengths_of(x, padding)
-        require_any_length(model)
-    share = _draws_each(model, x, draws, count)
-    keys = draw_keys(seed, count * share)
-    moments: dict[str, RunningMoments] = defaultdict(lambda: RunningMoments(examples))
-    kept: list[tuple[int, np.ndarray, np.ndarray]] = []
-    members = enumerate(itertools.chain([model], models))
-    for place, model in track(members, count, "members") if count > 1 else members:
-        if _draws_each(model, x, draws, count) != share:
+    job = _Job(models, count, draws, seed, **options)
+    return job.predictive(list(job.parts(x)))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is known of a block of examples when all draws have passed."""
+
+    moments: dict[str, RunningMoments]
+    draws: np.ndarray | None
+    quantiles: np.ndarray | None
+    data: Block
+
+
+class _Job:
+    """A prediction of some models, for one block of examples after another."""
+
+    def __init__(
+        self,
+        models: Callable[[], Iterable[keras.Model]],
+        count: int,
+        draws: int,
+        seed: int,
+        *,
+        likelihood: Likelihood | str | None = None,
+        batch_size: int = 256,
+        keep_draws: bool = False,
+        quantiles: Sequence[float] | float = (),
+        output=None,
+        padding: int | None = None,
+        split_arrays: bool = False,
+    ):
+        require_integer("predict", draws=draws, batch_size=batch_size)
+        require_integer("predict", 0, seed=seed)
+        self.levels = np.unique(np.asarray(quantiles, "float64"))
+        if self.levels.size and not (self.levels.min() >= 0 and self.levels.max() <= 1):
+            raise ValueError(f"predict needs quantiles from 0 to 1; got quantiles={quantiles!r}.")
+        self.models, self.count, self.draws, self.seed = models, count, draws, seed
+        self.likelihood, self.batch_size, self.keep_draws = likelihood, batch_size, keep_draws
+        self.output, self.padding, self.split_arrays = output, padding, split_arrays
+        self.first = next(iter(models()))
+        self.position = position_of(self.first, output)
+        self.meaning = likelihood_of_output(self.first, self.position, likelihood)
+        self.keys = np.zeros((0, 2), int)  # known with the first examples, which may have to build the model
+        self.sizes: dict = {}
+
+    def parts(self, x) -> Iterator[_Part]:
+        """Yields the blocks of the data after all draws; the last may be smaller."""
+        kept = self.draws if self.keep_draws or self.levels.size else 0
+        found = blocks(
+            x,
+            rows=lambda some: block_rows(self.first, some, kept, self.batch_size),
+            split_arrays=self.split_arrays or self.levels.size > 0,
+            caller="predict",
+        )
+        for block in found:
+            yield self._part(replace(block, x=in_order(self.first, block.x, "predict")))
+
+    def _part(self, block: Block) -> _Part:
+        x, examples = block.x, count_examples(self.first, block.x, "predict", block.first)
+        lengths = None
+        if self.padding is not None:
+            lengths = lengths_of(x, self.padding)
+            require_any_length(self.first)
+        moments: dict[str, RunningMoments] = defaultdict(lambda: RunningMoments(examples))
+        kept: list[tuple[int, np.ndarray, np.ndarray]] = []
+        for first, where, outputs in self._outputs(x, examples, lengths):
+            _refuse_nan(self.first, x, where, outputs, block.first)
+            statistics = self.meaning.statistics(outputs)
+            for name, values in statistics.items():
+                moments[name].update(where, values)
+            if self.keep_draws or self.levels.size:
+                kept.append((first, where, statistics["prediction"]))
+        draws = _join(kept, len(self.keys), examples) if kept else None
+        quantiles = None
+        if self.levels.size:
+            whole = self.meaning.predictive(moments, len(self.keys), draws)
+            assert whole.draws is not None
+            quantiles = np.quantile(whole.draws, self.levels, axis=0)
+        return _Part(moments, draws if self.keep_draws else None, quantiles, replace(block, x=None))
+
+    def _outputs(self, x, examples: int, lengths) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """Yields (first draw, examples, outputs) of all models."""
+        share = _draws_each(self.first, x, self.draws, self.count)
+        self.keys = draw_keys(self.seed, self.count * share)
+        members = enumerate(self.models())
+        for place, model in track(members, self.count, "members") if self.count > 1 else members:
+            self._require_alike(model, x, share)
+            own = self.keys[place * share : (place + 1) * share]
+            alone = self.count == 1
+            stream = stream_draws(model, x, examples, own, self.batch_size, lengths, alone, self.sizes)
+            for first, where, outputs in stream:
+                known = self.position < len(outputs) if self.position is not None else len(outputs) == 1
+                if not known:
+                    raise ValueError(
+                        f"predict needs output= for a model with {len(outputs)} outputs; got output={self.output!r}."
+                    )
+                yield place * share + first, where, outputs[self.position or 0]
+
+    def _require_alike(self, model: keras.Model, x, share: int) -> None:
+        if _draws_each(model, x, self.draws, self.count) != share:
             raise ValueError(f"predict needs members that are all random or all not; got {model.name!r} among others.")
-        if likelihood_of_output(model, position, likelihood) != meaning:
+        if likelihood_of_output(model, self.position, self.likelihood) != self.meaning:
             raise ValueError(
                 f"predict needs members whose outputs mean the same; got {model.name!r} with another loss than the "
                 "first. Pass likelihood= to specify what all of them mean."
             )
-        own = keys[place * share : (place + 1) * share]
-        for first, where, outputs in stream_draws(model, x, examples, own, batch_size, lengths, alone=count == 1):
-            if not (position < len(outputs) if position is not None else len(outputs) == 1):
-                raise ValueError(
-                    f"predict needs output= for a model with {len(outputs)} outputs; got output={output!r}."
-                )
-            chosen = outputs[position or 0]
-            _refuse_nan(model, x, where, chosen)
-            statistics = meaning.statistics(chosen)
-            for name, values in statistics.items():
-                moments[name].update(where, values)
-            if keep_draws:
-                kept.append((place * share + first, where, statistics["prediction"]))
-    return meaning.predictive(moments, len(keys), _join(kept, len(keys), examples) if keep_draws else None)
+
+    def predictive(self, parts: list[_Part]) -> Predictive:
+        """Returns the predictions of the examples of all parts."""
+        _require_one_shape(parts)
+        moments = {name: _joined([part.moments[name] for part in parts]) for name in parts[0].moments}
+        draws = np.concatenate([part.draws for part in parts], axis=1) if self.keep_draws else None
+        p = self.meaning.predictive(moments, len(self.keys), draws)
+        more: dict[str, Any] = {
+            "targets": _stacked([part.data.y for part in parts]),
+            "weights": _stacked([part.data.weight for part in parts]),
+        }
+        if self.levels.size:
+            found = np.concatenate([part.quantiles for part in parts], axis=1)
+            more["quantiles"] = dict(zip(self.levels.tolist(), found, strict=True))
+        more = {name: value for name, value in more.items() if value is not None}
+        return replace(p, **more) if more else p
+
+
+def _joined(parts: list[RunningMoments]) -> RunningMoments:
+    return parts[0] if len(parts) == 1 else RunningMoments.joined(parts)
+
+
+def _stacked(parts: list):
+    """Returns the targets or weights of all parts; None where the data have none."""
+    if parts[0] is None or len(parts) == 1:
+        return parts[0]
+    return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
+
+
+def _require_one_shape(parts: list[_Part]) -> None:
+    shapes = dict.fromkeys(part.moments["prediction"].mean.shape[1:] for part in parts)
+    if len(shapes) > 1:
+        raise ValueError(
+            f"predict needs outputs of one shape for all examples; got {', '.join(map(str, shapes))} after the axis of "
+            "the examples. Take predict_batches, which gives those of one shape at a time."
+        )
 
 
 def _draws_each(model, x, draws: int, count: int) -> int:
@@ -141,7 +276,7 @@ def _join(kept, draws, examples) -> np.ndarray:
     return result
 
 
-def _refuse_nan(model, x, where: np.ndarray, values: np.ndarray) -> None:
+def _refuse_nan(model, x, where: np.ndarray, values: np.ndarray, before: int) -> None:
     missing = np.isnan(np.asarray(values, "float32"))
     if not missing.any():
         return
@@ -153,4 +288,4 @@ def _refuse_nan(model, x, where: np.ndarray, values: np.ndarray) -> None:
     cause += logits_hint(model)
     if any(array.dtype.kind == "f" and np.isinf(array).any() for array in keras.tree.flatten(own)):
         cause = "Its input holds an infinite number."
-    raise ValueError(f"predict got NaN from the model for example {example}. {cause}")
+    raise ValueError(f"predict got NaN from the model for example {before + example}. {cause}")

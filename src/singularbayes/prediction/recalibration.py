@@ -7,8 +7,7 @@ import numpy as np
 from scipy import optimize, special
 
 from singularbayes.checks import aligned, labelled
-from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive, require_kind
-from singularbayes.models import as_arrays
+from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive, require_kind, targets_of
 
 
 @dataclass(frozen=True)
@@ -29,17 +28,19 @@ class Temperature:
         require_kind("Temperature", p, ClassPredictive)
         mean = _tempered(p.mean, 1 / self.value)
         if p.num_draws > 1:
-            return TemperedPredictive(mean, p.num_draws)
+            return TemperedPredictive(mean, p.num_draws, p.targets, p.weights)
         draws = None if p.draws is None else mean[None]
-        return ClassPredictive(mean, np.zeros_like(mean), 1, draws, special.entr(mean).sum(axis=-1))
+        same = {"targets": p.targets, "weights": p.weights}
+        return ClassPredictive(mean, np.zeros_like(mean), 1, draws, special.entr(mean).sum(axis=-1), **same)
 
 
 class TemperedPredictive(ClassPredictive):
     """Tempered averages over several draws. Properties of single draws are errors: they were not recalibrated."""
 
-    def __init__(self, mean: np.ndarray, num_draws: int):
-        object.__setattr__(self, "mean", mean)
-        object.__setattr__(self, "num_draws", num_draws)
+    def __init__(self, mean: np.ndarray, num_draws: int, targets=None, weights: np.ndarray | None = None):
+        given = {"mean": mean, "num_draws": num_draws, "targets": targets, "weights": weights}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
     @property
     def std(self) -> np.ndarray:
@@ -71,15 +72,16 @@ class VarianceScale:
         _require_noise("VarianceScale", p)
         scale = np.sqrt(self.value)
         draws = None if p.draws is None else p.mean + scale * (p.draws - p.mean)
-        return replace(p, std=scale * p.std, noise=scale * p.noise, draws=draws)
+        kept = p.quantiles and {q: p.mean + scale * (values - p.mean) for q, values in p.quantiles.items()}
+        return replace(p, std=scale * p.std, noise=scale * p.noise, draws=draws, quantiles=kept)
 
 
-def recalibrate(p: Predictive, y) -> Temperature | VarianceScale:
+def recalibrate(p: Predictive, y=None) -> Temperature | VarianceScale:
     """Returns the recalibration, of one parameter, that makes held-out targets `y` of predictions `p` most likely.
 
-    Call the result on other predictions of the model: `recalibrate(held_out, y)(p_test)`. A classification gets the
-    `Temperature` with the least negative log-likelihood; a regression the `VarianceScale` mean (y − mean)²/variance,
-    which has the least Gaussian one.
+    `y=None` takes `p.targets`, those of the data that were predicted. Call the result on other predictions of the
+    model: `recalibrate(held_out, y)(p_test)`. A classification gets the `Temperature` with the least negative
+    log-likelihood; a regression the `VarianceScale` mean (y − mean)²/variance, which has the least Gaussian one.
 
     >>> p = ClassPredictive(np.array([[0.9, 0.1]] * 4), np.zeros((4, 2)), 1)
     >>> temperature = recalibrate(p, [0, 0, 0, 1])  # confidence 90 %, accuracy 75 %
@@ -87,8 +89,9 @@ def recalibrate(p: Predictive, y) -> Temperature | VarianceScale:
     (Temperature(value=2.0), array([0.75, 0.25]))
     """
     require_kind("recalibrate", p, Predictive)
+    y = targets_of("recalibrate", p, y)
     if isinstance(p, ClassPredictive):
-        return Temperature(_temperature(p.mean, as_arrays(y, "recalibrate")))
+        return Temperature(_temperature(p.mean, y))
     assert isinstance(p, ValuePredictive)
     _require_noise("recalibrate", p)
     mean, variance, targets = aligned("recalibrate", mean=p.mean, variance=p.variance("total"), targets=y)

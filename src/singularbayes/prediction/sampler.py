@@ -28,13 +28,20 @@ from singularbayes.prediction.memory import chunk_sizes, program_limit, side_by_
 
 
 def stream_draws(
-    model, x, examples, keys, batch_size, lengths, alone: bool
+    model, x, examples, keys, batch_size, lengths, alone: bool, sizes: dict | None = None
 ) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
-    """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once."""
+    """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once.
+
+    Args:
+        sizes: the sizes of chunks and batches that were found for other examples, for the same programs again; the
+            ones found here are added.
+    """
     sampler, draws = sampler_of(model), len(keys)
+    sizes = {} if sizes is None else sizes
+    form = (id(model), *((array.shape[1:], array.dtype.str) for array in keras.tree.flatten(x)))
     if lengths is not None:  # few enough that a batch has like lengths
         batch_size = min(batch_size, max(32, math.ceil(examples / 8)))
-    chunk, batch = chunk_sizes(model, x, examples, draws, batch_size)
+    chunk, batch = sizes.get(form) or chunk_sizes(model, x, examples, draws, batch_size)
     order = np.arange(examples) if lengths is None else np.argsort(-lengths, kind="stable")
 
     def part(first: int):
@@ -43,10 +50,11 @@ def stream_draws(
         return where, data if lengths is None else data[:, : _rounded(lengths[where].max(), data.shape[1])]
 
     weights, data = sampler.draw(_padded(keys[:chunk], chunk)), part(0)[1]
-    while sampler.scratch_bytes(weights, data) > program_limit() and chunk * batch > 1:
+    while form not in sizes and sampler.scratch_bytes(weights, data) > program_limit() and chunk * batch > 1:
         group = side_by_side(model, data, chunk)
         chunk, batch = (math.ceil(group / 2), batch) if chunk > 1 else (1, math.ceil(batch / 2))
         weights, data = sampler.draw(_padded(keys[:chunk], chunk)), part(0)[1]
+    sizes[form] = chunk, batch
     steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
     waiting: list[tuple[int, np.ndarray, list]] = []
     for d, e in track(steps, len(steps), "posterior draws") if alone else steps:

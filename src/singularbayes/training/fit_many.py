@@ -17,7 +17,7 @@ import numpy as np
 
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import require_activations, require_labels
-from singularbayes.models import as_arrays, lengths_of, require_any_length, track
+from singularbayes.models import as_arrays, collected, is_stream, lengths_of, require_any_length, track
 from singularbayes.training.length_buckets import Buckets
 
 Callbacks = Callable[[], list[keras.callbacks.Callback]]
@@ -116,16 +116,18 @@ def fit_many(
 
     On JAX all members train as one vectorised program that runs an epoch at a time with the data on the device, or in
     groups where they do not fit its memory; elsewhere one after another. Either way a member is what it would be alone:
-    its seed is set with `keras.utils.set_random_seed`, then `build` is called, and Keras trains it. Data in memory
-    only; a class weight is a `sample_weight`, such as `np.where(y == 1, 12.0, 1.0)`.
+    its seed is set with `keras.utils.set_random_seed`, then `build` is called, and Keras trains it. A class weight is a
+    `sample_weight`, such as `np.where(y == 1, 12.0, 1.0)`.
 
     Args:
         build: makes a new compiled model; one with an argument `seed` is given the seed of the member. The network has
             to be the same for every member, because one program serves them all: seeds decide its weights and noise.
+        x: data of every kind that `predict` takes. They are in memory during training, so all batches of a stream are
+            read first: `fit_many(build, dataset, None, …)` for batches (x, y) or (x, y, sample_weight).
         callbacks: makes the callbacks of one member, for example
             `lambda: [sb.KLSchedule(len(x)), keras.callbacks.EarlyStopping("val_nll", mode="min", patience=5)]`. Each
             member has its own and can stop early. A program calls those of epochs, and refuses those of batches.
-        validation_data: (x, y) or (x, y, sample_weight), evaluated after every epoch.
+        validation_data: (x, y) or (x, y, sample_weight), or such batches, evaluated after every epoch.
         rows: which examples each member sees, row numbers (members, examples), for folds or a bootstrap; None is all.
         padding: the id that fills up sequences of token ids (examples, length). Batches then have sequences of like
             length, at most three lengths in all, and the columns that are padding alone are cut off, which saves the
@@ -156,8 +158,8 @@ def fit_many(
         raise ValueError(f"fit_many needs one or more different seeds; got seeds={seeds}.")
     require_integer("fit_many", epochs=epochs, batch_size=batch_size)
     require_integer("fit_many", 0, initial_epoch=initial_epoch)
-    train = examples("x and y", (x, y, sample_weight), int(batch_size))
-    held_out = None if validation_data is None else examples("validation_data", validation_data, batch_size)
+    train = examples("x and y", x, y, sample_weight, int(batch_size))
+    held_out = None if validation_data is None else _held_out(validation_data, batch_size)
     if rows is not None:
         train = replace(train, rows=_rows_of(rows, seeds, len(train), padding))
     if padding is not None:
@@ -259,12 +261,21 @@ def factory(callbacks) -> Callbacks:
     return callbacks
 
 
-def examples(name: str, arrays: tuple, batch_size: int) -> Examples:
+def _held_out(given, batch_size: int) -> Examples:
+    if is_stream(given):
+        return examples("validation_data", given, None, None, batch_size)
+    if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
+        raise ValueError(f"validation_data needs to be (x, y) or (x, y, sample_weight); got {type(given).__name__}.")
+    x, y, weight = (*given, None)[:3]
+    return examples("validation_data", x, y, weight, batch_size)
+
+
+def examples(name: str, x, y, weight, batch_size: int) -> Examples:
     """Returns arrays that are fit to train on; raises where they are not."""
-    if not isinstance(arrays, tuple) or len(arrays) not in (2, 3):
-        raise ValueError(f"{name} needs to be (x, y) or (x, y, sample_weight); got {type(arrays).__name__}.")
-    x, y, weight = (*arrays, None)[:3]
-    x, y = (keras.tree.map_structure(_numbers, _without_lists(as_arrays(part))) for part in (x, y))
+    x, y, weight = collected(x, y, weight, f"fit_many({name})")
+    if y is None:
+        raise ValueError(f"fit_many({name}) needs targets; got y=None, and no batches (x, y).")
+    x, y = (keras.tree.map_structure(_numbers, _without_lists(part)) for part in (x, y))
     weight = None if weight is None else _numbers(weight)
     flat = keras.tree.flatten((x, y) if weight is None else (x, y, weight))
     lengths = {len(array) if array.ndim else 0 for array in flat}
@@ -279,7 +290,7 @@ def examples(name: str, arrays: tuple, batch_size: int) -> Examples:
 
 def _rows_of(rows, seeds: list[int], examples: int, padding: int | None) -> dict[int, np.ndarray]:
     """Returns the rows of every member by its seed."""
-    table = as_arrays(rows)
+    table = as_arrays(rows, "fit_many(rows)")
     if table.ndim != 2 or len(table) != len(seeds) or table.dtype.kind not in "iu" or not table.size:
         raise ValueError(
             f"fit_many needs rows to be integers (members, examples), here ({len(seeds)}, …); got "
@@ -307,6 +318,5 @@ def _without_lists(structure):
     return tuple(map(_without_lists, structure)) if isinstance(structure, list) else structure
 
 
-def _numbers(values) -> np.ndarray:
-    array = as_arrays(values)
+def _numbers(array: np.ndarray) -> np.ndarray:
     return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array

@@ -62,7 +62,7 @@ def stored(name: str, p: ClassPredictive, labels: np.ndarray | None = None) -> d
     found = {"mean": np.maximum(p.mean, _TINY), "entropy": p.entropy}  # float32 has no smaller probability
     if p.num_draws > 1:
         found["mi"] = p.mutual_information
-        found["std"] = np.take_along_axis(p.std, p.labels[:, None], axis=1)[:, 0]  # of the predicted class
+        found["std"] = np.take_along_axis(p.std, p.predicted_labels[:, None], axis=1)[:, 0]  # of the predicted class
     arrays = {f"{name}_{what}": values.astype("float32") for what, values in found.items()}
     return arrays if labels is None else arrays | {f"{name}_labels": labels.astype("uint8")}
 

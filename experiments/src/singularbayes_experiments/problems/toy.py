@@ -168,18 +168,18 @@ class Toy(study.Comparison):
         x, y = known.pop("train")
         grid = np.linspace(*settings.grid_range, 401, dtype="float32")
         found = ask({"grid": grid[:, None]} | {name: inputs for name, (inputs, _) in known.items()})
-        draws = ask({"grid": grid[:, None]}, draws=settings.iqr_draws, keep_draws=True)["grid"].draws[..., 0]
+        draws = ask({"grid": grid[:, None]}, draws=settings.iqr_draws, keep_draws=True)["grid"].draws
         scores = {name: fit_scores(found[name], targets) for name, (_, targets) in known.items()}
         band = found["grid"]
         metrics_found = _named("{}_near", scores["near"]) | {"rmse_test": scores["test"]["rmse"]}
         if band.num_draws > 1:  # one function has no band
-            metrics_found |= band_scores(grid, metrics.epistemic_iqr(draws), band.std[:, 0], settings)
-        intervals = {kind: np.stack(band.interval(0.95, variance=kind))[..., 0] for kind in ("epistemic", "total")}
-        arrays = {"x": x[:, 0], "y": y[:, 0], "grid": grid, "mean": band.mean[:, 0], **intervals}
+            metrics_found |= band_scores(grid, metrics.epistemic_iqr(draws), band.std, settings)
+        intervals = {kind: np.stack(band.interval(0.95, variance=kind)) for kind in ("epistemic", "total")}
+        arrays = {"x": x[:, 0], "y": y[:, 0], "grid": grid, "mean": band.mean, **intervals}
         arrays["draws"] = draws.astype("float32")
         for name in ("near", "test"):
             values = {"x": known[name][0], "y": known[name][1], "mean": found[name].mean, "std": found[name].std}
-            arrays |= {f"{what}_{name}": value[:, 0] for what, value in values.items()}
+            arrays |= {f"{what}_{name}": value.reshape(len(value)) for what, value in values.items()}
         return metrics_found | _named("validation_{}", scores["validation"]), arrays
 
 
