@@ -111,7 +111,6 @@ def test_a_model_of_many_layers_fits_predicts_and_is_saved(tmp_path):
             keras.Input((6,), dtype="int32"),
             layers.Embedding(9, 4, mask_zero=True, posterior=inside()),
             layers.TransformerEncoder(6, num_heads=2, dropout=0.1, posterior=inside()),
-            layers.Conv1D(4, 2, padding="same", posterior=inside()),
             layers.LSTM(3, return_sequences=True, posterior=inside(), bias_posterior=sb.FullRank()),
             layers.GRU(3, posterior=inside()),
             layers.Dense(2, posterior=inside()),
