@@ -79,6 +79,13 @@ FIGURES = {
     "function_bands": lambda: plots.function_bands(BANDS, POINTS_X, POINTS_Y, "time (h)", "PM2.5 (µg/m³)"),
     "weight_correlations": lambda: plots.weight_correlations(CORRELATIONS, rows=4, columns=3),
     "bounds_against_rank": lambda: plots.bounds_against_rank(PANELS),
+    "predicted_values": lambda: plots.predicted_values(GRID, GRID - 1, GRID + 1, TARGETS[:40], "95 %, total variance"),
+    "predicted_classes": lambda: plots.predicted_classes(
+        PROBABILITIES["SWAG"].max(axis=1),
+        metrics.entropy(PROBABILITIES["SWAG"]),
+        "entropy (nats)",
+        PROBABILITIES["SWAG"].argmax(axis=1) == LABELS["SWAG"],
+    ),
     "pareto": lambda: plots.pareto(POINTS, MEASURES[1], MEASURES[3]),
     "against_setting": lambda: plots.against_setting(CURVES, "weight β of the KL", marks=[1.0]),
 }

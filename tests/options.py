@@ -14,6 +14,7 @@ RNG = np.random.default_rng(3)
 SEQUENCE = RNG.normal(size=(3, 5, 4)).astype("float32")
 SHORT = RNG.normal(size=(3, 2, 6)).astype("float32")
 IMAGE = RNG.normal(size=(2, 6, 7, 4)).astype("float32")
+VOLUME = RNG.normal(size=(2, 4, 3, 5, 4)).astype("float32")
 IDS = RNG.integers(0, 5, (3, 4)).astype("int32")
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 1, 0, 1, 1]], "bool")
 PAIRS_SEEN = np.tril(np.ones((3, 5, 5), "bool")) & (np.arange(5) != 1) | np.eye(5, dtype="bool")
@@ -69,6 +70,17 @@ def _convolution(layer, dense):
     return [kernel.reshape(*layer.kernel_size, -1, layer.filters), *_bias(layer, dense)]
 
 
+def _transposed(layer, dense):
+    kernel = dense(layer.posterior).reshape(*layer.kernel_size, -1, layer.filters)
+    return [kernel.swapaxes(-2, -1), *_bias(layer, dense)]
+
+
+def _separable(layer, dense):
+    ones = [1] * layer.dimensions
+    pointwise = dense(layer.posterior).reshape(*ones, -1, layer.filters)
+    return [ops.convert_to_numpy(layer.depthwise_kernel), pointwise, *_bias(layer, dense)]
+
+
 def _einsum(layer, dense):
     left, _ = layer.equation.split("->")
     letters = left.split(",")[1]
@@ -116,6 +128,10 @@ WEIGHTS = {
     "GRU": _recurrent,
     "Conv1D": _convolution,
     "Conv2D": _convolution,
+    "Conv3D": _convolution,
+    "Conv2DTranspose": _transposed,
+    "SeparableConv1D": _separable,
+    "SeparableConv2D": _separable,
     "EinsumDense": _einsum,
     "MultiHeadAttention": _attention,
     "ReversibleEmbedding": _reversible,
@@ -162,6 +178,40 @@ OPTIONS = {
     "conv2d_channels_first": Option(
         "Conv2D", {"filters": 3, "kernel_size": 2, "data_format": "channels_first", "strides": 2}, (IMAGE,)
     ),
+    **{
+        f"conv3d_{name}": Option("Conv3D", {"filters": 4, "kernel_size": (2, 1, 3), **a}, (VOLUME,))
+        for name, a in {
+            "plain": {"activation": "tanh"},
+            "strides": {"strides": (2, 1, 1), "padding": "same", "use_bias": False},
+            "groups": {"groups": 2, "padding": "same"},
+        }.items()
+    },
+    "conv3d_dilated": Option("Conv3D", {"filters": 3, "kernel_size": 2, "dilation_rate": (1, 1, 2)}, (VOLUME,)),
+    "conv3d_channels_first": Option(
+        "Conv3D", {"filters": 3, "kernel_size": 2, "data_format": "channels_first"}, (VOLUME,)
+    ),
+    **{
+        f"transpose_{name}": Option("Conv2DTranspose", {"filters": 5, "kernel_size": (3, 2), **a}, (IMAGE,))
+        for name, a in {
+            "plain": {"activation": "tanh"},
+            "strides": {"strides": 2, "padding": "same", "use_bias": False},
+            "output_padding": {"strides": (2, 3), "output_padding": (1, 2)},
+            "dilated": {"dilation_rate": 2, "padding": "same"},
+            "channels_first": {"strides": 2, "data_format": "channels_first"},
+        }.items()
+    },
+    **{
+        f"separable1d_{name}": Option("SeparableConv1D", {"filters": 5, "kernel_size": 2, **a})
+        for name, a in {"plain": {"activation": "relu"}, "dilated": {"dilation_rate": 2, "depth_multiplier": 2}}.items()
+    },
+    **{
+        f"separable2d_{name}": Option("SeparableConv2D", {"filters": 5, "kernel_size": (3, 2), **a}, (IMAGE,))
+        for name, a in {
+            "plain": {"activation": "tanh", "depth_multiplier": 2},
+            "strides": {"strides": 2, "padding": "same", "use_bias": False},
+            "channels_first": {"data_format": "channels_first"},
+        }.items()
+    },
     **{
         f"einsum_{equation}": Option("EinsumDense", {"equation": equation, "output_shape": shape, **a}, inputs)
         for equation, shape, a, inputs in [
@@ -214,6 +264,9 @@ LAYERS = {
     "gru": OPTIONS["gru_reset_before"],
     "conv1d": OPTIONS["conv1d_causal_dilated"],
     "conv2d": OPTIONS["conv2d_plain"],
+    "conv3d": OPTIONS["conv3d_plain"],
+    "conv2d_transpose": OPTIONS["transpose_plain"],
+    "separable_conv2d": OPTIONS["separable2d_plain"],
     "einsum_dense": OPTIONS["einsum_abc,cde->abde"],
     "attention": OPTIONS["attention_self"],
     "attention_per_head": Option(

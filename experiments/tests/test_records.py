@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import toy_record
+from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import files, record
 
@@ -163,3 +164,23 @@ def test_a_full_disk_leaves_a_whole_file_and_no_other(tmp_path):
     with room_for(100), pytest.raises(OSError):
         files.replace(path, bytes(1000))
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("seed", "3"), ("metrics", [1]), ("metrics", {"nll": "low"}), ("settings", None), ("seed", True)],
+)
+def test_a_record_with_a_wrong_type_is_named_in_one_line(tmp_path, field, value):
+    line = json.dumps({**json.loads(toy_record().line()), field: value})
+    (tmp_path / LINE).write_text(f"{toy_record().line()}\n{line}\n")
+    name = "the metric 'nll'" if isinstance(value, dict) else field
+    with pytest.raises(SystemExit, match=f"line 2 of .*: {name} is ") as stopped:
+        cli.main(["report", str(tmp_path)])
+    assert "\n" not in str(stopped.value)
+
+
+def test_a_file_that_was_torn_in_its_first_record_is_named_in_one_line(tmp_path):
+    (tmp_path / LINE).write_text(toy_record().line()[:50])
+    with pytest.raises(SystemExit, match="report needs one record at least; got none in") as stopped:
+        cli.main(["report", str(tmp_path)])
+    assert "\n" not in str(stopped.value)

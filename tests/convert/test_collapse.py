@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from table import stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, RankOne, layers, mean_weights
@@ -139,6 +140,24 @@ def test_the_model_is_not_changed_and_trains_on():
     plain.train_on_batch(CASES["image"][1], np.zeros((2, 4), "float32"))
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(old, new)
+
+
+SPLIT = {
+    "transpose": (lambda **p: layers.Conv2DTranspose(12, 3, strides=2, output_padding=1, **p), (5, 6, 8), 2),
+    "volume": (lambda **p: layers.Conv3D(12, (1, 2, 2), padding="same", **p), (2, 4, 4, 6), 2),
+    "separable": (lambda **p: layers.SeparableConv2D(12, 2, depth_multiplier=2, **p), (5, 5, 6), 1),
+}
+
+
+@pytest.mark.parametrize("kind", SPLIT)
+def test_other_convolutions_are_split_or_merged(kind):
+    make, shape, number = SPLIT[kind]
+    model = stir(keras.Sequential([keras.Input(shape), make(posterior=LowRank(2), name="conv")]))
+    x = RNG.normal(size=(2, *shape)).astype("float32")
+    plain, merged = sb.collapse(model), sb.collapse(model, merge=True)
+    assert len(plain.layers) == number and len(merged.layers) == 1
+    for one in (plain, merged):
+        _close(one(x), _mean(model, x), atol=2e-4)
 
 
 def test_a_split_convolution_keeps_its_dilation():

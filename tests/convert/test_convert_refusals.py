@@ -30,9 +30,11 @@ class _Squared(L.Dense):
 @pytest.mark.parametrize(
     ("make", "where"),
     [
-        (lambda: L.DepthwiseConv2D(3, name="odd"), "DepthwiseConv2D 'odd'"),
-        (lambda: L.SeparableConv2D(2, 3, name="odd"), "SeparableConv2D 'odd'"),
-        (lambda: L.Conv2DTranspose(2, 3, name="odd"), "Conv2DTranspose 'odd'"),
+        (
+            lambda: L.DepthwiseConv2D(3, name="odd"),
+            r"DepthwiseConv2D 'odd' \(no Bayesian counterpart: one small fil",
+        ),
+        (lambda: L.ConvLSTM1D(2, 3, name="odd"), r"ConvLSTM1D 'odd' \(no Bayesian counterpart: a recurrence of conv"),
         (lambda: _Custom(name="odd"), "_Custom 'odd'"),
         (lambda: _Squared(3, name="odd"), "_Squared 'odd'"),
         (lambda: L.SpectralNormalization(L.Dense(3), name="odd"), "SpectralNormalization 'odd'"),

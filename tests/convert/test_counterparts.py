@@ -14,8 +14,9 @@ pytestmark = pytest.mark.backend
 BACKEND = keras.backend.backend()
 # Compiling takes long on JAX, where one option a layer is enough: the code is the same.
 MAIN = ["lstm_no_bias", "gru_plain", "conv1d_causal_dilated", "conv2d_groups", "attention_gated"]
+MAIN += ["conv3d_strides", "transpose_output_padding", "separable1d_dilated", "separable2d_plain"]
 MAIN += ["embedding_back_untied", "einsum_acbd,bde->ace"]
-NAMES = {"torch": [*OPTIONS], "tensorflow": MAIN, "jax": MAIN[3:4]}[BACKEND]
+NAMES = {"torch": [*OPTIONS], "tensorflow": MAIN, "jax": ["conv2d_groups", "transpose_output_padding"]}[BACKEND]
 BIASES = (FullRank(),) if BACKEND == "jax" else (None, FullRank())
 
 
@@ -109,7 +110,7 @@ def test_names_match_posteriors_of_the_right_shape():
         slots, weights = counterparts.slots(layer), counterparts.weights(counterpart)
         assert set(slots) == set(weights)
         for key, weight in weights.items():
-            assert isinstance(weight, Posterior) != slots[key].is_bias
+            assert isinstance(weight, Posterior) == slots[key].is_matrix
             assert np.prod(counterparts.value(weight).shape) == np.prod(slots[key].shape)
 
 

@@ -17,6 +17,7 @@ MADE = {
     "dense": (lambda: layers.Dense(3, **ONE), (None, 4), {"kernel": "posterior"}),
     "einsum": (lambda: layers.EinsumDense("ab,bc->ac", 3, **ONE), (None, 4), {"kernel": "posterior"}),
     "convolution": (lambda: layers.Conv1D(3, 2, **ONE), (None, 5, 4), {"kernel": "posterior"}),
+    "separable": (lambda: layers.SeparableConv1D(3, 2, **ONE), (None, 5, 4), {"pointwise_kernel": "posterior"}),
     "embedding": (lambda: layers.Embedding(5, 4, **ONE), (None, 3), {"embeddings": "posterior"}),
     "two tables": (
         lambda: layers.ReversibleEmbedding(5, 4, tie_weights=False, **ONE),

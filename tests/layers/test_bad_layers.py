@@ -29,12 +29,12 @@ KERAS_REFUSES = (
     ("LSTM", {"units": 2, "units_": 2}, r"Unrecognized keyword arguments passed to LSTM: \{'units_': 2\}"),
     *(
         (kind, {**CONV, **arguments}, message)
-        for kind in ("Conv1D", "Conv2D")
+        for kind in ("Conv1D", "Conv2D", "Conv3D")
         for arguments, message in (
             ({"filters": 0}, r"strictly positive value. Received filters=0"),
             ({"filters": 1.5}, r"filters=1\.5"),
             ({"kernel_size": 0}, r"kernel_size=0.* `value > 0`"),
-            ({"kernel_size": (1, 2, 3)}, r"tuple of . integers. Received kernel_size=\(1, 2, 3\)"),
+            ({"kernel_size": (1, 2, 3, 4)}, r"tuple of . integers. Received kernel_size=\(1, 2, 3, 4\)"),
             ({"strides": 0}, r"strides=0"),
             ({"strides": 2, "dilation_rate": 2}, r"strides > 1` not supported in conjunction with `dilation_rate > 1`"),
             ({"groups": 0}, r"groups must be a positive integer. Received: groups=0"),
@@ -44,6 +44,10 @@ KERAS_REFUSES = (
         )
     ),
     ("Conv2D", {**CONV, "padding": "causal"}, r"Received: causal"),
+    ("Conv2DTranspose", {**CONV, "filters": 0}, r"strictly positive value. Received filters=0"),
+    ("Conv2DTranspose", {**CONV, "strides": 2, "output_padding": 2}, r"strictly less than .*output_padding=\(2, 2\)"),
+    ("SeparableConv2D", {**CONV, "depth_multiplier": 0}, r"strictly positive value. Received depth_multiplier=0"),
+    ("SeparableConv1D", {**CONV, "padding": "causal"}, r"Received: causal"),
     ("MultiHeadAttention", {**HEADS, "num_heads": 0}, r"expected a positive integer. Received: num_heads=0"),
     ("MultiHeadAttention", {**HEADS, "num_heads": 1.5}, r"Received: num_heads=1\.5"),
     ("MultiHeadAttention", {**HEADS, "key_dim": -1}, r"Received: key_dim=-1"),
@@ -82,6 +86,8 @@ OURS = (
             ("GRU", {"units": 2}, ("kernel", "recurrent")),
             ("Conv1D", CONV, ("kernel",)),
             ("Conv2D", CONV, ("kernel",)),
+            ("Conv2DTranspose", CONV, ("kernel",)),
+            ("SeparableConv2D", CONV, ("pointwise",)),
             ("EinsumDense", EINSUM, ("kernel",)),
             ("MultiHeadAttention", HEADS, ("kernel",)),
             ("ReversibleEmbedding", TABLE, ("embeddings",)),
@@ -116,6 +122,8 @@ def test_what_a_posterior_cannot_do_is_refused(kind, arguments, message):
         ("gru", "every step of a sequence uses the kernels"),
         ("conv1d", "every position of the input uses the kernel"),
         ("conv2d", "every position of the input uses the kernel"),
+        ("conv2d_transpose", "every position of the input uses the kernel"),
+        ("separable_conv2d", "every position of the input uses the kernel"),
         ("attention", "every position of a sequence uses the projections"),
         ("reversible_embedding", "a sequence uses the table more than once"),
     ],
@@ -138,6 +146,8 @@ BUILDS = (
         r"channels that groups=2 divides; got .*\(None, 7, 5\) in layer",
     ),
     ("Conv2D", CONV, [(None, 7, 7, None)], r"Conv2D needs a number of input channels .*\(None, 7, 7, None\) in layer"),
+    ("SeparableConv2D", CONV, [(None, 7, 7, None)], r"SeparableConv2D needs a number of input channels .* in layer"),
+    ("Conv2DTranspose", CONV, [(None, 7, 7, None)], r"Conv2DTranspose needs a number of input channels .* in layer"),
     ("Conv2D", {**CONV, "kernel_size": 8}, [IMAGE], r"output size would be zero or negative.*\(None, 7, 7, 4\)"),
     ("EinsumDense", {**EINSUM, "equation": "abc,cd"}, [SEQUENCE], r"Invalid einsum equation 'abc,cd'"),
     ("EinsumDense", {**EINSUM, "equation": "abc,cd->abx"}, [SEQUENCE], r"Dimension 'x' .* no corresponding dim"),
@@ -203,7 +213,9 @@ def test_a_rank_above_the_smaller_side_names_the_kernel_by_its_path(kind, argume
 
 
 @pytest.mark.backend
-@pytest.mark.parametrize("row", ["lstm", "gru", "conv1d", "conv2d", "einsum_dense", "transformer"])
+@pytest.mark.parametrize(
+    "row", ["lstm", "gru", "conv1d", "conv2d", "conv2d_transpose", "separable_conv2d", "einsum_dense", "transformer"]
+)
 def test_inputs_of_another_rank_or_width_are_refused(row):
     layer, x = LAYERS[row].make(posterior=LowRank(1), name="layer"), LAYERS[row].inputs[0]
     with pytest.raises(ValueError, match=rf"'layer' is incompatible .*ndim={x.ndim}, found ndim=2"):

@@ -14,7 +14,18 @@ PAIRED = {**POSTERIORS, **MIXTURES}
 WITH_MIXTURES = [*ALL_PAIRS, *((layer, posterior) for layer in LAYERS for posterior in MIXTURES)]
 
 
-@pytest.fixture(scope="module", params=[f"{layer}-{posterior}" for layer, posterior in WITH_MIXTURES])
+# Convolutions of other kinds use the matrices as Conv2D does; those with a form of their own are enough.
+_LIKE_CONV2D, _FORMS = ("conv3d", "conv2d_transpose", "separable_conv2d"), ("low_rank", "rank_one", "adapter")
+PARAMS = [
+    pytest.param(
+        f"{layer}-{posterior}",
+        marks=[pytest.mark.exhaustive] if layer in _LIKE_CONV2D and posterior not in _FORMS else [],
+    )
+    for layer, posterior in WITH_MIXTURES
+]
+
+
+@pytest.fixture(scope="module", params=PARAMS)
 def pair(request):
     """The row of a layer, and a model of this layer alone with its inputs."""
     layer, posterior = request.param.split("-")

@@ -12,12 +12,15 @@ from table import POSTERIORS
 from singularbayes import FullRank, LowRank, layers
 
 NAMES = ("LSTM", "GRU", "Conv1D", "Conv2D", "EinsumDense", "MultiHeadAttention", "ReversibleEmbedding")
+NAMES += ("Conv3D", "Conv2DTranspose", "SeparableConv1D", "SeparableConv2D")
 
 
 def _positional(kind):
     parameters = inspect.signature(kind.__init__).parameters.values()
     positional = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
-    return {name: 1 if default == (1, 1) else default for name, default in positional.items()}  # strides of Conv2D
+    return {
+        name: 1 if default in ((1, 1), (1, 1, 1)) else default for name, default in positional.items()
+    }  # strides of Conv2D
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -25,8 +28,9 @@ def test_positional_arguments_are_keras_s_in_order_with_its_defaults(name):
     ours, theirs = (_positional(getattr(library, name)) for library in (layers, keras.layers))
     assert list(ours) == list(theirs)
     # None starts the mean by the activation: He for rectified ones, Glorot else.
-    assert ours.pop("kernel_initializer", None) is None
-    theirs.pop("kernel_initializer", None)
+    for start in ("kernel_initializer", "pointwise_initializer"):
+        assert ours.pop(start, None) is None
+        theirs.pop(start, None)
     assert ours == theirs
 
 

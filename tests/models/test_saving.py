@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 
 import keras
 import numpy as np
@@ -105,6 +106,35 @@ def test_a_clone_has_its_own_weights():
     assert not {id(v) for v in clone.variables} & {id(v) for v in model.variables}
 
 
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD", "scaled"])
+def test_a_file_that_was_compiled_on_torch_trains_on_here(optimizer, tmp_path):
+    model = _network()
+    kind = keras.optimizers.Adam if optimizer == "scaled" else getattr(keras.optimizers, optimizer)
+    inner = kind(0.25)
+    scaled = keras.optimizers.LossScaleOptimizer(inner, initial_scale=4.0)
+    model.compile(scaled if optimizer == "scaled" else inner, "mse", jit_compile=False)
+    model.optimizer.build(model.trainable_variables)
+    model.optimizer.iterations.assign(7)
+    sb.set_kl(model, num_data=8)
+    model.save(tmp_path / "model.keras")
+    with zipfile.ZipFile(tmp_path / "model.keras") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    config = json.loads(parts["config.json"])
+    saved = config["compile_config"]["optimizer"]
+    saved = saved["config"]["inner_optimizer"] if optimizer == "scaled" else saved
+    # As Keras writes it on torch.
+    name = kind.__name__
+    saved.update(module=f"keras.src.backend.torch.optimizers.torch_{name.lower()}", registered_name=name)
+    with zipfile.ZipFile(tmp_path / "torch.keras", "w") as archive:
+        for part, content in {**parts, "config.json": json.dumps(config)}.items():
+            archive.writestr(part, content)
+    again = sb.load(tmp_path / "torch.keras")
+    inner = again.optimizer.inner_optimizer if optimizer == "scaled" else again.optimizer
+    assert isinstance(inner, kind) and again.jit_compile == (keras.backend.backend() == "jax")
+    assert float(ops.convert_to_numpy(inner.learning_rate)) == 0.25
+    assert np.isfinite(again.train_on_batch(X, Y)) and int(ops.convert_to_numpy(again.optimizer.iterations)) == 8
+
+
 # Reads a model, without TensorFlow unless it is the reader, and says what its means predict and what its KL is.
 _READ = """
 import json, os, sys
@@ -117,7 +147,10 @@ path, inputs = sys.argv[1:]
 model = sb.load(path)
 with sb.mean_weights(model):
     out = keras.ops.convert_to_numpy(model(np.load(inputs)))
-print(json.dumps({"backend": keras.backend.backend(), "out": out.tolist(), "kl": sb.kl(model, "exact")}))
+step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
+compiled = [type(model.optimizer).__module__, model.jit_compile, step]
+found = {"compiled": compiled, "backend": keras.backend.backend(), "out": out.tolist(), "kl": sb.kl(model, "exact")}
+print(json.dumps(found))
 """
 
 
@@ -145,6 +178,7 @@ def test_a_file_of_this_backend_predicts_the_same_on_another(reader, tmp_path):
     model = stir(_every_layer())
     model.compile("adam", "mse")
     model.optimizer.build(model.trainable_variables)  # the file also holds its state
+    model.optimizer.iterations.assign(7)
     sb.set_kl(model, num_data=8)
     model.save(tmp_path / "model.keras")
     np.save(tmp_path / "ids.npy", IDS)
@@ -155,5 +189,7 @@ def test_a_file_of_this_backend_predicts_the_same_on_another(reader, tmp_path):
     assert done.returncode == 0, done.stderr
     read = json.loads(done.stdout.splitlines()[-1])
     assert read["backend"] == reader
+    module, jit_compile, step = read["compiled"]
+    assert ("torch" in module) == (reader == "torch") and jit_compile == (reader == "jax") and step == 7
     np.testing.assert_allclose(read["out"], _means(model, IDS), rtol=1e-4, atol=1e-5)
     assert read["kl"] == pytest.approx(sb.kl(model, "exact"), rel=1e-6)

@@ -126,6 +126,24 @@ def test_the_posterior_s_own_initializer_goes_before_the_layer_s():
         np.testing.assert_array_equal(_mean(layer.posterior), expected)
 
 
+def _numbered(shape, dtype=None):
+    return ops.reshape(ops.arange(math.prod(shape), dtype=dtype), shape)
+
+
+@pytest.mark.parametrize("kind", ["Conv2D", "Conv2DTranspose", "SeparableConv1D"])
+def test_an_initializer_of_given_values_gives_the_kernel_as_keras_has_it(kind):
+    separable = kind == "SeparableConv1D"
+    start = {"pointwise_initializer" if separable else "kernel_initializer": _numbered}
+    shape = (None, 5, 3) if separable else (None, 5, 5, 3)
+    ours = getattr(layers, kind)(4, 2, posterior=Deterministic(), **start)
+    theirs = getattr(keras.layers, kind)(4, 2, **start)
+    for layer in (ours, theirs):
+        layer.build(shape)
+    expected = _array(theirs.pointwise_kernel if separable else theirs.kernel)
+    expected = expected.swapaxes(-2, -1) if kind == "Conv2DTranspose" else expected
+    np.testing.assert_array_equal(_mean(ours.posterior), expected.reshape(-1, 4))
+
+
 # -- the scale of the noise ------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """The predictive distribution of each example, against NumPy over all draws at once."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,3 +154,50 @@ def test_a_prediction_shows_itself_in_one_line_however_many_examples_it_has():
     shown = "ValuePredictive(2 draws, mean of shape (4, 1); on average std 0.5"
     assert repr(ValuePredictive.of_draws(values)) == f"{shown})"
     assert repr(ValuePredictive.of_draws(values, np.array([[0.2], [0.4], [0.2], [0.4]]))) == f"{shown}, noise 0.3)"
+
+
+def test_positions_become_examples_of_their_own():
+    rng = np.random.default_rng(0)
+    draws, y, weights = rng.dirichlet(np.ones(3), (4, 5, 7)), rng.integers(0, 3, (5, 7)), rng.random(5)
+    p = replace(ClassPredictive.of_draws(draws), targets=y, weights=weights).flattened()
+    rows = ClassPredictive.of_draws(draws.reshape(4, 35, 3))
+    for name in ("mean", "std", "draws", "entropy", "mutual_information", "predicted_labels"):
+        np.testing.assert_array_equal(getattr(p, name), getattr(rows, name))
+    np.testing.assert_array_equal(p.targets, y.reshape(-1))
+    np.testing.assert_array_equal(p.weights, np.repeat(weights, 7))
+    values = ValuePredictive.of_draws(draws, noise=draws[0]).flattened()
+    np.testing.assert_allclose(values.variance("total"), (draws.var(0) + draws[0] ** 2).reshape(-1))
+
+
+def test_a_table_has_a_row_per_prediction_with_everything_in_its_column():
+    rng = np.random.default_rng(0)
+    p = replace(ClassPredictive.of_draws(rng.dirichlet(np.ones(2), (9, 5, 3))), targets=rng.integers(0, 2, (5, 3)))
+    table = p.to_dataframe(level=0.8)
+    assert list(table["example"]) == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3 + [4] * 3 and len(table) == 15
+    np.testing.assert_array_equal(table["position"], np.tile(range(3), 5))
+    np.testing.assert_array_equal(table["predicted_label"], p.predicted_labels.reshape(-1))
+    np.testing.assert_array_equal(table["upper_1"], np.quantile(p.draws[..., 1], 0.9, axis=0).reshape(-1))
+    np.testing.assert_array_equal(table["mutual_information"], p.mutual_information.reshape(-1))
+    np.testing.assert_array_equal(table["target"], p.targets.reshape(-1))
+    values = ValuePredictive.of_draws(rng.normal(size=(9, 4)), noise=0.5)
+    table = values.to_dataframe()
+    assert list(table) == ["mean", "epistemic_std", "total_std", "lower", "upper"]
+    np.testing.assert_array_equal(table["lower"], values.interval()[0])
+    alone = ValuePredictive(values.mean, values.std * 0, 1).to_dataframe()
+    assert list(alone) == ["mean"] and len(alone) == 4
+
+
+def test_a_figure_shows_each_prediction_and_marks_what_is_wrong():
+    rng = np.random.default_rng(0)
+    p = ClassPredictive.of_draws(rng.dirichlet(np.ones(2), (9, 40)))
+    right, wrong = p.plot(np.zeros(40, int)).axes[0].lines
+    assert (
+        len(right.get_xdata()) == (p.predicted_labels == 0).sum() and len(wrong.get_xdata()) == p.predicted_labels.sum()
+    )
+    values = ValuePredictive.of_draws(rng.normal(size=(9, 30)), noise=0.5)
+    y = values.mean + 3 * rng.normal(size=30)
+    lower, upper = values.interval(0.95)
+    *_, outside = values.plot(y).axes[0].lines
+    assert len(outside.get_xdata()) == ((y < lower) | (y > upper)).sum() > 0
+    with pytest.raises(ValueError, match="one target per prediction, 30; got 3"):
+        values.plot(y[:3])

@@ -273,6 +273,14 @@ def test_the_command_refuses_in_one_line(more, message, trained, tmp_path, monke
         main(["rank", "model.keras", *more])
 
 
+def test_a_figure_that_nobody_named_replaces_no_file(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    trained.save("model.keras")
+    (tmp_path / "rank.png").write_text("mine")
+    assert main(["rank", "model.keras"]) == 0
+    assert (tmp_path / "rank.png").read_text() == "mine" and (tmp_path / "rank-2.png").stat().st_size > 1000
+
+
 # -- the experiment --------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """The command `rank`. Keras and matplotlib are imported when it is called."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +71,7 @@ def rank(
     *,
     data: Path | None = None,
     explained: Annotated[float | None, Parameter(validator=Number(gt=0, lte=1))] = None,
-    figure: Path = Path("rank.png"),
+    figure: Path | None = None,
     likelihood: str | None = None,
     packages: Packages = None,
     training: Annotated[Training, Parameter(name="*")] = Training(),
@@ -92,13 +93,15 @@ def rank(
     explained
         Take the ranks that keep this share of each squared Frobenius norm, whatever the held-out loss.
     figure
-        The file for the figure: .png, .svg or .pdf.
+        The file for the figure: .png, .svg or .pdf; one that is there is replaced. By default rank.png, or the first of
+        rank-2.png, rank-3.png, … that is not there yet.
     likelihood
         What the outputs mean, such as categorical_logits, where the file does not specify it.
     packages
         A package that defines layers of the model, such as keras_hub; may be given more than once.
     """
     require_package("matplotlib", "plots", "rank")
+    figure = _free(Path("rank.png")) if figure is None else figure
     require_figure(figure)
     if training.train is None:
         _require_no_training(training, where)
@@ -107,6 +110,13 @@ def rank(
         _require_held_out(data, explained, likelihood)
         _draw(_swept(model, _examples("--data", data), packages or (), training, where), figure)
     return 0
+
+
+def _free(path: Path) -> Path:
+    """Returns the name of a file that is not there yet: a figure that nobody named replaces no file of the user's."""
+    names = (path if i == 1 else path.with_stem(f"{path.stem}-{i}") for i in itertools.count(1))
+    # A sweep writes further figures as rank_….png beside it.
+    return next(name for name in names if not name.exists() and not any(name.parent.glob(f"{name.stem}_*")))
 
 
 def _require_no_training(training: Training, where: EngineOptions) -> None:

@@ -20,12 +20,13 @@ def bayesianize(
 ) -> keras.Model:
     """Returns a copy of a built Keras model in which layers with weight matrices are Bayesian.
 
-    Dense, EinsumDense, Embedding, ReversibleEmbedding, LSTM, GRU, MultiHeadAttention, Conv1D and Conv2D become the
-    layers of the same name of this package, wherever they are: in Sequential, functional, subclassed and nested models
-    and in layers that hold layers. Everything else is kept with its weights. The model itself is not changed and shares
-    nothing with the copy; a layer that is used twice stays one layer. Names, trainable flags, dtype policies, and
-    regularizers of biases and activities survive; a regularizer of a kernel gives way to the prior. A compiled model is
-    compiled again with the same arguments, if Keras can read them back.
+    Dense, EinsumDense, Embedding, ReversibleEmbedding, LSTM, GRU, MultiHeadAttention, Conv1D, Conv2D, Conv3D,
+    Conv2DTranspose, SeparableConv1D and SeparableConv2D become the layers of the same name of this package, wherever
+    they are: in Sequential, functional, subclassed and nested models and in layers that hold layers. Everything else is
+    kept with its weights. The model itself is not changed and shares nothing with the copy; a layer that is used twice
+    stays one layer. Names, trainable flags, dtype policies, and regularizers of biases and activities survive; a
+    regularizer of a kernel gives way to the prior. A compiled model is compiled again with the same arguments, if Keras
+    can read them back.
 
     Args:
         posterior: a posterior, a rank for `LowRank`, or a function that gets a Keras layer and returns either, or None

@@ -6,16 +6,16 @@ import numpy as np
 from singularbayes import layers
 from singularbayes.convert import counterparts, surgery
 
-_SPLIT = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Embedding)
+_SPLIT = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.Conv2DTranspose, layers.Embedding)
 
 
 def collapse(model: keras.Model, merge: bool = False) -> keras.Model:
     """Returns a plain Keras model that predicts what `model` does at its posterior means; not compiled.
 
-    A low-rank Dense, Conv1D, Conv2D or Embedding in a Sequential or functional model becomes two small Keras layers, by
+    A low-rank Dense, Embedding or convolution in a Sequential or functional model becomes two small Keras layers, by
     A and by Bᵀ, where these have fewer weights than the merged one; the second has its name. Everything else is merged:
-    LSTM, GRU, attention, EinsumDense, layers in other layers, other posteriors. The result and its files need Keras
-    alone, and the libraries of the other layers in it.
+    LSTM, GRU, attention, EinsumDense, separable convolutions, layers in other layers, other posteriors. The result and
+    its files need Keras alone, and the libraries of the other layers in it.
 
     Args:
         merge: always merge, so that every layer is the Keras layer of its name.
@@ -90,7 +90,9 @@ def _factored(layer, rank: int) -> tuple[keras.layers.Layer, keras.layers.Layer]
     if isinstance(layer, layers.Dense):
         return keras.layers.Dense(rank, use_bias=False, **inner), keras.layers.Dense(layer.units, **outer)
     kind, form = counterparts.PLAIN[type(layer)], {"data_format": layer.data_format}
-    where = {name: getattr(layer, name) for name in ("kernel_size", "strides", "padding", "dilation_rate")}
+    names = ["kernel_size", "strides", "padding", "dilation_rate"]
+    names += ["output_padding"] if isinstance(layer, layers.Conv2DTranspose) else []
+    where = {name: getattr(layer, name) for name in names}
     return kind(rank, use_bias=False, **where, **form, **inner), kind(layer.filters, 1, **form, **outer)
 
 

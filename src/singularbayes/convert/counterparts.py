@@ -29,11 +29,15 @@ COUNTERPARTS: dict[type[keras.layers.Layer], type[keras.layers.Layer]] = {
     keras.layers.MultiHeadAttention: layers.MultiHeadAttention,
     keras.layers.Conv1D: layers.Conv1D,
     keras.layers.Conv2D: layers.Conv2D,
+    keras.layers.Conv3D: layers.Conv3D,
+    keras.layers.Conv2DTranspose: layers.Conv2DTranspose,
+    keras.layers.SeparableConv1D: layers.SeparableConv1D,
+    keras.layers.SeparableConv2D: layers.SeparableConv2D,
 }
 PLAIN = {ours: theirs for theirs, ours in COUNTERPARTS.items()}
 
 # Arguments that mean nothing for a posterior; the layers refuse them.
-_KERNELS = ("kernel", "recurrent", "embeddings")
+_KERNELS = ("kernel", "recurrent", "embeddings", "pointwise")
 _DROPPED = {f"{kernel}_{what}" for kernel in _KERNELS for what in ("regularizer", "constraint")}
 _POINT = {"lora_rank", "lora_alpha", "quantization_config", "gptq_unpacked_column_size"}
 _DROPPED |= _POINT
@@ -99,8 +103,9 @@ class Slot:
     head: int | None = None  # of a weight with a head axis: the second of a kernel, the first of a bias
 
     @property
-    def is_bias(self) -> bool:
-        return not self.rows
+    def is_matrix(self) -> bool:
+        """Whether it has a posterior of its own in our layer; a bias may have one, and a depthwise kernel has none."""
+        return bool(self.rows)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -108,7 +113,7 @@ class Slot:
         return sizes[0], sizes[1]
 
     def read(self) -> np.ndarray:
-        """Returns the matrix, (rows, columns); a bias is one row."""
+        """Returns the matrix, (rows, columns); what is none is one row."""
         return self._part(_numpy(self.variable)).reshape(self.shape)
 
     def write(self, matrix: np.ndarray) -> None:
@@ -148,7 +153,13 @@ def slots(layer: keras.layers.Layer, per_head: bool = False) -> dict[str, Slot]:
     if isinstance(layer, keras.layers.Embedding):  # the reversible one is a subclass
         back = {} if getattr(layer, "tie_weights", True) else {"reverse_embeddings": _matrix(layer.reverse_embeddings)}
         return {"embeddings": _matrix(layer.embeddings), **back}
-    return {"kernel": _matrix(layer.kernel), **_bias_slot(layer.bias if layer.use_bias else None)}
+    bias = _bias_slot(layer.bias if layer.use_bias else None)
+    if isinstance(layer, (keras.layers.SeparableConv1D, keras.layers.SeparableConv2D)):
+        pointwise, depthwise = _matrix(layer.pointwise_kernel), layer.depthwise_kernel
+        return {"pointwise_kernel": pointwise, "depthwise_kernel": _plain_slot(depthwise), **bias}
+    if isinstance(layer, keras.layers.Conv2DTranspose):
+        return {"kernel": Slot(layer.kernel, (0, 1, 3), (2,)), **bias}  # Keras has the outputs before the inputs
+    return {"kernel": _matrix(layer.kernel), **bias}
 
 
 def _matrix(kernel) -> Slot:
@@ -157,8 +168,12 @@ def _matrix(kernel) -> Slot:
     return Slot(kernel, tuple(rows), (columns,))
 
 
+def _plain_slot(weight) -> Slot:
+    return Slot(weight, (), tuple(range(len(weight.shape))))
+
+
 def _bias_slot(bias) -> dict[str, Slot]:
-    return {} if bias is None else {"bias": Slot(bias, (), tuple(range(len(bias.shape))))}
+    return {} if bias is None else {"bias": _plain_slot(bias)}
 
 
 def _einsum_slot(layer) -> Slot:
@@ -199,6 +214,8 @@ def weights(layer: keras.layers.Layer) -> dict[str, Any]:
         back = getattr(layer, "reverse_posterior", None)
         return {"embeddings": layer.posterior, **({} if back is None else {"reverse_embeddings": back})}
     found = {"kernel": layer.posterior}
+    if isinstance(layer, (layers.SeparableConv1D, layers.SeparableConv2D)):
+        found = {"pointwise_kernel": layer.posterior, "depthwise_kernel": layer.depthwise_kernel}
     if isinstance(layer, (layers.LSTM, layers.GRU)):
         found["recurrent_kernel"] = layer.recurrent_posterior
     if layer.use_bias:
@@ -217,8 +234,9 @@ def matrices(layer: keras.layers.Layer, per_head: bool = False) -> dict[str, np.
     {'kernel': (36, 8)}
     """
     if plain_class(layer) is not None:
-        return {name: value(w) for name, w in weights(layer).items() if not name.endswith("bias")}
-    return {name: slot.read() for name, slot in slots(layer, per_head).items() if not slot.is_bias}
+        found = {name: w for name, w in weights(layer).items() if isinstance(w, Posterior)}
+        return {name: value(w) for name, w in found.items() if not name.endswith("bias")}
+    return {name: slot.read() for name, slot in slots(layer, per_head).items() if slot.is_matrix}
 
 
 def value(weight) -> np.ndarray:
@@ -260,7 +278,7 @@ def make_plain(layer: keras.layers.Layer) -> keras.layers.Layer:
     if theirs is None:
         raise ValueError(f"make_plain needs one of {[cls.__name__ for cls in PLAIN]}; got {layer!r}.")
     arguments = _arguments(layer)
-    for name in ("kernel_initializer", "implementation"):
+    for name in ("kernel_initializer", "pointwise_initializer", "implementation"):
         if name in arguments and (arguments[name] is None or name == "implementation"):
             del arguments[name]
     plain = built_like(theirs(**arguments), layer)

@@ -24,6 +24,11 @@ _ELEMENTWISE = (
     keras.layers.RMSNormalization,
 )
 NO_MATRIX, NO_COUNTERPART, BAYESIAN = "no weight matrix", "no Bayesian counterpart", "Bayesian already"
+_CONV_LSTM = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
+_REASONS = {
+    (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D): "one small filter per channel is no matrix",
+    _CONV_LSTM: "a recurrence of convolutions",
+}
 
 
 @dataclass(frozen=True)
@@ -81,14 +86,15 @@ def _candidates(model) -> list[surgery.Place]:
 
 def is_whole(layer) -> bool:
     # The wrapper changes the kernel of its layer, which only a plain layer has.
-    kept = isinstance(layer, keras.layers.SpectralNormalization)
+    kept = isinstance(layer, (keras.layers.SpectralNormalization, *_CONV_LSTM))
     return kept or counterparts.counterpart_class(layer) is not None or surgery.is_ours(layer)
 
 
 def _has_matrix(layer) -> bool:
     if isinstance(layer, _ELEMENTWISE):
         return False
-    return any(sum(size > 1 for size in weight.shape) >= 2 for weight in layer._trainable_variables)
+    weights = layer.trainable_variables if is_whole(layer) else layer._trainable_variables
+    return any(sum(size > 1 for size in weight.shape) >= 2 for weight in weights)
 
 
 def _decide(place: surgery.Place, choose: "_Chooser", cap: bool, per_head: bool) -> Decision:
@@ -100,10 +106,15 @@ def _decide(place: surgery.Place, choose: "_Chooser", cap: bool, per_head: bool)
     chosen, reason = choose(place)
     if chosen is None:
         return Decision(place, {}, reason)
-    against = NO_COUNTERPART if counterparts.counterpart_class(layer) is None else counterparts.refusal(layer)
+    against = _no_counterpart(layer) if counterparts.counterpart_class(layer) is None else counterparts.refusal(layer)
     if against:
         return Decision(place, {}, against, unsupported=True)
     return Decision(place, _fitted(place, chosen, cap, per_head))
+
+
+def _no_counterpart(layer) -> str:
+    reasons = [reason for kinds, reason in _REASONS.items() if isinstance(layer, kinds)]
+    return ": ".join([NO_COUNTERPART, *reasons])
 
 
 class _Chooser:
@@ -167,7 +178,7 @@ def _resolved(choice, place: surgery.Place) -> Posterior | None:
 
 def _fitted(place: surgery.Place, chosen: Posterior, cap: bool, per_head: bool) -> dict[str, Posterior]:
     """Returns a posterior for each matrix of a layer; its rank capped at min(m, n) when requested."""
-    shapes = {name: slot.shape for name, slot in counterparts.slots(place.layer, per_head).items() if not slot.is_bias}
+    shapes = {name: slot.shape for name, slot in counterparts.slots(place.layer, per_head).items() if slot.is_matrix}
     if cap and chosen.fixed_rank is not None:  # one that is learned caps itself
         limits = {name: min(shape) for name, shape in shapes.items()}
         if isinstance(place.layer, keras.layers.MultiHeadAttention):  # which has one posterior for all its matrices

@@ -168,14 +168,14 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
         return Row(path, type(layer).__name__, "", (), before, before, decision.reason, decision.unsupported)
     after, matrices = 0, []
     for name, slot in counterparts.slots(layer, per_head).items():
-        if not slot.is_bias:
+        if slot.is_matrix:
             chosen = decision.posteriors[name]
             after += _count(chosen, slot.shape, counts)
             matrices.append(_matrix(path, name, slot, chosen, svd))
-        elif bias_posterior is None:
-            after += math.prod(slot.shape)
-        else:
+        elif name.endswith("bias") and bias_posterior is not None:
             after += _count(bias_posterior, slot.shape, counts)
+        else:
+            after += math.prod(slot.shape)
     notes = counterparts.changes(layer)
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")

@@ -2,7 +2,7 @@
 
 from singularbayes.layers.attention import MultiHeadAttention
 from singularbayes.layers.base import BayesianLayer, hand_down
-from singularbayes.layers.convolution import Conv1D, Conv2D
+from singularbayes.layers.convolution import Conv1D, Conv2D, Conv2DTranspose, Conv3D
 from singularbayes.layers.dense import Dense
 from singularbayes.layers.einsum_dense import EinsumDense
 from singularbayes.layers.embedding import Embedding
@@ -10,6 +10,7 @@ from singularbayes.layers.gru import GRU
 from singularbayes.layers.learned_noise import LearnedNoise
 from singularbayes.layers.lstm import LSTM
 from singularbayes.layers.reversible_embedding import ReversibleEmbedding
+from singularbayes.layers.separable_convolution import SeparableConv1D, SeparableConv2D
 from singularbayes.layers.transformer import TransformerEncoder
 
 __all__ = [
@@ -18,12 +19,16 @@ __all__ = [
     "BayesianLayer",
     "Conv1D",
     "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
     "Dense",
     "EinsumDense",
     "Embedding",
     "LearnedNoise",
     "MultiHeadAttention",
     "ReversibleEmbedding",
+    "SeparableConv1D",
+    "SeparableConv2D",
     "TransformerEncoder",
     "hand_down",
 ]

@@ -24,6 +24,7 @@ _REFUSED = {
 
 _POSTERIOR_OF = {
     "kernel": "posterior",
+    "pointwise_kernel": "posterior",
     "recurrent_kernel": "recurrent_posterior",
     "embeddings": "posterior",
     "reverse_embeddings": "reverse_posterior",
@@ -210,10 +211,16 @@ class KernelLayer(BayesianLayer):
         self.bias_regularizer = regularizers.get(bias_regularizer)
         self.bias_constraint = constraints.get(bias_constraint)
 
-    def _build_kernel(self, shape, kernel_shape=None) -> None:
-        """Builds the posterior over a matrix; `kernel_shape` is the Keras kernel's, where it is another."""
+    def _build_kernel(self, shape, kernel_shape=None, transposed=False) -> None:
+        """Builds the posterior over a matrix.
+
+        Args:
+            kernel_shape: of the Keras kernel, where it is another.
+            transposed: whether the last two axes of that kernel are the other way round.
+        """
         initializer = self.kernel_initializer or posteriors.initializers.default(self.activation)
-        self._build_posterior(self.posterior, shape, posteriors.initializers.reshaped(initializer, shape, kernel_shape))
+        start = posteriors.initializers.reshaped(initializer, shape, kernel_shape, transposed)
+        self._build_posterior(self.posterior, shape, start)
 
     def _build_bias(self, shape, initializer=None) -> None:
         """Builds the bias: none, a plain weight, or a posterior over it as one row."""

@@ -14,8 +14,10 @@ from singularbayes.models import loss_of, names_of
 
 _ACTIVATED = (
     keras.layers.Activation,
-    *(keras.layers.Dense, keras.layers.EinsumDense, keras.layers.Conv1D, keras.layers.Conv2D),
-    *(layers.Dense, layers.EinsumDense, layers.Conv1D, layers.Conv2D),
+    *(keras.layers.Dense, keras.layers.EinsumDense, keras.layers.Conv1D, keras.layers.Conv2D, keras.layers.Conv3D),
+    *(keras.layers.Conv2DTranspose, keras.layers.SeparableConv1D, keras.layers.SeparableConv2D),
+    *(layers.Dense, layers.EinsumDense, layers.Conv1D, layers.Conv2D, layers.Conv3D),
+    *(layers.Conv2DTranspose, layers.SeparableConv1D, layers.SeparableConv2D),
 )
 _SAME_VALUES = (keras.layers.Reshape, keras.layers.Flatten, keras.layers.Permute, keras.layers.Dropout)
 _TO_PROBABILITIES = (keras.activations.sigmoid, keras.activations.softmax)

@@ -7,13 +7,16 @@ where the draws themselves were kept (`keep_draws=True`).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy import special, stats
 
 from singularbayes.checks import require_package
 from singularbayes.models import as_arrays
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 VARIANCES = ("epistemic", "aleatoric", "total")
 DETERMINISTIC = "it is deterministic, so draws do not differ"
@@ -162,6 +165,24 @@ class Predictive:
         """Returns what a table shows of flattened predictions."""
         raise NotImplementedError
 
+    def plot(self, y=None) -> "Figure":
+        """Returns a figure: values with intervals of 95 %, or how uncertain classes are; see `figure.savefig`.
+
+        Args:
+            y: the targets; None takes those of the data, where they held some.
+        """
+        require_package("matplotlib", "plots", f"{type(self).__name__}.plot")
+        flat = self.flattened()
+        if y is not None:
+            flat = replace(flat, targets=np.asarray(as_arrays(y, "plot")).reshape(-1))
+            if len(flat.targets) != len(flat):
+                raise ValueError(f"plot needs one target per prediction, {len(flat)}; got {len(flat.targets)}.")
+        return flat._drawn_as()
+
+    def _drawn_as(self) -> "Figure":
+        """Returns the figure of flattened predictions."""
+        raise NotImplementedError
+
     def __len__(self) -> int:
         return len(self.mean)
 
@@ -243,6 +264,14 @@ class ClassPredictive(Predictive):
         lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
         return lower, upper
 
+    def _drawn_as(self) -> "Figure":
+        from singularbayes.plots import predicted_classes
+
+        found = self.uncertainties()["mi"]
+        name, values = ("entropy", self.entropy) if isinstance(found, str) else ("mutual information", found)
+        right = None if self.targets is None else self.predicted_labels == self.targets
+        return predicted_classes(self.mean.max(axis=-1), values, f"{name} (nats)", right)
+
     def flattened(self) -> Self:
         flat = self._flattened(self.mean.shape[-1:])
         entropy = self.expected_entropy
@@ -279,6 +308,14 @@ class ValuePredictive(Predictive):
         """Returns the predictions of a method of your own from its drawn predictions (draws, examples, …)."""
         draws = _drawn("ValuePredictive.of_draws", draws, axes=2)
         return cls(draws.mean(axis=0), draws.std(axis=0), len(draws), draws, noise)
+
+    def _drawn_as(self) -> "Figure":
+        from singularbayes.plots import predicted_values
+
+        kinds = [kind for kind in ("total", "epistemic") if self.why_no_variance(kind) is None]
+        lower, upper = self.interval(0.95, kinds[0]) if kinds else (self.mean, self.mean)
+        interval = f"95 %, {kinds[0]} variance" if kinds else "no interval"
+        return predicted_values(self.mean, lower, upper, self.targets, interval)
 
     def in_one_column(self) -> Self:
         """Returns predictions (examples, 1) as (examples,); others as they are."""

@@ -12,6 +12,7 @@ from singularbayes.plots.correlation import weight_correlations
 from singularbayes.plots.curves import against_setting, selective_prediction, wealth_paths
 from singularbayes.plots.histograms import draw_shares, percentages, uncertainty_histograms
 from singularbayes.plots.pareto import Point, pareto, points_of
+from singularbayes.plots.predictions import predicted_classes, predicted_values
 from singularbayes.plots.radar import efficiency_radar, radar
 from singularbayes.plots.spectra import spectra
 from singularbayes.plots.style import BLUE, COLOURS, INK, PAGE, PALE, SKY, VERMILION, Look, look, write
@@ -41,6 +42,8 @@ __all__ = [
     "pareto",
     "percentages",
     "points_of",
+    "predicted_classes",
+    "predicted_values",
     "quartile_bands",
     "radar",
     "reliability",

@@ -99,15 +99,20 @@ def variance_matched(initializer, shape: tuple[int, int]) -> Start | None:
     return None
 
 
-def reshaped(initializer, shape: tuple[int, int], kernel_shape: tuple[int, ...] | None):
+def reshaped(initializer, shape: tuple[int, int], kernel_shape: tuple[int, ...] | None, transposed: bool = False):
     """Returns an initializer of the matrix from one of a Keras kernel of `kernel_shape`, which flattens to it.
 
     An initializer with a variance takes its fans from the matrix; one that gives particular values gives
-    the kernel.
+    the kernel, whose last two axes are exchanged first if it is `transposed`.
     """
     if kernel_shape is None or variance_matched(initializer, shape) is not None:
         return initializer
-    return Given(lambda _, dtype=None: keras.ops.reshape(fresh(initializer)(kernel_shape, dtype), shape))
+
+    def matrix(_, dtype=None):
+        kernel = fresh(initializer)(kernel_shape, dtype)
+        return keras.ops.reshape(keras.ops.swapaxes(kernel, -2, -1) if transposed else kernel, shape)
+
+    return Given(matrix)
 
 
 def glorot(shape: tuple[int, int]) -> Start:

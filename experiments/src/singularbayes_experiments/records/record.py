@@ -227,9 +227,31 @@ def parse(line: str, where: str) -> Record:
     """
     try:
         found = json.loads(line)
-        return Record(**{one.name: found[one.name] for one in fields(Record) if one.name in found})
+        record = Record(**{one.name: found[one.name] for one in fields(Record) if one.name in found})
+        _require_types(record)
+        return record
     except (json.JSONDecodeError, TypeError) as error:
         raise ValueError(f"Records need to be one per line; got {line[:40]!r} in {where}: {error}.") from error
+
+
+_TYPES: dict[type | tuple[type, ...], tuple[str, ...]] = {
+    str: ("experiment", "method", "preset", "finished"),
+    int: ("seed", "parameters"),
+    dict: ("settings", "metrics", "paper", "versions", "machine"),
+    (int, float): ("seconds",),
+    (int, type(None)): ("stored", "peak_memory"),
+}
+
+
+def _require_types(record: Record) -> None:
+    for kinds, names in _TYPES.items():
+        for name in names:
+            value = getattr(record, name)
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                raise TypeError(f"{name} is {type(value).__name__} {str(value)[:20]!r}")
+    for name, value in record.metrics.items():
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise TypeError(f"the metric {name!r} is {type(value).__name__} {str(value)[:20]!r}")
 
 
 def read_arrays(record: Record, folder: Path) -> None:
