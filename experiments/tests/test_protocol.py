@@ -95,6 +95,8 @@ def test_a_default_is_behind_on_few_sets_then_ranks_best_then_detects_best():
     assert protocol.choose_default({"steady": steady, "brilliant": brilliant, "close": close}, scores).name == "steady"
     worse = row(-0.05, -0.05, -0.05)
     assert protocol.choose_default({"steady": steady, "worse": worse}, {"worse": 1.0}).name == "steady"
+    with pytest.raises(ValueError, match="diverged on no data set"):
+        protocol.choose_default({}, {})
 
 
 def test_not_worse_is_an_interval_that_reaches_zero():

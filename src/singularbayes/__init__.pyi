@@ -3,6 +3,7 @@
 from . import baselines as baselines
 from . import bounds as bounds
 from . import convert as convert
+from . import estimators as estimators
 from . import evaluation as evaluation
 from . import layers as layers
 from . import likelihoods as likelihoods
@@ -30,18 +31,29 @@ from .evaluation import diagnose as diagnose
 from .evaluation import evaluate as evaluate
 from .evaluation import selective as selective
 from .likelihoods import Bernoulli as Bernoulli
+from .likelihoods import BernoulliNLL as BernoulliNLL
 from .likelihoods import BoundedCrossentropy as BoundedCrossentropy
 from .likelihoods import Categorical as Categorical
 from .likelihoods import Gaussian as Gaussian
 from .likelihoods import GaussianNLL as GaussianNLL
+from .likelihoods import LabelPredictive as LabelPredictive
+from .likelihoods import LaplaceNLL as LaplaceNLL
+from .likelihoods import LaplaceNoise as LaplaceNoise
 from .likelihoods import MeanScale as MeanScale
 from .likelihoods import MeanScaleNLL as MeanScaleNLL
+from .likelihoods import NegativeBinomial as NegativeBinomial
+from .likelihoods import NegativeBinomialNLL as NegativeBinomialNLL
+from .likelihoods import Poisson as Poisson
+from .likelihoods import PoissonNLL as PoissonNLL
+from .likelihoods import StudentTNLL as StudentTNLL
+from .likelihoods import StudentTNoise as StudentTNoise
 from .metrics import ood_scores as ood_scores
 from .models import ModelParallel as ModelParallel
 from .models import find_posteriors as find_posteriors
 from .models import mean_weights as mean_weights
 from .posteriors import Adapter as Adapter
 from .posteriors import AdaptiveLowRank as AdaptiveLowRank
+from .posteriors import Anchored as Anchored
 from .posteriors import Centred as Centred
 from .posteriors import Clipped as Clipped
 from .posteriors import ColumnShrinkage as ColumnShrinkage
@@ -79,7 +91,9 @@ __all__ = [
     "SWAG",
     "Adapter",
     "AdaptiveLowRank",
+    "Anchored",
     "Bernoulli",
+    "BernoulliNLL",
     "BoundedCrossentropy",
     "Categorical",
     "Centred",
@@ -93,7 +107,10 @@ __all__ = [
     "GaussianNLL",
     "KLSchedule",
     "KTied",
+    "LabelPredictive",
     "Laplace",
+    "LaplaceNLL",
+    "LaplaceNoise",
     "LowRank",
     "LowRankEnsemble",
     "MCDropout",
@@ -101,12 +118,18 @@ __all__ = [
     "MeanScaleNLL",
     "ModelParallel",
     "Monitor",
+    "NegativeBinomial",
+    "NegativeBinomialNLL",
     "Normal",
     "PACBayesObjective",
+    "Poisson",
+    "PoissonNLL",
     "RankOne",
     "ScaleMixture",
     "SpectralPenalty",
     "SpectralProjection",
+    "StudentTNLL",
+    "StudentTNoise",
     "TemperatureScaled",
     "ValuePredictive",
     "baselines",
@@ -121,6 +144,7 @@ __all__ = [
     "conformal_sets",
     "convert",
     "diagnose",
+    "estimators",
     "evaluate",
     "evaluation",
     "find_posteriors",

@@ -174,6 +174,34 @@ def labelled(name: str, probabilities: Any, labels: Any) -> tuple[np.ndarray, np
     return p, y.astype(int)
 
 
+def weights_of(name: str, sample_weight: Any, examples: int) -> np.ndarray | None:
+    """Returns one weight >= 0 per example as float64, or None where all count the same."""
+    if sample_weight is None:
+        return None
+    weights = _numbers(name, "sample_weight", sample_weight)
+    weights = weights[:, 0] if weights.ndim == 2 and weights.shape[1] == 1 else weights
+    if weights.shape != (examples,):
+        raise ValueError(f"{name} needs one sample_weight per example, ({examples},); got {weights.shape}.")
+    require_finite(name, sample_weight=weights)
+    if weights.min() < 0 or not weights.any():
+        raise ValueError(
+            f"{name} needs a sample_weight >= 0 and not 0 for all; got from {weights.min():.3g} to {weights.max():.3g}."
+        )
+    return weights
+
+
+def weighted_mean(name: str, values: np.ndarray, sample_weight: Any = None) -> float:
+    """Returns the mean over examples and all that an example has; an example counts with its weight.
+
+    >>> weighted_mean("nll", np.array([1.0, 4.0]), [2, 1])
+    2.0
+    """
+    if sample_weight is None:
+        return float(values.mean())
+    weights = weights_of(name, sample_weight, len(values))
+    return float(np.average(values.reshape(len(values), -1).mean(axis=1), weights=weights))
+
+
 def _numbers(name: str, what: str, given: Any) -> np.ndarray:
     """Returns an array of numbers as float64; raises where it holds something else, such as a `Predictive`."""
     require_unmasked(name, **{what: given})

@@ -179,7 +179,7 @@ def test_a_compiled_model_is_compiled_again():
         assert not sb.bayesianize(model, 2).compiled
 
 
-class _OwnStep(keras.Model):
+class OwnStep(keras.Model):
     """A user's model with a training step and a metric of its own."""
 
     def __init__(self, width=4, **kwargs):
@@ -197,23 +197,23 @@ class _OwnStep(keras.Model):
         return {**super().get_config(), "width": self.width}
 
 
-class _OwnCompile(_OwnStep):
+class OwnCompile(OwnStep):
     def compile(self, optimizer, loss, temperature=1.0):
         super().compile(optimizer, loss)
         self.temperature = temperature
 
 
-@pytest.mark.parametrize("kind", [_OwnStep, _OwnCompile])
+@pytest.mark.parametrize("kind", [OwnStep, OwnCompile])
 def test_a_compiled_model_of_a_users_class_converts_trains_and_collapses(kind):
     model, x = kind(), RNG.normal(size=(8, 3)).astype("float32")
     model.compile("sgd", "mse")
     model.fit(x, x[:, :1], verbose=0)
     model.stop_training = True  # as a callback leaves it
-    if kind is _OwnStep:
+    if kind is OwnStep:
         bayes = sb.bayesianize(model, 1, init="svd")
         assert bayes.compiled
     else:
-        with pytest.warns(UserWarning, match=r"not compiled: _OwnCompile has a compile\(\) of its own"):
+        with pytest.warns(UserWarning, match=r"not compiled: OwnCompile has a compile\(\) of its own"):
             bayes = sb.bayesianize(model, 1, init="svd")
         assert bayes.temperature == 1.0
         bayes.compile("sgd", "mse", 2.0)

@@ -136,7 +136,7 @@ class TestPredict:
         (np.full((4, 3), "a"), {}, r"numeric inputs; got an array of dtype <U1"),
         (np.full((4, 3), 2**33), {}, r"integers that fit 32 bits; got 8589934592"),
         (X, {"likelihood": None}, r"the loss of 'net' does not specify it; got loss=None\. Compile the model"),
-        (X, {"likelihood": "poisson"}, r"got likelihood='poisson'"),
+        (X, {"likelihood": "weibull"}, r"got likelihood='weibull'"),
         (X, {"output": "score"}, r"output= to be one of \[.*\] or a position; got output='score'"),
         (X, {"output": 1}, r"output= to be a name or a position 0 to 0; got output=1"),
     )

@@ -199,7 +199,7 @@ def test_frozen_weights_are_stored_but_not_trained():
 
 
 def test_a_given_task_replaces_a_loss_that_does_not_specify_it():
-    model = _network(LowRank(2), keras.losses.Huber())
+    model = _network(LowRank(2), keras.losses.LogCosh())
     test = RNG.normal(size=(5, 4)), RNG.normal(size=(5, 3))
     assert sb.evaluate(model, test, task="regression", draws=3).task == "regression"
     assert sb.evaluate(_network(LowRank(2), GaussianNLL(0.5)), test, draws=3).metrics["variance_aleatoric"] == 0.25

@@ -10,7 +10,7 @@ from scipy import special, stats
 
 import singularbayes as sb
 from singularbayes import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL
-from singularbayes.likelihoods import LIKELIHOODS, Regression, RunningMoments, find_likelihood
+from singularbayes.likelihoods import COUNTS, LIKELIHOODS, Regression, RunningMoments, find_likelihood, why_no_elbo
 from singularbayes.models.outputs import loss_of
 
 LOSSES = [
@@ -23,7 +23,25 @@ LOSSES = [
     ("categorical_crossentropy", Categorical(False)),
     ("binary_crossentropy", Bernoulli(False)),
     (keras.losses.binary_crossentropy, Bernoulli(False)),
+    (keras.losses.BinaryFocalCrossentropy(from_logits=True), Bernoulli(True)),
+    ("binary_focal_crossentropy", Bernoulli(False)),
+    (keras.losses.CategoricalFocalCrossentropy(), Categorical(False)),
+    (sb.BernoulliNLL(), Bernoulli(True)),
     ("mse", Gaussian()),
+    ("huber", Gaussian()),
+    (keras.losses.Huber(delta=2.0), Gaussian()),
+    (keras.losses.MeanSquaredError, Gaussian()),
+    (keras.losses.MeanAbsoluteError(), Gaussian()),
+    ("poisson", sb.Poisson(log_rate=False)),
+    (keras.losses.Poisson(), sb.Poisson(log_rate=False)),
+    (sb.PoissonNLL(), sb.Poisson()),
+    (sb.PoissonNLL, sb.Poisson()),
+    (sb.NegativeBinomialNLL(), sb.NegativeBinomial()),
+    (sb.NegativeBinomialNLL(0.5), sb.NegativeBinomial(0.5)),
+    (sb.LaplaceNLL(), sb.LaplaceNoise()),
+    (sb.LaplaceNLL(0.5), sb.LaplaceNoise(0.5)),
+    (sb.StudentTNLL(df=3), sb.StudentTNoise(3)),
+    (sb.StudentTNLL(df=5, scale=2.0), sb.StudentTNoise(5, 2.0)),
     ("mean_absolute_error", Gaussian()),
     (keras.losses.MeanSquaredError(), Gaussian()),
     (GaussianNLL(0.3), Gaussian(0.3)),
@@ -42,18 +60,24 @@ OUTPUTS = {
     "bernoulli": RNG.uniform(size=(6, 5, 1)),
     "gaussian": RNG.normal(size=(6, 5, 2)),
     "mean_scale": RNG.normal(size=(6, 5, 4)),
+    "laplace": RNG.normal(size=(6, 5, 4)),
+    "student_t": RNG.normal(size=(6, 5, 4)),
+    "poisson_log": RNG.normal(size=(6, 5, 2)),
+    "poisson": RNG.gamma(2.0, size=(6, 5, 2)),
+    "negative_binomial": RNG.normal(size=(6, 5, 4)),
 }
 
 
 @dataclass(frozen=True)
-class Poisson(Regression):
-    """Counts whose rate is the exponential of the output: a likelihood that a user writes."""
+class Doubles(Regression):
+    """Counts of pairs, whose rate is the exponential of the output: a likelihood that a user writes."""
 
     predicts_noise = True
+    family = COUNTS
 
     def statistics(self, outputs):
         rate = np.exp(np.asarray(outputs, "float64"))
-        return {"prediction": rate, "noise_variance": rate}
+        return {"prediction": 2 * rate, "noise_variance": 4 * rate}
 
 
 def _model(loss=None, classes=3):
@@ -66,6 +90,63 @@ def _model(loss=None, classes=3):
 @pytest.mark.parametrize(("loss", "expected"), LOSSES)
 def test_the_compiled_loss_determines_the_likelihood(loss, expected):
     assert find_likelihood(None, loss_of(_model(loss), None), "net") == expected
+
+
+@pytest.mark.parametrize(("loss", "expected"), LOSSES[::3])
+def test_losses_of_several_outputs_are_read_from_lists_and_dicts(loss, expected):
+    x = keras.Input((2,))
+    heads = {name: keras.layers.Dense(4, name=name)(x) for name in ("a", "b")}
+    for outputs, losses in ((heads, {"a": "mse", "b": loss}), (list(heads.values()), ["mse", loss])):
+        model = keras.Model(x, outputs)
+        model.compile(loss=losses)
+        assert find_likelihood(None, loss_of(model, 0)) == Gaussian()
+        assert find_likelihood(None, loss_of(model, 1)) == expected
+
+
+class _Logits(keras.losses.BinaryCrossentropy):
+    def __init__(self):
+        super().__init__(from_logits=True, name="mine")
+
+    def weigh(self):
+        """A method that the loss does not use."""
+
+
+class _Known(sb.StudentTNLL):
+    def get_config(self):
+        return super().get_config()
+
+
+class _Other(sb.StudentTNLL):
+    def standard_nll(self, z):
+        return z * z
+
+
+class _AnotherFunction(keras.losses.MeanSquaredError):
+    def __init__(self):
+        super().__init__()
+        self.fn = keras.losses.mean_absolute_percentage_error
+
+
+def test_a_subclass_that_computes_the_same_is_that_loss_and_another_is_none():
+    assert find_likelihood(None, _Logits()) == Bernoulli(True)
+    assert find_likelihood(None, _Known(df=3)) == sb.StudentTNoise(3)
+    for loss in (_Other(), _AnotherFunction()):
+        with pytest.raises(ValueError, match="does not specify it"):
+            find_likelihood(None, loss)
+
+
+def test_what_is_no_likelihood_has_no_elbo():
+    for loss in ("binary_focal_crossentropy", keras.losses.CategoricalFocalCrossentropy, sb.BoundedCrossentropy()):
+        assert "is no negative log-likelihood, so the objective of training was no ELBO" in why_no_elbo(loss)
+    assert "label_smoothing=0.1" in why_no_elbo(keras.losses.CategoricalCrossentropy(label_smoothing=0.1))
+    assert "mean_squared_error is not known to be a log-likelihood" in why_no_elbo(mean_squared_error)
+    for loss in (None, "mse", "sparse_categorical_crossentropy", _Logits(), sb.PoissonNLL(), "poisson"):
+        assert why_no_elbo(loss) is None
+
+
+def test_the_noise_that_an_error_implies_is_stated():
+    for loss, words in (("mse", "√½"), ("huber", "deviation 1 "), ("mae", "Laplace noise of scale 1")):
+        assert words in repr(find_likelihood(None, loss)) and not find_likelihood(None, loss).specifies_noise
 
 
 def test_the_loss_determines_it_too_after_a_fit_with_a_schedule():
@@ -99,7 +180,7 @@ NAMESAKES = [
 ]
 
 
-@pytest.mark.parametrize("loss", [None, "hinge", keras.losses.Huber(), lambda y, p: ops.mean(p), *NAMESAKES])
+@pytest.mark.parametrize("loss", [None, "hinge", keras.losses.Dice(), lambda y, p: ops.mean(p), *NAMESAKES])
 def test_a_loss_that_does_not_specify_it_is_an_error_with_the_choices(loss):
     with pytest.raises(ValueError, match=r"the loss of .* does not specify it; got .*ass likelihood= one of \['bern"):
         find_likelihood(None, loss_of(_model(loss), None), "net")
@@ -140,9 +221,22 @@ def test_one_class_is_no_classification(from_logits):
         Categorical(from_logits).probabilities(np.ones((2, 4, 1)))
 
 
-def test_bernoulli_needs_one_output_per_row():
-    with pytest.raises(ValueError, match=r"one output per row; got outputs of shape \(examples, 3\)"):
-        Bernoulli().probabilities(np.zeros((2, 4, 3)))
+def test_several_outputs_of_a_bernoulli_are_labels_of_their_own():
+    z = RNG.normal(size=(6, 5, 3))
+    p, one = _predictive(Bernoulli(), z, 2), special.expit(z)
+    np.testing.assert_allclose(p.mean, one.mean(axis=0))
+    np.testing.assert_allclose(p.std, one.std(axis=0))
+    np.testing.assert_array_equal(p.predicted_labels, one.mean(axis=0) > 0.5)
+    for k in range(3):  # each label is the Bernoulli of its output alone
+        alone = _predictive(Bernoulli(), z[..., k : k + 1], 1)
+        np.testing.assert_allclose(p.label(k).mean, alone.mean)
+        np.testing.assert_allclose(p.label(k).std, alone.std)
+        np.testing.assert_allclose(p.entropy[:, k], alone.entropy)
+        np.testing.assert_allclose(p.mutual_information[:, k], alone.mutual_information)
+    assert sb.Bernoulli(False).statistics(one)["prediction"] is not None
+    exported = Bernoulli().export(ops.convert_to_tensor(z.astype("float32")))
+    np.testing.assert_allclose(ops.convert_to_numpy(exported["mean"]), p.mean, rtol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(exported["mutual_information"]), p.mutual_information, atol=1e-6)
 
 
 @pytest.mark.backend
@@ -205,12 +299,16 @@ def test_a_likelihood_is_serialized_as_keras_objects_are(likelihood):
 def test_a_likelihood_of_the_users_own_predicts_and_is_evaluated():
     model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(1, posterior=sb.LowRank(1))])
     x = np.ones((7, 2), "float32")
-    p = sb.predict(model, x, draws=30, likelihood=Poisson(), keep_draws=True)
+    p = sb.predict(model, x, draws=30, likelihood=Doubles(), keep_draws=True)
     rates = np.exp(sb.predict(model, x, draws=30, likelihood="gaussian", keep_draws=True).draws)
-    np.testing.assert_allclose(p.mean, rates.mean(axis=0))
-    np.testing.assert_allclose(p.variance("aleatoric"), rates.mean(axis=0))  # that of a Poisson is its rate
-    counts = np.arange(7.0)[:, None]
-    found = sb.evaluate(model, (x, counts), draws=30, likelihood=Poisson())
-    assert found.task == "regression" and np.isfinite(found.value("nll_total"))
-    with pytest.raises(NotImplementedError, match="freeze_draws needs a likelihood with the method `export`; Poisson"):
-        sb.freeze_draws(model, 2, likelihood=Poisson())
+    np.testing.assert_allclose(p.mean, 2 * rates.mean(axis=0))
+    np.testing.assert_allclose(p.variance("aleatoric"), 4 * rates.mean(axis=0))
+    counts = np.arange(7.0)
+    found = sb.evaluate(model, (x, counts), draws=30, likelihood=Doubles())
+    m, v = (np.ravel(part) for part in (p.mean, p.variance("total")))
+    exact = stats.nbinom(m**2 / (v - m), m / v)  # it has that mean and variance
+    np.testing.assert_allclose(found.value("nll_total"), -exact.logpmf(counts).mean())
+    inside = (exact.ppf(0.025) <= counts) & (counts <= exact.ppf(0.975))
+    assert found.task == "regression" and found.value("picp_95_total") == pytest.approx(inside.mean())
+    with pytest.raises(NotImplementedError, match="freeze_draws needs a likelihood with the method `export`; Doubles"):
+        sb.freeze_draws(model, 2, likelihood=Doubles())

@@ -286,3 +286,51 @@ def test_a_low_rank_start_truncates_particular_values():
 @pytest.mark.parametrize("name", POSTERIORS)
 def test_two_posteriors_do_not_start_alike(name):
     assert np.abs(_mean(built(POSTERIORS[name]())) - _mean(built(POSTERIORS[name]()))).min() > 0
+
+
+# -- the truncated SVD -----------------------------------------------------------------------------------------------
+
+
+def _with_spectrum(shape, values, seed=0):
+    rng = np.random.default_rng(seed)
+    u, v = (np.linalg.qr(rng.normal(size=(size, len(values))))[0] for size in shape)
+    return ((u * values) @ v.T).astype("float32")
+
+
+@pytest.mark.parametrize("shape", [(160, 400), (400, 160)])
+@pytest.mark.parametrize(
+    "values", [0.9 ** np.arange(160), 1 / np.arange(1, 161), 0.985 ** np.arange(160), np.r_[9, 8, 7, 6, np.ones(156)]]
+)
+def test_a_randomised_svd_is_the_truncated_one_where_singular_values_differ(shape, values):
+    matrix = _with_spectrum(shape, values)
+    u, s, vt = np.linalg.svd(matrix.astype("float64"), full_matrices=False)
+    a, b = initializers.svd_split(matrix, 4)
+    best = (u[:, :4] * s[:4]) @ vt[:4]
+    np.testing.assert_allclose(a @ b.T, best, rtol=0, atol=2e-6 * np.abs(best).max())
+    np.testing.assert_allclose((a**2).sum(axis=0), s[:4], rtol=2e-6)
+    np.testing.assert_allclose((a**2).sum(axis=0), (b**2).sum(axis=0), rtol=2e-6)
+    assert LowRank(4).residual(matrix) == pytest.approx(np.linalg.norm(s[4:]), rel=1e-5)
+
+
+def test_of_a_flat_spectrum_a_randomised_svd_keeps_as_much_as_any():
+    matrix = np.random.default_rng(1).normal(size=(200, 300)).astype("float32")
+    s = np.linalg.svd(matrix, compute_uv=False)
+    assert LowRank(8).residual(matrix) == pytest.approx(np.linalg.norm(s[8:]), rel=1e-3)
+
+
+def test_a_singular_value_decomposition_is_made_once_for_a_plan_and_the_conversion(monkeypatch):
+    made = []
+    real = initializers._randomised_svd
+    monkeypatch.setattr(initializers, "_randomised_svd", lambda *a: made.append(a[0].shape) or real(*a))
+    monkeypatch.setattr(initializers, "_KEPT", type(initializers._KEPT)())
+    matrix = _with_spectrum((130, 140), 0.9 ** np.arange(20))
+    LowRank(4).residual(matrix)
+    built(LowRank(4), (130, 140)).center(matrix)
+    assert made == [(130, 140)]
+    initializers.svd_split(-matrix, 4)
+    initializers.svd_split(matrix, 5)
+    assert len(made) == 3  # another matrix, another rank
+    monkeypatch.setattr(initializers, "_KEPT_BYTES", 3 * 8 * 4 * (130 + 140 + 1))
+    for sign in (2, 3, 4):
+        initializers.svd_split(sign * matrix, 4)
+    assert len(made) == 6 and len(initializers._KEPT) <= 3

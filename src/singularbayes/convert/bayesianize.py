@@ -4,6 +4,7 @@ import keras
 
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
+from singularbayes.models import track
 from singularbayes.posteriors import Posterior
 
 
@@ -67,7 +68,7 @@ def bayesianize(
     copy = surgery.copied(model)
     in_copy = {place.keys: place.layer for place in surgery.places(copy)}
     new = {}
-    for decision in decisions:
+    for decision in track(decisions, len(decisions), "layers"):
         if decision.posteriors:
             counterpart = counterparts.make_counterpart(decision.layer, decision.posteriors, bias_posterior, per_head)
             adapts = any(chosen.adapts for chosen in decision.posteriors.values())

@@ -10,6 +10,7 @@ import numpy as np
 from singularbayes import posteriors
 from singularbayes.convert import counterparts
 from singularbayes.convert.decisions import Decision, Rules, decide, is_whole, require_start
+from singularbayes.models import track
 from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
 
@@ -156,7 +157,10 @@ def plan(
     require_start(init, unsupported)
     decisions = decide(model, posterior, rules, cap, per_head)
     counts: dict = {}
-    rows = tuple(_row(decision, init == "svd", bias_posterior, per_head, counts) for decision in decisions)
+    rows = tuple(
+        _row(decision, init == "svd", bias_posterior, per_head, counts)
+        for decision in track(decisions, len(decisions), "layers")
+    )
     return Plan(model.name, rows, init == "svd")
 
 

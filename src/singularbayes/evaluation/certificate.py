@@ -14,7 +14,8 @@ from singularbayes.evaluation.certificate_conditions import (
     require_drawn,
     seen_by_prior,
 )
-from singularbayes.models import collected, find_random_posteriors
+from singularbayes.likelihoods import why_no_elbo
+from singularbayes.models import collected, find_random_posteriors, loss_of, position_of
 from singularbayes.prediction import drawn_risks, has_other_noise
 
 DRAWS = 10_000
@@ -49,7 +50,8 @@ def certify(
       and so is a layer with random noise of its own,
     - the examples are independent: where more than one in a hundred is a copy of an earlier one, they are refused.
 
-    What the data and the model cannot show is listed among the assumptions of the result.
+    What the data and the model cannot show is listed among the assumptions of the result. Where the compiled loss is no
+    negative log-likelihood, as a focal loss, the result says that the objective of training was no ELBO.
 
     Args:
         x: data of every kind that `predict` takes. They are in memory, so all batches of a stream are read first.
@@ -105,6 +107,9 @@ def certify(
     risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, likelihood=likelihood, output=output, caller="certify")
     bound = certificate(risks, *nats, len(np.asarray(y)), delta, tried)
     bound = replace(bound, assumptions=(*bound.assumptions, *words, *more))
+    reason = why_no_elbo(loss_of(model, position_of(model, output, "certify")))
+    if reason is not None:
+        bound = replace(bound, sentence=f"{bound.sentence} {reason}; the bound holds for any objective.")
     return bound.with_defect(seen) if seen else bound
 
 

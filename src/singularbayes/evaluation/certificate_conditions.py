@@ -194,6 +194,12 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
             f"neither learn_prior nor centre_prior set the centres and widths {moved[0]}, so the examples that they "
             "were learned on are unknown; name them by prior_data=…"
         ), ()
+    started = [factor.reference.path for factor in factors if Origin.START in factor.prior_memory().origin]
+    if started and prior_data is None:
+        return (
+            f"the prior is anchored at weights that the means started at ({started[0]}), and the examples that taught "
+            "them are unknown; name them by prior_data=…, or pass prior_data='disjoint'"
+        ), ()
     hashes = hashed(arranged(model, x))
     remembered = {memory.hashes.tobytes(): memory.hashes for memory in map(Scalars.prior_memory, factors)}
     prior_hashes = [one for one in remembered.values() if len(one)]

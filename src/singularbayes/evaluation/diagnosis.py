@@ -7,8 +7,9 @@ import numpy as np
 
 from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
+from singularbayes.evaluation.evaluate import ignore_labels
 from singularbayes.evaluation.symptoms import Case, Finding
-from singularbayes.likelihoods import find_likelihood
+from singularbayes.likelihoods import by_position, likelihood_of_output, position_weights, rows
 from singularbayes.models import as_arrays, collected, few, find_random_posteriors, is_stream, loss_of, position_of
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
@@ -19,6 +20,7 @@ _THEN = (
     symptoms.dead_columns,
     symptoms.kl_dominates,
     symptoms.no_noise,
+    symptoms.no_elbo,
 )
 _WITH_TARGETS = (symptoms.no_better_than_a_constant, symptoms.overconfident)
 
@@ -48,7 +50,9 @@ class Diagnosis:
         return "\n".join(lines)
 
 
-def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, **options) -> Diagnosis:
+def diagnose(
+    model: keras.Model, x, y=None, *, sample_weight=None, draws: int = 50, seed: int = 0, **options
+) -> Diagnosis:
     """Returns what is wrong with a trained model on examples `x`, best ones that it was not trained on.
 
     Thresholds are rules of thumb; each sentence has the figure that it rests on.
@@ -57,6 +61,8 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
         x: data of every kind that `predict` takes; of batches (x, y) the targets are taken too.
         y: labels or targets; without them it is not checked whether predictions are overconfident or no better than
             a constant.
+        sample_weight: examples, or positions of them (tokens, pixels), of weight 0 are left out, and so is padding that
+            the model masks. Other weights are not used.
         **options: those of `predict`.
 
     >>> import singularbayes as sb
@@ -69,8 +75,8 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
             f"diagnose needs a Keras model; got {type(model).__name__}. Of an ensemble, diagnose each of its models."
         )
     if is_stream(x):
-        x, held, _ = collected(x, None, None, "diagnose")
-        y = held if y is None else y
+        x, held, weight = collected(x, None, None, "diagnose")
+        y, sample_weight = held if y is None else y, weight if sample_weight is None else sample_weight
     if not model.built:
         model(few(x, "diagnose"), training=False)  # makes its weights
     posteriors = find_random_posteriors(model)
@@ -79,10 +85,19 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
     if any(finding.name == "weights_not_finite" for finding in findings):
         return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_TARGETS))
     p = predict(model, x, draws, seed, **options)
+    position = position_of(model, options.get("output"))
+    loss = loss_of(model, position)
+    likelihood = likelihood_of_output(model, position, options.get("likelihood"), "diagnose")
+    targets = None
+    if y is None:
+        p = rows(p, sample_weight)
+    else:
+        y = as_arrays(y, "diagnose")
+        counted = ignore_labels(model, y, p, sample_weight, options.get("output"))
+        p, targets, _ = by_position("diagnose", p, y, position_weights(p, counted))
+        targets = _targets(p, targets)
     assert isinstance(p, (ClassPredictive, ValuePredictive))
-    likelihood = find_likelihood(options.get("likelihood"), loss_of(model, position_of(model, options.get("output"))))
-    targets = None if y is None else _targets(p, y)
-    case = Case(model, posteriors, p, targets, learned_noise=likelihood.predicts_noise)
+    case = Case(model, posteriors, p, targets, learned_noise=likelihood.predicts_noise, loss=loss)
     checks = (*_THEN, *(() if y is None else _WITH_TARGETS))
     findings += [finding for check in checks for finding in check(case)]
     return _diagnosis(model, findings, (*_FIRST, *checks), _WITH_TARGETS if y is None else ())
@@ -90,7 +105,6 @@ def diagnose(model: keras.Model, x, y=None, *, draws: int = 50, seed: int = 0, *
 
 def _targets(p: Predictive, y) -> np.ndarray:
     """Returns labels (examples,), or targets in the shape of the means."""
-    y = as_arrays(y, "diagnose")
     if p.task == "classification":
         return labelled("diagnose", p.mean, y)[1]
     _, targets = aligned("diagnose", mean=p.mean, targets=y)

@@ -14,7 +14,15 @@ import numpy as np
 
 from singularbayes.evaluation import scores
 from singularbayes.evaluation.memory import Peak
-from singularbayes.likelihoods import likelihood_of_loss, targets_of
+from singularbayes.likelihoods import (
+    ClassPredictive,
+    LabelPredictive,
+    by_position,
+    likelihood_of_loss,
+    position_weights,
+    rows,
+    targets_of,
+)
 from singularbayes.models import (
     as_arrays,
     count_stored,
@@ -110,6 +118,7 @@ def evaluate(
     seed: int = 0,
     draws: int = 100,
     train_seconds: float | None = None,
+    sample_weight=None,
     **options,
 ) -> Evaluation:
     """Returns every metric of a method on test examples, with its size, time and memory.
@@ -120,15 +129,19 @@ def evaluate(
 
     Args:
         method: a Keras model, Bayesian or plain; an object with `predict(x, draws, seed)`; or a `Predictive`.
-        test: (x, y), with data of every kind that `predict` takes; or batches (x, y), such as tf.data, a DataLoader, a
-            PyDataset or a generator. For a `Predictive` y alone, or None for its own `targets`. Of a model with several
-            outputs y may be a dict or list of the targets of all of them; `output=` picks one.
+        test: (x, y) or (x, y, sample_weight), with data of every kind that `predict` takes; or batches of them, such as
+            tf.data, a DataLoader, a PyDataset or a generator. For a `Predictive` y alone, or None for its own
+            `targets`. Of a model with several outputs y may be a dict or list of the targets of all of them; `output=`
+            picks one. Of outputs per token, pixel or label every position is a prediction of its own; padding that
+            the model masks does not count, nor do labels of the loss's `ignore_class`.
         ood: out-of-distribution examples: x, or a dict of several sets by name; for a `Predictive` their predictions.
             Metrics of named sets are called "name/metric".
         task: "classification" or "regression"; None reads it from the predictions. Where the compiled loss does not
             specify a likelihood, "regression" takes the outputs for means.
         name: what tables call it; else the model's name or the class of the method.
         seed: of the draws, and the number of the run: `compare` pairs runs of the same seed.
+        sample_weight: how much each test example counts, (examples,), or each position of it, (examples, …); a mask
+            leaves positions out. Out-of-distribution examples count the same.
         **options: those of `predict`; `keep_draws=True` adds the scores that need every draw: interquartile ranges and
             the CRPS of samples.
 
@@ -143,7 +156,10 @@ def evaluate(
     if task is not None and task not in TASKS:
         raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
     predictions_of = _predictor(method, task, draws, seed, options)
-    x, y = (method, _targets(method, test)) if isinstance(method, Predictive) else _pair(test)
+    x, y, weight = (method, _targets(method, test), None) if isinstance(method, Predictive) else _parts(test)
+    if weight is not None and sample_weight is not None:
+        raise ValueError("evaluate needs sample_weight once; got it in test and by name.")
+    weight = weight if sample_weight is None else sample_weight
     y = None if y is None else as_arrays(y, "evaluate")
     ood_sets = _named_sets(ood)
     for name_of_set, examples in ood_sets.items():
@@ -154,16 +170,22 @@ def evaluate(
         seconds = time.perf_counter() - start
     found_task = _task_of(p, task)
     y = _targets_of_output(method, targets_of("evaluate", p, y), options.get("output"))
+    weight = _weights_of_output(method, weight, options.get("output"))
+    weight = position_weights(p, ignore_labels(method, y, p, weight, options.get("output")))
+    each, targets, weights = by_position("evaluate", p, y, weight)
     found = (
-        scores.class_scores(p, y)
+        scores.class_scores(each, targets, weights)
         if found_task == "classification"
-        else scores.regression_scores(p, y, np.random.default_rng(seed))
+        else scores.regression_scores(each, targets, np.random.default_rng(seed), weights)
     )
+    if isinstance(p, LabelPredictive):
+        found |= scores.label_scores(p, y, weight)
     for name_of_set, examples in ood_sets.items():
         outside = predictions_of(examples)
         _task_of(outside, found_task)
         prefix = f"{name_of_set}/" if name_of_set else ""
-        found |= {f"{prefix}{key}": score for key, score in scores.ood_detection_scores(p, outside).items()}
+        beyond = rows(outside)
+        found |= {f"{prefix}{key}": score for key, score in scores.ood_detection_scores(each, beyond).items()}
     made = isinstance(method, Predictive)
     return Evaluation(
         method=name or (method.name if isinstance(method, keras.Model) else type(method).__name__),
@@ -225,18 +247,39 @@ def _targets(p: Predictive, test):
     return test
 
 
-def _pair(test):
-    """Returns examples and targets; None for the targets that are in the batches of a stream."""
+def _parts(test):
+    """Returns examples, targets and weights; None for those that are in the batches of a stream."""
     if is_stream(test):
-        return test, None
-    if not isinstance(test, (tuple, list)) or len(test) != 2:
+        return test, None, None
+    if not isinstance(test, (tuple, list)) or len(test) not in (2, 3):
         raise ValueError(f"evaluate needs test=(x, y), or batches (x, y); got {type(test).__name__}.")
     if is_stream(test[0]):
         raise ValueError(
             f"evaluate needs the targets inside the batches of a {type(test[0]).__name__}, test=dataset with batches "
             "(x, y), because it may come in another order; got test=(dataset, y)."
         )
-    return test
+    return (*test, None)[:3]
+
+
+def _weights_of_output(method, weight, output):
+    """Returns the weights of one output, where those of several are given by name or in order."""
+    if not isinstance(method, keras.Model) or not isinstance(weight, (Mapping, list, tuple)):
+        return weight
+    names, position = names_of(method), position_of(method, output, "evaluate") or 0
+    if isinstance(weight, Mapping):
+        return weight.get(names[position])
+    return weight[position] if len(weight) == len(names) > 1 else weight
+
+
+def ignore_labels(method, y, p: Predictive, weight, output):
+    """Returns the weights without positions whose label the compiled loss ignores."""
+    ignored = None
+    if isinstance(method, keras.Model) and isinstance(p, ClassPredictive):
+        ignored = getattr(loss_of(method, position_of(method, output)), "ignore_class", None)
+    if ignored is None:
+        return weight
+    counts = np.reshape(np.asarray(y) != ignored, p.position_shape).astype("float64")
+    return position_weights(dataclasses.replace(p, weights=counts), weight)
 
 
 def _targets_of_output(method, y, output):

@@ -5,8 +5,15 @@ from collections.abc import Callable
 import numpy as np
 
 from singularbayes import metrics
-from singularbayes.checks import aligned, labelled
-from singularbayes.likelihoods import DETERMINISTIC, require_kind, targets_of
+from singularbayes.checks import aligned, labelled, weighted_mean
+from singularbayes.likelihoods import (
+    DETERMINISTIC,
+    LabelPredictive,
+    by_position,
+    position_weights,
+    require_kind,
+    targets_of,
+)
 from singularbayes.metrics import INTERVAL_LEVEL, RETAINED_SHARE, VARIANCE_SCORES, SelectiveCurve, selective_curve
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive
 
@@ -17,34 +24,60 @@ _NO_SPREADS = "no prediction has a spread"
 _NO_DRAWS = "the draws were not kept; pass keep_draws=True"
 
 
-def class_scores(p: ClassPredictive, y) -> Scores:
-    """Returns the scores of a classification."""
+def class_scores(p: ClassPredictive, y, weights: np.ndarray | None = None) -> Scores:
+    """Returns the scores of a classification with one row per prediction."""
     probabilities, labels = labelled("evaluate", p.mean, y)
     wrong = probabilities.argmax(axis=1) != labels
     every_class = len(np.unique(labels)) == probabilities.shape[1]
     found: Scores = {
-        "accuracy": metrics.accuracy(probabilities, labels),
-        "auroc": metrics.auroc(probabilities, labels) if every_class else "a class has no test example",
-        "nll": metrics.negative_log_likelihood(probabilities, labels),
-        "brier": metrics.brier(probabilities, labels),
-        "ece": metrics.expected_calibration_error(probabilities, labels),
+        "accuracy": metrics.accuracy(probabilities, labels, weights),
+        "auroc": metrics.auroc(probabilities, labels, weights) if every_class else "a class has no test example",
+        "nll": metrics.negative_log_likelihood(probabilities, labels, weights),
+        "brier": metrics.brier(probabilities, labels, weights),
+        "ece": metrics.expected_calibration_error(probabilities, labels, sample_weight=weights),
     }
-    found |= {f"ece_{name}": value for name, value in metrics.calibration_errors(probabilities, labels).items()}
+    errors = metrics.calibration_errors(probabilities, labels, sample_weight=weights)
+    found |= {f"ece_{name}": value for name, value in errors.items()}
     both = 0 < wrong.sum() < len(wrong)
     for by, uncertainty in p.uncertainties().items():
         if isinstance(uncertainty, str):
             found |= dict.fromkeys((f"mean_{by}", *_names(_ERRORS, by), *_names(_SELECTIVE, by)), uncertainty)
             continue
-        found[f"mean_{by}"] = float(uncertainty.mean())
+        found[f"mean_{by}"] = weighted_mean("evaluate", uncertainty, weights)
         found |= {
-            f"{name}_{by}": score(uncertainty, wrong) if both else "predictions are all right, or all wrong"
+            f"{name}_{by}": score(uncertainty, wrong, weights) if both else "predictions are all right, or all wrong"
             for name, score in _ERRORS.items()
         }
-        found |= _selective(uncertainty, wrong, by)
+        found |= _selective(uncertainty, wrong, by, weights)
     return found
 
 
-def regression_scores(p: ValuePredictive, y, rng: np.random.Generator) -> Scores:
+def label_scores(p: LabelPredictive, y, weights) -> Scores:
+    """Returns the share of examples whose labels are all right, and the scores of every label on its own.
+
+    Those of label k are called "label k/score".
+    """
+    labels = np.asarray(y)
+    counted = np.ones(p.mean.shape, bool) if weights is None else np.asarray(weights) > 0
+    counted = counted.reshape(counted.shape + (1,) * (p.mean.ndim - counted.ndim))
+    right = ((p.predicted_labels == labels) | ~counted).all(axis=-1)
+    found: Scores = {"subset_accuracy": float(right[np.broadcast_to(counted, p.mean.shape).any(axis=-1)].mean())}
+    for k in range(p.mean.shape[-1]):
+        own = None if weights is None else np.broadcast_to(_expanded(weights, p.mean.ndim), p.mean.shape)[..., k]
+        if own is not None and not own.any():
+            found |= {f"label {k}/{name}": "the label has no test example" for name in _OF_LABELS}
+            continue
+        scores = class_scores(*by_position("evaluate", p.label(k), labels[..., k], own))
+        found |= {f"label {k}/{name}": scores[name] for name in _OF_LABELS}
+    return found
+
+
+def _expanded(weights, axes: int) -> np.ndarray:
+    array = np.asarray(weights, "float64")
+    return array.reshape(array.shape + (1,) * (axes - array.ndim))
+
+
+def regression_scores(p: ValuePredictive, y, rng: np.random.Generator, weights: np.ndarray | None = None) -> Scores:
     """Returns the scores of a regression; those of a spread once for the epistemic and once for the total variance.
 
     Args:
@@ -53,20 +86,22 @@ def regression_scores(p: ValuePredictive, y, rng: np.random.Generator) -> Scores
     mean, targets = aligned("evaluate", mean=p.mean, targets=y)
     flat = targets.reshape(len(targets), -1)
     found: Scores = {
-        "mae": metrics.mean_absolute_error(mean, targets),
-        "rmse": metrics.root_mean_square_error(mean, targets),
-        "r2": "the targets are all one" if (flat == flat[0]).all(axis=0).any() else metrics.r_squared(mean, targets),
+        "mae": metrics.mean_absolute_error(mean, targets, weights),
+        "rmse": metrics.root_mean_square_error(mean, targets, weights),
+        "r2": "the targets are all one"
+        if (flat == flat[0]).all(axis=0).any()
+        else metrics.r_squared(mean, targets, weights),
     }
     for kind in ("epistemic", "aleatoric", "total"):
-        found[f"variance_{kind}"] = p.why_no_variance(kind) or float(p.variance(kind).mean())
+        found[f"variance_{kind}"] = p.why_no_variance(kind) or weighted_mean("evaluate", p.variance(kind), weights)
     for kind in ("epistemic", "total"):
-        found |= {f"{name}_{kind}": score for name, score in _of_variance(p, targets, kind, rng).items()}
+        found |= {f"{name}_{kind}": score for name, score in _of_variance(p, targets, kind, rng, weights).items()}
     errors = np.abs(mean - targets).reshape(len(targets), -1).mean(axis=1)
     for by, uncertainty in p.uncertainties().items():
         if isinstance(uncertainty, str):
             found |= dict.fromkeys(_names(_SELECTIVE, by), uncertainty)
         else:
-            found |= _selective(uncertainty, errors, by)
+            found |= _selective(uncertainty, errors, by, weights)
     return found
 
 
@@ -85,7 +120,7 @@ def ood_detection_scores(p: Predictive, ood: Predictive) -> Scores:
     return found | (_mi_ratio(inside["mi"], outside["mi"]) if "mi" in inside else _iqr(p, ood))
 
 
-def selective(p: Predictive, y=None, by: str | None = None) -> SelectiveCurve:
+def selective(p: Predictive, y=None, by: str | None = None, *, sample_weight=None) -> SelectiveCurve:
     """Returns the risk of keeping only the most certain predictions, with the thresholds to deploy.
 
     The risk of a classification is the error rate, of a regression the mean absolute error (over outputs too). The
@@ -95,6 +130,8 @@ def selective(p: Predictive, y=None, by: str | None = None) -> SelectiveCurve:
         y: None takes `p.targets`, those of the data that were predicted.
         by: the uncertainty: of a classification "entropy" (default), "mi" or "std", the last two over draws; of a
             regression the "total" (default) or "epistemic" standard deviation.
+        sample_weight: of examples, or of positions (tokens, pixels, labels), each of which is kept or not by itself;
+            a mask leaves padding out.
 
     >>> import singularbayes as sb
     >>> p = sb.ClassPredictive(np.array([[0.9, 0.1], [0.4, 0.6], [0.8, 0.2], [0.5, 0.5]]), np.zeros((4, 2)), 1)
@@ -103,6 +140,7 @@ def selective(p: Predictive, y=None, by: str | None = None) -> SelectiveCurve:
     OperatingPoint(keep uncertainty <= 0.673012: 75.0 % kept, risk 0)
     """
     require_kind("selective", p, Predictive)
+    p, y, weights = by_position("selective", p, targets_of("selective", p, y), position_weights(p, sample_weight))
     found = p.uncertainties()
     chosen = ("entropy" if p.task == "classification" else "total") if by is None else by
     if chosen not in found:
@@ -110,7 +148,7 @@ def selective(p: Predictive, y=None, by: str | None = None) -> SelectiveCurve:
     uncertainty = found[chosen]
     if isinstance(uncertainty, str):
         raise ValueError(f"selective has no uncertainty by={chosen!r}: {uncertainty}. Others are {_others(found)}.")
-    return selective_curve(uncertainty, _losses(p, targets_of("selective", p, y)))
+    return selective_curve(uncertainty, _losses(p, y), weights)
 
 
 def _losses(p: Predictive, y) -> np.ndarray:
@@ -125,34 +163,43 @@ def _others(found) -> list[str]:
     return [name for name, uncertainty in found.items() if not isinstance(uncertainty, str)]
 
 
-def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.random.Generator) -> Scores:
+def _of_variance(p: ValuePredictive, targets: np.ndarray, kind: str, rng: np.random.Generator, weights) -> Scores:
     lacking = p.why_no_variance(kind)
     if lacking is None and not p.variance(kind).any():
         lacking = _NO_SPREADS  # an interval without width would be the narrowest
     if lacking is not None:
         return dict.fromkeys(_SPREAD_SCORES, lacking)
-    std = np.sqrt(p.variance(kind))
+    std, family = np.sqrt(p.variance(kind)), p.family_of(kind)
     lower, upper = p.interval(INTERVAL_LEVEL, variance=kind)
     spread = std.min() > 0
 
-    def if_spread(score: Callable[..., float]) -> float | str:
-        return score(p.mean, std, targets) if spread else _NO_SPREAD
+    targets = targets.reshape(p.mean.shape)
+
+    def if_spread(score: Callable[[], float]) -> float | str:
+        return score() if spread else _NO_SPREAD
+
+    def mean_of(values: np.ndarray) -> float:
+        return weighted_mean("evaluate", values, weights)
+
+    def calibration(name: str) -> float:
+        return metrics.calibration_of_levels(family.needed_level(p.mean, std, targets), weights)[name]
 
     draws = p.draws
     if draws is not None and kind == "total":
-        draws = draws + np.sqrt(p.variance("aleatoric")) * rng.standard_normal(draws.shape)
+        draws = family.add_noise(draws, np.sqrt(p.variance("aleatoric")), rng)
     return {
-        "nll": if_spread(metrics.gaussian_nll),
-        "crps": metrics.crps_gaussian(p.mean, std, targets),
-        "crps_sample": _NO_DRAWS if draws is None else metrics.crps_sample(draws, targets),
-        "picp_95": metrics.interval_coverage(lower, upper, targets),
-        "mpiw_95": metrics.interval_width(lower, upper),
-        "interval_score_95": metrics.interval_score(lower, upper, targets, INTERVAL_LEVEL),
-        "calibration_error": if_spread(metrics.interval_calibration_error),
-        "calibration_area": if_spread(metrics.interval_calibration_area),
+        "nll": if_spread(lambda: mean_of(family.nll(p.mean, std, targets))),
+        "crps": mean_of(family.crps(p.mean, std, targets)),
+        "crps_sample": _NO_DRAWS if draws is None else metrics.crps_sample(draws, targets, weights),
+        "picp_95": metrics.interval_coverage(lower, upper, targets, weights),
+        "mpiw_95": metrics.interval_width(lower, upper, weights),
+        "interval_score_95": metrics.interval_score(lower, upper, targets, INTERVAL_LEVEL, weights),
+        "calibration_error": if_spread(lambda: calibration("error")),
+        "calibration_area": if_spread(lambda: calibration("area")),
     }
 
 
+_OF_LABELS = ("accuracy", "auroc", "nll", "brier", "ece")
 _SPREAD_SCORES = tuple(name for name, *_ in VARIANCE_SCORES)
 _ERRORS = {"aupr_err": metrics.aupr_err, "aupr_succ": metrics.aupr_succ}
 _SELECTIVE = ("aurc", "risk_at_80")
@@ -163,8 +210,8 @@ def _names(names, by: str) -> list[str]:
     return [f"{name}_{by}" for name in names]
 
 
-def _selective(uncertainty: np.ndarray, losses: np.ndarray, by: str) -> Scores:
-    curve = selective_curve(uncertainty, losses)
+def _selective(uncertainty: np.ndarray, losses: np.ndarray, by: str, weights: np.ndarray | None) -> Scores:
+    curve = selective_curve(uncertainty, losses, weights)
     return {f"aurc_{by}": curve.area, f"risk_at_80_{by}": float(curve.at(RETAINED_SHARE))}
 
 

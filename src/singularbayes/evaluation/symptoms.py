@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.likelihoods import why_no_elbo
 from singularbayes.metrics import accuracy, negative_log_likelihood
 from singularbayes.posteriors import Laplace, Normal, ScaleMixture, Variational
 from singularbayes.prediction import ClassPredictive, ValuePredictive
@@ -37,6 +39,7 @@ class Case:
 
     Attributes:
         learned_noise: the model predicts the noise, so that training changes it.
+        loss: the compiled loss of the output.
     """
 
     model: keras.Model
@@ -44,6 +47,7 @@ class Case:
     p: ClassPredictive | ValuePredictive | None = None
     y: np.ndarray | None = None
     learned_noise: bool = False
+    loss: Any = None
 
 
 def weights_not_finite(case: Case) -> Iterator[Finding]:
@@ -152,7 +156,20 @@ def no_noise(case: Case) -> Iterator[Finding]:
             "notice",
             "The loss does not specify the noise, so there is no total variance; and a squared error weighs the KL as "
             "if the noise had a standard deviation of 0.71.",
-            "sb.GaussianNLL(scale) for known noise, or sb.MeanScaleNLL() with layers.LearnedNoise() or a head of two.",
+            "sb.MeanScaleNLL() with layers.LearnedNoise() or a head of two; sb.GaussianNLL(scale) for known noise.",
+        )
+
+
+def no_elbo(case: Case) -> Iterator[Finding]:
+    """A loss that is no likelihood."""
+    reason = why_no_elbo(case.loss) if case.posteriors else None
+    if reason is not None:
+        yield Finding(
+            "no_elbo",
+            "notice",
+            f"{reason}: the weights are drawn from what minimises it beside the KL, not from an approximate posterior.",
+            "a loss that is a negative log-likelihood, such as a cross-entropy, for a posterior; else judge the "
+            "uncertainty by held-out data alone.",
         )
 
 

@@ -1,8 +1,9 @@
 """The interface of a likelihood, and what those of classification and of regression have in common."""
 
 import dataclasses
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -11,7 +12,13 @@ from keras import ops
 from keras.src.losses.losses import LossFunctionWrapper  # what `compile` makes of a function
 from scipy import special
 
-from singularbayes.likelihoods.predictive import ClassPredictive, Predictive, RunningMoments, ValuePredictive
+from singularbayes.likelihoods.noise_families import GAUSSIAN, NoiseFamily
+from singularbayes.likelihoods.predictive import (
+    ClassPredictive,
+    Predictive,
+    RunningMoments,
+    ValuePredictive,
+)
 
 Moments = Mapping[str, RunningMoments]
 
@@ -89,7 +96,7 @@ class Classification(Likelihood):
         probabilities = self.probabilities(outputs)
         return {"prediction": probabilities, "entropy": special.entr(probabilities).sum(axis=-1)}
 
-    def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ClassPredictive:
+    def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> Predictive:
         p = moments["prediction"]
         return ClassPredictive(p.mean, np.sqrt(p.variance), num_draws, draws, moments["entropy"].mean)
 
@@ -100,10 +107,20 @@ class Regression(Likelihood):
     Attributes:
         scale: standard deviation of the noise, where it is one number; None where it is unknown, or where every draw
             predicts it. Then `predicts_noise` is True, and its variance is the statistic "noise_variance".
+        family: how targets are distributed around their mean.
     """
 
     task = "regression"
     scale: float | None = None
+
+    @property
+    def family(self) -> NoiseFamily:
+        return GAUSSIAN
+
+    @property
+    def noise_std(self) -> float | None:
+        """The standard deviation of noise that is one number."""
+        return self.scale
 
     @property
     def specifies_noise(self) -> bool:
@@ -111,15 +128,44 @@ class Regression(Likelihood):
 
     def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ValuePredictive:
         p = moments["prediction"]
-        noise = np.sqrt(moments["noise_variance"].mean) if self.predicts_noise else self.scale
-        return ValuePredictive(p.mean, np.sqrt(p.variance), num_draws, draws, noise).in_one_column()
+        noise = np.sqrt(moments["noise_variance"].mean) if self.predicts_noise else self.noise_std
+        return ValuePredictive(p.mean, np.sqrt(p.variance), num_draws, draws, noise, self.family).in_one_column()
+
+
+def is_loss(loss, kinds: Sequence) -> bool:
+    """Returns whether a loss is one of the classes or functions, or of a subclass that computes the same.
+
+    A subclass with a method of its own, other than its constructor and config, may compute anything, and so may a loss
+    of the same name.
+    """
+    return any(kind_of_loss(loss) is kind or _computes(loss, kind) for kind in kinds)
+
+
+def _computes(loss, kind) -> bool:
+    if not isinstance(kind, type) or not isinstance(loss, kind):
+        return False
+    mro = type(loss).__mro__
+    own = {name for cls in mro[: mro.index(kind)] for name in vars(cls) if hasattr(kind, name)}
+    same = own.isdisjoint({"__call__", *(name for name in dir(kind) if not name.startswith("__"))} - _HARMLESS)
+    return same and getattr(loss, "fn", None) is _function_of(kind)
+
+
+_HARMLESS = {"get_config", "from_config"}
+
+
+@functools.cache
+def _function_of(kind):
+    """Returns the function that Keras's class of a loss wraps; None for other classes."""
+    return kind().fn if issubclass(kind, LossFunctionWrapper) else None
+
+
+def as_loss(loss):
+    """Returns a loss that `compile` was given as a name or a class as the object that Keras makes of it."""
+    return keras.losses.get(loss) if isinstance(loss, (str, type)) else loss
 
 
 def kind_of_loss(loss):
-    """Returns the class of a loss object, or the function that a loss is, to be compared by identity.
-
-    A subclass, or a loss of the same name, may compute anything.
-    """
+    """Returns the class of a loss object, or the function that a loss is."""
     if type(loss) is LossFunctionWrapper and not loss._fn_kwargs:
         return loss.fn
     return type(loss) if isinstance(loss, keras.losses.Loss) else loss

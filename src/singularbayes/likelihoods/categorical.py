@@ -9,7 +9,7 @@ from keras import ops
 from scipy import special
 
 from singularbayes.checks import require_share
-from singularbayes.likelihoods.base import Classification, export_probabilities, kind_of_loss, require_probabilities
+from singularbayes.likelihoods.base import Classification, export_probabilities, is_loss, require_probabilities
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -51,7 +51,10 @@ _WITH_LABELS = (
     keras.losses.sparse_categorical_crossentropy,
     BoundedCrossentropy,
 )
-_ONE_HOT = (keras.losses.CategoricalCrossentropy, keras.losses.categorical_crossentropy)
+_ONE_HOT = (
+    *(keras.losses.CategoricalCrossentropy, keras.losses.categorical_crossentropy),
+    *(keras.losses.CategoricalFocalCrossentropy, keras.losses.categorical_focal_crossentropy),
+)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -64,13 +67,13 @@ class Categorical(Classification):
 
     @classmethod
     def from_loss(cls, loss) -> "Categorical | None":
-        if kind_of_loss(loss) in (*_WITH_LABELS, *_ONE_HOT):
+        if is_loss(loss, (*_WITH_LABELS, *_ONE_HOT)):
             return cls(getattr(loss, "from_logits", False))  # the functions take probabilities
         return None
 
     @classmethod
     def highest_label(cls, loss, width: int) -> int | None:
-        return width - 1 if kind_of_loss(loss) in _WITH_LABELS else None
+        return width - 1 if is_loss(loss, _WITH_LABELS) else None
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         tolerance = 1e-3 if outputs.dtype.itemsize > 2 else 0.03  # half precision rounds every class

@@ -1,6 +1,7 @@
 """The likelihood of a model's output, and whether its last activation agrees: logits have none, probabilities one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -8,7 +9,7 @@ from keras import ops
 from keras.src.ops.nn import HardSigmoid, Sigmoid, Softmax
 
 from singularbayes import layers
-from singularbayes.likelihoods.base import Classification, Likelihood, kind_of_loss
+from singularbayes.likelihoods.base import Classification, Likelihood, as_loss, kind_of_loss
 from singularbayes.likelihoods.table import find_likelihood, likelihood_of_loss
 from singularbayes.models import loss_of, names_of
 
@@ -24,17 +25,36 @@ _TO_PROBABILITIES = (keras.activations.sigmoid, keras.activations.softmax)
 
 
 def likelihood_of_output(
-    model: keras.Model, position: int | None, identifier: Likelihood | str | None = None, caller: str = "predict"
+    model: keras.Model, position: int | None, identifier: Any = None, caller: str = "predict"
 ) -> Likelihood:
     """Returns the likelihood of an output: the one of `identifier` or, for None, the one of the compiled loss.
 
+    Args:
+        identifier: a likelihood, its name, or a dict or list of them with one for each of several outputs.
+
     Raises where the model's last activation contradicts it.
     """
+    identifier = _of_output(model, position, identifier, caller)
     likelihood = find_likelihood(identifier, loss_of(model, position), model.name, caller)
     _refuse_second_activation(model, position, likelihood)
     if identifier is None:
         _require_activation(model, position, likelihood)
     return likelihood
+
+
+def _of_output(model, position, identifier, caller: str) -> Likelihood | str | None:
+    """Returns the likelihood of one output where there is one for each; an output without one is read from its loss."""
+    names = names_of(model)
+    if isinstance(identifier, Mapping):
+        unknown = sorted(set(identifier) - set(names))
+        if unknown:
+            raise ValueError(f"{caller} needs likelihood= for outputs of {names}; got {unknown}.")
+        return identifier.get(names[position or 0])
+    if isinstance(identifier, (list, tuple)):
+        if len(identifier) != max(1, len(names)):
+            raise ValueError(f"{caller} needs a likelihood for each of the outputs {names}; got {len(identifier)}.")
+        return identifier[position or 0]
+    return identifier
 
 
 def require_activations(model: keras.Model) -> None:
@@ -72,7 +92,7 @@ def _refuse_second_activation(model, position, likelihood) -> None:
 
 def _require_activation(model, position, likelihood) -> None:
     if likelihood.from_logits is False and _last_activation(model, position) is keras.activations.linear:
-        kind = kind_of_loss(keras.losses.get(loss_of(model, position)))
+        kind = kind_of_loss(as_loss(loss_of(model, position)))
         loss = "".join(part[:1].upper() + part[1:] for part in kind.__name__.split("_"))  # the class of a function
         raise ValueError(
             f"The loss of {model.name!r} needs probabilities, but its last layer has no activation, so the outputs are "

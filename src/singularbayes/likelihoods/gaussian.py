@@ -1,12 +1,12 @@
 """Regression with noise of one scale, known or not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.likelihoods.base import Regression, export_moments, kind_of_loss
+from singularbayes.likelihoods.base import Regression, export_moments, is_loss
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -40,25 +40,40 @@ def match_targets(name: str, y_true, mean):
     return ops.cast(y_true, mean.dtype)
 
 
-_ERRORS = (
-    *(keras.losses.MeanSquaredError, keras.losses.mean_squared_error),
-    *(keras.losses.MeanAbsoluteError, keras.losses.mean_absolute_error),
+# The noise that a loss without one implies for the weight of the KL, per output; Keras averages over k outputs, which
+# makes the implied noise of a squared error √k times as large.
+_IMPLIED = (
+    (
+        (keras.losses.MeanSquaredError, keras.losses.mean_squared_error),
+        "Gaussian noise of standard deviation √½ (0.71)",
+    ),
+    ((keras.losses.Huber, keras.losses.huber), "Gaussian noise of standard deviation 1 for small errors"),
+    ((keras.losses.MeanAbsoluteError, keras.losses.mean_absolute_error), "Laplace noise of scale 1"),
 )
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
 @dataclass(frozen=True)
 class Gaussian(Regression):
-    """The mean of a Gaussian; `scale` is the standard deviation of the noise, None where it is unknown."""
+    """The mean of a Gaussian; `scale` is the standard deviation of the noise, None where it is unknown.
+
+    A mean squared or absolute error and Huber's loss are read as `Gaussian()`: predictions then have no total variance.
+
+    Attributes:
+        implied: the noise that such a loss implies for the weight of the KL, in words.
+
+    >>> Gaussian.from_loss(keras.losses.Huber())
+    Gaussian(scale=None, implied='Gaussian noise of standard deviation 1 for small errors')
+    """
 
     scale: float | None = None
+    implied: str | None = field(default=None, compare=False)
 
     @classmethod
     def from_loss(cls, loss) -> "Gaussian | None":
-        kind = kind_of_loss(loss)
-        if kind is GaussianNLL:
+        if is_loss(loss, (GaussianNLL,)):
             return cls(loss.scale)
-        return cls() if kind in _ERRORS else None
+        return next((cls(implied=noise) for kinds, noise in _IMPLIED if is_loss(loss, kinds)), None)
 
     def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
         return {"prediction": np.asarray(outputs, "float64")}

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.likelihoods.base import Regression, export_moments, kind_of_loss, one_column
+from singularbayes.likelihoods.base import Regression, export_moments, is_loss, one_column
 from singularbayes.likelihoods.gaussian import match_targets
 
 MIN_SCALE = 1e-6  # so that a target hit exactly has a finite density
@@ -29,7 +29,7 @@ class MeanScaleNLL(keras.losses.Loss):
         super().__init__(reduction=reduction, name=name, **kwargs)
 
     def call(self, y_true, y_pred):
-        _require_even(y_pred.shape)
+        require_even(y_pred.shape)
         mean, rho = ops.split(y_pred, 2, axis=-1)
         scale = ops.softplus(rho) + MIN_SCALE
         ratio = (mean - match_targets("MeanScaleNLL", y_true, mean)) / scale
@@ -45,22 +45,22 @@ class MeanScale(Regression):
 
     @classmethod
     def from_loss(cls, loss) -> "MeanScale | None":
-        return cls() if kind_of_loss(loss) is MeanScaleNLL else None
+        return cls() if is_loss(loss, (MeanScaleNLL,)) else None
 
     def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
-        _require_even(outputs.shape)
+        require_even(outputs.shape)
         mean, rho = np.split(np.asarray(outputs, "float64"), 2, axis=-1)
         scale = np.logaddexp(0.0, rho) + MIN_SCALE
         return {"prediction": mean, "noise_variance": scale**2}
 
     def export(self, outputs) -> dict:
-        _require_even(outputs.shape)
+        require_even(outputs.shape)
         mean, rho = ops.split(outputs, 2, axis=-1)
         scale = ops.softplus(rho) + MIN_SCALE
         return {**export_moments(mean), "noise": ops.sqrt(ops.mean(ops.square(one_column(scale)), axis=0))}
 
 
-def _require_even(shape) -> None:
+def require_even(shape) -> None:
     if shape[-1] % 2:
         raise ValueError(
             "A mean and a scale need two outputs for every target, the means first; got outputs of shape (examples, …, "

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from singularbayes.checks import require_package
+from singularbayes.likelihoods.noise_families import GAUSSIAN, NoiseFamily
 from singularbayes.models import as_arrays
 
 if TYPE_CHECKING:
@@ -165,6 +166,23 @@ class Predictive:
         """Returns what a table shows of flattened predictions."""
         raise NotImplementedError
 
+    @property
+    def position_shape(self) -> tuple[int, ...]:
+        """The shape of what has one target: (examples,), or (examples, length) of sequences, …"""
+        return self.mean.shape[:-1]
+
+    def positions(self, where: np.ndarray | None = None) -> "Predictive":
+        """Returns the predictions of every position (token, pixel, label) as an example of its own.
+
+        Args:
+            where: True for the positions that are wanted, in `position_shape`. `targets` and `weights` are not kept.
+        """
+        raise NotImplementedError
+
+    def _quantiles_at(self, at: np.ndarray) -> dict[str, Any]:
+        kept = None if self.quantiles is None else {q: values[at] for q, values in self.quantiles.items()}
+        return {"quantiles": kept, "targets": None, "weights": None}
+
     def plot(self, y=None) -> "Figure":
         """Returns a figure: values with intervals of 95 %, or how uncertain classes are; see `figure.savefig`.
 
@@ -260,9 +278,18 @@ class ClassPredictive(Predictive):
 
         It needs `predict(..., quantiles=(0.025, 0.975))` for the level 0.95, or `keep_draws=True` for every level.
         """
-        _require_level(level)
-        lower, upper = self.quantile([(1 - level) / 2, (1 + level) / 2])
-        return lower, upper
+        return _interval_over_draws(self, level)
+
+    def positions(self, where: np.ndarray | None = None) -> "ClassPredictive":
+        at = np.ones(self.position_shape, bool) if where is None else where
+        return replace(
+            self,
+            mean=self.mean[at],
+            std=self.std[at],
+            draws=None if self.draws is None else self.draws[:, at],
+            expected_entropy=None if self.expected_entropy is None else self.expected_entropy[at],
+            **self._quantiles_at(at),
+        )
 
     def _drawn_as(self) -> "Figure":
         from singularbayes.plots import predicted_classes
@@ -290,6 +317,88 @@ class ClassPredictive(Predictive):
 
 
 @dataclass(frozen=True, repr=False)
+class LabelPredictive(Predictive):
+    """Predictions of labels that do not exclude each other: `mean` (examples, labels) is the probability of each.
+
+    Entropies are one per label, in the shape of `mean`.
+
+    >>> p = LabelPredictive(np.array([[0.9, 0.2, 0.5]]), np.zeros((1, 3)), 1)
+    >>> p.predicted_labels, p.label(0).mean
+    (array([[1, 0, 0]]), array([[0.1, 0.9]]))
+    """
+
+    task: ClassVar[str] = "classification"
+    expected_entropy: np.ndarray | None = None
+
+    @property
+    def predicted_labels(self) -> np.ndarray:
+        """1 where a label is more probable than not, else 0."""
+        return (self.mean > 0.5).astype(int)
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """Entropy of the averaged probability of every label."""
+        return binary_entropy(self.mean)
+
+    @property
+    def mutual_information(self) -> np.ndarray:
+        """Of every label: how far the draws disagree about it."""
+        return self.by_class().mutual_information
+
+    def by_class(self) -> ClassPredictive:
+        """Returns the same as predictions of two classes, absent and present, for every label."""
+        mean, std = np.stack([1 - self.mean, self.mean], axis=-1), np.stack([self.std, self.std], axis=-1)
+        draws = None if self.draws is None else np.stack([1 - self.draws, self.draws], axis=-1)
+        data = {"targets": self.targets, "weights": self.weights}
+        return ClassPredictive(mean, std, self.num_draws, draws, self.expected_entropy, **data)
+
+    def plot(self, y=None) -> "Figure":
+        return self.by_class().plot(y)
+
+    def label(self, number: int) -> ClassPredictive:
+        """Returns the predictions of one label: absent or present."""
+        p = self.by_class()
+        return replace(
+            p,
+            mean=p.mean[..., number, :],
+            std=p.std[..., number, :],
+            draws=None if p.draws is None else p.draws[..., number, :],
+            expected_entropy=None if p.expected_entropy is None else p.expected_entropy[..., number],
+            targets=None if p.targets is None else np.asarray(p.targets)[..., number],
+            weights=p.weights if p.weights is None or p.weights.ndim < self.mean.ndim else p.weights[..., number],
+        )
+
+    def uncertainties(self) -> dict[str, np.ndarray | str]:
+        """Returns entropy, mutual information ("mi") and the std over draws, of every label."""
+        return self.by_class().uncertainties()
+
+    def positions(self, where: np.ndarray | None = None) -> ClassPredictive:
+        return self.by_class().positions(where)
+
+    @property
+    def position_shape(self) -> tuple[int, ...]:
+        return self.mean.shape
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the central interval over draws of each probability; needs `keep_draws=True`."""
+        return _interval_over_draws(self, level)
+
+    def flattened(self) -> Self:
+        flat = self._flattened(self.mean.shape[-1:])
+        entropy = self.expected_entropy
+        return flat if entropy is None else replace(flat, expected_entropy=entropy.reshape(-1, entropy.shape[-1]))
+
+    def _columns(self, level: float) -> dict[str, np.ndarray]:
+        found: dict[str, np.ndarray] = {}
+        for k in range(self.mean.shape[-1]):
+            found |= {f"predicted_label_{k}": self.predicted_labels[:, k], f"probability_{k}": self.mean[:, k]}
+        return found
+
+    def _means(self) -> dict[str, float]:
+        return {"entropy": float(self.entropy.mean())}
+
+
+@dataclass(frozen=True, repr=False)
 class ValuePredictive(Predictive):
     """Predictions of regression targets, with the noise around them where the likelihood specifies it.
 
@@ -298,16 +407,20 @@ class ValuePredictive(Predictive):
 
     Attributes:
         noise: its standard deviation: one number, or one for every value in the shape of `mean`.
+        family: how targets are distributed around the mean with the total variance: Gaussian, Student-t, as counts, …
     """
 
     task: ClassVar[str] = "regression"
     noise: float | np.ndarray | None = None
+    family: NoiseFamily = GAUSSIAN
 
     @classmethod
-    def of_draws(cls, draws, noise: float | np.ndarray | None = None) -> "ValuePredictive":
+    def of_draws(
+        cls, draws, noise: float | np.ndarray | None = None, family: NoiseFamily = GAUSSIAN
+    ) -> "ValuePredictive":
         """Returns the predictions of a method of your own from its drawn predictions (draws, examples, …)."""
         draws = _drawn("ValuePredictive.of_draws", draws, axes=2)
-        return cls(draws.mean(axis=0), draws.std(axis=0), len(draws), draws, noise)
+        return cls(draws.mean(axis=0), draws.std(axis=0), len(draws), draws, noise, family)
 
     def _drawn_as(self) -> "Figure":
         from singularbayes.plots import predicted_values
@@ -337,9 +450,11 @@ class ValuePredictive(Predictive):
             return self.std**2
         if self.noise is None:
             raise ValueError(
-                f"The {kind} variance needs the noise, and the likelihood does not specify it; compile with "
-                "singularbayes.GaussianNLL(scale) or MeanScaleNLL(), pass likelihood=singularbayes.Gaussian(scale) to "
-                'predict, or use variance="epistemic", the part that more data would remove.'
+                f"The {kind} variance needs the noise, and the likelihood does not specify it. Learn it: put "
+                "layers.LearnedNoise() behind the last layer and compile with singularbayes.MeanScaleNLL(). Or compile "
+                "with singularbayes.GaussianNLL(scale), pass likelihood=singularbayes.Gaussian(scale) to predict, or "
+                'use variance="epistemic", the part that more data would remove. "mse" implies a noise of √½ (0.71) '
+                "for one output, Huber one of 1, whatever the targets are; that is used only where it is passed."
             )
         aleatoric = np.broadcast_to(np.square(self.noise), self.std.shape)
         return aleatoric if kind == "aleatoric" else self.std**2 + aleatoric
@@ -354,6 +469,23 @@ class ValuePredictive(Predictive):
         """Returns the "epistemic" and the "total" standard deviation; of several outputs the root mean square."""
         return {kind: self.why_no_variance(kind) or self._spread(kind) for kind in ("epistemic", "total")}
 
+    @property
+    def position_shape(self) -> tuple[int, ...]:
+        return self.mean.shape[:-1] if self.mean.ndim > 1 else self.mean.shape
+
+    def positions(self, where: np.ndarray | None = None) -> "ValuePredictive":
+        at = np.ones(self.position_shape, bool) if where is None else where
+        return replace(
+            self,
+            mean=self.mean[at],
+            std=self.std[at],
+            draws=None if self.draws is None else self.draws[:, at],
+            noise=np.broadcast_to(self.noise, self.mean.shape)[at]
+            if isinstance(self.noise, np.ndarray)
+            else self.noise,
+            **self._quantiles_at(at),
+        )
+
     def _spread(self, kind: str) -> np.ndarray:
         return np.sqrt(self.variance(kind).reshape(len(self), -1).mean(axis=1))
 
@@ -361,14 +493,20 @@ class ValuePredictive(Predictive):
         return super()._means() | ({} if self.noise is None else {"noise": float(np.mean(self.noise))})
 
     def interval(self, level: float = 0.95, variance: str = "total") -> tuple[np.ndarray, np.ndarray]:
-        """Returns mean ∓ z · sd: of the "total" variance, where new values lie, or of the "epistemic" one.
+        """Returns the central interval of the "total" variance, where new values lie, or of the "epistemic" one.
 
-        Both ends have the shape of `mean`, (examples,) for one output. The epistemic interval is about the mean alone
-        and covers a smaller share of new values than `level`.
+        It is mean ∓ z · sd for Gaussian noise and for the epistemic variance; other noise has the quantiles of its
+        `family`, and counts have integers. Both ends have the shape of `mean`, (examples,) for one output. The
+        epistemic interval is about the mean alone and covers a smaller share of new values than `level`.
         """
         _require_level(level)
-        half = stats.norm.ppf((1 + level) / 2) * np.sqrt(self.variance(variance))
-        return self.mean - half, self.mean + half
+        family, std = self.family_of(variance), np.sqrt(self.variance(variance))
+        lower, upper = (family.quantile(q, self.mean, std) for q in ((1 - level) / 2, (1 + level) / 2))
+        return lower, upper
+
+    def family_of(self, kind: str) -> NoiseFamily:
+        """Returns the family that a variance belongs to: the epistemic one is about means, which are Gaussian."""
+        return GAUSSIAN if kind == "epistemic" else self.family
 
     def flattened(self) -> Self:
         flat = self._flattened(())
@@ -403,6 +541,17 @@ def _drawn(name: str, draws, axes: int) -> np.ndarray:
         shape = "(draws, examples, classes)" if axes == 3 else "(draws, examples, …)"
         raise ValueError(f"{name} needs finite numbers {shape}; got shape {draws.shape}.")
     return draws
+
+
+def _interval_over_draws(p: Predictive, level: float) -> tuple[np.ndarray, np.ndarray]:
+    _require_level(level)
+    lower, upper = p.quantile([(1 - level) / 2, (1 + level) / 2])
+    return lower, upper
+
+
+def binary_entropy(p: np.ndarray) -> np.ndarray:
+    """Returns −p log p − (1 − p) log(1 − p)."""
+    return special.entr(p) + special.entr(1 - p)
 
 
 def _require_level(level: float) -> None:

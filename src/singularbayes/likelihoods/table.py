@@ -2,10 +2,12 @@
 
 import keras
 
-from singularbayes.likelihoods.base import Likelihood
+from singularbayes.likelihoods.base import Likelihood, as_loss, is_loss, kind_of_loss
 from singularbayes.likelihoods.bernoulli import Bernoulli
-from singularbayes.likelihoods.categorical import Categorical
+from singularbayes.likelihoods.categorical import BoundedCrossentropy, Categorical
+from singularbayes.likelihoods.counts import NegativeBinomial, Poisson
 from singularbayes.likelihoods.gaussian import Gaussian
+from singularbayes.likelihoods.heavy_tails import LaplaceNoise, StudentTNoise
 from singularbayes.likelihoods.mean_scale import MeanScale
 
 LIKELIHOODS: dict[str, Likelihood] = {
@@ -15,7 +17,19 @@ LIKELIHOODS: dict[str, Likelihood] = {
     "bernoulli": Bernoulli(from_logits=False),
     "gaussian": Gaussian(),
     "mean_scale": MeanScale(),
+    "laplace": LaplaceNoise(),
+    "student_t": StudentTNoise(),
+    "poisson_log": Poisson(),
+    "poisson": Poisson(log_rate=False),
+    "negative_binomial": NegativeBinomial(),
 }
+
+# Their outputs are probabilities, but the loss is no negative log-likelihood of the labels.
+_NO_LOG_LIKELIHOOD = (
+    *(keras.losses.BinaryFocalCrossentropy, keras.losses.binary_focal_crossentropy),
+    *(keras.losses.CategoricalFocalCrossentropy, keras.losses.categorical_focal_crossentropy),
+    BoundedCrossentropy,
+)
 
 
 def find_likelihood(
@@ -47,9 +61,32 @@ def find_likelihood(
 
 def likelihood_of_loss(loss) -> Likelihood | None:
     """Returns the likelihood that a compiled loss stands for; None where it stands for none of the table."""
-    loss = keras.losses.get(loss) if isinstance(loss, str) else loss
+    loss = as_loss(loss)
     found = (kind.from_loss(loss) for kind in _KINDS)
     return next((likelihood for likelihood in found if likelihood is not None), None)
+
+
+def why_no_elbo(loss) -> str | None:
+    """Returns why the objective with a compiled loss is no ELBO, in words; None where it is one.
+
+    >>> why_no_elbo(keras.losses.BinaryFocalCrossentropy())
+    'BinaryFocalCrossentropy is no negative log-likelihood, so the objective of training was no ELBO'
+    >>> why_no_elbo("mse") is None
+    True
+    """
+    loss = as_loss(loss)
+    smoothing = getattr(loss, "label_smoothing", 0)
+    if loss is None:
+        return None
+    name = getattr(kind_of_loss(loss), "__name__", repr(loss))
+    if likelihood_of_loss(loss) is None or is_loss(loss, _NO_LOG_LIKELIHOOD):
+        which = (
+            "no negative log-likelihood" if is_loss(loss, _NO_LOG_LIKELIHOOD) else "not known to be a log-likelihood"
+        )
+        return f"{name} is {which}, so the objective of training was no ELBO"
+    if smoothing:
+        return f"{name} has label_smoothing={smoothing:g}, so the objective of training was no ELBO of the labels"
+    return None
 
 
 def highest_label(loss, width: int | None) -> int | None:
@@ -60,7 +97,7 @@ def highest_label(loss, width: int | None) -> int | None:
     """
     if width is None:
         return None
-    loss = keras.losses.get(loss) if isinstance(loss, str) else loss
+    loss = as_loss(loss)
     found = (kind.highest_label(loss, width) for kind in _KINDS)
     return next((label for label in found if label is not None), None)
 

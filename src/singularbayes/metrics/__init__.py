@@ -29,6 +29,7 @@ from singularbayes.metrics.detection import (
 from singularbayes.metrics.exchangeability import ConformalMartingale
 from singularbayes.metrics.intervals import (
     IntervalCalibration,
+    calibration_of_levels,
     interval_calibration_area,
     interval_calibration_curve,
     interval_calibration_error,
@@ -79,6 +80,7 @@ __all__ = [
     "auroc_ood",
     "brier",
     "calibration_errors",
+    "calibration_of_levels",
     "crps_gaussian",
     "crps_sample",
     "efficiency_factors",

@@ -1,7 +1,8 @@
 """Whether stated confidence is the accuracy. Errors are better when lower.
 
 `probabilities` and `labels` are as in `scoring`. Confidence is the probability of the predicted class. Bins are
-"equal_mass", which hold equally many examples, or "equal_width", ((b − 1)/B, b/B].
+"equal_mass", which hold equally many examples, or "equal_width", ((b − 1)/B, b/B]. `sample_weight` is how much each
+example counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.checks import labelled, require_integer
+from singularbayes.checks import labelled, require_integer, weights_of
 
 SCHEMES = ("equal_mass", "equal_width")
 
@@ -29,7 +30,11 @@ class ReliabilityCurve:
 
 
 def reliability_curve(
-    probabilities: np.ndarray, labels: np.ndarray, bins: int = 15, scheme: str = "equal_mass"
+    probabilities: np.ndarray,
+    labels: np.ndarray,
+    bins: int = 15,
+    scheme: str = "equal_mass",
+    sample_weight: np.ndarray | None = None,
 ) -> ReliabilityCurve:
     """Returns accuracy against confidence, a point a bin.
 
@@ -37,18 +42,25 @@ def reliability_curve(
     >>> curve.confidence, curve.accuracy
     (array([0.65, 0.9 ]), array([0.5, 1. ]))
     """
-    return _curve("reliability_curve", probabilities, labels, bins, scheme)
+    return _curve("reliability_curve", probabilities, labels, bins, scheme, sample_weight)
 
 
 def expected_calibration_error(
-    probabilities: np.ndarray, labels: np.ndarray, bins: int = 15, scheme: str = "equal_mass"
+    probabilities: np.ndarray,
+    labels: np.ndarray,
+    bins: int = 15,
+    scheme: str = "equal_mass",
+    sample_weight: np.ndarray | None = None,
 ) -> float:
     """Returns the mean gap between confidence and accuracy: ECE = Σ_b n_b/n · |accuracy_b − confidence_b|."""
-    return _curve("expected_calibration_error", probabilities, labels, bins, scheme).error
+    return _curve("expected_calibration_error", probabilities, labels, bins, scheme, sample_weight).error
 
 
 def calibration_errors(
-    probabilities: np.ndarray, labels: np.ndarray, bins: Sequence[int] = (10, 15, 20)
+    probabilities: np.ndarray,
+    labels: np.ndarray,
+    bins: Sequence[int] = (10, 15, 20),
+    sample_weight: np.ndarray | None = None,
 ) -> dict[str, float]:
     """Returns the expected calibration error of both schemes at every number of bins.
 
@@ -56,7 +68,7 @@ def calibration_errors(
     ['equal_mass_10', 'equal_mass_5', 'equal_width_10', 'equal_width_5']
     """
     return {
-        f"{scheme}_{b}": _curve("calibration_errors", probabilities, labels, b, scheme).error
+        f"{scheme}_{b}": _curve("calibration_errors", probabilities, labels, b, scheme, sample_weight).error
         for scheme in SCHEMES
         for b in bins
     }
@@ -85,23 +97,32 @@ def optimistic_configuration(errors: Mapping[str, Mapping[str, float]]) -> str:
     return min(first, key=lambda name: float(np.mean([found[name] for found in errors.values()])))
 
 
-def _curve(name: str, probabilities: np.ndarray, labels: np.ndarray, bins: int, scheme: str) -> ReliabilityCurve:
+def _curve(
+    name: str, probabilities: np.ndarray, labels: np.ndarray, bins: int, scheme: str, sample_weight
+) -> ReliabilityCurve:
     p, y = labelled(name, probabilities, labels)
     require_integer(name, bins=bins)
     if scheme not in SCHEMES:
         raise ValueError(f"{name} needs scheme to be one of {list(SCHEMES)}; got scheme={scheme!r}.")
     confidence, correct = p.max(axis=1), p.argmax(axis=1) == y
+    given = weights_of(name, sample_weight, len(y))
+    weights = np.ones(len(y)) if given is None else given
     # Equal confidences share their mean accuracy, so that a bin's edge among them does not depend on their order.
-    _, group, size = np.unique(confidence, return_inverse=True, return_counts=True)
-    shared = (np.bincount(group, correct) / size)[group]
+    _, group = np.unique(confidence, return_inverse=True)
+    total = np.bincount(group, weights)
+    shared = (np.bincount(group, weights * correct) / np.where(total > 0, total, 1))[group]
     order = np.argsort(confidence)
-    if scheme == "equal_mass":
-        parts = [part for part in np.array_split(order, bins) if len(part)]
-    else:
+    if scheme == "equal_width":
         cuts = np.searchsorted(confidence[order], np.arange(1, bins) / bins, side="right")
-        parts = [part for part in np.split(order, cuts) if len(part)]
+        parts = np.split(order, cuts)
+    elif given is None:
+        parts = np.array_split(order, bins)
+    else:  # an example is in the bin of the middle of its weight
+        middle = weights[order].cumsum() - weights[order] / 2
+        parts = np.split(order, np.searchsorted(middle, weights.sum() * np.arange(1, bins) / bins))
+    parts = [part for part in parts if weights[part].any()]
     return ReliabilityCurve(
-        confidence=np.array([confidence[part].mean() for part in parts]),
-        accuracy=np.array([shared[part].mean() for part in parts]),
-        share=np.array([len(part) / len(y) for part in parts]),
+        confidence=np.array([np.average(confidence[part], weights=weights[part]) for part in parts]),
+        accuracy=np.array([np.average(shared[part], weights=weights[part]) for part in parts]),
+        share=np.array([weights[part].sum() / weights.sum() for part in parts]),
     )

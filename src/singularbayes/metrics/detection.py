@@ -6,7 +6,7 @@ of the ROC curve, where ties count half, or average precision. Higher is better,
 
 import numpy as np
 
-from singularbayes.checks import one_per_example
+from singularbayes.checks import one_per_example, weights_of
 
 
 def ood_scores(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
@@ -65,7 +65,7 @@ def tpr_at_fpr(inside: np.ndarray, outside: np.ndarray, fpr: float = 0.05) -> fl
     return float(true[false <= fpr].max())
 
 
-def aupr_err(uncertainty: np.ndarray, wrong: np.ndarray) -> float:
+def aupr_err(uncertainty: np.ndarray, wrong: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Returns the average precision with wrong predictions as the positive class, the most uncertain first.
 
     A blind uncertainty gets the share of wrong predictions, so it compares only models with the same accuracy.
@@ -74,13 +74,13 @@ def aupr_err(uncertainty: np.ndarray, wrong: np.ndarray) -> float:
     1.0
     """
     uncertainty, errors = _errors("aupr_err", uncertainty, wrong)
-    return _precision(errors, uncertainty)
+    return _precision(errors, uncertainty, weights_of("aupr_err", sample_weight, len(errors)))
 
 
-def aupr_succ(uncertainty: np.ndarray, wrong: np.ndarray) -> float:
+def aupr_succ(uncertainty: np.ndarray, wrong: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Returns the average precision with right predictions as the positive class, the most certain first."""
     uncertainty, errors = _errors("aupr_succ", uncertainty, wrong)
-    return _precision(~errors, -uncertainty)
+    return _precision(~errors, -uncertainty, weights_of("aupr_succ", sample_weight, len(errors)))
 
 
 def _ood_labels(name: str, inside: np.ndarray, outside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -101,10 +101,10 @@ def _errors(name: str, uncertainty: np.ndarray, wrong: np.ndarray) -> tuple[np.n
 # scikit-learn is imported where it is used: to import this library takes less time without it.
 
 
-def _precision(positive: np.ndarray, score: np.ndarray) -> float:
+def _precision(positive: np.ndarray, score: np.ndarray, weights: np.ndarray | None = None) -> float:
     from sklearn.metrics import average_precision_score
 
-    return float(average_precision_score(positive, score))
+    return float(average_precision_score(positive, score, sample_weight=weights))
 
 
 def _rates(positive: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

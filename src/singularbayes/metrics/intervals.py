@@ -10,32 +10,41 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from singularbayes.checks import aligned
+from singularbayes.checks import aligned, weighted_mean, weights_of
 from singularbayes.metrics.regression import predicted
 
 LEVELS = tuple(level / 20 for level in range(1, 20))
 
 
-def interval_coverage(lower: np.ndarray, upper: np.ndarray, targets: np.ndarray) -> float:
+def interval_coverage(
+    lower: np.ndarray, upper: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None
+) -> float:
     """Returns the share of targets in their closed interval (PICP)."""
     low, high, y = _intervals("interval_coverage", lower=lower, upper=upper, targets=targets)
-    return float(((low <= y) & (y <= high)).mean())
+    return weighted_mean("interval_coverage", (low <= y) & (y <= high), sample_weight)
 
 
-def interval_width(lower: np.ndarray, upper: np.ndarray) -> float:
+def interval_width(lower: np.ndarray, upper: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Returns the mean width (MPIW), in the units of the targets."""
     low, high = _intervals("interval_width", lower=lower, upper=upper)
-    return float((high - low).mean())
+    return weighted_mean("interval_width", high - low, sample_weight)
 
 
-def interval_score(lower: np.ndarray, upper: np.ndarray, targets: np.ndarray, level: float = 0.95) -> float:
+def interval_score(
+    lower: np.ndarray,
+    upper: np.ndarray,
+    targets: np.ndarray,
+    level: float = 0.95,
+    sample_weight: np.ndarray | None = None,
+) -> float:
     """Returns the mean of width + 2/(1 − level) · (distance to a target outside), which the true quantiles minimise."""
     import scoringrules
 
     low, high, y = _intervals("interval_score", lower=lower, upper=upper, targets=targets)
     if not 0 < level < 1:
         raise ValueError(f"interval_score needs 0 < level < 1; got level={level!r}.")
-    return float(np.mean(scoringrules.interval_score(y, low, high, 1 - level)))
+    scores = np.reshape(scoringrules.interval_score(y, low, high, 1 - level), y.shape)
+    return weighted_mean("interval_score", scores, sample_weight)
 
 
 @dataclass(frozen=True)
@@ -71,15 +80,39 @@ def interval_calibration_area(mean: np.ndarray, std: np.ndarray, targets: np.nda
 
     It is exact: no grid is chosen. From 0 to ½.
     """
-    needed = _needed_levels("interval_calibration_area", mean, std, targets)
-    edges = np.concatenate([[0.0], needed, [1.0]])
-    coverage = np.arange(len(needed) + 1) / len(needed)  # between one edge and the next
+    return calibration_of_levels(_needed_levels("interval_calibration_area", mean, std, targets))["area"]
+
+
+def calibration_of_levels(needed: np.ndarray, sample_weight: np.ndarray | None = None) -> dict[str, float]:
+    """Returns the "error" and the "area" of interval calibration for intervals of any distribution.
+
+    Args:
+        needed: the level of the smallest interval that contains the target, (examples, …): |2 F(target) − 1| of a
+            continuous distribution.
+
+    >>> found = calibration_of_levels(np.array([0.0, 0.25, 0.5, 0.75]))
+    >>> {name: round(value, 4) for name, value in found.items()}
+    {'error': 0.1447, 'area': 0.125}
+    """
+    values = np.asarray(needed, "float64")
+    weights = weights_of("calibration_of_levels", sample_weight, len(values))
+    each = (
+        np.ones(values.shape)
+        if weights is None
+        else weights.reshape(-1, *[1] * (values.ndim - 1)) * np.ones(values.shape)
+    )
+    order = np.argsort(values, axis=None)
+    sorted_levels, coverage = values.ravel()[order], np.concatenate([[0.0], each.ravel()[order].cumsum()])
+    coverage = coverage / coverage[-1]
+    observed = coverage[np.searchsorted(sorted_levels, LEVELS, side="right")]
+    edges = np.concatenate([[0.0], sorted_levels, [1.0]])
     after, before = edges[1:] - coverage, edges[:-1] - coverage
-    return float((after * np.abs(after) - before * np.abs(before)).sum() / 2)  # d/dt t|t|/2 = |t|
+    area = (after * np.abs(after) - before * np.abs(before)).sum() / 2  # d/dt t|t|/2 = |t|
+    return {"error": float(np.abs(observed - LEVELS).mean()), "area": float(area)}
 
 
 def _curve(name: str, mean: np.ndarray, std: np.ndarray, targets: np.ndarray, levels: Sequence[float]):
-    needed = _needed_levels(name, mean, std, targets)
+    needed = np.sort(_needed_levels(name, mean, std, targets), axis=None)
     grid = np.asarray(levels, "float64")
     if grid.ndim != 1 or not grid.size or not ((grid > 0) & (grid < 1)).all():
         raise ValueError(f"{name} needs levels between 0 and 1; got levels={levels!r}.")
@@ -87,9 +120,9 @@ def _curve(name: str, mean: np.ndarray, std: np.ndarray, targets: np.ndarray, le
 
 
 def _needed_levels(name: str, mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Returns the level whose central interval just reaches the target, sorted: P(|Z| ≤ |target − mean|/std)."""
+    """Returns the level whose central interval just reaches the target: P(|Z| ≤ |target − mean|/std)."""
     m, s, y = predicted(name, mean, std, targets)
-    return np.sort(special.erf(np.abs(y - m) / s / np.sqrt(2)), axis=None)
+    return special.erf(np.abs(y - m) / s / np.sqrt(2))
 
 
 def _intervals(name: str, **arrays: np.ndarray) -> list[np.ndarray]:

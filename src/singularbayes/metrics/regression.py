@@ -2,28 +2,31 @@
 
 Arrays have one shape: (examples,), (examples, 1) or (examples, outputs). Scores are means over all of it.
 `std` is the standard deviation of what is predicted: with the noise (`Predictive.variance("total")`) for targets.
+`sample_weight` is how much each example counts; doubling all of them changes nothing.
 """
 
 import math
 
 import numpy as np
 
-from singularbayes.checks import aligned, require_finite
+from singularbayes.checks import aligned, require_finite, weighted_mean, weights_of
 
 
-def mean_absolute_error(predictions: np.ndarray, targets: np.ndarray) -> float:
+def mean_absolute_error(predictions: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Returns mean |prediction − target|."""
     p, y = aligned("mean_absolute_error", predictions=predictions, targets=targets)
-    return float(np.abs(p - y).mean())
+    return weighted_mean("mean_absolute_error", np.abs(p - y), sample_weight)
 
 
-def root_mean_square_error(predictions: np.ndarray, targets: np.ndarray) -> float:
+def root_mean_square_error(
+    predictions: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None
+) -> float:
     """Returns √mean (prediction − target)²."""
     p, y = aligned("root_mean_square_error", predictions=predictions, targets=targets)
-    return float(np.sqrt(((p - y) ** 2).mean()))
+    return math.sqrt(weighted_mean("root_mean_square_error", (p - y) ** 2, sample_weight))
 
 
-def r_squared(predictions: np.ndarray, targets: np.ndarray) -> float:
+def r_squared(predictions: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Returns the share of the targets' variance that is predicted: 1 is perfect, the targets' own mean gets 0.
 
     Of several outputs it is the mean over them.
@@ -33,10 +36,12 @@ def r_squared(predictions: np.ndarray, targets: np.ndarray) -> float:
     p, y = (array.reshape(len(array), -1) for array in aligned("r_squared", predictions=predictions, targets=targets))
     if (y == y[0]).all(axis=0).any():
         raise ValueError(f"r_squared needs targets that differ, in every output; got {len(y)} of one value.")
-    return float(r2_score(y, p))
+    return float(r2_score(y, p, sample_weight=weights_of("r_squared", sample_weight, len(y))))
 
 
-def gaussian_nll(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> float:
+def gaussian_nll(
+    mean: np.ndarray, std: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None
+) -> float:
     """Returns the mean of −log N(target; mean, std²), in nats.
 
     >>> round(gaussian_nll(np.array([0.8]), np.array([0.5]), np.array([1.0])), 6)
@@ -44,10 +49,13 @@ def gaussian_nll(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> floa
     """
     m, s, y = predicted("gaussian_nll", mean, std, targets)
     with np.errstate(over="ignore"):  # infinite where a target is impossible
-        return float((0.5 * math.log(2 * math.pi) + np.log(s) + 0.5 * ((y - m) / s) ** 2).mean())
+        nll = 0.5 * math.log(2 * math.pi) + np.log(s) + 0.5 * ((y - m) / s) ** 2
+    return weighted_mean("gaussian_nll", nll, sample_weight)
 
 
-def crps_gaussian(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> float:
+def crps_gaussian(
+    mean: np.ndarray, std: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None
+) -> float:
     """Returns the mean continuous ranked probability score of N(mean, std²), in the units of the targets.
 
     CRPS = ∫ (F(t) − [target ≤ t])² dt. Where `std` is 0 it is the absolute error.
@@ -58,10 +66,11 @@ def crps_gaussian(mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> flo
     if s.min() < 0:
         raise ValueError(f"crps_gaussian needs std >= 0; got {s.min():.3g}.")
     known = s == 0
-    return float(np.where(known, np.abs(y - m), scoringrules.crps_normal(y, m, np.where(known, 1.0, s))).mean())
+    crps = np.where(known, np.abs(y - m), scoringrules.crps_normal(y, m, np.where(known, 1.0, s)))
+    return weighted_mean("crps_gaussian", crps, sample_weight)
 
 
-def crps_sample(draws: np.ndarray, targets: np.ndarray) -> float:
+def crps_sample(draws: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Returns the mean continuous ranked probability score of the distribution that the draws come from, fair.
 
     CRPS = mean |draw − target| − ½ mean |draw − draw′| over all pairs of different draws. So its expectation does not
@@ -84,8 +93,9 @@ def crps_sample(draws: np.ndarray, targets: np.ndarray) -> float:
     _, y = aligned("crps_sample", **{"the first draw": values[0], "targets": targets})
     values = values.reshape(len(values), *y.shape)
     if len(values) == 1:
-        return float(np.abs(values[0] - y).mean())
-    return float(scoringrules.crps_ensemble(y, values, m_axis=0, estimator="fair").mean())
+        return weighted_mean("crps_sample", np.abs(values[0] - y), sample_weight)
+    crps = scoringrules.crps_ensemble(y, values, m_axis=0, estimator="fair")
+    return weighted_mean("crps_sample", np.reshape(crps, y.shape), sample_weight)
 
 
 def predicted(name: str, mean: np.ndarray, std: np.ndarray, targets: np.ndarray) -> list[np.ndarray]:

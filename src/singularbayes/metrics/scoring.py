@@ -2,20 +2,21 @@
 
 `probabilities` are (examples, classes), averaged over draws: two columns for two classes, as `predict` returns them.
 `labels` are integers from 0, (examples,) or (examples, 1). Logarithms are natural.
+`sample_weight` is how much each example counts; doubling all of them changes nothing.
 """
 
 import numpy as np
 
-from singularbayes.checks import labelled
+from singularbayes.checks import labelled, weighted_mean, weights_of
 
 
-def accuracy(probabilities: np.ndarray, labels: np.ndarray) -> float:
+def accuracy(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Returns the share of examples whose most probable class is the label; of a tie the first class counts."""
     p, y = labelled("accuracy", probabilities, labels)
-    return float((p.argmax(axis=1) == y).mean())
+    return weighted_mean("accuracy", p.argmax(axis=1) == y, sample_weight)
 
 
-def auroc(probabilities: np.ndarray, labels: np.ndarray) -> float:
+def auroc(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Returns the chance that an example of a class gets more probability for it than another: 1 perfect, ½ blind.
 
     Ties count half. With more than two classes it is the mean over classes, each against the rest.
@@ -31,17 +32,20 @@ def auroc(probabilities: np.ndarray, labels: np.ndarray) -> float:
     if missing:
         raise ValueError(f"auroc needs examples of each of the {classes} classes; got none with label {missing}.")
     columns = [1] if classes == 2 else range(classes)
-    return float(np.mean([roc_auc_score(y == c, p[:, c]) for c in columns]))
+    weights = weights_of("auroc", sample_weight, len(y))
+    return float(np.mean([roc_auc_score(y == c, p[:, c], sample_weight=weights) for c in columns]))
 
 
-def negative_log_likelihood(probabilities: np.ndarray, labels: np.ndarray) -> float:
+def negative_log_likelihood(
+    probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None
+) -> float:
     """Returns the mean of −log p(label), in nats; infinite where a label was called impossible."""
     p, y = labelled("negative_log_likelihood", probabilities, labels)
     with np.errstate(divide="ignore"):
-        return float(-np.log(p[np.arange(len(y)), y]).mean())
+        return weighted_mean("negative_log_likelihood", -np.log(p[np.arange(len(y)), y]), sample_weight)
 
 
-def brier(probabilities: np.ndarray, labels: np.ndarray) -> float:
+def brier(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
     """Returns the mean of Σ_c (p_c − [c = label])²: the sum over classes, from 0 to 2."""
     p, y = labelled("brier", probabilities, labels)
-    return float(((p - np.eye(p.shape[1])[y]) ** 2).sum(axis=1).mean())
+    return weighted_mean("brier", ((p - np.eye(p.shape[1])[y]) ** 2).sum(axis=1), sample_weight)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.checks import one_per_example
+from singularbayes.checks import one_per_example, weights_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SelectiveCurve:
 
         An uninformative uncertainty gets the risk at full coverage.
         """
-        return float(self._risk_of(np.arange(1, self.kept[-1] + 1)).mean())
+        return float(self._risk_of(np.arange(1, round(self.kept[-1]) + 1)).mean())
 
     def at(self, retention) -> np.ndarray:
         """Returns the risk of keeping these shares of the examples, each rounded to whole examples, at least one.
@@ -94,13 +94,18 @@ class SelectiveCurve:
 
     def __repr__(self) -> str:
         return (
-            f"SelectiveCurve({self.kept[-1]} examples: risk {self.risk[-1]:.4g} with all kept, "
+            f"SelectiveCurve({round(self.kept[-1])} examples: risk {self.risk[-1]:.4g} with all kept, "
             f"{self.at(0.8):.4g} with 80 %; area {self.area:.4g})"
         )
 
 
-def selective_curve(uncertainty: np.ndarray, losses: np.ndarray) -> SelectiveCurve:
+def selective_curve(
+    uncertainty: np.ndarray, losses: np.ndarray, sample_weight: np.ndarray | None = None
+) -> SelectiveCurve:
     """Returns the risk of keeping only the most certain examples, at every threshold.
+
+    Args:
+        sample_weight: how many examples each counts for, up to one factor for all.
 
     >>> curve = selective_curve(np.array([0.1, 0.2, 0.3, 0.9]), np.array([0, 0, 1, 1]))
     >>> curve.at([1.0, 0.5]), curve.area
@@ -109,6 +114,11 @@ def selective_curve(uncertainty: np.ndarray, losses: np.ndarray) -> SelectiveCur
     OperatingPoint(keep uncertainty <= 0.3: 75.0 % kept, risk 0.3333)
     """
     u, loss = one_per_example("selective_curve", uncertainty=uncertainty, losses=losses)
+    weights = weights_of("selective_curve", sample_weight, len(u))
+    if weights is not None:
+        u, loss, weights = (array[weights > 0] for array in (u, loss, weights))
+        weights = weights / weights.mean()
     thresholds, group, size = np.unique(u, return_inverse=True, return_counts=True)
-    kept = size.cumsum()
-    return SelectiveCurve(thresholds, kept, np.bincount(group, loss).cumsum() / kept)
+    kept = (size if weights is None else np.bincount(group, weights)).cumsum()
+    total = np.bincount(group, loss if weights is None else weights * loss).cumsum()
+    return SelectiveCurve(thresholds, kept, total / kept)

@@ -11,7 +11,7 @@ from singularbayes.models.inputs import (
     require_model,
 )
 from singularbayes.models.mean_weights import forget_compiled, mean_weights
-from singularbayes.models.outputs import loss_of, names_of, position_of
+from singularbayes.models.outputs import loss_of, names_of, output_mask, position_of
 from singularbayes.models.programs import (
     compiled,
     kind_of,
@@ -66,6 +66,7 @@ __all__ = [
     "names_of",
     "no_gradient",
     "optimizer_kind",
+    "output_mask",
     "position_of",
     "program_of",
     "quiet",

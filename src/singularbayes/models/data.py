@@ -271,11 +271,10 @@ def _remedy(leaf) -> str:
 
 
 def _pandas(table, caller: str) -> Readable:
-    columns = {name: table[name].dtype for name in table} if table.ndim == 2 else {table.name: table.dtype}
-    if table.ndim == 2 and len(columns) < table.shape[1]:
-        columns = {f"{name}": dtype for name, dtype in zip(table.columns, table.dtypes, strict=True)}
+    # By position, because two columns may have one name.
+    columns = list(table.dtypes.items()) if table.ndim == 2 else [(table.name, table.dtype)]
     kinds = []
-    for position, (name, dtype) in enumerate(columns.items()):
+    for position, (name, dtype) in enumerate(columns):
         plain = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))  # of nullable and of sparse columns
         if not isinstance(plain, np.dtype) or plain.kind not in "fiub":
             raise _wrong_column(caller, name, str(dtype))

@@ -32,7 +32,8 @@ def in_order(model: keras.Model, x, caller: str = "predict"):
         names = sorted(model._inputs_struct) if takes_dict else [tensor.name for tensor in tensors]
         _require_names(model, names, x, caller)
         x = x if takes_dict else [x[name] for name in names]
-        x = x[0] if isinstance(x, list) and len(x) == 1 else x
+    if isinstance(x, (list, tuple)) and len(x) == 1:
+        x = x[0]
     arrays = keras.tree.flatten(x)
     if len(arrays) != len(tensors):
         return x  # `count_examples` raises

@@ -3,6 +3,11 @@
 from typing import Any
 
 import keras
+import numpy as np
+from keras import ops
+from keras.src.backend import get_keras_mask
+
+from singularbayes.models.traversal import flat_layers
 
 
 def names_of(model: keras.Model) -> list[str]:
@@ -44,3 +49,28 @@ def loss_of(model: keras.Model, position: int | None) -> Any:
     if isinstance(loss, (list, tuple)):
         return loss[position or 0] if (position or 0) < len(loss) else None
     return loss
+
+
+def output_mask(model: keras.Model, x, position: int | None, batch_size: int = 256) -> np.ndarray | None:
+    """Returns which positions of an output count, (examples, length), as the model's own masks say; None without masks.
+
+    A mask comes from a `Masking` layer or an embedding with `mask_zero=True`, and layers hand it on.
+
+    Args:
+        x: arrays in the order of the model's inputs.
+    """
+    if not any(isinstance(layer, keras.layers.Masking) or _masks(layer) for layer in flat_layers(model)):
+        return None
+    examples, found = len(keras.tree.flatten(x)[0]), []
+    for start in range(0, examples, batch_size):
+        batch = keras.tree.map_structure(lambda array: array[start : start + batch_size], x)  # noqa: B023
+        output = keras.tree.flatten(model(batch, training=False))[position or 0]
+        mask = get_keras_mask(output)
+        if mask is None or tuple(mask.shape) != tuple(output.shape[:-1]):
+            return None
+        found.append(np.asarray(ops.convert_to_numpy(mask), bool))
+    return np.concatenate(found)
+
+
+def _masks(layer) -> bool:
+    return bool(getattr(layer, "mask_zero", False))

@@ -7,7 +7,7 @@ from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.clipped import Clipped, spectral_norm
 from singularbayes.posteriors.deterministic import Deterministic
-from singularbayes.posteriors.factor import Scalars, standardised
+from singularbayes.posteriors.factor import RHO_SHIFT, Scalars, standardised
 from singularbayes.posteriors.families import inverse_softplus
 from singularbayes.posteriors.full_rank import FullRank
 from singularbayes.posteriors.k_tied import KTied
@@ -16,7 +16,7 @@ from singularbayes.posteriors.matrices import LowRankMatrix
 from singularbayes.posteriors.mixture import Mixture
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.prior_memory import Origin
-from singularbayes.posteriors.priors import Laplace, Normal, Prior, ScaleMixture, ScalePrior
+from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Prior, ScaleMixture, ScalePrior
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import copy_posterior, serialize
@@ -24,8 +24,10 @@ from singularbayes.posteriors.shrinkage import ColumnShrinkage
 from singularbayes.posteriors.variational import KLGuard, RandomPosterior, SharedState, Variational
 
 __all__ = [
+    "RHO_SHIFT",
     "Adapter",
     "AdaptiveLowRank",
+    "Anchored",
     "Centred",
     "Clipped",
     "ColumnShrinkage",

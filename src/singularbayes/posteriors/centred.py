@@ -10,16 +10,18 @@ class Centred(priors.Prior):
     """w = centre + width · u with u from another prior; centres and widths are kept with the weights, untrained.
 
     Centres start at the initial means and widths at 1, so `Centred(Normal(0.03))` is N(initial value, 0.03²): a prior
-    that has seen no data. `centre_prior` moves both. KL(q ‖ p) does not change when all values are shifted and scaled
-    alike, so a factor hands (loc − centre)/width and scale/width to the prior of u.
+    that has seen no data, as `Anchored(0.03)` is. `centre_prior` moves both. KL(q ‖ p) does not change when all values
+    are shifted and scaled alike, so a factor hands (loc − centre)/width and scale/width to the prior of u.
 
     Args:
         prior: that of u.
     """
 
+    has_centres = True
+
     def __init__(self, prior="normal"):
         self.prior = priors.get(prior)
-        if isinstance(self.prior, Centred):
+        if self.prior.has_centres:
             raise ValueError(f"Centred needs a prior without centres of its own; got prior={self.prior!r}.")
         if self.prior.by_column:
             raise ValueError(f"Centred needs a prior of single weights; got prior={self.prior!r}, of whole columns.")

@@ -21,6 +21,7 @@ _OF_THE_OTHER = {
     *("prior", "family", "matrices", "seed_generator", "state", "join", "ab", "tolerance", "live_columns"),
     *("kl", "kl_bound", "kl_exact", "kl_scale", "kl_weight", "kl_weight_is_set", "kl_weight_from_file"),
     *("set_kl_weight", "training_weights", "num_switched_off", "prune_columns", "take_columns"),
+    *("switch_noise", "restarted_velocities"),
 }
 _find = getattr(keras.layers.Layer, "__getattr__", None)  # torch keeps parts of a layer behind it
 

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -9,10 +10,12 @@ import numpy as np
 from keras import ops
 
 from singularbayes.posteriors import families, initializers, noise, priors
-from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.families import inverse_softplus, softplus
 from singularbayes.posteriors.noise import one_program
 from singularbayes.posteriors.prior_memory import WORDS, Origin, PriorMemory, checksum
+
+RHO_SHIFT = 30.0  # by which ρ is lower while noise is off: scales are 1e-13 of what they were
+_OFF = -20.0  # the mean ρ below which noise is off; scales of 2e-9 are nobody's choice
 
 
 def halves(x, at: int, axis: int = 0):
@@ -23,7 +26,7 @@ def halves(x, at: int, axis: int = 0):
 
 
 def standardised(loc, scale, reference):
-    """Returns (loc − centre)/width and scale/width, which a `Centred` prior looks at; else both as they are."""
+    """Returns (loc − centre)/width and scale/width, which a prior with centres looks at; else both as they are."""
     if reference is None:
         return loc, scale
     centre, width = reference[0], reference[1]
@@ -59,7 +62,7 @@ class Scalars(ABC):
             dtype="float32",
             autocast=False,
         )
-        self.reference: Any = self._add_reference(layer, name) if isinstance(self.prior, Centred) else None
+        self.reference: Any = self._add_reference(layer, name) if self.prior.has_centres else None
         self.memory: Any = None if self.reference is None else self._add_memory(layer, name)
 
     def _regularizer(self, weigh):
@@ -67,7 +70,7 @@ class Scalars(ABC):
         return kl if self.penalty is None else kl + self.penalty(self.loc)
 
     def _add_reference(self, layer, name):
-        """Returns centres and widths of a `Centred` prior, stacked: the initial means, and 1."""
+        """Returns centres and widths of a prior that has them, stacked: the initial means, and 1."""
 
         def start(_, dtype=None):
             return ops.stack([ops.cast(self.loc, dtype), ops.ones(self.shape, dtype)])
@@ -84,6 +87,8 @@ class Scalars(ABC):
     def _add_memory(self, layer, name):
         """Returns what the prior remembers, see `PriorMemory`; at first only what it was built from."""
         given = any(map(initializers.has_values_of_its_own, (layer._initializer, layer.rho_initializer)))
+        if initializers.has_values_of_its_own(layer._initializer):
+            self.prior.require_anchor(self.values.path, "start")
         words = PriorMemory(Origin.GIVEN if given else Origin.INITIAL).words()
 
         def start(_, dtype=None):
@@ -123,9 +128,33 @@ class Scalars(ABC):
     def scale(self):
         """The scales, above 0."""
 
+    @property
+    @abstractmethod
+    def rho(self):
+        """ρ of all scales, however they are tied."""
+
     @abstractmethod
     def set_loc(self, loc) -> None:
         """Moves the means to `loc` and leaves the scales."""
+
+    @abstractmethod
+    def shift_rho(self, by: float) -> None:
+        """Adds a number to every ρ."""
+
+    def noise_is_off(self) -> bool:
+        """Whether ρ is shifted so far down that draws are the mean."""
+        return float(ops.convert_to_numpy(self.rho).mean()) < _OFF
+
+    def restarted_velocity(self, velocity: np.ndarray) -> np.ndarray:
+        """Returns the mean square gradient of `values` for new means and scales from that of the means before.
+
+        That of all means is that of each, because balancing has turned them; ∂L/∂u = ∂L/∂w · ε · sigmoid(ρ) · rho_lr
+        with E[ε²] = 1 gives that of u. Zeros would make Adam's first hundred steps up to 6 times as large.
+        """
+        square = velocity.reshape(-1)[: self.size].mean()
+        slope = self.rho_lr / (1 + np.exp(-ops.convert_to_numpy(self.rho).reshape(-1)))
+        fitted = np.concatenate([np.full(self.size, square), square * slope**2])
+        return fitted.reshape(velocity.shape).astype("float32")
 
     @property
     def variance(self):
@@ -194,21 +223,29 @@ class Scalars(ABC):
         return columns * math.prod(self.values.shape) // self.live.shape[0]
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Returns means, scales and, for a `Centred` prior, its centres and widths stacked; in float64."""
+        """Returns means, scales and, for a prior with centres, its centres and widths stacked; in float64."""
         loc, scale = (ops.convert_to_numpy(v).astype("float64") for v in (self.loc, self.scale))
         return loc, scale, None if self.reference is None else ops.convert_to_numpy(self.reference).astype("float64")
 
     def set_prior(self, centre: np.ndarray, width: np.ndarray, memory: PriorMemory) -> None:
-        """Gives a `Centred` prior these centres and widths, and the memory of what they were learned on."""
+        """Gives a prior with centres these centres and widths, and the memory of what they were learned on."""
         self.reference.assign(np.stack([centre, np.broadcast_to(width, self.shape)]).astype("float32"))
         self.memory.assign(np.concatenate([ops.convert_to_numpy(self._checksums()), memory.words()]))
 
+    def start_at(self, loc: np.ndarray) -> None:
+        """Moves the means to given weights, and with them the centres of a prior whose anchor is the start."""
+        self.prior.require_anchor(self.values.path, "random", "start")
+        self.set_loc(loc)
+        if self.reference is not None and self.prior.anchor == "start":
+            memory = self.prior_memory()
+            self.set_prior(loc, np.array(1.0), replace(memory, origin=memory.origin | Origin.START))
+
     def prior_memory(self) -> PriorMemory:
-        """Returns what a `Centred` prior remembers."""
+        """Returns what a prior with centres remembers."""
         return PriorMemory.from_words(ops.convert_to_numpy(self.memory)[2:])
 
     def unchanged(self) -> tuple[bool, bool]:
-        """Returns whether a `Centred` prior, and the posterior, are as they were when the memory was written."""
+        """Returns whether a prior with centres, and the posterior, are as they were when the memory was written."""
         prior, posterior = ops.convert_to_numpy(self._checksums()) == ops.convert_to_numpy(self.memory)[:2]
         return bool(prior), bool(posterior)
 
@@ -266,7 +303,12 @@ class Factor(Scalars):
         self.values.assign(np.stack([loc, rho / self.rho_lr]).astype("float32"))
 
     def set_loc(self, loc) -> None:
-        self.values.assign(ops.stack([ops.convert_to_tensor(loc, "float32"), self.values[1]]))
+        values = np.array(ops.convert_to_numpy(self.values))  # in NumPy: JAX would compile it for every shape
+        values[0] = ops.convert_to_numpy(loc)
+        self.values.assign(values)
+
+    def shift_rho(self, by) -> None:
+        self.values.assign(ops.stack([self.values[0], self.values[1] + by / self.rho_lr]))
 
 
 @one_program(1, 2)

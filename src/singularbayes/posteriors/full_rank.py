@@ -51,7 +51,7 @@ class Entrywise(Variational):
         return float(self.variance()[entry]) if tuple(entry) == tuple(other) else 0.0
 
     def center(self, matrix):
-        self.w.set_loc(np.asarray(matrix))
+        self.w.start_at(np.asarray(matrix))
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")

@@ -5,7 +5,9 @@ A Keras initializer gives the variance σ_W² that the weight W = A Bᵀ should 
 entry starts with standard deviation s = (σ_W²/r)^¼, normal or uniform on ±√3 s, and posterior scale η s.
 """
 
+import hashlib
 import math
+from collections import OrderedDict
 from dataclasses import dataclass
 
 import keras
@@ -14,6 +16,13 @@ import numpy as np
 # The standard deviation of a standard normal number cut at ±2.
 _TRUNCATED = 0.8796256610342398
 _RECTIFIED = ("relu", "leaky_relu", "relu6", "elu", "selu", "gelu", "silu", "swish")
+
+Factors = tuple[np.ndarray, np.ndarray, np.ndarray]  # U, S and Vᵀ
+# A randomised SVD is quicker from this size of min(m, n) on, and from this size over the rank.
+_SMALL_MATRIX, _SMALL_RANK = 128, 8
+_OVERSAMPLES, _ITERATIONS, _CONVERGED, _HOPELESS = 24, (8, 40), 1e-6, 0.03
+_KEPT: OrderedDict[tuple, Factors] = OrderedDict()
+_KEPT_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -124,11 +133,46 @@ def svd_split(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
 
     A rank above min(m, n) is filled with zero columns.
     """
-    u, s, vt = np.linalg.svd(np.asarray(matrix, "float64"), full_matrices=False)
-    root = np.sqrt(s[:rank])
-    a, b = u[:, :rank] * root, vt[:rank].T * root
+    u, s, vt = truncated_svd(matrix, rank)
+    root = np.sqrt(s)
+    a, b = u * root, vt.T * root
     missing = ((0, 0), (0, rank - a.shape[1]))
     return np.pad(a, missing).astype("float32"), np.pad(b, missing).astype("float32")
+
+
+def truncated_svd(matrix: np.ndarray, rank: int) -> Factors:
+    """Returns U (rows × r), S and Vᵀ of the `rank` largest singular values; r is min(m, n) where the rank is above it.
+
+    Where the rank is small the SVD is a randomised one (Halko, Martinsson & Tropp 2011). It equals the full one to the
+    accuracy of single precision as long as the singular values around the rank differ by about 1 %; where they do not,
+    other directions are as good. It is kept for a while: a plan and the conversion after it need the same one.
+    """
+    matrix = np.ascontiguousarray(matrix, "float32")
+    if min(matrix.shape) < max(_SMALL_MATRIX, _SMALL_RANK * rank):
+        u, s, vt = np.linalg.svd(matrix.astype("float64"), full_matrices=False)
+        return u[:, :rank], s[:rank], vt[:rank]
+    key = (hashlib.blake2b(matrix.data).hexdigest(), matrix.shape, rank)
+    factors = _KEPT.pop(key) if key in _KEPT else _randomised_svd(matrix, rank)
+    _KEPT[key] = factors  # the last to be given up
+    while sum(part.nbytes for kept in _KEPT.values() for part in kept) > _KEPT_BYTES:
+        _KEPT.popitem(last=False)
+    return factors
+
+
+def _randomised_svd(matrix: np.ndarray, rank: int) -> Factors:
+    from sklearn.utils.extmath import randomized_range_finder  # which takes a second to import
+
+    exact = matrix.astype("float64")  # only for the last step: in single precision the iterations are twice as fast
+    for iterations in _ITERATIONS:
+        q = randomized_range_finder(matrix, size=rank + _OVERSAMPLES, n_iter=iterations, random_state=0)
+        q, _ = np.linalg.qr(q.astype("float64"))
+        u, s, vt = np.linalg.svd(q.T @ exact, full_matrices=False)
+        u, s, vt = q @ u[:, :rank], s[:rank], vt[:rank]
+        # Wᵀ u = s v by construction, and W v = s u once the iterations have converged.
+        error = np.linalg.norm(exact @ vt.T - u * s)
+        if not _CONVERGED * s[0] < error < _HOPELESS * s[0]:  # a flat spectrum would need hundreds
+            break
+    return u, s, vt
 
 
 def split_initializer(initializer, shape: tuple[int, int], rank: int):

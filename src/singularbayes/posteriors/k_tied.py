@@ -65,6 +65,10 @@ class TiedScalars(Scalars):
         _, u, v = self._parts()
         return ops.matmul(u, ops.transpose(v))
 
+    def shift_rho(self, by) -> None:
+        loc, u = halves(ops.convert_to_tensor(self.values), self.size)
+        self.values.assign(ops.concatenate([loc, u + by / self.rho_lr]))
+
     def set_loc(self, loc) -> None:
         loc = ops.reshape(ops.convert_to_tensor(loc, "float32"), (-1,))
         self.values.assign(ops.concatenate([loc, self.values[self.size :]]))

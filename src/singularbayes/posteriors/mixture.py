@@ -319,6 +319,17 @@ class Mixture(RandomPosterior):
             array[... if variable.shared else number] = ops.convert_to_numpy(value)
             variable.all.assign(array)
 
+    def switch_noise(self, on):
+        changed = False
+        for k, part in enumerate(self._parts()):
+            changed |= part.switch_noise(on)
+            self._take(k, part)
+        return changed
+
+    def restarted_velocities(self, velocities):
+        parts = [part.restarted_velocities([each[k] for each in velocities]) for k, part in enumerate(self._parts())]
+        return [np.stack(each) for each in zip(*parts, strict=True)]
+
     def prune_columns(self):
         for k, part in enumerate(self._parts() if self._one.learned_rank is not None else ()):
             part.prune_columns()

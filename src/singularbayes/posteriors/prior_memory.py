@@ -1,4 +1,4 @@
-"""What a `Centred` prior remembers: where its centres come from, and which examples they were learned on.
+"""What a prior with centres remembers: where its centres come from, and which examples they were learned on.
 
 It is one integer variable beside centres and widths, so whatever saves, loads or copies the one does the same to the
 other.
@@ -23,6 +23,7 @@ class Origin(enum.IntFlag):
     GIVEN = 1  # an initializer that has values of its own
     LEARNED = 2  # `learn_prior`, which has seen the examples itself
     NAMED = 4  # `centre_prior`, whose caller named the examples
+    START = 8  # weights that the means started at; which examples taught them is unknown
 
 
 @dataclass(frozen=True)

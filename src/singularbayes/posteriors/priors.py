@@ -21,6 +21,9 @@ class Prior(ABC):
     """What a weight is believed to be before the data. A prior is a value: equal arguments, equal priors."""
 
     by_column = False  # whether it is about whole columns: then arrays are (entries, columns), and a KL is a column's
+    has_centres = False  # whether every weight has a centre and a width, which are kept beside it
+    anchor: str | None = "random"  # where such centres are when means start at given weights: see `Anchored`
+    spread: float | None = None  # standard deviation of the initial means of W; None is that of the initializer
 
     @abstractmethod
     def log_density(self, w, xp=ops):
@@ -54,6 +57,9 @@ class Prior(ABC):
     def has_kl_upper(self) -> bool:
         """Whether there is such a bound."""
         return type(self).kl_upper is not Prior.kl_upper
+
+    def require_anchor(self, where: str, *possible: str) -> None:  # noqa: B027
+        """Raises where means start at given weights and nobody chose what centres are then; `where` is the weight."""
 
     @abstractmethod
     def get_config(self) -> dict:
@@ -107,6 +113,62 @@ class Normal(ScalePrior):
     def each_kl(self, family, loc, scale, xp):
         expected = -0.5 * family.mean_square(loc, scale) / self.scale**2
         return math.log(self.scale) + 0.5 * math.log(2 * math.pi) - expected - family.entropy(scale, xp)
+
+
+@_register
+class Anchored(ScalePrior):
+    """w ~ N(anchor, scale²), the anchor of each weight being its own random initial value.
+
+    Anchored ensembling (Pearce et al. 2020) with variational members: where the data say nothing, the prior pulls each
+    network to its own random function, and several networks disagree there. A prior centred at zero pulls all of them
+    to the same flat one. So the spread of the anchors is the prior over functions. It has seen no data, and its KL has
+    a closed form.
+
+    Args:
+        spread: standard deviation with which the entries of W, or of a bias, start, and so of the anchors; None is that
+            of the initializer, which leaves biases at 0.
+        anchor: what the anchor is where the means start at given weights, at an SVD, a pretrained network or after
+            `pretrain_epochs`: "random", the initial values from before, or "start", the given weights. Then the prior
+            may have seen data, remembers it, and `certify` asks which. None refuses such a start.
+
+    >>> import singularbayes as sb
+    >>> posterior = sb.LowRank(
+    ...     2, prior=sb.Anchored(0.1, spread=0.5), rho_initializer=keras.initializers.Constant(-2.25)
+    ... )
+    >>> posterior.build((30, 40))
+    >>> round(posterior.kl_exact(), 1)  # scales of 0.1: posterior and prior are the same
+    0.0
+    """
+
+    has_centres = True
+
+    def __init__(self, scale: float = 0.1, spread: float | None = None, anchor: str | None = None):
+        super().__init__(scale)
+        if spread is not None:
+            require_positive("Anchored", spread=spread)
+        if anchor not in (None, "random", "start"):
+            raise ValueError(f"Anchored needs anchor to be 'random', 'start' or None; got anchor={anchor!r}.")
+        self.spread, self.anchor = None if spread is None else float(spread), anchor
+        self._around = Normal(scale)
+
+    def log_density(self, w, xp=ops):
+        return self._around.log_density(w, xp)
+
+    def each_kl(self, family, loc, scale, xp):
+        return self._around.each_kl(family, loc, scale, xp)
+
+    def require_anchor(self, where, *possible):
+        if self.anchor not in possible:
+            needs = " or ".join(f"anchor={one!r}" for one in possible)
+            raise ValueError(
+                f"Anchored needs {needs} where means start at given weights (an SVD, a pretrained network, an "
+                f"initializer with values of its own, pretrain_epochs); got anchor={self.anchor!r} in {where}. "
+                "'random' keeps the anchor at random initial values, 'start' moves it to the weights, which may have "
+                "seen the data."
+            )
+
+    def get_config(self):
+        return {"scale": self.scale, "spread": self.spread, "anchor": self.anchor}
 
 
 @_register
@@ -190,7 +252,7 @@ class ScaleMixture(Prior):
         return {name: getattr(self, name) for name in names}
 
 
-PRIORS = {"normal": Normal, "laplace": Laplace, "scale_mixture": ScaleMixture}
+PRIORS = {"normal": Normal, "laplace": Laplace, "scale_mixture": ScaleMixture, "anchored": Anchored}
 
 
 def get(identifier) -> Prior:

@@ -108,10 +108,30 @@ class Product(Variational):
         return signal, (mean_a**2 + var_a).sum(axis=0) * (mean_b**2 + var_b).sum(axis=0)
 
     def center(self, matrix):
-        self.ab.set_loc(np.concatenate(initializers.svd_split(matrix, self.ab.shape[1])))
+        self._start_at(np.concatenate(initializers.svd_split(matrix, self.ab.shape[1])))
+
+    def _balance_means(self):
+        loc = self.ab.numbers()[0]
+        a, b = loc[: self.rows], loc[self.rows :]
+        (q_a, r_a), (q_b, r_b) = np.linalg.qr(a), np.linalg.qr(b)
+        u, s, vt = np.linalg.svd(r_a @ r_b.T, full_matrices=False)  # A Bᵀ = Q_A (U S Vᵀ) Q_Bᵀ, without forming it
+        balanced = np.concatenate([q_a @ u, q_b @ vt.T]) * np.sqrt(s)
+        self._start_at(np.pad(balanced, ((0, 0), (0, loc.shape[1] - len(s)))))
+
+    def _start_at(self, ab: np.ndarray) -> None:
+        """Moves A and B, turned so that they are nearest to centres that stay: (A Q)(B Q)ᵀ = A Bᵀ for orthogonal Q."""
+        _, _, reference = self.ab.numbers()
+        if reference is not None and self.prior.anchor == "random":
+            u, _, vt = np.linalg.svd(ab.T.astype("float64") @ reference[0])
+            ab = ab @ (u @ vt)
+        self.ab.start_at(ab.astype("float32"))
 
     def residual(self, matrix):
-        return float(np.linalg.norm(np.linalg.svd(matrix, compute_uv=False)[self.num_columns(matrix.shape) :]))
+        rank = self.num_columns(matrix.shape)
+        if rank is None or rank >= min(matrix.shape):
+            return 0.0
+        a, b = initializers.svd_split(matrix, rank)
+        return float(np.linalg.norm(matrix - np.asarray(a, "float64") @ b.T))
 
     def why_no_norms(self):
         return self._why_not_gaussian()

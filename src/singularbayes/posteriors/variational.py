@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from singularbayes.checks import is_integer, require_positive
 from singularbayes.posteriors import families, priors
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.factor import Factor
+from singularbayes.posteriors.factor import RHO_SHIFT, Factor
 
 _UNSET = -1.0  # the KL weight in the variable, where it is not set
 
@@ -90,6 +91,17 @@ class RandomPosterior(Posterior):
         (A D, B D⁻¹) draws the same W as (A, B). A bound that holds for all Q holds for the Q with the smallest KL among
         those that draw the same networks, chosen after training.
         """
+
+    @abstractmethod
+    def switch_noise(self, on: bool) -> bool:
+        """Switches the noise on or off by a shift of ρ, and returns whether it was otherwise.
+
+        When it comes on, the means are the start of the variational part: factors are balanced, which leaves W.
+        """
+
+    @abstractmethod
+    def restarted_velocities(self, velocities: list[np.ndarray]) -> list[np.ndarray]:
+        """Returns the mean square gradients of `random_weights` that fit the means and scales after `switch_noise`."""
 
     def prune_columns(self) -> None:
         """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
@@ -174,7 +186,7 @@ class Variational(RandomPosterior):
     The arguments below are those of every posterior with random weights.
 
     Args:
-        prior: a prior or its name: "scale_mixture" (the paper's, default), "normal", "laplace".
+        prior: a prior or its name: "scale_mixture" (the paper's, default), "normal", "laplace", "anchored".
         family: "gaussian" or "laplace".
         eta: posterior scales start at η times the scale of the means.
         damping: multiplies the scale that the means start with.
@@ -220,6 +232,17 @@ class Variational(RandomPosterior):
         self.rho_initializer = keras.initializers.get(rho_initializer)
         self.kl_rows = None if kl_rows is None else int(kl_rows)
 
+    @property
+    def _initializer(self):
+        if self.prior.spread is None:
+            return super()._initializer
+        if self.initializer is not None:
+            raise ValueError(
+                f"{type(self).__name__} needs initializer or the spread of its prior, not both; got "
+                f"initializer={self.initializer!r} and prior={self.prior!r}."
+            )
+        return keras.initializers.RandomNormal(stddev=self.prior.spread)
+
     # -- what each posterior defines ---------------------------------------------------------------------------------
 
     @property
@@ -229,6 +252,25 @@ class Variational(RandomPosterior):
     def matrices(self, scalars) -> list:
         """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
         return []
+
+    # -- noise-free training ------------------------------------------------------------------------------------------
+
+    def switch_noise(self, on):
+        changed = [factor for factor in self.factors if factor.noise_is_off() == on]
+        for factor in changed:
+            self.prior.require_anchor(factor.values.path, "random", "start")
+            factor.shift_rho(RHO_SHIFT if on else -RHO_SHIFT)
+        if on and changed:
+            self._balance_means()
+        return bool(changed)
+
+    def _balance_means(self) -> None:
+        """Makes the means that training has found the start: of W the same, of factors those with equal norms."""
+        for factor in self.factors:
+            factor.start_at(factor.numbers()[0].astype("float32"))
+
+    def restarted_velocities(self, velocities):
+        return [factor.restarted_velocity(each) for factor, each in zip(self.factors, velocities, strict=True)]
 
     # -- the KL --------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from singularbayes.models import (
     find_sources,
     in_order,
     lengths_of,
+    output_mask,
     position_of,
     require_any_length,
     require_model,
@@ -57,8 +58,9 @@ def predict(
             others in the same order. Batches are read once, a few at a time, so data may be larger than memory;
             `predict_batches` also gives results a few at a time.
         likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
-            "gaussian", "mean_scale", or a `Likelihood` such as `Gaussian(scale=0.1)`. None reads it from the compiled
-            loss (`from_logits=True` there declares logits).
+            "gaussian", "mean_scale", "laplace", "student_t", "poisson_log", "poisson", "negative_binomial", or a
+            `Likelihood` such as `Gaussian(scale=0.1)`; a dict or list has one for each of several outputs. None reads
+            it from the compiled loss (`from_logits=True` there declares logits).
         keep_draws: keep every draw in `Predictive.draws`; memory then grows with `draws`.
         quantiles: those over draws that `Predictive.quantile` and the intervals of classes need, such as (0.025, 0.975)
             for intervals of 95 %. They are exact, and draws are kept for a few examples at a time only.
@@ -192,7 +194,8 @@ class _Job:
             whole = self.meaning.predictive(moments, len(self.keys), draws)
             assert whole.draws is not None
             quantiles = np.quantile(whole.draws, self.levels, axis=0)
-        return _Part(moments, draws if self.keep_draws else None, quantiles, replace(block, x=None))
+        weight = _times_mask(block.weight, output_mask(self.first, x, self.position, self.batch_size))
+        return _Part(moments, draws if self.keep_draws else None, quantiles, replace(block, x=None, weight=weight))
 
     def _outputs(self, x, examples: int, lengths) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yields (first draw, examples, outputs) of all models."""
@@ -236,6 +239,16 @@ class _Job:
             more["quantiles"] = dict(zip(self.levels.tolist(), found, strict=True))
         more = {name: value for name, value in more.items() if value is not None}
         return replace(p, **more) if more else p
+
+
+def _times_mask(weight, mask: np.ndarray | None):
+    """Returns the weights of the data with 0 for positions, such as padding, that the model masks in its outputs."""
+    if mask is None or mask.all():
+        return weight
+    if weight is None:
+        return mask.astype("float64")
+    given = np.asarray(weight, "float64")
+    return given.reshape(given.shape + (1,) * (mask.ndim - given.ndim)) * mask
 
 
 def _joined(parts: list[RunningMoments]) -> RunningMoments:

@@ -6,8 +6,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize, special
 
-from singularbayes.checks import aligned, labelled
-from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive, require_kind, targets_of
+from singularbayes.checks import aligned, labelled, weighted_mean
+from singularbayes.likelihoods import (
+    ClassPredictive,
+    LabelPredictive,
+    Predictive,
+    ValuePredictive,
+    by_position,
+    position_weights,
+    require_kind,
+    targets_of,
+)
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,10 @@ class TemperedPredictive(ClassPredictive):
     def std(self) -> np.ndarray:
         raise _untempered("std")
 
+    def positions(self, where: np.ndarray | None = None) -> "TemperedPredictive":
+        at = np.ones(self.position_shape, bool) if where is None else where
+        return TemperedPredictive(self.mean[at], self.num_draws)
+
     @property
     def mutual_information(self) -> np.ndarray:
         raise _untempered("mutual_information")
@@ -76,12 +89,16 @@ class VarianceScale:
         return replace(p, std=scale * p.std, noise=scale * p.noise, draws=draws, quantiles=kept)
 
 
-def recalibrate(p: Predictive, y=None) -> Temperature | VarianceScale:
+def recalibrate(p: Predictive, y=None, *, sample_weight=None) -> Temperature | VarianceScale:
     """Returns the recalibration, of one parameter, that makes held-out targets `y` of predictions `p` most likely.
 
     `y=None` takes `p.targets`, those of the data that were predicted. Call the result on other predictions of the
     model: `recalibrate(held_out, y)(p_test)`. A classification gets the `Temperature` with the least negative
-    log-likelihood; a regression the `VarianceScale` mean (y − mean)²/variance, which has the least Gaussian one.
+    log-likelihood; a regression the `VarianceScale` mean (y − mean)²/variance, which has the least Gaussian one. Of
+    labels that do not exclude each other each has a temperature of its own: `recalibrate(p.label(k), y[:, k])`.
+
+    Args:
+        sample_weight: how much each example, or each position of it, counts; a mask leaves padding out.
 
     >>> p = ClassPredictive(np.array([[0.9, 0.1]] * 4), np.zeros((4, 2)), 1)
     >>> temperature = recalibrate(p, [0, 0, 0, 1])  # confidence 90 %, accuracy 75 %
@@ -89,22 +106,25 @@ def recalibrate(p: Predictive, y=None) -> Temperature | VarianceScale:
     (Temperature(value=2.0), array([0.75, 0.25]))
     """
     require_kind("recalibrate", p, Predictive)
+    if isinstance(p, LabelPredictive):
+        raise TypeError(
+            "recalibrate needs one label at a time: recalibrate(p.label(k), y[:, k]); got a LabelPredictive."
+        )
     y = targets_of("recalibrate", p, y)
+    p, y, weights = by_position("recalibrate", p, y, position_weights(p, sample_weight))
     if isinstance(p, ClassPredictive):
-        return Temperature(_temperature(p.mean, y))
+        return Temperature(_temperature(p.mean, y, weights))
     assert isinstance(p, ValuePredictive)
     _require_noise("recalibrate", p)
     mean, variance, targets = aligned("recalibrate", mean=p.mean, variance=p.variance("total"), targets=y)
-    value = float(((targets - mean) ** 2 / variance).mean())
+    value = weighted_mean("recalibrate", (targets - mean) ** 2 / variance, weights)
     if value == 0:
         raise ValueError("recalibrate needs held-out targets that differ from the predictions; got no difference.")
     return VarianceScale(value)
 
 
-def _temperature(mean: np.ndarray, y: np.ndarray) -> float:
-    if mean.ndim > 2 and y.size == mean[..., 0].size:
-        y = y.reshape(-1)  # one label per position
-    p, labels = labelled("recalibrate", mean.reshape(-1, mean.shape[-1]), y)
+def _temperature(mean: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> float:
+    p, labels = labelled("recalibrate", mean, y)
     chosen = p[np.arange(len(labels)), labels]
     if not chosen.all():
         raise ValueError(
@@ -115,7 +135,7 @@ def _temperature(mean: np.ndarray, y: np.ndarray) -> float:
 
     def slope(power: float) -> float:
         """The derivative of the negative log-likelihood by 1/temperature, in which it is convex."""
-        return float(((_tempered(p, power) * logs).sum(axis=1) - np.log(chosen)).mean())
+        return weighted_mean("recalibrate", (_tempered(p, power) * logs).sum(axis=1) - np.log(chosen), weights)
 
     if slope(0.0) >= 0:
         raise ValueError(

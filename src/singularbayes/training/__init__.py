@@ -13,6 +13,7 @@ from singularbayes.training.learned_prior import (
 )
 from singularbayes.training.loading import load
 from singularbayes.training.pac_bayes_objective import PACBayesObjective
+from singularbayes.training.pretraining import switch_noise
 from singularbayes.training.spectral_limits import SpectralPenalty, SpectralProjection, Truncation, truncation
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "load",
     "seen_among",
     "set_kl",
+    "switch_noise",
     "truncation",
 ]

@@ -31,7 +31,7 @@ def kl(model: keras.layers.Layer, method: str = "training"):
     return sum((_KL_METHODS[method](posterior) for posterior in find_random_posteriors(model)), 0.0)
 
 
-def set_kl(model: keras.layers.Layer, num_data: int, beta: float = 1.0) -> None:
+def set_kl(model: keras.layers.Layer, num_data: float, beta: float = 1.0) -> None:
     """Sets the KL weight β / num_data for every posterior of `model`, for custom loops and `train_on_batch`.
 
     β = 1 is the ELBO. With β < 1 the loss is no longer a bound of the evidence.

@@ -16,6 +16,7 @@ from singularbayes.training.logged_loss import (
     log_nll,
     require_labels_in_range,
 )
+from singularbayes.training.pretraining import switch_noise
 
 
 class KLSchedule(keras.callbacks.Callback):
@@ -29,6 +30,12 @@ class KLSchedule(keras.callbacks.Callback):
     `kl_weight` has to come after this one in the list. Under annealing watch `val_nll` for
     early stopping, and start watching only when the weight is full (`start_from_epoch=zero_epochs + warmup`).
 
+    With `pretrain_epochs` the first epochs train the means alone, without noise and KL: a deterministic network of the
+    same rank. Then its factors are balanced by SVD, which leaves every W, and the variational part starts there with
+    the initial scales; `zero_epochs` and `warmup` count from there. Let early stopping watch from
+    `pretrain_epochs + zero_epochs + warmup` on, or it may restore weights without noise. An `Anchored` prior needs a
+    choice of its anchor.
+
     `fit` then also refuses what would train on nonsense: a loss that takes logits behind a softmax or sigmoid, one that
     takes probabilities behind a layer without an activation, and, after the first step and after every epoch, labels
     out of range. It warns where `num_data` is not the number of examples of an epoch, unless the loss has more than one
@@ -37,15 +44,19 @@ class KLSchedule(keras.callbacks.Callback):
     Args:
         num_data: number of training examples.
         beta: 1 is the ELBO; the paper tempers with β < 1 on some tasks.
+        pretrain_epochs: epochs that train the means without noise first.
 
     >>> [KLSchedule(100, warmup=2, zero_epochs=1).weight(epoch) for epoch in range(4)]
     [0.0, 0.0, 0.005, 0.01]
     """
 
-    def __init__(self, num_data: int, beta: float = 1.0, zero_epochs: int = 0, warmup: int = 0):
+    def __init__(
+        self, num_data: int, beta: float = 1.0, zero_epochs: int = 0, warmup: int = 0, *, pretrain_epochs: int = 0
+    ):
         super().__init__()
         require_kl_weight(num_data, beta)
-        require_integer("KLSchedule", 0, zero_epochs=zero_epochs, warmup=warmup)
+        require_integer("KLSchedule", 0, zero_epochs=zero_epochs, warmup=warmup, pretrain_epochs=pretrain_epochs)
+        self.pretrain_epochs = pretrain_epochs
         self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
         self._epoch = 0
         self._lost: int | None = None  # the first epoch whose loss was not finite
@@ -53,13 +64,19 @@ class KLSchedule(keras.callbacks.Callback):
 
     def weight(self, epoch: int) -> float:
         """Returns the KL weight of an epoch."""
-        risen = 1.0 if epoch >= self.zero_epochs + self.warmup else max(0, epoch - self.zero_epochs) / self.warmup
+        begun = epoch - self.pretrain_epochs - self.zero_epochs
+        risen = 1.0 if begun >= self.warmup else max(0, begun) / max(1, self.warmup)
         return float(self.beta * risen / self.num_data)
 
     @property
     def full_weight(self) -> float:
         """The KL weight after the warm-up, β / num_data."""
-        return self.weight(self.zero_epochs + self.warmup)
+        return self.weight(self.full_epoch)
+
+    @property
+    def full_epoch(self) -> int:
+        """The first epoch with the full KL weight."""
+        return self.pretrain_epochs + self.zero_epochs + self.warmup
 
     def set_model(self, model):
         super().set_model(model)
@@ -80,12 +97,16 @@ class KLSchedule(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = epoch
+        if self.pretrain_epochs:
+            switch_noise(self.model, on=epoch >= self.pretrain_epochs)
         self._set_weight(epoch)
 
     def on_test_begin(self, logs=None):
         self._check_epoch()  # before validation resets the metrics
 
     def on_train_end(self, logs=None):
+        if self.pretrain_epochs:
+            switch_noise(self.model, on=True)  # where training ended before
         if self._lost is not None:  # Keras trains on
             warnings.warn(
                 f"The loss of {self.model.name!r} was NaN or infinite in epoch {self._lost} (counted from 0), and "
@@ -97,7 +118,7 @@ class KLSchedule(keras.callbacks.Callback):
         if self.weight(self._epoch) < full:
             warnings.warn(
                 f"Training ended in epoch {self._epoch} (counted from 0), before the KL weight was full: it is "
-                f"{self.weight(self._epoch):.3g}, and {full:.3g} from epoch {self.zero_epochs + self.warmup} on. Train "
+                f"{self.weight(self._epoch):.3g}, and {full:.3g} from epoch {self.full_epoch} on. Train "
                 "longer, shorten `warmup`, or pass `initial_epoch` to a `fit` that resumes.",
                 stacklevel=2,
             )

@@ -99,14 +99,14 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
 
 def _centred(posterior: Variational) -> tuple[Variational, ScalePrior]:
     """Returns a posterior and the prior of u; raises unless it has one of one scale."""
-    prior = posterior.prior
-    if not isinstance(prior, Centred) or not isinstance(prior.prior, ScalePrior) or not posterior.factors:
+    unit = posterior.prior.prior if isinstance(posterior.prior, Centred) else posterior.prior
+    if not posterior.prior.has_centres or not isinstance(unit, ScalePrior) or not posterior.factors:
         made = f'{type(posterior).__name__}(..., prior=Centred("normal"))'
         raise ValueError(
             f"A prior that is learned needs posteriors with a Centred prior of one scale, built; got {posterior!r} in "
             f"{posterior.path or posterior.name}. Make it {made}."
         )
-    return posterior, prior.prior
+    return posterior, unit
 
 
 def _trained(model: keras.Model) -> bool:

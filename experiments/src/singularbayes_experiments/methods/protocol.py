@@ -179,6 +179,8 @@ def choose_default(differences: Mapping[str, Mapping[str, Sequence[float]]], ood
     >>> choose_default({"a": {"one": [0, 0.1], "two": [-0.2, -0.1]}, "b": {"one": [0.4, 0.5], "two": [-1, -1.1]}}, {})
     Choice(name='a', standard_error=0.0, ties=('a',))
     """
+    if not differences:
+        raise ValueError("A default needs a configuration that diverged on no data set; got none.")
     sets = list(next(iter(differences.values())))
     names = list(differences)
     values = np.array([[differences[name][one] for one in sets] for name in names], "float64")  # (names, sets, seeds)

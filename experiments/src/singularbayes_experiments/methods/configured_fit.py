@@ -1,0 +1,182 @@
+"""Many configurations of one network as one JAX program.
+
+`fit_many` trains seeds of one configuration together. Here members may differ in whatever is an array, too: prior
+(centres and widths of a prior with centres), initial scales, KL weight, learning rate of ρ, noise-free epochs. The
+steps are Keras's own `train_step` of one model, mapped over members; a member equals the model that `fit` trains with
+its settings and examples in that order, to the accuracy of floats.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from jax import numpy as jnp
+
+from singularbayes.models import find_random_posteriors
+from singularbayes.posteriors import RHO_SHIFT
+from singularbayes.training import set_kl, switch_noise
+
+State = list[list[Any]]  # trainable, other, the optimizer's and the metrics' variables
+_GROUPS = ("trainable_variables", "non_trainable_variables", "optimizer", "metrics_variables")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a newcomer does not set.
+
+    Args:
+        prior: "anchored", or one centred at 0: "normal", or a scale mixture; `scale` is its width.
+        eta: initial posterior scales as a multiple of the scale of the means.
+        rho_lr: learning rate of ρ as a multiple of the optimizer's.
+        pretrained: share of the epochs that train the means without noise first.
+    """
+
+    prior: str
+    scale: float
+    beta: float
+    eta: float
+    rho_lr: float
+    pretrained: float = 0.0
+
+    @property
+    def name(self) -> str:
+        start = f", pretrained {self.pretrained:g}" if self.pretrained else ""
+        return f"{self.prior} {self.scale:g}, beta {self.beta:g}, eta {self.eta:g}, rho_lr {self.rho_lr:g}{start}"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A configuration, or None for a deterministic network, with a seed."""
+
+    configuration: Configuration | None
+    seed: int
+
+
+class Program:
+    """A compiled model and the members that train with its step.
+
+    Args:
+        build: makes the compiled model from a seed; random posteriors have a `Centred` prior of unit scale, or of a
+            scale mixture, and η = 0.1.
+        orders: (seed, epoch) → the examples of an epoch in order, whole batches of them.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[int], keras.Model],
+        x: np.ndarray,
+        y: np.ndarray,
+        num_data: int,
+        orders: Callable[[int, int], np.ndarray],
+        epochs: int,
+    ):
+        self.build, self.num_data, self.orders, self.epochs = build, num_data, orders, epochs
+        self.models: dict[int, keras.Model] = {}
+        self._starts: dict[int, State] = {}
+        self.data = jax.device_put((x, y))
+        self.model = self._model(0)
+        posteriors = find_random_posteriors(self.model)
+        factors = [factor for posterior in posteriors for factor in posterior.factors]
+        groups = self._groups(self.model)
+        self._values = [_index(groups[0], factor.values) for factor in factors]
+        self._references = [_index(groups[1], factor.reference) for factor in factors]
+        self._kl_scale = _index(groups[1], posteriors[0].kl_scale) if posteriors else None
+        step = jax.vmap(self._train, in_axes=(0, 0, 0, None, None))
+        self._epoch = jax.jit(step, donate_argnums=0)
+
+    def _model(self, seed: int) -> keras.Model:
+        if seed not in self.models:
+            keras.utils.set_random_seed(seed)
+            model = self.build(seed)
+            if find_random_posteriors(model):
+                set_kl(model, self.num_data)
+            model.optimizer.build(model.trainable_variables)
+            rows = self.orders(seed, 0)[0]
+            model._symbolic_build(data_batch=jax.tree.map(lambda array: array[rows], self.data))
+            self.models[seed] = model
+        return self.models[seed]
+
+    @staticmethod
+    def _groups(model: keras.Model) -> list[list]:
+        return [list(model.optimizer.variables if name == "optimizer" else getattr(model, name)) for name in _GROUPS]
+
+    def start(self, member: Member) -> State:
+        """Returns the state in which a member begins."""
+        model = self._model(member.seed)
+        if member.seed not in self._starts:
+            self._starts[member.seed] = [[np.asarray(variable) for variable in group] for group in self._groups(model)]
+        state = [list(group) for group in self._starts[member.seed]]
+        settings = member.configuration
+        if settings is None:
+            return state
+        for values, reference in zip(self._values, self._references, strict=True):
+            loc, rho = state[0][values]
+            scale = np.logaddexp(0.0, rho) * (settings.eta / 0.1)
+            rho = scale + np.log(-np.expm1(-scale)) - (RHO_SHIFT if settings.pretrained else 0.0)
+            state[0][values] = np.stack([loc, rho]).astype("float32")
+            centre = loc if settings.prior == "anchored" else np.zeros_like(loc)
+            state[1][reference] = np.stack([centre, np.full_like(loc, settings.scale)])
+        return state
+
+    def train(self, members: Sequence[Member], on_epoch: Callable[[int, State], None] | None = None) -> State:
+        """Returns the states of all members after training, stacked on a first axis."""
+        seeds = sorted({member.seed for member in members})
+        which = jnp.array([seeds.index(member.seed) for member in members])
+        starts = [self.start(member) for member in members]
+        state = jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *starts)
+        rates = jnp.array([1.0 if m.configuration is None else m.configuration.rho_lr for m in members], "float32")
+        for epoch in range(self.epochs):
+            state = self._begin(epoch, members, state)
+            orders = np.stack([self.orders(seed, epoch) for seed in seeds])
+            state = self._epoch(state, which, rates, orders, self.data)
+            if on_epoch is not None:
+                on_epoch(epoch, state)
+        return state
+
+    def factor_values(self, state: State, place: int) -> list[np.ndarray]:
+        """Returns means above ρ of every factor of one member."""
+        return [np.asarray(state[0][i][place]) for i in self._values]
+
+    def _train(self, state, which, rho_lr, orders, data):
+        def step(state, ids):
+            old = state[0]
+            _, state = self.model.train_step(state, jax.tree.map(lambda array: array[ids], data))
+            new = list(state[0])
+            for i in self._values:  # Adam's step does not depend on the gradient's scale, so this is ρ's rate
+                new[i] = old[i] + (new[i] - old[i]) * jnp.stack([1.0, rho_lr]).reshape(2, *[1] * (new[i].ndim - 1))
+            return [new, *map(list, state[1:])], None
+
+        return jax.lax.scan(step, state, orders[which])[0]
+
+    def _begin(self, epoch: int, members: Sequence[Member], state: State) -> State:
+        """Returns the states with the KL weight and the noise of an epoch."""
+        if self._kl_scale is None:
+            return state
+        settings = [member.configuration for member in members]
+        assert all(settings)
+        first = np.array([math.ceil(one.pretrained * self.epochs) for one in settings])  # type: ignore[union-attr]
+        betas = np.array([one.beta for one in settings])  # type: ignore[union-attr]
+        state[1][self._kl_scale] = jnp.array(np.where(epoch < first, 0.0, betas / self.num_data), "float32")
+        on = np.flatnonzero((first > 0) & (epoch == first))
+        return self._restart(on, state) if len(on) else state
+
+    def _restart(self, places: np.ndarray, state: State) -> State:
+        """Returns the states with noise and balanced factors for some members, as the library makes them."""
+        host = [[np.array(values) for values in group] for group in state]
+        groups = self._groups(self.model)
+        pairs = [pair for each in zip(groups, host, strict=True) for pair in zip(*each, strict=True)]
+        for place in places:
+            for variable, values in pairs:
+                variable.assign(values[place])
+            switch_noise(self.model, on=True)
+            for variable, values in pairs:
+                values[place] = np.asarray(variable)
+        return jax.tree.map(jnp.asarray, host)
+
+
+def _index(variables: list, wanted: Any) -> int:
+    return next(i for i, variable in enumerate(variables) if variable is wanted)

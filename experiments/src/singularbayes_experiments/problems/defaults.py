@@ -1,0 +1,224 @@
+"""Which prior, initial scales, ρ learning rate, β and start should a newcomer get who sets nothing?
+
+Every configuration of `CONFIGURATIONS` trains a low-rank network with Adam at its default rate, without annealing and
+without early stopping, on each of `SETS`, for as many epochs as the deterministic network of the same width, which is
+stopped early. Scores are of validation rows alone, paired by seed; the choice is `protocol.choose_default`. Then the
+chosen configuration is confirmed with five fresh seeds. Small tables have a split of their own per seed; images have
+one. Test rows are not read. `runs/defaults.py` has the command.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import jax
+import keras
+import numpy as np
+from jax import numpy as jnp
+from sklearn import datasets
+
+from singularbayes import layers, metrics
+from singularbayes.likelihoods import MeanScaleNLL
+from singularbayes.posteriors import Centred, LowRank, Normal, ScaleMixture
+from singularbayes_experiments import data
+from singularbayes_experiments.methods.configured_fit import Configuration, Member, State
+
+TUNING_SEEDS, RESULT_SEEDS = (0, 1), (2, 3, 4, 5, 6)
+MIN_SCALE = 1e-6  # that of MeanScaleNLL
+RANK, RATE, DRAWS, PERTURBED = 16, 1e-3, 20, 2000
+# Standard deviations of the priors; of a scale mixture σ₁, with σ₂ = e⁻⁶ σ₁ or e⁻³ σ₁.
+SCALES = {
+    "scale_mixture": (("scale_mixture e-6", 1.0), ("scale_mixture e-6", 0.3), ("scale_mixture e-3", 1.0)),
+    "normal": (("normal", 0.1), ("normal", 0.3), ("normal", 1.0)),
+    "anchored": (("anchored", 0.1), ("anchored", 0.3), ("anchored", 1.0)),
+}
+BETAS, ETAS, RHO_RATES, PRETRAINED = (1.0, 0.3, 0.1, 0.03), (0.03, 0.1, 0.3), (1.0, 4.0), (0.0, 0.2)
+
+
+@dataclass(frozen=True)
+class Set:
+    """A data set: hidden units, batch size and epochs that its networks have."""
+
+    name: str
+    units: tuple[int, ...]
+    batch_size: int
+    epochs: int
+    task: str = "regression"
+
+
+_TABLE = (64, 64)
+SETS = {
+    one.name: one
+    for one in (
+        # The most work first.
+        Set("fashion_mnist", (1200, 1200), 128, 20, "classes"),
+        Set("mnist", (1200, 1200), 128, 20, "classes"),
+        Set("protein_tertiary_structure", (100, 100), 256, 40),
+        Set("kin8nm", _TABLE, 64, 60),
+        Set("naval_propulsion_plant", _TABLE, 64, 40),
+        Set("power_plant", _TABLE, 64, 40),
+        Set("digits", (128, 128), 32, 100, "classes"),
+        Set("energy", _TABLE, 32, 200),
+        Set("concrete", _TABLE, 32, 150),
+        Set("boston_housing", _TABLE, 32, 200),
+        Set("yacht", _TABLE, 32, 300),
+        Set("moons", _TABLE, 32, 150, "classes"),
+        Set("wine_quality_red", _TABLE, 32, 60),
+        Set("wine", _TABLE, 32, 200, "classes"),
+    )
+}
+
+
+def configurations(method: str) -> list[Configuration]:
+    """Returns the configurations of a prior, as many for each."""
+    grid = itertools.product(SCALES[method], BETAS, ETAS, RHO_RATES, PRETRAINED)
+    return [Configuration(prior, scale, beta, eta, rate, share) for (prior, scale), beta, eta, rate, share in grid]
+
+
+CONFIGURATIONS = {one.name: one for method in SCALES for one in configurations(method)}
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Inputs and targets without the test rows, and which of them train, stop and validate, by seed."""
+
+    x: np.ndarray
+    y: np.ndarray
+    shared: bool = False  # one split for all seeds
+
+    def split(self, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns the rows that train, those that stop the deterministic network, and those that validate."""
+        order = np.random.default_rng([17, 0 if self.shared else seed]).permutation(len(self.x))
+        count = len(order)
+        validate, stop = count // 5, count // 10
+        return order[validate + stop :], order[validate : validate + stop], order[:validate]
+
+
+def rows_of(one: Set) -> Rows:
+    """Returns a data set without its test rows; tables are standardised."""
+    if one.name in ("mnist", "fashion_mnist"):
+        pixels, labels = getattr(data, one.name)().train
+        return Rows((pixels.reshape(len(pixels), -1) / 255.0).astype("float32"), labels.astype("int32"), shared=True)
+    if one.name in data.UCI_SETS:
+        table = data.uci_regression(one.name)
+        train, _ = table.splits[0]
+        x, y = table.x[train], table.y[train][:, None]
+        y = (y - y.mean()) / y.std()
+    else:
+        x, y = {
+            "digits": lambda: datasets.load_digits(return_X_y=True),
+            "moons": lambda: datasets.make_moons(1000, noise=0.25, random_state=0),
+            "wine": lambda: datasets.load_wine(return_X_y=True),
+        }[one.name]()
+        kept = np.random.default_rng(0).permutation(len(x))[len(x) // 5 :]  # the others are test rows
+        x, y = x[kept], y[kept].astype("int32")
+    x = (x - x.mean(axis=0)) / np.where(np.ptp(x, axis=0) > 0, x.std(axis=0), 1.0)
+    return Rows(x.astype("float32"), y if y.dtype.kind == "i" else y.astype("float32"))
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+def network(one: Set, rows: Rows, kind: str) -> keras.Model:
+    """Returns a compiled network: "deterministic", or low-rank with the prior's form in `kind`."""
+    classes = one.task == "classes"
+    outputs = int(rows.y.max()) + 1 if classes else 1
+    inputs = rows.x.shape[1]
+    first = keras.Input((inputs,))
+    hidden = first
+    for fan_in, units in itertools.pairwise((inputs, *one.units, outputs)):
+        activation = "relu" if units != outputs else None
+        if kind == "deterministic":
+            hidden = keras.layers.Dense(units, activation)(hidden)
+            continue
+        prior = Normal(1.0) if kind == "gaussian" else ScaleMixture(sigma2=math.exp(float(kind.removeprefix("e"))))
+        posterior = LowRank(min(RANK, fan_in, units), prior=Centred(prior))
+        hidden = layers.Dense(units, activation, posterior=posterior)(hidden)
+    if not classes:
+        hidden = layers.LearnedNoise()(hidden)
+    model = keras.Model(first, hidden)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True) if classes else MeanScaleNLL()
+    model.compile(keras.optimizers.Adam(RATE), loss)
+    return model
+
+
+def kind_of(configuration: Configuration | None) -> str:
+    """Returns which program trains a configuration."""
+    if configuration is None:
+        return "deterministic"
+    return configuration.prior.split()[1] if " " in configuration.prior else "gaussian"
+
+
+# -- scores ------------------------------------------------------------------------------------------------------------
+
+
+class Moments:
+    """Averages over draws: probabilities (examples, classes); or mean, epistemic and noise variance (examples, 3)."""
+
+    def __init__(self, model: keras.Model, task: str, draws: int):
+        self.model, self.task, self.draws = model, task, draws
+
+        def every(trained, others, x, which):
+            parts = (trained, others, which)
+            return jax.lax.map(lambda one: self._one(one[0], one[1], x[one[2]]), parts, batch_size=16)
+
+        self._all = jax.jit(every)
+
+    def __call__(self, state: State, x: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Returns the averages of every member of a state for the inputs x[which] (examples, features) of its seed."""
+        return np.asarray(self._all(state[0], state[1], x, which))
+
+    def _one(self, trained, others, x):
+        def draw(others, _):
+            outputs, others = self.model.stateless_call(trained, others, x, training=self.draws > 1)
+            return others, self._likelihood(outputs)
+
+        _, found = jax.lax.scan(draw, others, None, length=self.draws)
+        mean = found.mean(axis=0)
+        if self.task == "classes":
+            return mean
+        return jnp.stack([mean[:, 0], found[:, :, 0].var(axis=0), mean[:, 1]], axis=1)
+
+    def _likelihood(self, outputs):
+        if self.task == "classes":
+            return jax.nn.softmax(outputs)
+        return jnp.stack([outputs[:, 0], (jax.nn.softplus(outputs[:, 1]) + MIN_SCALE) ** 2], axis=1)
+
+
+def scores(task: str, p: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """Returns the NLL and what goes with it, of one member."""
+    p = p.astype("float64")
+    if task == "classes":
+        p = p / p.sum(axis=1, keepdims=True)
+        return {
+            "nll": metrics.negative_log_likelihood(p, y),
+            "accuracy": metrics.accuracy(p, y),
+            "ece": metrics.expected_calibration_error(p, y),
+        }
+    std = np.sqrt(p[:, 1] + p[:, 2])
+    return {
+        "nll": metrics.gaussian_nll(p[:, 0], std, y[:, 0]),
+        "rmse": metrics.root_mean_square_error(p[:, 0], y[:, 0]),
+    }
+
+
+def uncertainty(task: str, p: np.ndarray) -> np.ndarray:
+    """Returns predictive entropy, or the total standard deviation."""
+    p = p.astype("float64")
+    return metrics.entropy(p / p.sum(axis=1, keepdims=True)) if task == "classes" else np.sqrt(p[:, 1] + p[:, 2])
+
+
+def nll_without_inputs(task: str, y: np.ndarray, known: np.ndarray) -> float:
+    """Returns the NLL of class frequencies, or of one Gaussian."""
+    if task == "classes":
+        shares = np.bincount(known, minlength=int(known.max()) + 1) / len(known)
+        return metrics.negative_log_likelihood(np.broadcast_to(shares, (len(y), len(shares))), y)
+    return metrics.gaussian_nll(np.full(len(y), known.mean()), np.full(len(y), known.std()), y[:, 0])
+
+
+def run_name(member: Member) -> str:
+    """Returns what a member is called in records."""
+    return "deterministic" if member.configuration is None else member.configuration.name

@@ -1,0 +1,108 @@
+"""Defaults are compared by a program over configurations: each member is what plain `fit` gives with its settings."""
+
+import json
+import math
+from dataclasses import asdict
+
+import keras
+import numpy as np
+import pytest
+from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program
+from singularbayes_experiments.problems import defaults
+from singularbayes_experiments.problems.defaults import CONFIGURATIONS, SETS, Rows
+from singularbayes_experiments.runs import defaults as command
+
+import singularbayes as sb
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(24, 4)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+MEMBERS = (
+    Configuration("normal", 0.5, 0.3, 0.1, 1.0),
+    Configuration("anchored", 0.2, 1.0, 0.3, 4.0),
+    Configuration("anchored", 0.2, 1.0, 0.1, 1.0, pretrained=0.4),
+)
+
+
+def _order(seed, epoch):
+    return np.random.default_rng([seed, epoch]).permutation(24).reshape(3, 8)
+
+
+def _network(prior, eta, rho_lr):
+    posteriors = [sb.LowRank(rank, prior=prior, eta=eta, rho_lr=rho_lr) for rank in (3, 2)]
+    first, last = sb.layers.Dense(5, "relu", posterior=posteriors[0]), sb.layers.Dense(2, posterior=posteriors[1])
+    model = keras.Sequential([keras.Input((4,)), first, last])
+    # A large gradient next to Adam's epsilon, by which alone a rate of ρ and a multiple of its step differ.
+    optimizer = keras.optimizers.Adam(0.01, epsilon=1e-12)
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_members_are_what_fit_gives_with_their_settings():
+    def build(seed):
+        return _network(sb.Centred(sb.Normal(1.0)), 0.1, 1.0)
+
+    program = Program(build, X, Y, 24, _order, epochs=5)
+    members = [Member(configuration, seed) for configuration in MEMBERS for seed in (3, 4)]
+    state = program.train(members)
+    for place, member in enumerate(members):
+        own = member.configuration
+        prior = sb.Normal(own.scale) if own.prior == "normal" else sb.Anchored(own.scale, anchor="random")
+        keras.utils.set_random_seed(member.seed)
+        model = _network(prior, own.eta, own.rho_lr)
+        schedule = sb.KLSchedule(24, own.beta, pretrain_epochs=math.ceil(own.pretrained * 5))
+        everything = np.concatenate([_order(member.seed, epoch) for epoch in range(5)])  # 15 batches, three an epoch
+        batches = ((X[ids], Y[ids]) for ids in everything)
+        model.fit(batches, epochs=5, steps_per_epoch=3, verbose=0, callbacks=[schedule])
+        for posterior, values in zip(sb.find_posteriors(model), program.factor_values(state, place), strict=True):
+            loc, scale, _ = posterior.factors[0].numbers()
+            np.testing.assert_allclose(values[0], loc, atol=3e-4)
+            np.testing.assert_allclose(np.logaddexp(0, values[1]), scale, rtol=3e-3)
+
+
+def test_every_prior_has_as_many_configurations_and_results_have_seeds_of_their_own():
+    protocol.require_equal_tuning({m: {c.name: asdict(c) for c in defaults.configurations(m)} for m in defaults.SCALES})
+    protocol.require_result_seeds(defaults.TUNING_SEEDS, defaults.RESULT_SEEDS)
+    assert len(CONFIGURATIONS) == 3 * 144
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_rows_train_stop_or_validate_and_seeds_split_tables_anew(shared):
+    rows = Rows(X, Y, shared)
+    one, other = (np.concatenate(rows.split(seed)) for seed in (0, 1))
+    assert sorted(one) == sorted(other) == list(range(24)) and np.array_equal(one, other) == shared
+
+
+def test_test_rows_are_not_among_the_rows():
+    table = defaults.data.uci_regression("yacht")
+    rows = defaults.rows_of(SETS["yacht"])
+    assert len(rows.x) == len(table.splits[0][0]) < len(table.x)
+
+
+def test_the_command_runs_resumes_chooses_and_confirms(tmp_path, capsys):
+    arguments = ["--tiny", "--sets", "digits,yacht", "--workers", "0", "--minutes"]
+    assert command.main(["--out", str(tmp_path / "one"), *arguments, "0.0001"]) == 0
+    assert "tuning runs are missing" in capsys.readouterr().out
+    assert command.main(["--out", str(tmp_path / "one"), *arguments, "9"]) == 0
+    said = capsys.readouterr().out
+    assert "chosen by the tuning seeds" in said and "five fresh seeds:" in said and said.count("deterministic ") >= 4
+    first = command.read([tmp_path / "one"])
+    assert {one["seed"] for one in first} == {*defaults.TUNING_SEEDS, *defaults.RESULT_SEEDS}
+    assert command.main(["--out", str(tmp_path / "two"), "--earlier", str(tmp_path / "one"), *arguments, "9"]) == 0
+    assert not list((tmp_path / "two").glob("*.jsonl"))  # all was there
+    assert capsys.readouterr().out.splitlines()[0] in said
+
+
+def test_a_configuration_that_diverged_on_a_set_is_not_chosen():
+    def run(one, method, seed, **found):
+        return {"set": one, "method": method, "seed": seed, "without_inputs": 2.0, "proxy_ood": 0.5, **found}
+
+    runs = [run(one, "deterministic", seed, nll=1.0) for one in ("a", "b") for seed in (0, 1)]
+    runs += [run(one, "fine", seed, nll=1.1 + seed / 100) for one in ("a", "b") for seed in (0, 1)]
+    runs += [run(one, "good", seed, nll=0.9 + seed / 100) for one in ("a", "b") for seed in (0, 1)]
+    assert command.chosen(json.loads(json.dumps(runs)), ["a", "b"]).name == "good"
+    runs[-1].pop("nll")  # predictions that were not finite
+    assert command.chosen(runs, ["a", "b"]).name == "fine"
+    runs[-1]["nll"] = 2.1
+    assert command.chosen(runs, ["a", "b"]).name == "fine"

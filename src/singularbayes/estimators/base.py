@@ -1,0 +1,244 @@
+"""What the four estimators share: checks of arguments and data, standardisation, held-out rows, `partial_fit`."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, is_regressor
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from singularbayes.checks import require_at_least, require_choice, require_integer, require_positive, require_share
+from singularbayes.estimators.calibration import folds, split
+from singularbayes.estimators.defaults import DEFAULTS
+from singularbayes.estimators.fitting import Data, Member, Recipe, draw, train
+from singularbayes.estimators.network import Network, seeded
+from singularbayes.estimators.trainer import LOCK
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """(values − mean) / scale of every column."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def of(cls, values: np.ndarray, weight: np.ndarray) -> "Scaler":
+        """Returns the weighted moments of the columns; a constant column is only centred."""
+        largest = np.abs(values).max(axis=0)
+        unit = np.where(largest > 0, largest, 1.0)  # squares of very large or small numbers are not finite, or 0
+        mean = np.average(values / unit, axis=0, weights=weight)
+        scale = np.sqrt(np.average((values / unit - mean) ** 2, axis=0, weights=weight))
+        constant = scale < 1e-12  # rounding alone
+        return cls(mean * unit, np.where(constant, 1.0, scale) * np.where(constant, 1.0, unit))
+
+    def __call__(self, values: np.ndarray) -> np.ndarray:
+        return ((values - self.mean) / self.scale).astype("float32")
+
+    def back(self, values: np.ndarray) -> np.ndarray:
+        """Returns standardised values in the units of the columns."""
+        return self.mean + self.scale * values
+
+
+class BayesianEstimator(BaseEstimator):
+    """An estimator that trains a Bayesian network on standardised data and averages draws of it."""
+
+    _network: Network
+    _optimizer: list[np.ndarray]
+    _seed: int
+    loss_curve_: list[float]
+
+    # -- what the classifier and the regressor define, and the networks of each ----------------------------------------
+
+    def _new_network(self, data: Data) -> Network:
+        """Returns a new network for the data."""
+        raise NotImplementedError
+
+    def _row_nll(self, p, y: np.ndarray) -> np.ndarray:
+        """Returns −log p(y) of every row, before calibration."""
+        raise NotImplementedError
+
+    def _strata(self, y: np.ndarray) -> np.ndarray | None:
+        """Returns what is spread over folds evenly."""
+        return None
+
+    def _calibrate(self, predictions, y: np.ndarray) -> None:
+        """Fits the calibration to predictions, a list, of held-out targets; None is no calibration."""
+        raise NotImplementedError
+
+    def _calibrate_further(self, p, y: np.ndarray) -> None:
+        """Fits the calibration to more held-out targets."""
+        raise NotImplementedError
+
+    def _prepare(self) -> None:
+        """Sets what a fit from the beginning starts with."""
+
+    # -- checks --------------------------------------------------------------------------------------------------------
+
+    def _check_arguments(self) -> None:
+        name = type(self).__name__
+        require_integer(name, n_iter_no_change=self.n_iter_no_change, draws=self.draws)
+        require_positive(name, learning_rate_init=self.learning_rate_init)
+        require_at_least(name, 0, beta=self.beta, tol=self.tol)
+        require_share(name, validation_fraction=self.validation_fraction)
+        require_choice(name, ("cosine", "constant"), learning_rate=self.learning_rate)
+        for key in ("batch_size", "max_iter"):
+            if getattr(self, key) != "auto":
+                require_integer(name, **{key: getattr(self, key)})
+        if self.calibrate is not None:
+            require_choice(name, ("auto", "split", "folds"), calibrate=self.calibrate)
+        if self.calibrate == "folds" and self.warm_start:
+            raise ValueError(
+                f'{name} needs calibrate="split" with warm_start=True, because a network that resumes has seen the '
+                'rows of all folds; got calibrate="folds".'
+            )
+
+    def _check_data(self, X, y, sample_weight, first: bool, minimum: int = 2):
+        """Returns features, targets and weights, without the rows of weight 0."""
+        numeric = is_regressor(self)
+        options: dict[str, Any] = {"dtype": "float64", "multi_output": True, "y_numeric": numeric}
+        X, y = validate_data(self, X, y, reset=first, ensure_min_samples=minimum, **options)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        used = weight > 0
+        return (X, y, weight) if used.all() else (X[used], y[used], weight[used])
+
+    def _check_features(self, X) -> np.ndarray:
+        check_is_fitted(self)
+        return self._features(validate_data(self, X, reset=False, dtype="float64"))
+
+    def _refuse_early_stopping(self) -> None:
+        if self.early_stopping:
+            raise ValueError("partial_fit does not support early_stopping=True; got early_stopping=True.")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_network")
+
+    @property
+    def model_(self):
+        """The trained Keras model; it takes standardised features."""
+        check_is_fitted(self)
+        return self._network.model
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def _fit(self, data: Data, resumes: bool) -> None:
+        """Trains on all that is not held out, and calibrates on what is."""
+        if not resumes:
+            self._begin()
+        self.n_samples_seen_ += float(data.weight.sum())
+        start = (self._network, self._optimizer) if resumes else None
+        rows, how = len(data), self._how_to_calibrate(len(data))
+        rng = np.random.default_rng([self._seed, 1])
+        if how is None:
+            member, held_out = self._member(data, 0, start), None
+        elif how == "split":
+            parts = split(rows, self.validation_fraction, rng)
+            if parts.min() == parts.max():
+                raise ValueError(
+                    f'calibrate="split" needs rows to hold out and rows to train on; got {rows} rows and '
+                    f"validation_fraction={self.validation_fraction}. Pass calibrate=None."
+                )
+            member = self._chosen(data, parts, start)
+            held_out = [(member, parts == 0)]
+        else:
+            if rows < DEFAULTS.folds:
+                raise ValueError(f'calibrate="folds" needs at least {DEFAULTS.folds} rows; got {rows} rows.')
+            parts = folds(rows, DEFAULTS.folds, self._strata(data.y), rng)
+            held_out = [(self._chosen(data, parts), parts == 0)]
+            held_out += [
+                (self._member(data.rows(parts != fold), fold + 1), parts == fold) for fold in range(1, DEFAULTS.folds)
+            ]
+            member = self._member(data, 0)
+        self._keep(member)
+        if held_out is None:
+            self._calibrate(None, data.y)
+            return
+        predictions = [self._draw(member.network, data.x[rows]) for member, rows in held_out]
+        self._calibrate(predictions, np.concatenate([data.y[rows] for _, rows in held_out]))
+
+    def _begin(self) -> None:
+        self._seed = int(check_random_state(self.random_state).randint(np.iinfo("int32").max))
+        self.n_iter_, self.loss_curve_, self.n_samples_seen_ = 0, [], 0.0
+        self._prepare()
+
+    def _how_to_calibrate(self, rows: int) -> str | None:
+        if self.calibrate != "auto":
+            return self.calibrate
+        if rows < DEFAULTS.calibrate_from:
+            return None
+        return "folds" if rows < DEFAULTS.folds_below and not self.warm_start else "split"
+
+    def _chosen(self, data: Data, parts: np.ndarray, start=None) -> Member:
+        """Returns a member that is trained on all parts but 0."""
+        return self._member(data.rows(parts != 0), 1, start)
+
+    def _member(self, data: Data, index: int, start=None) -> Member:
+        """Returns a network trained on the data; `index` tells the members of one fit apart."""
+        seed = int(np.random.SeedSequence([self._seed, self.n_iter_, index]).generate_state(1)[0] >> 1)
+        recipe, watch = self._recipe(len(data)), None
+        with LOCK, seeded(seed):
+            network, optimizer = start or (self._new_network(data), None)
+            if self.early_stopping:
+                parts = split(len(data), self.validation_fraction, np.random.default_rng([seed, 3]))
+                if parts.min() == parts.max():
+                    raise ValueError(f"early_stopping needs rows to watch and rows to train on; got {len(data)} rows.")
+                watched, data = data.rows(parts == 0), data.rows(parts == 1)
+
+                def watch(network: Network) -> float:
+                    p = draw(network, watched.x, DEFAULTS.stopping_draws, self._seed)
+                    return -float(np.average(self._row_nll(p, watched.y), weights=watched.weight))
+
+            return train(network, optimizer, data, recipe, seed, watch)
+
+    def _recipe(self, rows: int) -> Recipe:
+        batch_size = DEFAULTS.batch_size(rows) if self.batch_size == "auto" else int(self.batch_size)
+        return Recipe(
+            epochs=DEFAULTS.epochs(math.ceil(rows / batch_size)) if self.max_iter == "auto" else int(self.max_iter),
+            batch_size=batch_size,
+            rate=float(self.learning_rate_init),
+            cosine=self.learning_rate == "cosine",
+            beta=float(self.beta),
+            shuffle=bool(self.shuffle),
+            tol=float(self.tol),
+            patience=int(self.n_iter_no_change),
+            verbose=bool(self.verbose),
+        )
+
+    def _keep(self, member: Member) -> None:
+        """Makes a trained network that of the estimator."""
+        self._network, self._optimizer = member.network, member.optimizer
+        self.loss_curve_ = [*self.loss_curve_, *member.losses]
+        self.n_iter_, self.loss_ = len(self.loss_curve_), self.loss_curve_[-1]
+        if self.early_stopping:
+            self.validation_scores_ = member.scores
+
+    def _learn_more(self, data: Data, first: bool) -> None:
+        """Trains one epoch on new rows, which are predicted first: so each calibrates before it is learned.
+
+        Of the first rows, a share is predicted by a network that was trained on the others.
+        """
+        if first:
+            self._begin()
+            parts = split(len(data), self.validation_fraction, np.random.default_rng([self._seed, 1]))
+            if len(data) > 1 and self.calibrate is not None:
+                self._one_epoch(data.rows(parts == 1), None)
+                data = data.rows(parts == 0)
+        if hasattr(self, "_network") and self.calibrate is not None:
+            self._calibrate_further(self._draw(self._network, data.x), data.y)
+        self._one_epoch(data, (self._network, self._optimizer) if hasattr(self, "_network") else None)
+
+    def _one_epoch(self, data: Data, start) -> None:
+        self.n_samples_seen_ += float(data.weight.sum())
+        seed = int(np.random.SeedSequence([self._seed, self.n_iter_]).generate_state(1)[0] >> 1)
+        recipe = replace(self._recipe(len(data)), epochs=1, cosine=False, num_data=self.n_samples_seen_)
+        with LOCK, seeded(seed):
+            network, optimizer = start or (self._new_network(data), None)
+            member = train(network, optimizer, data, recipe, seed)
+        self._keep(member)
+
+    def _draw(self, network: Network, x: np.ndarray, keep_draws: bool = False, draws: int | None = None, seed=None):
+        """Returns what draws of a network predict for standardised features."""
+        with LOCK:
+            return draw(network, x, draws or self.draws, self._seed if seed is None else seed, keep_draws)

@@ -1,0 +1,295 @@
+"""Classification: probabilities averaged over draws, with a calibrated temperature."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, type_of_target
+from sklearn.utils.validation import column_or_1d
+
+from singularbayes.estimators.base import BayesianEstimator, Scaler
+from singularbayes.estimators.calibration import class_nll, temper, temperature
+from singularbayes.estimators.defaults import DEFAULTS
+from singularbayes.estimators.fitting import Data
+from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
+
+_KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
+
+
+class Classifier(ClassifierMixin, BayesianEstimator):
+    """What both classifiers do with a network of logits."""
+
+    _features: Scaler
+    _held_out: tuple[np.ndarray, np.ndarray] | None
+    _multi_label: bool
+    _temperature: float
+
+    def fit(self, X, y, sample_weight=None):
+        """Fits the network to features (rows, features) and labels (rows,), or (rows, labels) of zeros and ones.
+
+        Args:
+            sample_weight: a row of weight 2 counts as two rows.
+        """
+        self._check_arguments()
+        resumes = self.warm_start and hasattr(self, "_network")
+        X, y, weight = self._check_data(X, y, sample_weight, first=not resumes)
+        if not resumes:
+            self._find_classes(y)
+        self._fit(self._data(X, y, weight, first=not resumes), resumes)
+        return self
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Trains one epoch on new rows; the first call also decides how features are standardised.
+
+        Args:
+            classes: all labels that will come; needed in the first call.
+        """
+        self._check_arguments()
+        self._refuse_early_stopping()
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "partial_fit needs class_weight=None or a dict, because it does not know the labels to come; got "
+                'class_weight="balanced".'
+            )
+        first = not hasattr(self, "_network")
+        X, y, weight = self._check_data(X, y, sample_weight, first, minimum=1)
+        if _check_partial_fit_first_call(self, classes):
+            self._multi_label = type_of_target(y).startswith("multilabel")
+            _require_two_classes(self.classes_)
+        data = self._data(X, y, weight, first)
+        if first:
+            self._calibrate(None, data.y)
+        self._learn_more(data, first)
+        return self
+
+    def predict_proba(self, X):
+        """Returns probabilities: (rows, classes) in the order of `classes_`, or (rows, labels)."""
+        x = self._check_features(X)
+        return temper(self._draw(self._network, x).mean, self._temperature, exclusive=not self._multi_label)
+
+    def predict(self, X):
+        """Returns the most probable class of every row, or which labels are more probable than not."""
+        p = self.predict_proba(X)
+        return (p > 0.5).astype(int) if self._multi_label else self.classes_[p.argmax(axis=1)]
+
+    # -- labels --------------------------------------------------------------------------------------------------------
+
+    def _find_classes(self, y) -> None:
+        check_classification_targets(y)
+        kind = type_of_target(y)
+        if kind == "multiclass-multioutput":
+            raise ValueError(
+                f"{type(self).__name__} needs labels (rows,), or zeros and ones (rows, labels); got a multiclass-"
+                "multioutput target. Wrap it in sklearn.multioutput.MultiOutputClassifier."
+            )
+        self._multi_label = kind.startswith("multilabel")
+        if self._multi_label:
+            self.classes_ = np.arange(y.shape[1])
+            return
+        self.classes_ = np.unique(column_or_1d(y, warn=True))
+        _require_two_classes(self.classes_)
+
+    def _data(self, X, y, weight, first: bool) -> Data:
+        if hasattr(y, "toarray"):
+            y = y.toarray()
+        if not self._multi_label:
+            check_classification_targets(y)
+            y = column_or_1d(y)
+            unseen = np.setdiff1d(y, self.classes_)
+            if len(unseen):
+                raise ValueError(
+                    f"`y` has classes not in `self.classes_`. `self.classes_` has {self.classes_}. 'y' has "
+                    f"{np.unique(y)}."
+                )
+        elif y.ndim != 2 or y.shape[1] != len(self.classes_):
+            raise ValueError(f"{type(self).__name__} needs y with {len(self.classes_)} labels; got shape {y.shape}.")
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, y)
+        if first:
+            self._features = Scaler.of(X, weight)
+        labels = y.astype(int) if self._multi_label else np.searchsorted(self.classes_, y)
+        return Data(self._features(X), labels, weight)
+
+    @property
+    def _task(self) -> str:
+        return "labels" if self._multi_label else "classes"
+
+    @property
+    def n_outputs_(self) -> int:
+        """The number of classes, or of labels."""
+        return len(self.classes_)
+
+    def _strata(self, y):
+        return y if y.ndim == 1 else None
+
+    def _row_nll(self, p, y):
+        return class_nll(p.mean, y)
+
+    # -- calibration ---------------------------------------------------------------------------------------------------
+
+    def _calibrate(self, predictions, y) -> None:
+        self._held_out, self._temperature = None, 1.0
+        if predictions is not None:
+            p = np.concatenate([p.mean for p in predictions])
+            self._temperature = temperature(p, y)
+            self._held_out = p[-_KEPT:], y[-_KEPT:]
+
+    def _calibrate_further(self, p, y) -> None:
+        before, labels = (p.mean[:0], y[:0]) if self._held_out is None else self._held_out
+        self._held_out = np.concatenate([before, p.mean])[-_KEPT:], np.concatenate([labels, y])[-_KEPT:]
+        self._temperature = temperature(*self._held_out)
+
+
+def _require_two_classes(classes: np.ndarray) -> None:
+    if len(classes) < 2:
+        raise ValueError(
+            "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
+            f"{classes[0]!r}."
+        )
+
+
+class BayesianMLPClassifier(Classifier):
+    """A Bayesian multilayer perceptron with low-rank weights for classification; a scikit-learn estimator.
+
+    Arguments are those of `sklearn.neural_network.MLPClassifier` where they mean the same. Two or more classes, or
+    several labels per row (zeros and ones). Features are standardised inside.
+
+    Args:
+        class_weight: weights of classes, {label: weight} or "balanced"; they multiply `sample_weight`.
+        calibrate: what the temperature of the probabilities is fitted on: "split" holds out `validation_fraction` of
+            the rows, "folds" predicts every row by a network that was trained without it and then trains on all, "auto"
+            is folds below 1,000 rows, and None nothing.
+        hidden_layer_sizes, rank, components, prior, beta, draws, …: as in `BayesianMLPRegressor`.
+
+    Attributes:
+        classes_: the labels, in the order of the columns of `predict_proba`.
+        model_: the trained Keras model of standardised features.
+        loss_curve_, n_iter_, validation_scores_: how training went.
+
+    >>> import numpy as np
+    >>> X = np.linspace(-1, 1, 60)[:, None]
+    >>> y = np.where(X[:, 0] > 0, "high", "low")
+    >>> model = BayesianMLPClassifier((8,), rank=2, random_state=0).fit(X, y)
+    >>> model.predict([[-0.9], [0.9]]), model.predict_proba(X).shape
+    (array(['low', 'high'], dtype='<U4'), (60, 2))
+    """
+
+    def __init__(
+        self,
+        hidden_layer_sizes=DEFAULTS.hidden_layer_sizes,
+        activation=DEFAULTS.activation,
+        *,
+        rank=DEFAULTS.rank,
+        components=DEFAULTS.components,
+        prior=DEFAULTS.prior,
+        beta=DEFAULTS.beta,
+        calibrate=DEFAULTS.calibrate,
+        class_weight=None,
+        draws=DEFAULTS.draws,
+        batch_size="auto",
+        learning_rate=DEFAULTS.learning_rate,
+        learning_rate_init=DEFAULTS.learning_rate_init,
+        max_iter=DEFAULTS.max_iter,
+        shuffle=True,
+        random_state=None,
+        tol=DEFAULTS.tol,
+        verbose=False,
+        warm_start=False,
+        early_stopping=False,
+        validation_fraction=DEFAULTS.validation_fraction,
+        n_iter_no_change=DEFAULTS.n_iter_no_change,
+    ):
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.rank = rank
+        self.components = components
+        self.prior = prior
+        self.beta = beta
+        self.calibrate = calibrate
+        self.class_weight = class_weight
+        self.draws = draws
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.tol = tol
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+
+    def _check_arguments(self):
+        super()._check_arguments()
+        check_architecture(self)
+
+    def _new_network(self, data: Data) -> Network:
+        return perceptron(self, data.x.shape[1], self.n_outputs_, self._task)
+
+
+class BayesianClassifier(Classifier):
+    """Any Keras model with posteriors as a scikit-learn classifier, as `keras.wrappers.SKLearnClassifier` does it.
+
+    Args:
+        model: a function `model(X, y, **model_kwargs)` that returns a new Keras model with layers of `singularbayes`.
+            X are the standardised features, y (rows, classes) the labels as zeros and ones. A model that is not
+            compiled has y.shape[1] logits and is trained with Adam; a compiled one is trained with its loss, a
+            cross-entropy, and its optimizer.
+        model_kwargs: arguments of the function.
+        beta, calibrate, class_weight, draws, …: as in `BayesianMLPClassifier`.
+
+    >>> import keras, numpy as np, singularbayes as sb
+    >>> def build(X, y):
+    ...     hidden = sb.layers.Dense(8, "tanh", posterior=sb.LowRank(1))
+    ...     return keras.Sequential([keras.Input(X.shape[1:]), hidden, keras.layers.Dense(y.shape[1])])
+    >>> X = np.linspace(-1, 1, 60)[:, None]
+    >>> model = BayesianClassifier(build, max_iter=5, calibrate=None, random_state=0).fit(X, X[:, 0] > 0)
+    >>> model.predict_proba(X).shape
+    (60, 2)
+    """
+
+    def __init__(
+        self,
+        model,
+        model_kwargs=None,
+        *,
+        beta=DEFAULTS.beta,
+        calibrate=DEFAULTS.calibrate,
+        class_weight=None,
+        draws=DEFAULTS.draws,
+        batch_size="auto",
+        learning_rate=DEFAULTS.learning_rate,
+        learning_rate_init=DEFAULTS.learning_rate_init,
+        max_iter=DEFAULTS.max_iter,
+        shuffle=True,
+        random_state=None,
+        tol=DEFAULTS.tol,
+        verbose=False,
+        warm_start=False,
+        early_stopping=False,
+        validation_fraction=DEFAULTS.validation_fraction,
+        n_iter_no_change=DEFAULTS.n_iter_no_change,
+    ):
+        self.model = model
+        self.model_kwargs = model_kwargs
+        self.beta = beta
+        self.calibrate = calibrate
+        self.class_weight = class_weight
+        self.draws = draws
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.tol = tol
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+
+    def _new_network(self, data: Data) -> Network:
+        columns = data.y if self._multi_label else np.eye(self.n_outputs_)[data.y]
+        return built_by_user(self, data.x, columns.astype("float32"), self._task)

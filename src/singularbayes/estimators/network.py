@@ -1,0 +1,322 @@
+"""The networks of the estimators: what is built from the arguments, and what its outputs mean."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+from scipy import special
+
+from singularbayes.checks import require_choice, require_integer
+from singularbayes.estimators.defaults import DEFAULTS
+from singularbayes.layers import Dense, LearnedNoise
+from singularbayes.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Classification,
+    Likelihood,
+    MeanScale,
+    MeanScaleNLL,
+    find_likelihood,
+)
+from singularbayes.models import find_random_posteriors, flat_layers
+from singularbayes.posteriors import LowRank, Mixture
+from singularbayes.training import set_kl
+
+ACTIVATIONS = {"identity": "linear", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}  # scikit-learn's names
+_START_NOISE = 0.3  # of standardised targets
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class WeightedMeanScaleNLL(MeanScaleNLL):
+    """The loss of a noise head: `MeanScaleNLL` with every example weighed by its scale σ (β-NLL with β = ½).
+
+    Plain likelihood divides the gradient of the mean by σ², so a head can give up on examples by widening σ there. The
+    weights have mean 1 over a batch and no gradient.
+    """
+
+    def call(self, y_true, y_pred):
+        rho = ops.split(y_pred, 2, axis=-1)[1]
+        scale = ops.stop_gradient(ops.mean(ops.softplus(rho), axis=-1))
+        return super().call(y_true, y_pred) * scale / ops.mean(scale)
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class MultiLabelNLL(keras.losses.Loss):
+    """−log p of independent yes-or-no labels, summed over labels, from logits."""
+
+    def __init__(self, reduction="sum_over_batch_size", name="multi_label_nll", **kwargs):
+        super().__init__(reduction=reduction, name=name, **kwargs)
+
+    def call(self, y_true, y_pred):
+        y_true = ops.cast(y_true, y_pred.dtype)
+        return ops.sum(ops.softplus(y_pred) - y_true * y_pred, axis=-1)
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+@dataclass(frozen=True)
+class MultiLabel(Classification):
+    """Labels that do not exclude each other: the last axis has one logit per label."""
+
+    from_logits: bool = True
+    activation = staticmethod(keras.activations.sigmoid)
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        return special.expit(np.asarray(outputs, "float64"))
+
+
+@dataclass
+class Network:
+    """A built model with its loss, its optimizer, and what its outputs mean. It can be pickled.
+
+    Attributes:
+        task: "regression", "classes" or "labels" (several per example).
+        again: builds another one of its kind.
+        key: equal for networks that compute the same function of weights and inputs; None where that is not known.
+        sets_rate: whether the estimator sets the learning rate of every step, because the optimizer is its own.
+    """
+
+    model: keras.Model
+    task: str
+    loss: keras.losses.Loss
+    likelihood: Likelihood
+    optimizer: keras.optimizers.Optimizer
+    again: "Callable[[], Network] | None" = None
+    key: Any = None
+    sets_rate: bool = True
+
+    def targets(self, y: np.ndarray) -> np.ndarray:
+        """Returns labels or standardised values in the form that the loss takes."""
+        if self.task != "classes":
+            return y.astype("float32")
+        if isinstance(self.loss, keras.losses.CategoricalCrossentropy):
+            return np.eye(self.model.output_shape[-1], dtype="float32")[y]
+        return y[:, None].astype("float32") if isinstance(self.likelihood, Bernoulli) else y.astype("int32")
+
+    def __getstate__(self) -> dict:
+        objects = {name: keras.saving.serialize_keras_object(getattr(self, name)) for name in _SERIALIZED}
+        values = [np.array(ops.convert_to_numpy(variable)) for variable in self.model.variables]
+        shared = isinstance(self.key, str)  # else `again` may be a function that cannot be pickled
+        others = {"again": self.again if shared else None, "key": self.key if shared else None}
+        return {**vars(self), **others, **objects, "values": values}
+
+    def __setstate__(self, state: dict) -> None:
+        values = state.pop("values")
+        for name in _SERIALIZED:
+            state[name] = keras.saving.deserialize_keras_object(state[name], safe_mode=False)
+        vars(self).update(state)
+        if self.model.compiled:
+            self.loss, self.optimizer = self.model.loss, self.model.optimizer
+        set_kl(self.model, 1)  # posteriors then share the variables that they shared
+        for variable, value in zip(self.model.variables, values, strict=True):
+            variable.assign(value)
+
+
+_SERIALIZED = ("model", "loss", "optimizer")
+
+
+@dataclass(frozen=True)
+class MultilayerPerceptron:
+    """The settings of a network of dense low-rank layers."""
+
+    inputs: int
+    hidden: tuple[int, ...]
+    outputs: int
+    activation: str
+    rank: int
+    prior: Any
+    components: int
+    task: str  # "regression", "classes" or "labels"
+    head: bool = False
+
+    def build(self) -> Network:
+        """Returns a new network with random weights."""
+        widths = [self.inputs, *self.hidden, 2 * self.outputs if self.head else self.outputs]
+        pairs = itertools.pairwise(widths)
+        activations = [ACTIVATIONS[self.activation]] * len(self.hidden) + ["linear"]
+        layers: list[keras.layers.Layer] = [
+            Dense(columns, activation, posterior=self._posterior(min(rows, columns)))
+            for (rows, columns), activation in zip(pairs, activations, strict=True)
+        ]
+        if self.task == "regression" and not self.head:
+            layers.append(LearnedNoise(_START_NOISE))
+        loss, likelihood = _meaning(self.task, self.head)
+        model = keras.Sequential([keras.Input((self.inputs,)), *layers])
+        return Network(model, self.task, loss, likelihood, own_optimizer(), self.build, repr(self))
+
+    def _posterior(self, largest: int):
+        options = {} if self.prior is None else {"prior": self.prior}
+        posterior = LowRank(min(self.rank, largest), **options)
+        return posterior if self.components == 1 else Mixture(posterior, self.components, DEFAULTS.component_examples)
+
+
+def _meaning(task: str, head: bool) -> tuple[keras.losses.Loss, Likelihood]:
+    if task == "regression":
+        return (WeightedMeanScaleNLL() if head else MeanScaleNLL()), MeanScale()
+    if task == "labels":
+        return MultiLabelNLL(), MultiLabel()
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True), Categorical()
+
+
+def own_optimizer() -> keras.optimizers.Optimizer:
+    """Returns Adam with a limit on the norm of the gradient, which keeps one batch of outliers from ending training."""
+    return keras.optimizers.Adam(1e-3, global_clipnorm=5.0)
+
+
+def built_by_user(estimator, x: np.ndarray, y: np.ndarray, task: str) -> Network:
+    """Returns the network that the function `model` of an estimator makes; raises where it cannot be trained.
+
+    Args:
+        x, y: the standardised data; y has one column per output.
+    """
+    name, build, options = type(estimator).__name__, estimator.model, estimator.model_kwargs or {}
+    if isinstance(build, keras.Model) or not callable(build):
+        raise TypeError(
+            f"{name} needs model to be a function that makes a Keras model, such as def build(X, y); got "
+            f"{type(build).__name__}."
+        )
+    model = build(X=x, y=y, **options)
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"{name} needs model(X, y) to return a Keras model; got {type(model).__name__}.")
+    if not model.built:
+        model.build((None, x.shape[1]))
+    if not find_random_posteriors(model):
+        raise ValueError(
+            f"{name} needs a model with a posterior; got {model.name!r} with none. Use layers such as "
+            "singularbayes.layers.Dense(64, 'relu', posterior=singularbayes.LowRank(16)), or return "
+            "singularbayes.bayesianize(model, singularbayes.LowRank(16))."
+        )
+    network = _compiled(name, model, task) if model.compiled else _uncompiled(name, model, x, y, task)
+    key = (build, repr(options), x.shape[1], y.shape[1], repr(_wiring(network)))
+    if not _has_own_code(model) and " at 0x" not in repr(key[1:]):
+        network.key, network.again = key, lambda: built_by_user(estimator, x, y, task)
+    return network
+
+
+def _compiled(name: str, model: keras.Model, task: str) -> Network:
+    loss = keras.losses.get(model.loss) if isinstance(model.loss, str) else model.loss
+    likelihood: Likelihood | None
+    if task == "labels":
+        likelihood = MultiLabel() if getattr(loss, "from_logits", isinstance(loss, MultiLabelNLL)) else None
+    else:
+        likelihood = find_likelihood(None, loss, model.name, name)
+    fits = likelihood is not None and (likelihood.task == "regression") == (task == "regression")
+    if likelihood is None or not fits or not likelihood.specifies_noise:
+        needed = {
+            "regression": "GaussianNLL(scale) or MeanScaleNLL()",
+            "classes": "a cross-entropy",
+            "labels": "BinaryCrossentropy(from_logits=True)",
+        }[task]
+        raise ValueError(
+            f"{name} needs a model compiled with {needed}, or one that is not compiled; got loss={model.loss!r}."
+        )
+    return Network(model, task, loss, likelihood, model.optimizer, sets_rate=False)
+
+
+def _uncompiled(name: str, model: keras.Model, x, y, task: str) -> Network:
+    """Returns the network of a model without a loss: its outputs are logits, or the means of standardised targets."""
+    outputs, width = model.compute_output_shape((None, x.shape[1]))[-1], y.shape[1]
+    head = task == "regression" and outputs == 2 * width
+    if outputs != width and not head:
+        also = f", or {2 * width}: means and raw scales" if task == "regression" else ""
+        raise ValueError(f"{name} needs a model with {width} outputs, y.shape[1]{also}; got {outputs}.")
+    if task == "regression" and not head:
+        inputs = keras.Input((x.shape[1],))
+        model = keras.Model(inputs, LearnedNoise(_START_NOISE)(model(inputs)))
+    return Network(model, task, *_meaning(task, head), own_optimizer())
+
+
+def _has_own_code(model: keras.Model) -> bool:
+    """Returns whether a model may compute something that its config does not show."""
+    graphs = (keras.Sequential, keras.src.models.Functional)
+    own = (layer for layer in flat_layers(model) if not type(layer).__module__.startswith(("keras.", "singularbayes.")))
+    lambdas = (layer for layer in flat_layers(model) if isinstance(layer, keras.layers.Lambda))
+    return not isinstance(model, graphs) or any(own) or any(lambdas)
+
+
+def _wiring(network: Network) -> list:
+    """Returns the configs of model, loss and optimizer, with names by the order in which they appear."""
+    config = network.model.get_config()
+    names: dict[str, int] = {}
+
+    def collect(part):
+        if isinstance(part, dict):
+            if isinstance(part.get("name"), str):
+                names.setdefault(part["name"], len(names))
+            part = list(part.values())
+        if isinstance(part, (list, tuple)):
+            for inner in part:
+                collect(inner)
+
+    def renamed(part):
+        if isinstance(part, dict):
+            return {key: renamed(value) for key, value in part.items() if key != "shared_object_id"}
+        if isinstance(part, (list, tuple)):
+            return [renamed(inner) for inner in part]
+        return names.get(part, part) if isinstance(part, str) else part
+
+    collect(config)
+    loss, optimizer = network.loss, network.optimizer
+    return [renamed(config), type(loss), loss.get_config(), type(optimizer), optimizer.get_config()]
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Makes what is random inside depend on the seed alone, and leaves the global generators as they were."""
+    import random
+
+    from keras.src.backend.common import global_state
+    from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+    from keras.src.utils.rng_utils import GLOBAL_RANDOM_SEED
+
+    names = (GLOBAL_SEED_GENERATOR, GLOBAL_RANDOM_SEED)
+    before = [global_state.get_global_attribute(name) for name in names]
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch = None
+    if keras.backend.backend() == "torch":
+        import torch as library
+
+        torch = library
+        torch_state = torch.get_rng_state()
+    keras.utils.set_random_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(torch_state)
+        for name, value in zip(names, before, strict=True):
+            global_state.set_global_attribute(name, value)
+
+
+def check_architecture(estimator) -> None:
+    """Raises for arguments of an estimator that no network has."""
+    name = type(estimator).__name__
+    for size in _widths(estimator.hidden_layer_sizes):
+        require_integer(name, hidden_layer_sizes=size)
+    require_choice(name, tuple(ACTIVATIONS), activation=estimator.activation)
+    require_integer(name, rank=estimator.rank, components=estimator.components)
+
+
+def perceptron(estimator, inputs: int, outputs: int, task: str, head: bool = False) -> Network:
+    """Returns a new network of the arguments of an estimator."""
+    return MultilayerPerceptron(
+        inputs=inputs,
+        hidden=tuple(int(size) for size in _widths(estimator.hidden_layer_sizes)),
+        outputs=outputs,
+        activation=estimator.activation,
+        rank=int(estimator.rank),
+        prior=estimator.prior,
+        components=int(estimator.components),
+        task=task,
+        head=head,
+    ).build()
+
+
+def _widths(sizes) -> tuple:
+    return tuple(sizes) if hasattr(sizes, "__iter__") else (sizes,)

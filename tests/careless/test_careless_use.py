@@ -1,0 +1,299 @@
+"""Callbacks × optimizers × precision, losses × heads, files and threads: right numbers, or a clear error."""
+
+import copy
+import pickle
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import keras
+import numpy as np
+import pytest
+from careless_cases import DRAWS, RNG, TARGETS, X, Y, is_clear
+from scipy import special
+
+import singularbayes as sb
+from singularbayes import LowRank, layers
+
+WEIGHTS = RNG.random(24)
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+CALLBACKS = {
+    "none": lambda folder: [],
+    "early stopping": lambda folder: [keras.callbacks.EarlyStopping("val_nll", mode="min", patience=1)],
+    "best weights": lambda folder: [keras.callbacks.EarlyStopping("val_loss", restore_best_weights=True)],
+    "checkpoint": lambda folder: [keras.callbacks.ModelCheckpoint(folder / "best.keras", save_best_only=True)],
+    "weights only": lambda folder: [keras.callbacks.ModelCheckpoint(folder / "w.weights.h5", save_weights_only=True)],
+    "plateau": lambda folder: [keras.callbacks.ReduceLROnPlateau("val_nll", mode="min", patience=0)],
+    "rate": lambda folder: [keras.callbacks.LearningRateScheduler(lambda epoch: 0.01 / (epoch + 1))],
+    "csv": lambda folder: [keras.callbacks.CSVLogger(folder / "log.csv")],
+    "terminate": lambda folder: [keras.callbacks.TerminateOnNaN()],
+    "backup": lambda folder: [keras.callbacks.BackupAndRestore(folder / "backup")],
+}
+OPTIMIZERS = (
+    "sgd",
+    "rmsprop",
+    "adamw",
+    "lion",
+    "nadam",
+    "adagrad",
+    "adamax",
+    "clipped",
+    "averaged",
+    "schedule",
+)
+
+
+def _optimizer(name):
+    made = {
+        "clipped": lambda: keras.optimizers.Adam(clipnorm=1.0),
+        "averaged": lambda: keras.optimizers.Adam(use_ema=True, ema_overwrite_frequency=1),
+        "schedule": lambda: keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.01, 10)),
+    }
+    return made[name]() if name in made else keras.optimizers.get(name)
+
+
+def _fit(folder, optimizer="adam", callbacks="none", dtype=None, **options):
+    keras.utils.set_random_seed(3)
+    head = layers.Dense(3, posterior=LowRank(2), dtype=dtype)
+    model = keras.Sequential([keras.Input((4,)), head])
+    model.compile(_optimizer(optimizer), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    before = [np.array(keras.ops.convert_to_numpy(w)) for w in model.trainable_weights]
+    history = model.fit(
+        X,
+        Y,
+        epochs=2,
+        batch_size=12,
+        verbose=0,
+        validation_data=(X, Y),
+        callbacks=[sb.KLSchedule(num_data=24), *CALLBACKS[callbacks](folder)],
+        **options,
+    )
+    after = [keras.ops.convert_to_numpy(w) for w in model.trainable_weights]
+    assert all(np.isfinite(w).all() and (w != b).any() for w, b in zip(after, before, strict=True))
+    return model, history
+
+
+def _assert_trained_by_the_elbo(model, history):
+    logged = history.history
+    assert {"loss", "nll", "kl", "kl_weight", "val_nll"} <= logged.keys() and np.isfinite(logged["loss"]).all()
+    # Over an epoch the loss is nll + KL/24 with the KL of each step, which moves little in two steps.
+    kl = np.array(logged["loss"]) - np.array(logged["nll"])
+    np.testing.assert_allclose(kl, np.array(logged["kl"]) * np.array(logged["kl_weight"]), rtol=0.2)
+    p = sb.predict(model, X, DRAWS)
+    np.testing.assert_allclose(p.mean.sum(axis=-1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("callbacks", CALLBACKS)
+def test_callbacks_work(tmp_path, callbacks):
+    _assert_trained_by_the_elbo(*_fit(tmp_path, callbacks=callbacks))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_optimizers_work(tmp_path, optimizer):
+    _assert_trained_by_the_elbo(*_fit(tmp_path, optimizer))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_precisions_work(tmp_path, optimizer, dtype):
+    model, history = _fit(tmp_path, optimizer, dtype=dtype)
+    assert np.isfinite(history.history["loss"]).all()
+    exact, _ = _fit(tmp_path, optimizer)
+    exact.set_weights([np.asarray(w, "float32") for w in model.get_weights()])
+    found, expected = (sb.predict(each, X, DRAWS, keep_draws=True).draws for each in (model, exact))
+    np.testing.assert_allclose(found, expected, atol=0.05 if dtype != "float32" else 1e-5)
+
+
+# -- losses × heads --------------------------------------------------------------------------------------------------
+
+LOSSES = {
+    "mse": "mse",
+    "mae": "mae",
+    "gaussian": sb.GaussianNLL(0.5),
+    "mean and scale": sb.MeanScaleNLL(),
+    "binary": "binary_crossentropy",
+    "binary logits": keras.losses.BinaryCrossentropy(from_logits=True),
+    "classes": "sparse_categorical_crossentropy",
+    "class logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    "one-hot": "categorical_crossentropy",
+    "one-hot logits": keras.losses.CategoricalCrossentropy(from_logits=True),
+}
+HEADS = {"1": (1, None), "1 sigmoid": (1, "sigmoid"), "2": (2, None), "3": (3, None), "3 softmax": (3, "softmax")}
+
+
+@pytest.fixture(scope="session")
+def heads():
+    """One network per head, compiled again for every loss: its programs stay."""
+    return {
+        name: keras.Sequential([keras.Input((4,)), keras.layers.Dense(units, activation)])
+        for name, (units, activation) in HEADS.items()
+    }
+
+
+def _expected(loss, head, outputs):
+    """Returns the mean that is right; None where the pair makes no sense."""
+    units, activation = HEADS[head]
+    if loss in ("mse", "mae", "gaussian"):
+        return outputs[:, 0] if units == 1 else outputs
+    if loss == "mean and scale":
+        return outputs[:, 0] if head == "2" else None
+    if loss.startswith("binary") and units > 1:
+        # Every output is a label of its own.
+        right = {"binary": None, "binary logits": special.expit(outputs) if activation is None else None}[loss]
+        return right
+    if loss.startswith("binary"):
+        if (activation is None) == (loss == "binary"):
+            return None
+        one = outputs if activation else special.expit(outputs)
+        return np.concatenate([1 - one, one], axis=-1)
+    if units == 1 or (activation is None) == (not loss.endswith("logits")):
+        return None
+    return outputs if activation else special.softmax(outputs, axis=-1)
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_and_heads(heads, loss, head):
+    model = heads[head]
+    model.compile("sgd", LOSSES[loss])
+    expected = _expected(loss, head, keras.ops.convert_to_numpy(model(X)).astype("float64"))
+    if expected is not None:
+        found = sb.predict(model, X).mean
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        return
+    if (loss, head) in (("binary", "3 softmax"),):
+        return  # probabilities of three labels that happen to sum to 1: allowed, though a softmax is a poor head
+    with pytest.raises(ValueError) as raised:
+        pytest.fail(f"wrong silently: {sb.predict(model, X).mean[:2]}")
+    assert is_clear(raised.value) or "declared" in str(raised.value), raised.value
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_head_without_a_loss_is_a_clear_error(head):
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(*HEADS[head])])
+    with pytest.raises(ValueError) as raised:
+        pytest.fail(f"wrong silently: {sb.predict(model, X).mean[:2]}")
+    assert is_clear(raised.value), raised.value
+
+
+# -- weights ---------------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_batches_count_as_those_of_arrays(classifier):
+    batches = ((X[i : i + 5], Y[i : i + 5], WEIGHTS[i : i + 5]) for i in range(0, 24, 5))
+    streamed = sb.evaluate(classifier, batches, draws=DRAWS).metrics
+    given = sb.evaluate(classifier, (X, Y, WEIGHTS), draws=DRAWS).metrics
+    unweighted = sb.evaluate(classifier, (X, Y), draws=DRAWS).metrics
+    assert streamed == pytest.approx(given, rel=1e-6, nan_ok=True)
+    assert abs(given["nll"] - unweighted["nll"]) > 1e-3
+    p = sb.predict(classifier, X, DRAWS).mean
+    assert given["nll"] == pytest.approx(np.average(-np.log(p[np.arange(24), Y]), weights=WEIGHTS), rel=1e-6)
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def _saved(model, folder):
+    model.save(folder / "model.keras")
+    return sb.load(folder / "model.keras")
+
+
+def _reweighted(model, folder):
+    model.save_weights(folder / "m.weights.h5")
+    other = keras.models.clone_model(model)
+    other.load_weights(folder / "m.weights.h5")
+    other.compile("sgd", model.loss)
+    return other
+
+
+COPIES = {
+    "file": _saved,
+    "weights": _reweighted,
+    "pickle": lambda model, folder: pickle.loads(pickle.dumps(model)),
+    "deepcopy": lambda model, folder: copy.deepcopy(model),
+}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+@pytest.mark.parametrize("task", ["classifier", "regressor"])
+def test_copies_predict_the_same(request, tmp_path, task, kind):
+    model = request.getfixturevalue(task)
+    found, expected = (sb.predict(each, X, DRAWS).mean for each in (COPIES[kind](model, tmp_path), model))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def _torn(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+DAMAGED = {
+    "missing": lambda path: path.unlink(),
+    "torn": _torn,
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("a model"),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_files_that_hold_no_model_are_a_clear_error(classifier, tmp_path, kind):
+    path = tmp_path / "model.keras"
+    classifier.save(path)
+    DAMAGED[kind](path)
+    with pytest.raises((ValueError, OSError)) as raised:
+        sb.load(path)
+    assert "model.keras" in str(raised.value) and len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize("name", ["model", "model.h5", "model.pt"])
+def test_files_of_other_endings_are_a_clear_error(classifier, tmp_path, name):
+    classifier.save(tmp_path / "model.keras")
+    shutil.move(tmp_path / "model.keras", tmp_path / name)
+    try:
+        np.testing.assert_allclose(sb.predict(sb.load(tmp_path / name), X, 2).mean, sb.predict(classifier, X, 2).mean)
+    except (ValueError, OSError) as error:
+        assert name in str(error)
+
+
+# -- threads ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+@pytest.mark.parametrize("task", ["classifier", "regressor"])
+def test_threads_get_the_numbers_of_one_thread(request, task, threads):
+    model = request.getfixturevalue(task)
+    alone = [sb.predict(model, X, DRAWS, seed).mean for seed in range(6)]
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(lambda seed: sb.predict(model, X, DRAWS, seed).mean, range(6)))
+    for ours, theirs in zip(found, alone, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_two_models_in_two_threads_do_not_mix(classifier, regressor, plain, plain_values):
+    start, found = threading.Barrier(2), {}
+
+    def work(model):
+        start.wait()
+        found[model.name] = [sb.predict(model, X, DRAWS).mean for _ in range(5)]
+
+    workers = [threading.Thread(target=work, args=(model,)) for model in (classifier, regressor)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for model, expected in ((classifier, plain), (regressor, plain_values)):
+        assert len(found[model.name]) == 5
+        for mean in found[model.name]:
+            np.testing.assert_allclose(mean, expected.mean, rtol=1e-6)
+
+
+def test_a_generator_of_another_thread_is_read_in_order(regressor, plain_values):
+    with ThreadPoolExecutor(1) as pool:
+        parts = [pool.submit(lambda i=i: (X[i : i + 6], TARGETS[i : i + 6])) for i in range(0, 24, 6)]
+        p = sb.predict(regressor, (part.result() for part in parts), DRAWS)
+    np.testing.assert_allclose(p.mean, plain_values.mean, rtol=1e-6)
+    np.testing.assert_array_equal(p.targets, TARGETS)

@@ -1,0 +1,161 @@
+"""What estimators refuse, with errors of scikit-learn's kind."""
+
+import keras
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from small_tables import MLP, SMALL, build, table
+
+from singularbayes.estimators import BayesianClassifier, BayesianMLPClassifier, BayesianMLPRegressor, BayesianRegressor
+
+X, Y = table(30)
+LABELS = (Y > 0).astype(int)
+QUICK = MLP | {"max_iter": 1, "calibrate": None}
+
+
+def broken(value, where=(0, 1)):
+    x = X.copy()
+    x[where] = value
+    return x
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "error"),
+    [
+        (broken(np.nan), Y, "Input X contains NaN"),
+        (broken(np.inf), Y, "Input X contains infinity"),
+        (X, np.where(np.arange(30) == 3, np.nan, Y), "Input y contains NaN"),
+        (X[:1], Y[:1], "minimum of 2 is required"),
+        (X[:0], Y[:0], "0 sample"),
+        (X[:, :0], Y, "0 feature"),
+        (X[0], Y, "Expected 2D array, got 1D array"),
+        (X, Y[:-1], "inconsistent numbers of samples"),
+        (X, np.full(30, "a"), "could not convert string to float"),
+        (np.full((30, 3), "a"), Y, "could not convert string to float"),
+        (sparse.csr_matrix(X), Y, "dense data is required"),
+    ],
+)
+def test_bad_data(x, y, error):
+    with pytest.raises((ValueError, TypeError), match=error):
+        BayesianMLPRegressor(**QUICK).fit(x, y)
+
+
+@pytest.mark.parametrize(
+    ("y", "error"),
+    [
+        (np.zeros(30), "at least 2 classes in the data, but the data contains only one class"),
+        (Y, "Unknown label type: continuous"),
+        (np.stack([LABELS, 2 * LABELS], axis=1), "multiclass-multioutput"),
+    ],
+)
+def test_bad_labels(y, error):
+    with pytest.raises(ValueError, match=error):
+        BayesianMLPClassifier(**QUICK).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"hidden_layer_sizes": (8, 0)}, "hidden_layer_sizes to be an integer >= 1"),
+        ({"activation": "swish"}, "activation to be one of"),
+        ({"rank": 0}, "rank to be an integer >= 1"),
+        ({"components": 1.5}, "components to be an integer >= 1"),
+        ({"beta": -1}, "beta >= 0"),
+        ({"noise": "none"}, "noise to be one of"),
+        ({"calibrate": "yes"}, "calibrate to be one of"),
+        ({"calibrate": "folds", "warm_start": True}, 'calibrate="split" with warm_start=True'),
+        ({"draws": 0}, "draws to be an integer >= 1"),
+        ({"batch_size": 0}, "batch_size to be an integer >= 1"),
+        ({"learning_rate": "adaptive"}, "learning_rate to be one of"),
+        ({"learning_rate_init": 0}, "learning_rate_init > 0"),
+        ({"max_iter": 0}, "max_iter to be an integer >= 1"),
+        ({"validation_fraction": 1.0}, "0 < validation_fraction < 1"),
+    ],
+)
+def test_bad_arguments(options, error):
+    with pytest.raises(ValueError, match=error):
+        BayesianMLPRegressor(**QUICK | options).fit(X, Y)
+
+
+def test_too_few_rows_to_hold_out():
+    with pytest.raises(ValueError, match="needs at least 5 rows; got 4"):
+        BayesianMLPRegressor(**QUICK | {"calibrate": "folds"}).fit(X[:4], Y[:4])
+    with pytest.raises(ValueError, match="rows to hold out and rows to train on; got 2 rows"):
+        BayesianMLPRegressor(**QUICK | {"calibrate": "split", "validation_fraction": 0.9}).fit(X[:2], Y[:2])
+
+
+def test_intervals_need_held_out_rows():
+    model = BayesianMLPRegressor(**QUICK)
+    with pytest.raises(NotFittedError):
+        model.predict_interval(X)
+    model.fit(X, Y)
+    with pytest.raises(ValueError, match="predict_interval needs held-out rows"):
+        model.predict_interval(X)
+    with pytest.raises(ValueError, match="0 < coverage < 1"):
+        model.predict_interval(X, coverage=90)
+    model.set_params(calibrate="split").fit(X, Y)
+    with pytest.raises(ValueError, match=r"needs at least 9 held-out examples for level=0.9.*got 3"):
+        model.predict_interval(X)
+    with pytest.raises(ValueError, match="n_samples to be an integer >= 1"):
+        model.sample_y(X, n_samples=0)
+
+
+def test_another_width_than_that_of_the_fit():
+    model = BayesianMLPRegressor(**QUICK).fit(X, Y)
+    with pytest.raises(ValueError, match="X has 2 features, but BayesianMLPRegressor is expecting 3 features"):
+        model.predict(X[:, :2])
+    with pytest.raises(ValueError, match="needs y with 1 outputs"):
+        model.partial_fit(X, np.stack([Y, Y], axis=1))
+
+
+def test_partial_fit_needs_all_classes_at_first():
+    with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
+        BayesianMLPClassifier(**QUICK).partial_fit(X, LABELS)
+    with pytest.raises(ValueError, match='class_weight="balanced"'):
+        BayesianMLPClassifier(**QUICK, class_weight="balanced").partial_fit(X, LABELS, classes=[0, 1])
+    with pytest.raises(ValueError, match="does not support early_stopping=True"):
+        BayesianMLPRegressor(**QUICK, early_stopping=True).partial_fit(X, Y)
+
+
+def test_bad_weights():
+    with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
+        BayesianMLPRegressor(**QUICK).fit(X, Y, sample_weight=-np.ones(30))
+    with pytest.raises(ValueError, match="at least one non-zero number"):
+        BayesianMLPRegressor(**QUICK).fit(X, Y, sample_weight=np.zeros(30))
+
+
+def test_training_that_ends_in_nan_is_an_error():
+    with pytest.raises(ValueError, match=r"not finite by epoch .* Lower learning_rate_init=1e\+30"):
+        BayesianMLPRegressor(**MLP | {"learning_rate_init": 1e30, "calibrate": None}).fit(X, Y)
+
+
+def _no_posterior(X, y):
+    return keras.Sequential([keras.Input(X.shape[1:]), keras.layers.Dense(y.shape[1])])
+
+
+def _too_wide(X, y):
+    return build(X, np.repeat(y, 3, axis=1))
+
+
+def _without_noise(X, y):
+    model = build(X, y)
+    model.compile("adam", "mse")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("estimator", "model", "error"),
+    [
+        (BayesianRegressor, "mlp", "needs model to be a function that makes a Keras model"),
+        (BayesianRegressor, lambda X, y: None, "to return a Keras model; got NoneType"),
+        (BayesianRegressor, _no_posterior, "needs a model with a posterior"),
+        (BayesianRegressor, _too_wide, "needs a model with 1 outputs, y.shape.1., or 2"),
+        (BayesianClassifier, _too_wide, "needs a model with 2 outputs, y.shape.1.; got 6"),
+        (BayesianRegressor, _without_noise, "needs a model compiled with GaussianNLL"),
+        (BayesianClassifier, _without_noise, "needs a model compiled with a cross-entropy"),
+    ],
+)
+def test_bad_networks(estimator, model, error):
+    with pytest.raises((TypeError, ValueError), match=error):
+        estimator(model, **SMALL).fit(X, LABELS)

@@ -1,0 +1,195 @@
+"""Regressors: standard deviations, intervals and samples agree with the posterior, whatever the units."""
+
+import keras
+import numpy as np
+import pytest
+from small_tables import MLP, SMALL, build, table
+
+import singularbayes as sb
+from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor
+from singularbayes.estimators.fitting import Data, train
+from singularbayes.estimators.network import MultilayerPerceptron
+
+X, Y = table(120)
+NEW, TARGETS = table(500, seed=1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return BayesianMLPRegressor(**MLP).fit(X, Y)
+
+
+@pytest.mark.backend
+def test_predictions_are_those_of_the_model_in_the_units_of_the_data():
+    model = BayesianMLPRegressor(**MLP | {"max_iter": 2}, calibrate=None).fit(X, Y)
+    standardised = (NEW - X.mean(axis=0)) / X.std(axis=0)
+    p = sb.predict(model.model_, standardised.astype("float32"), draws=20, seed=model._seed, likelihood="mean_scale")
+    mean, std = model.predict(NEW, return_std=True)
+    np.testing.assert_allclose(mean, Y.mean() + Y.std() * p.mean, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(std, Y.std() * np.sqrt(p.variance("total")), rtol=1e-5)
+
+
+def test_predictions_do_not_depend_on_units(fitted):
+    other = BayesianMLPRegressor(**MLP).fit(X * 1e6 - 3e6, 2e8 * Y + 1e9)
+    mean, std = fitted.predict(NEW, return_std=True)
+    for ours, theirs in zip((mean, std), other.predict(NEW * 1e6 - 3e6, return_std=True), strict=True):
+        moved = 2e8 * ours + (1e9 if ours is mean else 0)
+        np.testing.assert_allclose(theirs, moved, rtol=0, atol=0.02 * 2e8)
+
+
+@pytest.mark.backend
+def test_the_same_random_state_gives_the_same_numbers_and_leaves_global_generators():
+    np.random.seed(5)  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    options = MLP | {"max_iter": 2, "calibrate": "split"}
+    one, two = (BayesianMLPRegressor(**options).fit(X, Y).predict(NEW) for _ in range(2))
+    other = BayesianMLPRegressor(**options | {"random_state": 1}).fit(X, Y).predict(NEW)
+    np.testing.assert_array_equal(one, two)
+    assert np.abs(one - other).max() > 1e-3
+    np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_samples_have_the_predicted_mean_and_standard_deviation(fitted):
+    samples = fitted.sample_y(NEW[:40], n_samples=2_000, random_state=3)
+    mean, std = fitted.set_params(draws=2_000).predict(NEW[:40], return_std=True)
+    fitted.set_params(draws=20)
+    error = std / np.sqrt(2_000)
+    assert samples.shape == (40, 2_000)
+    assert np.abs(samples.mean(axis=1) - mean).max() < 6 * error.max()
+    np.testing.assert_allclose(samples.std(axis=1), std, rtol=0.12)  # 4 standard errors are 0.06
+    np.testing.assert_array_equal(samples, fitted.sample_y(NEW[:40], n_samples=2_000, random_state=3))
+
+
+def test_a_sample_is_one_function_of_all_rows(fitted):
+    """Epistemic errors of near inputs go together; independent noise does not."""
+    near = np.repeat(3 * NEW[:1], 2, axis=0)
+    samples = fitted.sample_y(near, n_samples=1_000)
+    epistemic = sb.predict(fitted.model_, fitted._features(near), 1_000, fitted._seed, likelihood="mean_scale").std
+    share = (epistemic[0] * fitted._values.scale * np.sqrt(fitted._variance_scale)) ** 2 / samples.var(axis=1).mean()
+    assert abs(np.corrcoef(samples)[0, 1] - share) < 0.15
+
+
+@pytest.mark.parametrize("calibrate", ["split", "folds"])
+def test_intervals_cover_as_often_as_promised(calibrate):
+    """Over 24 data sets; the network is trained badly on purpose, and the noise depends on the input."""
+    options = MLP | {"max_iter": 3, "validation_fraction": 0.5, "noise": "constant", "calibrate": calibrate}
+    covered = []
+    for seed in range(24):
+        x, y = table(120, seed=100 + seed, noise=lambda x: 0.1 + np.abs(x[:, 0]))
+        low, high = BayesianMLPRegressor(**options | {"random_state": seed}).fit(x, y).predict_interval(NEW, 0.8)
+        new = table(500, seed=1, noise=lambda x: 0.1 + np.abs(x[:, 0]))[1]
+        covered.append(np.mean((low <= new) & (new <= high)))
+    error = np.std(covered, ddof=1) / np.sqrt(len(covered))
+    assert np.mean(covered) > 0.8 - 2 * error
+    # With n held-out rows the promise is at most 1 / (n + 1) too careful; folds are more so.
+    assert np.mean(covered) < 0.8 + 2 * error + (1 / 61 if calibrate == "split" else 0.04)
+
+
+def test_a_standard_deviation_is_calibrated_on_rows_that_were_held_out():
+    model = BayesianMLPRegressor(**MLP | {"max_iter": 60, "beta": 1e-3}).fit(X, Y)  # overfits
+    mean, std = model.predict(NEW, return_std=True)
+    assert 0.7 < np.mean((TARGETS - mean) ** 2 / std**2) < 1.6
+
+
+def test_the_noise_head_is_taken_where_the_noise_depends_on_the_input():
+    options = MLP | {"max_iter": 60, "calibrate": "split", "validation_fraction": 0.3}
+    x, y = table(400, noise=lambda x: np.exp(1.5 * x[:, 2] - 1))
+    varied = BayesianMLPRegressor(**options).fit(x, y)
+    same = BayesianMLPRegressor(**options).fit(*table(400))
+    assert varied.model_.output_shape == same.model_.output_shape == (None, 2)
+    assert varied._head and not same._head
+    std = varied.predict(NEW, return_std=True)[1]
+    assert np.corrcoef(np.log(std), NEW[:, 2])[0, 1] > 0.8
+
+
+@pytest.mark.backend
+def test_several_outputs():
+    both = np.stack([Y, 100 - 10 * X[:, 2]], axis=1)
+    model = BayesianMLPRegressor(**MLP | {"calibrate": "split", "validation_fraction": 0.2}).fit(X, both)
+    mean, std = model.predict(NEW, return_std=True)
+    low, high = model.predict_interval(NEW, coverage=0.8)
+    assert mean.shape == std.shape == low.shape == (500, 2) and model.sample_y(NEW, 3).shape == (500, 2, 3)
+    assert (low < mean).all() and (mean < high).all()
+    assert np.corrcoef(mean[:, 1], NEW[:, 2])[0, 1] < -0.9
+
+
+def test_a_constant_target_is_predicted():
+    model = BayesianMLPRegressor(**MLP | {"max_iter": 100}).fit(X, np.full(len(X), 7e9))
+    mean, std = model.predict(NEW, return_std=True)
+    np.testing.assert_allclose(mean, 7e9, rtol=1e-8)
+    assert np.isfinite(std).all()
+
+
+def test_training_resumes_with_warm_start():
+    options = MLP | {"max_iter": 5, "learning_rate": "constant"}
+    model = BayesianMLPRegressor(**options, warm_start=True).fit(X, Y)
+    before = model.loss_curve_
+    model.fit(X, Y)
+    assert model.n_iter_ == 10 and model.loss_curve_[:5] == before
+    assert model.loss_curve_[5] < before[0] - 0.5 * (before[0] - before[-1])
+    assert BayesianMLPRegressor(**options).fit(X, Y).fit(X, Y).n_iter_ == 5
+
+
+def test_early_stopping_keeps_the_best_epoch():
+    recipe = BayesianMLPRegressor(**MLP | {"learning_rate": "constant", "n_iter_no_change": 3})._recipe(120)
+    data = Data(X.astype("float32"), Y[:, None].astype("float32"), np.ones(120))
+    weights, scores = [], iter([1.0, 3.0, 2.0, 2.5, 3.0, 9.0])
+
+    def watch(network):
+        weights.append(network.model.get_weights())
+        return next(scores)
+
+    network = MultilayerPerceptron(3, (16,), 1, "relu", 4, None, 1, "regression").build()
+    member = train(network, None, data, recipe, 0, watch)
+    assert member.scores == [1, 3, 2, 2.5, 3] and len(member.losses) == 5
+    for kept, best, first in zip(network.model.get_weights(), weights[4], weights[0], strict=True):
+        np.testing.assert_array_equal(kept, best)
+        assert kept.ndim == 0 or np.abs(kept - first).max() > 0
+
+
+def test_early_stopping_watches_rows_that_are_not_trained_on():
+    options = MLP | {"max_iter": 300, "beta": 0.0, "learning_rate": "constant", "calibrate": None}
+    model = BayesianMLPRegressor(**options, early_stopping=True, n_iter_no_change=5).fit(*table(60))
+    assert model.n_iter_ == len(model.validation_scores_) < 300
+
+
+@pytest.mark.backend
+def test_rows_come_in_parts():
+    x, y = table(1_200, seed=4)
+    model = BayesianMLPRegressor(**MLP | {"learning_rate_init": 0.01})
+    for start in range(0, 1_200, 100):
+        model.partial_fit(x[start : start + 100], y[start : start + 100])
+    assert model.n_samples_seen_ == 1_200 and model.n_iter_ == 13  # the first rows are learned in two parts
+    weight = sb.find_posteriors(model.model_)[0].kl_scale
+    assert float(keras.ops.convert_to_numpy(weight)) == pytest.approx(0.1 / 1_200)
+    low, high = model.predict_interval(NEW, coverage=0.9)
+    assert 0.84 < np.mean((low <= TARGETS) & (high >= TARGETS)) < 0.97
+    assert model.score(NEW, TARGETS) > 0.5
+
+
+def test_networks_of_the_user_are_trained_with_their_loss_and_optimizer():
+    def compiled(X, y, noise):
+        model = build(X, y)
+        model.compile(keras.optimizers.SGD(0.005), sb.GaussianNLL(noise))
+        return model
+
+    def with_head(X, y):
+        return build(X, np.repeat(y, 2, axis=1))
+
+    options = SMALL | {"calibrate": None}
+    plain = BayesianRegressor(build, {"units": 7}, **options).fit(X, Y)
+    assert plain.model_.count_params() and plain.model_.layers[-1].__class__.__name__ == "LearnedNoise"
+    assert BayesianRegressor(with_head, **options).fit(X, Y).model_.output_shape == (None, 2)
+    model = BayesianRegressor(compiled, {"noise": 0.25}, **options).fit(X, Y)
+    p = sb.predict(model.model_, model._features(NEW), 20, model._seed)
+    np.testing.assert_allclose(model.predict(NEW, return_std=True)[1], Y.std() * np.sqrt(p.std**2 + 0.25**2), rtol=1e-5)
+    assert type(model.model_.optimizer) is keras.optimizers.SGD and model.score(X, Y) > 0.5
+
+
+def test_components_are_networks_of_their_own():
+    model = BayesianMLPRegressor(**MLP | {"components": 3, "calibrate": None}).fit(X, Y)
+    assert [posterior.components for posterior in sb.find_posteriors(model.model_)] == [3, 3]
+    assert model.sample_y(NEW, n_samples=4).shape == (500, 4) and model.score(NEW, TARGETS) > 0.5
+    far = model.predict(20 * NEW, return_std=True)[1].mean() / model.predict(NEW, return_std=True)[1].mean()
+    single = BayesianMLPRegressor(**MLP | {"calibrate": None}).fit(X, Y)
+    assert far > single.predict(20 * NEW, return_std=True)[1].mean() / single.predict(NEW, return_std=True)[1].mean()
