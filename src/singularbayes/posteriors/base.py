@@ -1,6 +1,7 @@
 """What a posterior is: a distribution over one weight matrix that gives draws, its mean and its moments."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -116,6 +117,10 @@ class Posterior(scope.Source, keras.layers.Layer):
     def pick(self, values, training, examples):
         """Returns the plain weight that each example uses, from `values` of shape `stack`: (examples or 1, *shape)."""
         return ops.expand_dims(values, 0)
+
+    def per_component(self, function: Callable, x, values, training):
+        """Returns function(examples, plain weight) where the weight, of shape `stack`, may be each component's own."""
+        return function(x, values)
 
     def blocks(self, training, size) -> Any:
         """Returns a context for a part of a training pass in which the examples of a component lie side by side.

@@ -71,6 +71,7 @@ class Mixture(RandomPosterior):
             raise ValueError(f"Mixture needs examples to be one of {EXAMPLES}; got examples={examples!r}.")
         super().__init__(None, inside.kl_weight, name=name, trainable=trainable, dtype=dtype)
         self.components, self.examples, self.adapts = int(components), examples, inside.adapts
+        self.repeats = examples == "repeat" and self.components > 1
         self._inside = _Inside(inside)
 
     @property
@@ -249,6 +250,15 @@ class Mixture(RandomPosterior):
 
     def notice_batch(self, size) -> None:
         """Raises where no batch of training so far has an example for every component; a short one may follow."""
+        if are_blocks():
+            return
+        if self.repeats:
+            raise ValueError(
+                f"{self!r} needs examples in blocks, one for each component, in training (posterior {self.path!r}). "
+                "`fit` with callbacks=[singularbayes.KLSchedule(num_data=len(x))] makes them, and so does a training "
+                "pass of a model after singularbayes.set_kl(model, num_data=len(x)), whose targets a loop of your own "
+                'has to tile as often. Or use examples="split".'
+            )
         if not isinstance(size, int):
             return
         self._inside.largest_batch = max(size, self._inside.largest_batch)
@@ -283,7 +293,7 @@ class Mixture(RandomPosterior):
         for k, part in enumerate(self._parts()):
             part.center(matrix)
             for factor in part.factors if k else ():
-                factor.set_loc(factor.sample(part.seed_generator.next()))
+                factor.start_at(ops.convert_to_numpy(factor.sample(part.seed_generator.next())))
             self._take(k, part)
 
     def residual(self, matrix):
@@ -354,6 +364,16 @@ class Mixture(RandomPosterior):
             return ops.take(values, self._assignment().components_of(examples, self.components), axis=0)
         component = 0 if choice is None or choice is scope.MEAN else ops.cast(choice[0], "int32")
         return ops.expand_dims(ops.take(values, component, axis=0), 0)
+
+    def per_component(self, function, x, values, training):
+        choice = scope.fixed(self)
+        if not training or choice is not None:
+            return super().per_component(function, x, self.pick(values, training, 1)[0], training)
+        size = ops.shape(x)[0]
+        self.notice_batch(size)
+        dealt = self._assignment().deal(x, self.components)
+        parts = [function(dealt[k], values[k]) for k in range(self.components)]
+        return self._assignment().collect(ops.stack(parts), size, self.components)
 
     def like(self, posterior):
         if posterior.random and not isinstance(posterior, Mixture):

@@ -17,6 +17,7 @@ from singularbayes.training.logged_loss import (
     require_labels_in_range,
 )
 from singularbayes.training.pretraining import switch_noise
+from singularbayes.training.repeated_examples import prepare_mixtures
 
 
 class KLSchedule(keras.callbacks.Callback):
@@ -81,6 +82,7 @@ class KLSchedule(keras.callbacks.Callback):
     def set_model(self, model):
         super().set_model(model)
         share_state(model)
+        prepare_mixtures(model)
         log_nll(model)
         take_kl_weight(model, self)
 
