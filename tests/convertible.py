@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from singularbayes import find_posteriors, mean_weights
+from singularbayes import find_posteriors
 
 L = keras.layers
 RNG = np.random.default_rng(5)
@@ -25,11 +25,6 @@ def numpy(values):
 def assert_close(a, b, atol=2e-5):
     for x, y in zip(numpy(a), numpy(b), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=atol)
-
-
-def at_mean(model, x):
-    with mean_weights(model):
-        return model(x)
 
 
 def stirred(model, seed=0):

@@ -16,6 +16,7 @@ from singularbayes import (
     LowRank,
     Mixture,
     RankOne,
+    draw_weights,
     find_posteriors,
 )
 from singularbayes.posteriors import noise
@@ -234,20 +235,21 @@ def input_gradient(function, x):
 def repeated(layer, x, num=400):
     """Returns the outputs of `num` forward passes of a built layer or model, each with fresh draws, as NumPy."""
     backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
+    with draw_weights(layer):
+        if backend == "jax":
+            import jax
 
-        step = jax.jit(layer.stateless_call)
-        trainable, state = ([v.value for v in vs] for vs in (layer.trainable_variables, layer.non_trainable_variables))
-        outputs = []
-        for _ in range(num):
-            output, state = step(trainable, state, x)
-            outputs.append(output)
-    elif backend == "tensorflow":
-        import tensorflow as tf
+            step, outputs = jax.jit(layer.stateless_call), []
+            trainable = [variable.value for variable in layer.trainable_variables]
+            state = [variable.value for variable in layer.non_trainable_variables]
+            for _ in range(num):
+                output, state = step(trainable, state, x)
+                outputs.append(output)
+        elif backend == "tensorflow":
+            import tensorflow as tf
 
-        step = tf.function(layer)
-        outputs = [step(x) for _ in range(num)]
-    else:
-        outputs = [layer(x) for _ in range(num)]
+            step = tf.function(layer)
+            outputs = [step(x) for _ in range(num)]
+        else:
+            outputs = [layer(x) for _ in range(num)]
     return [_numpy(output) for output in outputs]

@@ -194,8 +194,7 @@ def convert_bert(settings: Settings, folder: Path) -> dict:
 
     at_means = {}
     for name, made in {"truncated": truncated, "adapted": adapted}.items():
-        with sb.mean_weights(made):
-            at_means[name] = scores(softmax(made.predict(x_test, verbose=0)), y_test)
+        at_means[name] = scores(softmax(made.predict(x_test, verbose=0)), y_test)
 
     adapted.compile(keras.optimizers.Adam(1e-3), loss)
     schedule = sb.KLSchedule(num_data=len(y), beta=0.1)

@@ -144,8 +144,7 @@ def test_at_its_means_the_network_is_keras_lstms_and_the_last_value(settings):
     expected = hidden @ np.concatenate(kernels, axis=1)  # their biases start at 0
     if settings.from_last:
         expected[:, 0] += x[:, -1, 0]
-    with sb.mean_weights(model):
-        np.testing.assert_allclose(ops.convert_to_numpy(model(x)), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(model(x)), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_noise_is_weighed_from_what_is_known_before_the_target():
@@ -167,8 +166,7 @@ def test_hours_one_by_one_are_the_same_function(monkeypatch):
         keras.utils.set_random_seed(0)
         model = beijing.EXPERIMENT.problem.network(Weights("low_rank", TINY), TINY)
         assert model.get_layer("first").unroll == (name == forecast.UNROLL)
-        with sb.mean_weights(model):
-            found.append(ops.convert_to_numpy(model(x)))
+        found.append(ops.convert_to_numpy(model(x)))
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 

@@ -49,8 +49,8 @@ from .likelihoods import StudentTNLL as StudentTNLL
 from .likelihoods import StudentTNoise as StudentTNoise
 from .metrics import ood_scores as ood_scores
 from .models import ModelParallel as ModelParallel
+from .models import draw_weights as draw_weights
 from .models import find_posteriors as find_posteriors
-from .models import mean_weights as mean_weights
 from .posteriors import Adapter as Adapter
 from .posteriors import AdaptiveLowRank as AdaptiveLowRank
 from .posteriors import Anchored as Anchored
@@ -144,6 +144,7 @@ __all__ = [
     "conformal_sets",
     "convert",
     "diagnose",
+    "draw_weights",
     "estimators",
     "evaluate",
     "evaluation",
@@ -155,7 +156,6 @@ __all__ = [
     "learn_prior",
     "likelihoods",
     "load",
-    "mean_weights",
     "metrics",
     "models",
     "ood_scores",

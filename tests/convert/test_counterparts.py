@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 from options import LAYERS, OPTIONS, SEQUENCE
 
-from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers, mean_weights
+from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
 from singularbayes.convert import counterparts
 from singularbayes.posteriors import Posterior
 
@@ -48,8 +48,7 @@ def test_counterparts_at_full_rank_and_back_compute_what_the_layer_did(name):
     for bias in BIASES:
         counterpart = counterparts.make_counterpart(layer, FullRank(), bias_posterior=bias)
         counterparts.start_from(counterpart, layer)
-        with mean_weights(counterpart):
-            _assert_equal(counterpart(*option.inputs, **option.call), truth)
+        _assert_equal(counterpart(*option.inputs, **option.call), truth)
         plain = counterparts.make_plain(counterpart)
         assert type(plain) is type(layer)
         for before, after in zip(layer.get_weights(), plain.get_weights(), strict=True):
@@ -74,8 +73,7 @@ def test_every_posterior_can_start_at_a_layer(make):
     truth = layer(SEQUENCE)
     counterpart = counterparts.make_counterpart(layer, make())
     counterparts.start_from(counterpart, layer)
-    with mean_weights(counterpart):
-        _assert_equal(counterpart(SEQUENCE), truth)
+    _assert_equal(counterpart(SEQUENCE), truth)
 
 
 @pytest.mark.parametrize("per_head", [True] if BACKEND == "jax" else [False, True])
@@ -87,8 +85,7 @@ def test_heads_have_matrices_of_their_own_when_requested(per_head):
     shapes = {name: matrix.shape for name, matrix in counterparts.matrices(layer, per_head).items()}
     assert shapes == {name: matrix.shape for name, matrix in counterparts.matrices(counterpart).items()}
     assert (shapes.get("query/head_1/kernel") == (4, 3)) == per_head
-    with mean_weights(counterpart):
-        _assert_equal(counterpart(SEQUENCE, SEQUENCE), truth)
+    _assert_equal(counterpart(SEQUENCE, SEQUENCE), truth)
     _assert_equal(counterparts.make_plain(counterpart)(SEQUENCE, SEQUENCE), truth)
 
 

@@ -6,8 +6,8 @@ import pytest
 from small_tables import MLP, SMALL, build, table
 
 import singularbayes as sb
-from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor
-from singularbayes.estimators.fitting import Data, train
+from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, base
+from singularbayes.estimators.fitting import Data, draw, train
 from singularbayes.estimators.network import MultilayerPerceptron
 
 X, Y = table(120)
@@ -85,10 +85,36 @@ def test_intervals_cover_as_often_as_promised(calibrate):
     assert np.mean(covered) < 0.8 + 2 * error + (1 / 61 if calibrate == "split" else 0.04)
 
 
-def test_a_standard_deviation_is_calibrated_on_rows_that_were_held_out():
-    model = BayesianMLPRegressor(**MLP | {"max_iter": 60, "beta": 1e-3}).fit(X, Y)  # overfits
-    mean, std = model.predict(NEW, return_std=True)
-    assert 0.7 < np.mean((TARGETS - mean) ** 2 / std**2) < 1.6
+def test_the_variance_is_scaled_to_the_errors_on_held_out_rows(fitted):
+    held_out, y = fitted._held_out
+    assert sorted(y[:, 0]) == sorted(fitted._values(Y[:, None])[:, 0])  # with folds every row was held out once
+    scale = np.mean((y - held_out.mean) ** 2 / held_out.variance("total"))
+    p = sb.predict(fitted.model_, fitted._features(NEW), 20, fitted._seed, likelihood="mean_scale")
+    assert abs(scale - 1) > 0.02
+    np.testing.assert_allclose(
+        fitted.predict(NEW, return_std=True)[1], Y.std() * np.sqrt(scale * p.variance("total")), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("calibrate", ["split", "folds"])
+def test_no_network_predicts_rows_for_calibration_that_it_was_trained_on(calibrate, monkeypatch):
+    trained, predicted = {}, []
+
+    def spy_on_training(network, optimizer, data, *others):
+        trained[id(network)] = set(map(tuple, data.x))
+        return train(network, optimizer, data, *others)
+
+    def spy_on_draws(network, x, *others):
+        predicted.append((network, set(map(tuple, x))))
+        return draw(network, x, *others)
+
+    monkeypatch.setattr(base, "train", spy_on_training)
+    monkeypatch.setattr(base, "draw", spy_on_draws)
+    BayesianMLPRegressor(**MLP | {"max_iter": 1, "calibrate": calibrate}).fit(X, Y)
+    assert len(predicted) == (5 if calibrate == "folds" else 1)
+    assert sum(len(rows) for _, rows in predicted) == (120 if calibrate == "folds" else 12)
+    for network, rows in predicted:
+        assert not rows & trained[id(network)] and len(trained[id(network)]) + len(rows) == 120
 
 
 def test_the_noise_head_is_taken_where_the_noise_depends_on_the_input():
@@ -133,7 +159,7 @@ def test_training_resumes_with_warm_start():
 def test_early_stopping_keeps_the_best_epoch():
     recipe = BayesianMLPRegressor(**MLP | {"learning_rate": "constant", "n_iter_no_change": 3})._recipe(120)
     data = Data(X.astype("float32"), Y[:, None].astype("float32"), np.ones(120))
-    weights, scores = [], iter([1.0, 3.0, 2.0, 2.5, 3.0, 9.0])
+    weights, scores = [], iter([1.0, 3.0, 2.0, 2.5, 2.0, 9.0])
 
     def watch(network):
         weights.append(network.model.get_weights())
@@ -141,10 +167,10 @@ def test_early_stopping_keeps_the_best_epoch():
 
     network = MultilayerPerceptron(3, (16,), 1, "relu", 4, None, 1, "regression").build()
     member = train(network, None, data, recipe, 0, watch)
-    assert member.scores == [1, 3, 2, 2.5, 3] and len(member.losses) == 5
-    for kept, best, first in zip(network.model.get_weights(), weights[4], weights[0], strict=True):
+    assert member.scores == [1, 3, 2, 2.5, 2] and len(member.losses) == 5
+    for kept, best, last in zip(network.model.get_weights(), weights[1], weights[4], strict=True):
         np.testing.assert_array_equal(kept, best)
-        assert kept.ndim == 0 or np.abs(kept - first).max() > 0
+        assert kept.ndim == 0 or np.abs(kept - last).max() > 0
 
 
 def test_early_stopping_watches_rows_that_are_not_trained_on():

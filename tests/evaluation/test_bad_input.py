@@ -27,7 +27,7 @@ class TestArguments:
         (lambda: LowRank(-2), r"got rank=-2"),
         (lambda: LowRank(2.0), r"got rank=2\.0"),
         (lambda: LowRank(True), r"got rank=True"),
-        (lambda: LowRank(1, prior="cauchy"), r"prior needs .* one of \['laplace', 'normal', .*got prior='cauchy'"),
+        (lambda: LowRank(1, prior="cauchy"), r"prior needs .*\['anchored', 'laplace', .*got prior='cauchy'"),
         (lambda: LowRank(1, family="student"), r"family needs .*\['gaussian', 'laplace'\]; got family='student'"),
         (lambda: LowRank(1, kl_weight=-1.0), r"needs kl_weight >= 0 and finite; got kl_weight=-1\.0"),
         (lambda: FullRank(eta=0), r"FullRank needs eta > 0 and finite; got eta=0"),

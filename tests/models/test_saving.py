@@ -26,8 +26,7 @@ BACKENDS = {"jax": "jax", "torch": "torch", "tensorflow": "tensorflow"}
 
 
 def _means(model, x):
-    with sb.mean_weights(model):
-        return ops.convert_to_numpy(model(x))
+    return ops.convert_to_numpy(model(x))
 
 
 def _network():
@@ -145,8 +144,7 @@ import singularbayes as sb
 import keras
 path, inputs = sys.argv[1:]
 model = sb.load(path)
-with sb.mean_weights(model):
-    out = keras.ops.convert_to_numpy(model(np.load(inputs)))
+out = keras.ops.convert_to_numpy(model(np.load(inputs)))
 step = int(keras.ops.convert_to_numpy(model.optimizer.iterations))
 compiled = [type(model.optimizer).__module__, model.jit_compile, step]
 found = {"compiled": compiled, "backend": keras.backend.backend(), "out": out.tolist(), "kl": sb.kl(model, "exact")}

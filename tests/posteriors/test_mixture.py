@@ -173,8 +173,7 @@ def test_one_component_is_the_plain_posterior(estimator):
     for _ in range(2):
         np.testing.assert_array_equal(_numpy(mixture(X, training=True)), _numpy(plain(X, training=True)))
         np.testing.assert_allclose(_numpy(sum(mixture.losses)), _numpy(sum(plain.losses)), rtol=1e-6)
-    with sb.mean_weights(mixture), sb.mean_weights(plain):
-        np.testing.assert_array_equal(_numpy(mixture(X)), _numpy(plain(X)))
+    np.testing.assert_array_equal(_numpy(mixture(X)), _numpy(plain(X)))
 
 
 def test_outside_training_the_first_component_predicts_with_its_mean():
@@ -278,6 +277,20 @@ def test_what_makes_no_mixture_is_refused():
         _dense().posterior.component(3)
 
 
+def test_a_pass_that_draws_uses_one_component_in_all_layers():
+    # Components whose weights are k + 1 and noise of 0: outputs are (k + 1)² where both layers use component k.
+    one = {"use_bias": False, "posterior": sb.Mixture(sb.FullRank(), K)}
+    model = keras.Sequential([keras.Input((1,)), layers.Dense(1, **one), layers.Dense(1, **one)])
+    for posterior in sb.find_posteriors(model):
+        (values,) = posterior.random_weights
+        loc = np.arange(1.0, K + 1).reshape(K, 1, 1)
+        values.assign(np.stack([loc, np.full_like(loc, -30.0)], axis=1))
+    with sb.draw_weights(model):
+        seen = {round(float(_numpy(model(np.ones((1, 1))))[0, 0]), 3) for _ in range(30)}
+    assert seen == {float((k + 1) ** 2) for k in range(K)}
+    assert _numpy(model(np.ones((1, 1)))) == 1.0
+
+
 # -- every example for every component -------------------------------------------------------------------------------
 
 
@@ -317,8 +330,7 @@ def test_repeated_examples_keep_steps_validation_and_a_batch_smaller_than_the_co
     history = model.fit(
         X, X, batch_size=2, epochs=2, verbose=0, validation_data=(X, X), callbacks=[sb.KLSchedule(BATCH)]
     ).history
-    with sb.mean_weights(model):
-        assert history["val_nll"][-1] == pytest.approx(model.evaluate(X, X, verbose=0, return_dict=True)["nll"])
+    assert history["val_nll"][-1] == pytest.approx(model.evaluate(X, X, verbose=0, return_dict=True)["nll"])
     assert sb.predict(model, X, draws=4, likelihood="gaussian").mean.shape == X.shape
 
 

@@ -31,7 +31,7 @@ from singularbayes import (
     RankOne,
     layers,
 )
-from singularbayes.posteriors import entry_correlation, noise
+from singularbayes.posteriors import entry_correlation, noise, scope
 
 pytestmark = pytest.mark.backend
 
@@ -311,7 +311,8 @@ def test_the_two_factors_of_a_draw_have_independent_noise(name):
 
 def test_a_sample_is_the_draw_of_the_next_key(random_posterior):
     for key in noise.as_keys(_next_keys(random_posterior, 2)):
-        found, expected = random_posterior.sample().dense(), _dense(random_posterior, key)
+        with scope.drawing([random_posterior]):
+            found, expected = random_posterior.sample().dense(), _dense(random_posterior, key)
         np.testing.assert_allclose(*map(ops.convert_to_numpy, (found, expected)), rtol=1e-5, atol=1e-6)
 
 

@@ -63,22 +63,6 @@ def test_a_shared_layer_is_one_draw_in_every_way_a_model_is_run(method):
         assert model.fit(X, np.zeros((12, 3)), verbose=0).history["loss"] == [0]
 
 
-def test_the_mean_of_a_part_holds_inside_every_model_around_it_and_no_longer():
-    inner = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=FullRank(eta=1.0))])
-    outer = keras.Sequential([keras.Input((4,)), inner])
-
-    def differs(model):
-        return np.abs(model.predict(X, verbose=0) - model.predict(X, verbose=0)).max() > 1e-3
-
-    assert differs(outer) and differs(inner)
-    with sb.mean_weights(inner):
-        assert not differs(outer) and not differs(inner)
-    assert differs(outer) and differs(inner)
-    with sb.mean_weights(outer):
-        assert not differs(outer) and not differs(inner)
-    assert differs(outer) and differs(inner)
-
-
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_probabilities_in_half_precision_are_probabilities(policy):
     model = keras.Sequential(

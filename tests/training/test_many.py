@@ -50,7 +50,7 @@ class Attention(keras.layers.Layer):
 
 
 def _annealed():
-    return [sb.KLSchedule(len(X), beta=0.1, warmup=2)]
+    return [sb.KLSchedule(len(X), beta=0.1, warmup=2, validation="draw")]
 
 
 def _annealed_and_stopped():

@@ -30,7 +30,7 @@ def test_a_model_has_one_generator_and_one_weight_once_the_weight_is_set():
 def test_layers_of_equal_shape_still_draw_apart():
     model = _model()
     sb.set_kl(model, num_data=8)
-    draws = [np.asarray(p.sample().dense() - p.mean().dense()) for p in sb.find_posteriors(model)]
+    draws = [np.asarray(p.sample(training=True).dense() - p.mean().dense()) for p in sb.find_posteriors(model)]
     assert min(np.abs(draws[i] - draws[j]).max() for i in range(3) for j in range(i)) > 1e-3
 
 

@@ -20,7 +20,8 @@ from singularbayes.evaluation.rank_curves import Weight
 from singularbayes.evaluation.small_variance import norm_limits, small_variance, within
 from singularbayes.likelihoods import Classification, RunningMoments, likelihood_of_output
 from singularbayes.metrics import brier
-from singularbayes.models import draw_keys, mean_weights
+from singularbayes.models import draw_keys
+from singularbayes.posteriors import scope
 from singularbayes.prediction import stream_draws
 
 # Half the Brier score of softmax(outputs): √2-Lipschitz in probabilities, which are ½-Lipschitz in the outputs.
@@ -205,7 +206,7 @@ def accepted_brier(
 
 def margin_risk_of(model: keras.Model, x: np.ndarray, y: np.ndarray, margin: float) -> float:
     """Returns the share of examples on which the mean network's prediction leads by at most the margin."""
-    with mean_weights(model):
+    with scope.at_means():
         parts = [ops.convert_to_numpy(model(x[i : i + _BATCH])) for i in range(0, len(x), _BATCH)]
     outputs = np.concatenate(parts).astype("float64")
     if outputs.shape[-1] == 1:

@@ -2,6 +2,7 @@
 
 from singularbayes.models.data import Block, as_arrays, blocks, collected, few, is_stream
 from singularbayes.models.distribution import ModelParallel, batch_mesh, device_count, free_bytes
+from singularbayes.models.draw_weights import draw_weights, drawing_test_function, forget_compiled
 from singularbayes.models.inputs import (
     arranged,
     count_examples,
@@ -10,7 +11,6 @@ from singularbayes.models.inputs import (
     require_any_length,
     require_model,
 )
-from singularbayes.models.mean_weights import forget_compiled, mean_weights
 from singularbayes.models.outputs import loss_of, names_of, output_mask, position_of
 from singularbayes.models.programs import (
     compiled,
@@ -49,6 +49,8 @@ __all__ = [
     "device_count",
     "draw_keys",
     "draw_sources",
+    "draw_weights",
+    "drawing_test_function",
     "few",
     "find_posteriors",
     "find_random_posteriors",
@@ -62,7 +64,6 @@ __all__ = [
     "lengths_of",
     "load_without_optimizer",
     "loss_of",
-    "mean_weights",
     "names_of",
     "no_gradient",
     "optimizer_kind",

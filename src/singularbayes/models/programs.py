@@ -60,8 +60,18 @@ def program_of(model: keras.Model, function: Callable) -> Program:
     return programs[function]
 
 
+def fetch_state(model: keras.layers.Layer) -> None:
+    """Gives the variables of a model their values back, which Keras on JAX keeps elsewhere while a loop is under way.
+
+    `callback.model` does so too; a callback that has the model from elsewhere would find variables without values.
+    """
+    if keras.backend.backend() == "jax" and isinstance(model, keras.Model):
+        model.jax_state_sync()
+
+
 def variable_values(model: keras.Model) -> list:
     """Returns the values of all variables, as programs take them."""
+    fetch_state(model)
     return [variable.value for variable in model.variables]
 
 

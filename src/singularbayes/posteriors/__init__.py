@@ -1,6 +1,6 @@
 """How a weight is distributed."""
 
-from singularbayes.posteriors import initializers, noise, scope
+from singularbayes.posteriors import initializers, mean_gradient, noise, scope
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.assignment import are_blocks, in_blocks
@@ -58,6 +58,7 @@ __all__ = [
     "in_blocks",
     "initializers",
     "inverse_softplus",
+    "mean_gradient",
     "noise",
     "recipe",
     "scope",

@@ -11,6 +11,7 @@ from keras import ops
 from singularbayes.posteriors import scope
 from singularbayes.posteriors.assignment import NoBlocks
 from singularbayes.posteriors.factor import Scalars
+from singularbayes.posteriors.mean_gradient import watched
 from singularbayes.posteriors.moments import Entry, Moments
 from singularbayes.posteriors.serialization import call_repr
 
@@ -47,12 +48,12 @@ class Posterior(scope.Source, keras.layers.Layer):
     # -- draws ---------------------------------------------------------------------------------------------------------
 
     def sample(self, training=False, estimator="shared"):
-        """Returns the weight that a forward pass uses now: a fresh draw, unless a scope fixed a draw or the mean."""
-        choice = scope.fixed(self)
-        if choice is scope.MEAN:
-            return self.mean()
-        if choice is not None:
-            return self.weight(choice)
+        """Returns the weight that a forward pass uses now: in training a fresh draw, else the mean; see `scope`."""
+        draw = scope.fixed(self)
+        if draw is not None:
+            return self.weight(draw)
+        if not training and not scope.draws_now(self):
+            return watched(self.mean(), self.path) if self.random and self.trainable else self.mean()
         key = self.next_key(training)
         return self.local(key) if training and estimator == "local" else self.weight(self.draw(key))
 

@@ -68,6 +68,8 @@ class Clipped(Posterior):
         self.posterior.check(shape, where or self.path or self.name)
 
     def build(self, input_shape):
+        if self.by_rows:
+            raise ValueError(f"Clipped needs whole draws, and {self.path} draws row by row; got limit={self.limit}.")
         self.posterior.default_initializer = self._initializer
         self.posterior.build(input_shape)
         self._shape = tuple(input_shape)
@@ -78,8 +80,6 @@ class Clipped(Posterior):
         return self.posterior.next_key(training)
 
     def draw(self, key):
-        if self.by_rows:
-            raise ValueError(f"Clipped needs whole draws, and {self.path} draws row by row; got limit={self.limit}.")
         keys = [key, *(noise.split(key, self.redraws) if self.redraws else ())]
         return tuple(first_within(tries, self.limit) for tries in zip(*map(self._draw_free, keys), strict=True))
 

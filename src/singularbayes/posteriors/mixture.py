@@ -16,6 +16,7 @@ from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.variational import RandomPosterior
 
 EXAMPLES = ("split", "repeat")
+_NUMBER_OF_PASS = object()  # owns the number of a forward pass from which all mixtures in it take their component
 
 
 @dataclass(frozen=True)
@@ -203,11 +204,11 @@ class Mixture(RandomPosterior):
     # -- draws ---------------------------------------------------------------------------------------------------------
 
     def sample(self, training=False, estimator="shared"):
-        choice = scope.fixed(self)
-        if choice is not None and choice is not scope.MEAN:
-            return self.weight(choice)
-        if choice is scope.MEAN or not training:
-            return self.mean()
+        if scope.fixed(self) is None and not training and scope.draws_now(self):
+            number = self._number_of_pass()
+            return self.weight(self.draw_number(self.next_key(training), number))
+        if scope.fixed(self) is not None or not training:
+            return super().sample(training, estimator)
         values, (keys, more) = self._read(), self._keys(self.next_key(training))
         local = estimator == "local"
         return MixtureMatrix(
@@ -217,6 +218,11 @@ class Mixture(RandomPosterior):
             keys if local else self._each(self._one.draw, values, keys),
             self._one.local if local else self._one.weight,
         )
+
+    def _number_of_pass(self):
+        """Returns the random number from which every mixture takes its component, in a pass that draws."""
+        key = self._keys(self.seed_generator.state.value)[1]
+        return scope.once(_NUMBER_OF_PASS, lambda: ops.cast(noise.integers((), 2**30, key), "int32"))
 
     def draw(self, key):
         if self.components == 1:
@@ -362,7 +368,10 @@ class Mixture(RandomPosterior):
         choice = scope.fixed(self)
         if training and choice is None:
             return ops.take(values, self._assignment().components_of(examples, self.components), axis=0)
-        component = 0 if choice is None or choice is scope.MEAN else ops.cast(choice[0], "int32")
+        if choice is not None:
+            component = ops.cast(choice[0], "int32")
+        else:
+            component = self._number_of_pass() % self.components if scope.draws_now(self) else 0
         return ops.expand_dims(ops.take(values, component, axis=0), 0)
 
     def per_component(self, function, x, values, training):

@@ -1,6 +1,11 @@
-"""Which weights a forward pass uses: fresh draws, unless a scope sets the mean or the draws."""
+"""Which weights a forward pass uses: draws in training and the mean else, unless a scope asks for draws or fixes them.
 
-import sys
+What a scope asks for is traced into compiled functions. JAX keeps a program for each set of posteriors that draw,
+because the set is part of the key of what it has compiled. TensorFlow has no such key: a source remembers the layers
+that were called around it while they were traced, so that their compiled functions can be made anew.
+"""
+
+import contextlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,11 +16,22 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import keras
 from keras.src.backend.common.global_state import get_global_attribute
-from keras.src.backend.common.stateless_scope import in_stateless_scope
 
-MEAN = object()
 _FIXED: ContextVar[Mapping[int, Any]] = ContextVar("singularbayes_fixed", default=MappingProxyType({}))
-_COMPILED_AROUND: WeakKeyDictionary[Any, WeakSet[keras.Model]] = WeakKeyDictionary()
+_DRAWN: ContextVar[frozenset[int]] = ContextVar("singularbayes_drawn", default=frozenset())
+_TRACED_IN: WeakKeyDictionary[Any, WeakSet[keras.layers.Layer]] = WeakKeyDictionary()
+
+
+def _key_of_compiled():
+    """Returns a context whose value is part of the key of what the backend has compiled."""
+    if keras.backend.backend() != "jax":
+        return lambda value: contextlib.nullcontext()
+    import jax
+
+    return jax.make_user_context(default_value=frozenset())
+
+
+_compiled_for = _key_of_compiled()
 
 
 class Source:
@@ -43,43 +59,62 @@ class Source:
 
 
 def fixed(source: Source) -> Any:
-    """Returns what a source is fixed to: MEAN, the arrays of a draw, or None."""
-    if _compiling():
-        _COMPILED_AROUND.setdefault(source, WeakSet()).update(_models_on_stack())
+    """Returns the arrays of the draw that a source is fixed to, or None."""
     return _FIXED.get().get(id(source))
 
 
 @contextmanager
-def fix(choices: dict[int, Any]) -> Iterator[None]:
-    """Fixes sources, by identity, to MEAN or to the arrays of a draw."""
-    token = _FIXED.set({**_FIXED.get(), **choices})
+def fix(draws: dict[int, Any]) -> Iterator[None]:
+    """Fixes sources, by identity, to the arrays of a draw, inside a `with` block."""
+    token = _FIXED.set({**_FIXED.get(), **draws})
     try:
         yield
     finally:
         _FIXED.reset(token)
 
 
-def compiled_around(sources: Iterable[Source]) -> set[keras.Model]:
-    """Returns the models that were compiled around any of the sources, with its choice traced into them."""
-    return {model for source in sources for model in _COMPILED_AROUND.get(source, ())}
-
-
-def _compiling() -> bool:
-    """Returns whether Keras may be tracing a model for a compiled function."""
+def draws_now(source: Source) -> bool:
+    """Returns whether a pass outside training draws a source instead of taking its mean."""
     if keras.backend.backend() == "tensorflow":
-        import tensorflow
-
-        return not tensorflow.executing_eagerly()
-    return keras.backend.backend() == "jax" and in_stateless_scope()
+        _remember_trace(source)
+    return id(source) in _DRAWN.get()
 
 
-def _models_on_stack() -> Iterator[keras.Model]:
-    # A layer knows nothing about the models around it; while one is traced, it is among the callers.
-    frame = sys._getframe()
-    while frame is not None:
-        if isinstance(owner := frame.f_locals.get("self"), keras.Model):
-            yield owner
-        frame = frame.f_back  # type: ignore[assignment]
+@contextmanager
+def drawing(sources: Iterable[Source]) -> Iterator[None]:
+    """Makes passes outside training draw these sources, and those of the scopes around, inside a `with` block."""
+    with _drawing_only(_DRAWN.get() | {id(source) for source in sources}):
+        yield
+
+
+@contextmanager
+def at_means() -> Iterator[None]:
+    """Makes passes outside training use means, whatever the scopes around ask for; not in what is compiled already."""
+    with _drawing_only(frozenset()):
+        yield
+
+
+@contextmanager
+def _drawing_only(ids: frozenset[int]) -> Iterator[None]:
+    token = _DRAWN.set(ids)
+    try:
+        with _compiled_for(ids):
+            yield
+    finally:
+        _DRAWN.reset(token)
+
+
+def traced_in(sources: Iterable[Source]) -> set[keras.layers.Layer]:
+    """Returns the layers that TensorFlow traced with any of the sources inside."""
+    return {layer for source in sources for layer in _TRACED_IN.get(source, ())}
+
+
+def _remember_trace(source: Source) -> None:
+    import tensorflow
+
+    current = get_global_attribute("current_call_ctx")
+    if current is not None and not tensorflow.executing_eagerly():
+        _TRACED_IN.setdefault(source, WeakSet()).add(current.entry_layer)
 
 
 def forward_pass() -> Any:

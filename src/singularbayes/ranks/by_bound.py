@@ -11,7 +11,8 @@ from singularbayes.bounds import loss_constants, pac_bayes, truncation_bound
 from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.convert import MatrixSpectrum, spectrum
 from singularbayes.evaluation import flat_layers_in_order
-from singularbayes.models import as_arrays, mean_weights
+from singularbayes.models import as_arrays
+from singularbayes.posteriors import scope
 from singularbayes.ranks import change
 from singularbayes.ranks.recommendation import Recommendation, Row
 
@@ -115,7 +116,7 @@ def _gives_probabilities(model) -> bool:
 def _input_norms(model, x: np.ndarray) -> list[float]:
     """Returns the mean norm of what every layer with a step is given, at the mean weights."""
     norms, h = [], x
-    with mean_weights(model):
+    with scope.at_means():
         for layer in flat_layers_in_order(model):
             if change.has_step(layer):
                 rows = ops.convert_to_numpy(h).reshape(len(x), -1).astype("float64")

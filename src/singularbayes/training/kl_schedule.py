@@ -6,18 +6,20 @@ import warnings
 import keras
 from keras import ops
 
-from singularbayes.checks import require_integer
+from singularbayes.checks import require_choice, require_integer
 from singularbayes.likelihoods import logits_hint, require_activations
-from singularbayes.models import compiled, find_posteriors, find_random_posteriors
+from singularbayes.models import compiled, drawing_test_function, find_posteriors, find_random_posteriors
 from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay
 from singularbayes.training.logged_loss import (
     check_first_step,
     count_examples_of_epoch,
     log_nll,
-    require_labels_in_range,
+    require_sound_steps,
 )
 from singularbayes.training.pretraining import switch_noise
 from singularbayes.training.repeated_examples import prepare_mixtures
+
+VALIDATIONS = ("mean", "draw")
 
 
 class KLSchedule(keras.callbacks.Callback):
@@ -45,6 +47,7 @@ class KLSchedule(keras.callbacks.Callback):
     Args:
         num_data: number of training examples.
         beta: 1 is the ELBO; the paper tempers with β < 1 on some tasks.
+        validation: what `validation_data` are scored with: "mean", the posterior mean, or "draw", one draw per batch.
         pretrain_epochs: epochs that train the means without noise first.
 
     >>> [KLSchedule(100, warmup=2, zero_epochs=1).weight(epoch) for epoch in range(4)]
@@ -52,13 +55,23 @@ class KLSchedule(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, num_data: int, beta: float = 1.0, zero_epochs: int = 0, warmup: int = 0, *, pretrain_epochs: int = 0
+        self,
+        num_data: int,
+        beta: float = 1.0,
+        zero_epochs: int = 0,
+        warmup: int = 0,
+        *,
+        pretrain_epochs: int = 0,
+        validation: str = "mean",
     ):
         super().__init__()
         require_kl_weight(num_data, beta)
         require_integer("KLSchedule", 0, zero_epochs=zero_epochs, warmup=warmup, pretrain_epochs=pretrain_epochs)
+        require_choice("KLSchedule", VALIDATIONS, validation=validation)
         self.pretrain_epochs = pretrain_epochs
         self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
+        self.validation = validation
+        self._steps: tuple | None = None  # of `evaluate`: the model's own, and the one that draws
         self._epoch = 0
         self._lost: int | None = None  # the first epoch whose loss was not finite
         self._counted = False  # whether the examples of an epoch of this training were counted
@@ -105,6 +118,14 @@ class KLSchedule(keras.callbacks.Callback):
 
     def on_test_begin(self, logs=None):
         self._check_epoch()  # before validation resets the metrics
+        if self.validation == "draw" and self.model.test_function is not None:  # `fit_many` has a program instead
+            if self._steps is None or self._steps[0] is not self.model.test_function:
+                self._steps = self.model.test_function, drawing_test_function(self.model)
+            self.model.test_function = self._steps[1]
+
+    def on_test_end(self, logs=None):
+        if self._steps is not None and self.model.test_function is self._steps[1]:
+            self.model.test_function = self._steps[0]
 
     def on_train_end(self, logs=None):
         if self.pretrain_epochs:
@@ -137,8 +158,8 @@ class KLSchedule(keras.callbacks.Callback):
                 self._lost = epoch
 
     def _check_epoch(self) -> None:
-        """Checks the labels and the number of examples of an epoch when its steps are done."""
-        require_labels_in_range(self.model)
+        """Checks labels, draws and the number of examples of an epoch when its steps are done."""
+        require_sound_steps(self.model)
         if not self._counted and not self.model.stop_training:
             self._counted = True
             self._compare_num_data()
@@ -168,8 +189,13 @@ def take_kl_weight(model: keras.Model, callback: keras.callbacks.Callback) -> No
     model._kl_callback = callback
 
 
+def validates_draws(model: keras.Model) -> bool:
+    """Returns whether the `fit` that is under way scores validation data with draws."""
+    return getattr(getattr(model, "_kl_callback", None), "validation", "mean") == "draw"
+
+
 def prepare_fit(model: keras.Model, callback: keras.callbacks.Callback) -> None:
-    """Raises where a `fit` would train on nonsense, and makes its first step check the labels."""
+    """Raises where a `fit` would train on nonsense, and makes its first step check labels and draws."""
     # Keras gives the model to all callbacks before training begins, so the last one has it.
     if model._kl_callback is not callback:
         raise ValueError(

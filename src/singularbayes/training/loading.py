@@ -12,7 +12,7 @@ from singularbayes.models import compiled, find_random_posteriors, read_model
 from singularbayes.posteriors import Variational
 from singularbayes.training.elbo import kl
 from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
-from singularbayes.training.logged_loss import log_nll, require_labels_in_range
+from singularbayes.training.logged_loss import log_nll, require_sound_steps
 from singularbayes.training.repeated_examples import prepare_mixtures
 
 
@@ -74,7 +74,7 @@ class _StoredKLWeight(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         if self._stored and logs is not None:
-            require_labels_in_range(self.model)
+            require_sound_steps(self.model)
             logs["kl"] = float(ops.convert_to_numpy(compiled(self.model, kl)))
             logs["kl_weight"] = _kl_weight(self._stored[0])
 

@@ -9,6 +9,7 @@ from keras.src.backend import get_keras_mask
 
 from singularbayes.likelihoods import find_wrong_labels, highest_label, wrong_labels_error
 from singularbayes.models import forget_compiled
+from singularbayes.posteriors import mean_gradient
 from singularbayes.training.repeated_examples import Repetition, repetition_of
 
 
@@ -23,7 +24,7 @@ def log_nll(model: keras.Model) -> None:
 
 
 def check_first_step(model: keras.Model) -> None:
-    """Makes the first step of a `fit` stop training where its labels are out of range."""
+    """Makes the first step of a `fit` stop training where labels are out of range or posteriors are not drawn."""
     step, loss = model.train_function, model._compile_loss
     if step is None or not isinstance(loss, _LoggedLoss):
         return
@@ -31,7 +32,8 @@ def check_first_step(model: keras.Model) -> None:
     def first(*arguments):
         model.train_function = step
         try:
-            result = step(*arguments)
+            with mean_gradient.collected() as loss.trained_at_mean:
+                result = step(*arguments)
         except Exception:
             _give_back(model, arguments)
             raise
@@ -40,7 +42,7 @@ def check_first_step(model: keras.Model) -> None:
             count = result[1][-1][places.index(True)]
         else:
             count = loss.nll.count
-        if np.isnan(ops.convert_to_numpy(count)):
+        if np.isnan(ops.convert_to_numpy(count)) or loss.trained_at_mean:
             model.stop_training = True  # an error now would lose the model's weights on JAX
         return result
 
@@ -56,11 +58,26 @@ def _give_back(model: keras.Model, arguments: tuple) -> None:
         model.jax_state_sync()
 
 
-def require_labels_in_range(model: keras.Model) -> None:
-    """Raises where the metrics of a model have seen labels out of range."""
+def require_sound_steps(model: keras.Model) -> None:
+    """Raises where the metrics of a model have seen labels out of range, or its first step used means for draws."""
     loss = model._compile_loss
-    if isinstance(loss, _LoggedLoss) and np.isnan(ops.convert_to_numpy(loss.nll.count)):
+    if not isinstance(loss, _LoggedLoss):
+        return
+    if np.isnan(ops.convert_to_numpy(loss.nll.count)):
         raise wrong_labels_error(f"fit of {model.name!r}", *loss.highest_labels)
+    if loss.trained_at_mean:
+        paths, loss.trained_at_mean = loss.trained_at_mean, []
+        raise not_drawn_error(model, paths)
+
+
+def not_drawn_error(model: keras.Model, paths: list[str]) -> ValueError:
+    """Returns the error for a training step that uses the mean of posteriors with these paths."""
+    return ValueError(
+        f"fit of {model.name!r} needs draws of its posteriors, and its training step uses the mean of {paths[0]!r}: "
+        "the layer is called without training=True. In a `call` of your own, take the argument `training` and pass it "
+        "on: def call(self, x, training=None): return self.dense(x, training=training). In a `train_step` of your "
+        "own, call self(x, training=True)."
+    )
 
 
 def count_examples_of_epoch(model: keras.Model) -> int:
@@ -81,6 +98,7 @@ class _LoggedLoss:
         self.nll = keras.metrics.Mean(name="nll")
         self.highest_labels: set[int | None] = set()  # of the outputs whose labels are checked
         self.repetition: Repetition | None = None  # of examples, where all components of a mixture train on each
+        self.trained_at_mean: list[str] = []  # posteriors whose mean the first step trained
         self.by_position = False  # whether a loss has more than one term per example
 
     def __call__(self, y_true, y_pred, sample_weight=None):

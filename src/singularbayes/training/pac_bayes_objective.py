@@ -15,7 +15,7 @@ from singularbayes.checks import require_choice, require_integer, require_share
 from singularbayes.models import compiled, find_random_posteriors
 from singularbayes.training.elbo import kl, share_state
 from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
-from singularbayes.training.logged_loss import log_nll, require_labels_in_range
+from singularbayes.training.logged_loss import log_nll, require_sound_steps
 from singularbayes.training.repeated_examples import prepare_mixtures
 
 FORMS = ("quadratic", "sqrt", "kl")
@@ -82,7 +82,7 @@ class PACBayesObjective(keras.callbacks.Callback):
         self._set_weight()
 
     def on_epoch_end(self, epoch, logs=None):
-        require_labels_in_range(self.model)
+        require_sound_steps(self.model)
         logs = {} if logs is None else logs
         if "nll" not in logs:
             raise ValueError(

@@ -9,8 +9,11 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.models import free_bytes, kind_of, optimizer_kind, share_programs, track
+from singularbayes.models import find_posteriors, free_bytes, kind_of, optimizer_kind, share_programs, track
+from singularbayes.posteriors import mean_gradient, scope
 from singularbayes.training.fit_many import Examples, Job
+from singularbayes.training.kl_schedule import validates_draws
+from singularbayes.training.logged_loss import not_drawn_error
 
 _CPU_BYTES = 4 << 30  # of a program on a CPU; on an accelerator it is a share of what is free
 _ACCELERATOR_SHARE = 0.8
@@ -109,8 +112,11 @@ class Program:
         held_out = self.job.held_out
         assert held_out is not None
 
+        drawn = find_posteriors(self.model) if validates_draws(self.model) else []
+
         def step(state, batch):
-            return self.model.test_step(state, batch)[1]
+            with scope.drawing(drawn):
+                return self.model.test_step(state, batch)[1]
 
         order, kinds = jnp.arange(len(held_out)), held_out.kinds(0)
         trainable, others, metrics = _through(step, (trainable, others, metrics), order, kinds, data, held_out)
@@ -127,7 +133,11 @@ class Program:
         size = len(members)
         if size not in self._compiled:
             state, order = jax.eval_shape(self._stack, [m.values for m in members]), self._orders(members, 0)
-            self._compiled[size] = self._epoch.lower(state, order, self.job.train.kinds(0), self.data).compile()
+            with mean_gradient.collected() as at_mean:
+                lowered = self._epoch.lower(state, order, self.job.train.kinds(0), self.data)
+            if at_mean:
+                raise not_drawn_error(self.model, at_mean)
+            self._compiled[size] = lowered.compile()
         needs = self._compiled[size].memory_analysis()
         free = free_bytes()
         limit = _CPU_BYTES if free is None else int(_ACCELERATOR_SHARE * free)

@@ -60,7 +60,7 @@ def adam(model: keras.Model, num_data: int, settings: TrainingSettings) -> keras
 def annealed(model: keras.Model, num_data: int, settings: TrainingSettings) -> list[keras.callbacks.Callback]:
     """Returns what raises the weight of the KL to that of the settings; nothing for a network without a KL."""
     rise = {"zero_epochs": settings.zero_epochs, "warmup": settings.warmup}
-    return [KLSchedule(num_data, settings.beta, **rise)] if find_posteriors(model) else []
+    return [KLSchedule(num_data, settings.beta, **rise, validation="draw")] if find_posteriors(model) else []
 
 
 def train(

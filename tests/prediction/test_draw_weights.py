@@ -1,0 +1,189 @@
+"""Outside training a forward pass uses E[W]; inside `draw_weights` it draws, whatever was compiled before."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import gradient, stirred_layer
+
+import singularbayes as sb
+from singularbayes import FullRank, LowRank, layers
+
+pytestmark = pytest.mark.backend
+X = np.random.default_rng(2).normal(size=(6, 5)).astype("float32")
+Y = np.zeros((6, 1))
+
+
+def _numpy(x):
+    return ops.convert_to_numpy(x)
+
+
+def _differs(model):
+    return np.abs(model.predict(X, verbose=0) - model.predict(X, verbose=0)).max() > 1e-4
+
+
+@pytest.fixture
+def model():
+    dense = layers.Dense(3, "tanh", posterior=LowRank(2), bias_posterior=FullRank())
+    inner = keras.Sequential([keras.Input((5,)), dense])
+    x = keras.Input((5,))
+    return stirred_layer(keras.Model(x, layers.Dense(1, posterior=LowRank(1))(inner(x))), X)
+
+
+def test_a_pass_is_the_one_of_the_mean_matrices_and_draws_inside_the_block_alone(model):
+    inner, outer = model.layers[1].layers[0], model.layers[2]
+    w, b, v = (_numpy(q.mean().dense()) for q in (inner.posterior, inner.bias_posterior, outer.posterior))
+    mean = np.tanh(X @ w + b) @ v + _numpy(outer.bias)
+    np.testing.assert_allclose(_numpy(model(X)), mean, rtol=1e-5, atol=1e-6)
+    with sb.draw_weights(model) as same:
+        assert same is model
+        with sb.draw_weights(inner):
+            first = _numpy(model(X))
+        second = _numpy(model(X))
+        assert not np.allclose(first, second) and not np.allclose(second, mean)
+    np.testing.assert_allclose(_numpy(model(X)), mean, rtol=1e-5, atol=1e-6)
+    with sb.draw_weights(outer):
+        np.testing.assert_array_equal(_numpy(model.layers[1](X)), _numpy(model.layers[1](X)))
+        assert not np.allclose(_numpy(model(X)), _numpy(model(X)))
+    sb.set_kl(model, num_data=6, beta=0.0)
+    assert not np.allclose(_numpy(model(X, training=True)), mean)
+
+
+def test_an_error_inside_restores_the_mean(model):
+    with pytest.raises(RuntimeError, match="inside"), sb.draw_weights(model):
+        raise RuntimeError("inside")
+    np.testing.assert_array_equal(_numpy(model(X)), _numpy(model(X)))
+
+
+def test_keras_predict_and_evaluate_use_the_mean_whatever_the_batch(model):
+    model.compile(loss="mse")
+    sb.set_kl(model, num_data=6, beta=0.0)
+    mean = _numpy(model(X))
+    for size in (6, 4):
+        np.testing.assert_allclose(model.predict(X, size, verbose=0), mean, rtol=1e-5, atol=1e-6)
+    loss = model.evaluate(X, Y, verbose=0)
+    assert loss == pytest.approx(float((mean**2).mean()), rel=1e-5)
+    with sb.draw_weights(model):
+        assert _differs(model)
+        assert model.evaluate(X, Y, verbose=0) != model.evaluate(X, Y, verbose=0)
+    np.testing.assert_allclose(model.predict(X, verbose=0), mean, rtol=1e-5, atol=1e-6)
+    assert model.evaluate(X, Y, verbose=0) == pytest.approx(loss, rel=1e-6)
+
+
+def test_other_models_keep_their_means(model):
+    other = stirred_layer(keras.Sequential([keras.Input((5,)), layers.Dense(1, posterior=LowRank(1))]), X)
+    with sb.draw_weights(model):
+        np.testing.assert_array_equal(_numpy(other(X)), _numpy(other(X)))
+
+
+class Doubled(keras.Model):
+    """A model that Keras does not know the layers' graph of."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def call(self, x):
+        return 2.0 * self.inner(x)
+
+
+def _sharing(dense):
+    return keras.Sequential([keras.Input((5,)), dense, keras.layers.Dense(2)])
+
+
+@pytest.mark.parametrize("make", [_sharing, Doubled], ids=["sequential", "subclass"])
+def test_a_model_that_shares_a_layer_and_was_compiled_before_draws_too(make):
+    dense = layers.Dense(3, posterior=LowRank(2))
+    model, other = stirred_layer(keras.Sequential([keras.Input((5,)), dense]), X), make(dense)
+    assert not _differs(other) and not _differs(model)
+    for part in (model, other, dense):
+        with sb.draw_weights(part):
+            assert _differs(other) and _differs(model)
+        assert not _differs(other) and not _differs(model)
+
+
+def test_it_holds_in_a_callback_of_the_loop_that_is_under_way(model):
+    seen, draws = [], []
+
+    class Draws(keras.callbacks.Callback):
+        def on_predict_batch_end(self, batch, logs=None):
+            with sb.draw_weights(model):
+                seen.append(_numpy(model(X)))
+            draws.append(sb.predict(model, X, 5, likelihood="gaussian").std)
+
+    outputs = model.predict(X, 2, verbose=0, callbacks=[Draws()])
+    np.testing.assert_allclose(outputs, _numpy(model(X)), rtol=1e-5, atol=1e-6)
+    assert len(seen) == 3 and not np.allclose(seen[0], seen[1])
+    np.testing.assert_allclose(draws, [sb.predict(model, X, 5, likelihood="gaussian").std] * 3, rtol=1e-5)
+
+
+def test_predict_draws_the_same_inside_and_outside(model):
+    outside = sb.predict(model, X, 5, likelihood="gaussian").std
+    with sb.draw_weights(model):
+        np.testing.assert_allclose(sb.predict(model, X, 5, likelihood="gaussian").std, outside, rtol=1e-5)
+
+
+@pytest.mark.parametrize("choice", ["mean", "draw"])
+@pytest.mark.parametrize("together", [1, None], ids=["keras", "program"])
+def test_validation_data_are_scored_with_the_mean_or_with_draws(choice, together):
+    def build():
+        model = keras.Sequential([keras.Input((5,)), layers.Dense(1, posterior=FullRank(eta=1.0))])
+        model.compile(keras.optimizers.SGD(0.0), "mse")
+        return model
+
+    def callbacks():
+        return [sb.KLSchedule(6, validation=choice)]
+
+    options = {"callbacks": callbacks, "validation_data": (X, Y), "together": together}
+    (run,) = sb.fit_many(build, X, Y, [0], 3, **options)
+    at_mean, scores = float((_numpy(run.model(X)) ** 2).mean()), run.history["val_nll"]
+    if choice == "mean":
+        np.testing.assert_allclose(scores, at_mean, rtol=1e-5)
+    else:
+        assert len({*scores, at_mean}) == 4
+    sb.set_kl(run.model, 6, 0.0)
+    assert run.model.evaluate(X, Y, verbose=0, return_dict=True)["nll"] == pytest.approx(at_mean, rel=1e-5)
+
+
+def test_a_schedule_needs_to_know_what_validation_uses():
+    with pytest.raises(ValueError, match="needs validation to be one of"):
+        sb.KLSchedule(6, validation="samples")
+
+
+def test_a_gradient_at_the_mean_is_a_warning_and_one_of_a_draw_is_none(model):
+    sb.set_kl(model, num_data=6, beta=0.0)
+    values = model.layers[2].posterior.ab.values
+    with pytest.warns(UserWarning, match=r"taken at the posterior mean of .*Call the model with training=True"):
+        at_mean = gradient(lambda: ops.sum(model(X)), values)
+    assert np.abs(at_mean[0]).max() > 0
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="A gradient was taken")
+        gradient(lambda: ops.sum(model(X, training=True)), values)
+
+
+class Forgetful(keras.Model):
+    """A model whose `call` does not pass `training` on: Keras then trains it as if it predicted."""
+
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(1, posterior=LowRank(1))
+
+    def call(self, x):
+        return self.dense(x)
+
+
+@pytest.mark.parametrize("together", [1, None], ids=["keras", "program"])
+def test_fit_refuses_to_train_the_mean(together):
+    made = []
+
+    def build():
+        made.append(Forgetful())
+        made[0](X)
+        made[0].compile("sgd", "mse")
+        return made[0]
+
+    with pytest.raises(ValueError, match=r"uses the mean of 'forgetful.*def call\(self, x, training=None\)"):
+        sb.fit_many(build, X, Y, [0], 2, callbacks=lambda: [sb.KLSchedule(6)], together=together)
+    assert np.isfinite(_numpy(made[0](X))).all()  # its weights are still there
