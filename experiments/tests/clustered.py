@@ -7,6 +7,7 @@ The runs are one network, and an ensemble of two members that are pieces of work
 loses a machine and the head (cluster_sweep.py).
 """
 
+import importlib
 import json
 import os
 import signal
@@ -28,6 +29,7 @@ SIZES = ("num_train=64", "num_test=64", "units=8", "rank=2", "members=2", "draws
 SETTINGS = (*SIZES, "epochs=300", "warmup=2")
 METHODS = ["low_rank", "deep_ensemble"]
 ASKED = ["run", "toy", "--methods", ",".join(METHODS), *(f"--set={setting}" for setting in SETTINGS)]
+PACKAGES = ("singularbayes", "singularbayes_experiments")
 SMALL = {"object_store_memory": 80 << 20, "include_dashboard": False}
 # A lost machine is noticed within two seconds instead of twenty.
 NOTICED = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 2}
@@ -55,6 +57,8 @@ def drive(folder, address):
     from singularbayes.ranks import Ray
 
     def traced(job):
+        used = [importlib.import_module(name).__file__ for name in PACKAGES]
+        (folder / f"code-{job.name}").write_text("\n".join(used))
         with (folder / f"attempts-{job.name}").open("a") as file:
             file.write(json.dumps([os.getpid(), os.getppid(), kept(folder, job)]) + "\n")
         if not job.name.endswith(".1"):
@@ -68,7 +72,7 @@ def drive(folder, address):
 
     jobs = plan()
     for _ in distributed.carry_out(
-        jobs, METHODS, folder=folder, again=False, engine=Traced(address), console=Console()
+        jobs, METHODS, folder=folder, again=False, engine=Traced(address, packages=PACKAGES[1:]), console=Console()
     ):
         pass
 
@@ -123,6 +127,7 @@ def main(folder):
     compare(far, near)
     tries = [[before for _, _, before in attempts(far, piece)] for piece in (one, lost_member, spared)]
     found = {"attempts": tries[:2], "left": left, "spared": [tries[2], spared_at], "lost": lost in raylets}
+    found["code"] = [line for path in sorted(far.glob("code-*")) for line in path.read_text().splitlines()]
     sweep = {**said, "far": swept, "near": f"{cluster_sweep.sweep(folder)}\n", "begun": cluster_sweep.counts(folder)}
     print(json.dumps(found | {"shown": shown.stdout, "sweep": sweep}))
 

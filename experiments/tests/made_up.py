@@ -47,26 +47,26 @@ SETTINGS = {
     "learning_rate": 0.001,
     "cosine": False,
 }
-FOREIGN = {"mnist": ("fashion_mnist", "notmnist"), "fashion_mnist": ("mnist", "notmnist"), "cnn": ("mnist", "notmnist")}
+OOD = {"mnist": ("fashion_mnist", "notmnist"), "fashion_mnist": ("mnist", "notmnist"), "cnn": ("mnist", "notmnist")}
 
 
 def image_record(method="low_rank", seed=0, preset="paper", experiment="mnist", changes=None, **metrics):
     """A record of a classifier of images: 60 test images and 40 of each foreign set, of which most are found."""
     rng = np.random.default_rng([seed, len(method)])
-    foreign, settings = FOREIGN[experiment], SETTINGS | (changes or {})
+    ood, settings = OOD[experiment], SETTINGS | (changes or {})
     found = {"accuracy": 0.97 + 0.001 * seed, "nll": 0.09 + 0.01 * seed, "brier": 0.04, "ece": 0.01}
     found |= {f"ece_{scheme}_{bins}": 0.01 for scheme in ("equal_mass", "equal_width") for bins in (10, 15, 20, 30)}
     found |= {"recalibrated_temperature": 1.2, "recalibrated_nll": 0.08, "recalibrated_ece": 0.008}
-    found |= {f"{name}/auroc_ood_entropy": 0.9 + 0.001 * len(method) for name in foreign} | {"aupr_err_entropy": 0.4}
+    found |= {f"{name}/auroc_ood_entropy": 0.9 + 0.001 * len(method) for name in ood} | {"aupr_err_entropy": 0.4}
     arrays = _predictions(rng, "test", 60, 6.0) | {"test_labels": np.arange(60, dtype="uint8") % 10}
-    for name in foreign:
+    for name in ood:
         arrays |= _predictions(rng, name, 40, 2.0)
     if method != "swag":
         arrays |= {f"singular_values/{name}/kernel": np.exp(-0.3 * np.arange(30.0)) for name in ("hidden_1", "logits")}
     if method == "deterministic":
         arrays = {name: array for name, array in arrays.items() if not name.endswith("_mi")}
     else:
-        found |= {f"{name}/auroc_ood_mi": 0.95 for name in foreign} | {"mean_mi": 0.05}
+        found |= {f"{name}/auroc_ood_mi": 0.95 for name in ood} | {"mean_mi": 0.05}
     paper = {name: SETTINGS[name] for name in SETTINGS if settings[name] != SETTINGS[name]}
     options = {"paper": paper, "preset": preset, "arrays": arrays, "peak_memory": 10**9}
     return Record(experiment, method, seed, settings, found | metrics, IMAGE_METHODS[method], 100.0, **options)
@@ -127,9 +127,9 @@ class Answers:
         return dict(self.given)
 
 
-def scored_by_hand(given, y_test, y_validation, foreign):
+def scored_by_hand(given, y_test, y_validation, ood):
     """The scores of made-up answers: test and foreign sets by name, and a temperature that saw validation alone."""
     test, held = given["test"], given["validation"]
-    scores = class_scores.of_test(test, y_test, foreign)
+    scores = class_scores.of_test(test, y_test, ood)
     scores |= class_scores.recalibrated(test, y_test, held, y_validation)
     return scores | {f"validation_{name}": value for name, value in class_scores.quality(held, y_validation).items()}

@@ -121,7 +121,7 @@ def test_every_so_manyth_window_is_one_of_all(rows):
         (lambda: air.rows_of_city(made_up_air.city().iloc[:0], "Xi'an"), "Xi'an needs rows without a missing value"),
         (lambda: air.rows_of(made_up_air.beijing().assign(cbwd="up")), r"needs winds \(cbwd\) among .* got 'up'"),
         (lambda: air.rows_of(made_up_air.beijing().assign(TEMP="cold")), "needs numbers in 'TEMP'; got"),
-        (lambda: air.foreign_rows({"Xi'an": made_up_air.city()}, ("Lhasa",)), "among .*Xi'an.*; got 'Lhasa'"),
+        (lambda: air.ood_rows({"Xi'an": made_up_air.city()}, ("Lhasa",)), "among .*Xi'an.*; got 'Lhasa'"),
         (
             lambda: air.split(np.zeros((30, 15)), (10, 10, 10), 6),
             r"needs 36 complete rows for 10 \+ 10 \+ 10 windows of 6 rows and a row after each; got 30\.",
@@ -148,7 +148,7 @@ def test_the_published_tables_give_the_published_numbers_of_windows():
     assert found.train.x.shape == (29_213, 24, 15) and len(found.validation) == len(found.test) == 6_260
     with pytest.raises(ValueError, match=r"needs 41758 complete rows .* got 41757"):
         air.split(air.rows_of(data.beijing_pm25().table), (29_214, 6_260, 6_260))
-    (rows,) = air.foreign_rows(data.five_cities_pm25().tables, ("Guangzhou",)).values()
+    (rows,) = air.ood_rows(data.five_cities_pm25().tables, ("Guangzhou",)).values()
     guangzhou = air.windows(rows, found.scaling)
     assert guangzhou.x.shape == (20_050, 24, 15) and np.abs(guangzhou.x).max() < 25  # no −9999
 

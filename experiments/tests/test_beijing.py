@@ -41,13 +41,13 @@ OWN = replace(OURS, noise="own")
 @pytest.fixture(autouse=True)
 def tables(monkeypatch):
     """Made-up air; what an earlier test has read is forgotten."""
-    cities = {name: made_up_air.city(seed=i) for i, name in enumerate(forecast.FOREIGN)}
+    cities = {name: made_up_air.city(seed=i) for i, name in enumerate(forecast.OOD)}
     monkeypatch.setattr(data, "beijing_pm25", lambda: Air(made_up_air.beijing(), "made up"))
     monkeypatch.setattr(data, "five_cities_pm25", lambda: Cities(cities, "made up"))
-    for read in (forecast.windows, forecast.foreign):
+    for read in (forecast.windows, forecast.ood_windows):
         read.cache_clear()
     yield
-    for read in (forecast.windows, forecast.foreign):
+    for read in (forecast.windows, forecast.ood_windows):
         read.cache_clear()
 
 
@@ -100,7 +100,7 @@ def test_a_trial_sees_validation_windows_alone_and_is_else_the_same_run(monkeypa
         raise AssertionError("a tuning run reads out-of-distribution windows")
 
     monkeypatch.setattr(data, "five_cities_pm25", refused)
-    forecast.foreign.cache_clear()
+    forecast.ood_windows.cache_clear()
     changed = made_up_air.beijing()
     changed.loc[changed.dropna().index[263:], "pm2.5"] = 5.0
     monkeypatch.setattr(data, "beijing_pm25", lambda: Air(changed, "made up"))

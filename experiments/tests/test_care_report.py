@@ -117,7 +117,7 @@ def test_the_number_of_features_is_that_of_the_presets():
         for name, preset in mimic3.EXPERIMENT.presets.items()
     }
     assert counts == {"paper": {44}, "chosen": {43}, "quick": {43}}
-    assert "43 features of the first 48 hours, 44 with the paper's settings" in SECTIONS["mimic3"].says
+    assert "43 features of the first 48 hours, 44 with the paper's settings" in SECTIONS["mimic3"].description
 
 
 def _each(preset):

@@ -40,7 +40,7 @@ def pictures(records):
 def test_an_experiment_with_methods_of_other_ranks_has_its_ablation_and_radars():
     methods = ("low_rank", "low_rank_4", "low_rank_16", "full_rank")
     found = pictures([elsewhere(method, seed) for method in methods for seed in (0, 1)])
-    assert "at ranks of 4, 8 and 16" in found["ranks"].says
+    assert "at ranks of 4, 8 and 16" in found["ranks"].caption
     assert "accuracy, NLL and ECE against rank, at 4, 8 and 16" in found["ranks"].panels[0].alt
     assert len(found["rank-radar"].panels) == 2 and "low-rank, rank 16" in found["rank-radar"].panels[0].alt
 
@@ -52,8 +52,8 @@ def test_only_the_ranks_that_a_section_names_are_set_against_each_other():
         Record("adaptive_rank_sst2", method, 0, {"rank": 16}, scores, 100, 1.0, preset="chosen") for method in methods
     ]
     found = pictures(records)
-    assert found["ranks"].says.startswith("The low-rank network at ranks of 4 and 16;")
-    assert found["ranks"].says.endswith("One rank for all weights.")
+    assert found["ranks"].caption.startswith("The low-rank network at ranks of 4 and 16;")
+    assert found["ranks"].caption.endswith("One rank for all weights.")
     assert "low-rank, rank 4 and low-rank, rank 16 by" in found["rank-radar"].panels[0].alt
 
 
@@ -112,7 +112,7 @@ def test_radars_are_weighed_by_the_numbers_stored_and_say_so(drawn):
     for made in records:
         object.__setattr__(made, "stored", sizes[made.method])
     found = pictures(records)["radar"]
-    assert "√(fewest stored parameters / stored parameters)" in found.says and found.panels[1].alt.endswith(
+    assert "√(fewest stored parameters / stored parameters)" in found.caption and found.panels[1].alt.endswith(
         "stored parameters."
     )
     (legend,) = [f.legends[0] for f in drawn if f.legends and "×" in f.legends[0].get_title().get_text()]
@@ -141,7 +141,7 @@ def test_the_rank_of_a_row_is_its_methods_or_its_settings(method, settings, rank
 
 def test_the_images_ablation_shows_what_their_section_says():
     found = pictures([made for made in image_records(presets=("paper",)) if made.method.startswith("low_rank")])
-    assert "at ranks of 10, 25 and 50" in found["ranks"].says
+    assert "at ranks of 10, 25 and 50" in found["ranks"].caption
     ranked = [measure.label for measure in SECTIONS["mnist"].ranked]
     assert all(label in found["ranks"].panels[0].alt for label in ranked)
 
@@ -160,7 +160,7 @@ def test_singular_values_are_drawn_of_single_networks_at_the_rank_of_the_setting
     records = [image_record(m) for m in ("low_rank", "low_rank_50", "full_rank", "swag")]
     found = pictures(records)["singular-values"]
     assert len(found.panels) == 2 and "hidden_1/kernel" in found.panels[0].alt
-    assert "low-rank" in found.says and "rank 50" not in found.says and "SWAG" not in found.says
+    assert "low-rank" in found.caption and "rank 50" not in found.caption and "SWAG" not in found.caption
     assert "singular-values" not in pictures([toy_record()])
 
 

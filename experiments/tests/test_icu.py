@@ -30,8 +30,8 @@ def test_outliers_and_gaps_become_the_median_and_training_fills_the_unit_interva
     scaled = Scaling.of(column[:, None])(column[:, None])[:, 0]
     assert REACH == 8
     np.testing.assert_allclose(scaled, [0, 0.25, 0.5, 0.75, 1, 2.5 / 4, 2.5 / 4])
-    foreign = Scaling.of(column[:, None])(np.array([[20.0], [24.0], [-20.0]]))[:, 0]
-    np.testing.assert_allclose(foreign, [5, 2.5 / 4, 2.5 / 4])  # beyond training is not clipped, an outlier is filled
+    ood = Scaling.of(column[:, None])(np.array([[20.0], [24.0], [-20.0]]))[:, 0]
+    np.testing.assert_allclose(ood, [5, 2.5 / 4, 2.5 / 4])  # beyond training is not clipped, an outlier is filled
 
 
 def test_a_deviation_as_the_unit_makes_training_of_mean_0_and_deviation_1():
@@ -140,7 +140,7 @@ def test_a_shift_trains_on_no_stay_of_its_kind_and_tests_on_another_set(only_a):
         assert len(sets.train[0]) + len(sets.validation[0]) == used.sum()
         assert len(sets.validation[0]) == pytest.approx(used.sum() / 5, abs=8)
         assert len(sets.test[0]) == (known & (only_a.sets == "c")).sum()
-        assert len(sets.foreign[0]) == (2205 if kind is None else kinds[kind])
+        assert len(sets.ood[0]) == (2205 if kind is None else kinds[kind])
         assert sets.train[0].min() == 0 and sets.train[0].max() == 1
         assert sets.train[0].shape[1] == (23 if kind is None else 44)
         assert sets.validation[1].mean() == pytest.approx(sets.train[1].mean(), abs=0.005)  # by outcome
@@ -190,8 +190,8 @@ class MadeUp(mortality.MortalityProblem):
     def sets(self, settings):
         x = np.random.default_rng(0).random((100, 44)).astype("float32")
         ends = np.split(np.arange(100), [50, 75, 90])
-        train, validation, test, foreign = ((x[rows], (x[rows, 0] > 0.7).astype(int)) for rows in ends)
-        return mortality.Sets(train, validation, test, foreign)
+        train, validation, test, ood = ((x[rows], (x[rows, 0] > 0.7).astype(int)) for rows in ends)
+        return mortality.Sets(train, validation, test, ood)
 
 
 @pytest.mark.backend
@@ -259,7 +259,7 @@ def test_a_record_has_the_draws_of_its_seed_and_departs_from_what_the_paper_has_
     found = problem._record("full_rank", 7, settings, model, "chosen")
     sets = problem.sets(settings)
     y, start = sets.test[1], len(sets.validation[1])
-    p = sb.predict(model, np.concatenate([sets.validation[0], sets.test[0], sets.foreign[0]]), 3, seed=7)
+    p = sb.predict(model, np.concatenate([sets.validation[0], sets.test[0], sets.ood[0]]), 3, seed=7)
     nll = sb.metrics.negative_log_likelihood(p.mean[start : start + len(y)], y)
     assert found.metrics["nll"] == pytest.approx(nll)
     assert set(found.paper) == {"draws", "units", "rank"}

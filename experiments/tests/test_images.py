@@ -171,12 +171,12 @@ def test_the_arrays_of_a_record_give_its_scores_again():
 def test_every_set_is_scored_by_its_own_name_and_labels():
     ask = Answers(10)
     found, _ = fashion_mnist.EXPERIMENT.problem.tested(ask, TINY)
-    (_, (_, y)), ((_, y_test), foreign) = (
+    (_, (_, y)), ((_, y_test), ood) = (
         fashion_mnist.EXPERIMENT.problem.split(TINY),
         fashion_mnist.EXPERIMENT.problem.testing(TINY),
     )
-    assert list(foreign) == ["mnist", "notmnist"]
-    expected = scored_by_hand(ask.given, y_test, y, {name: ask.given[name] for name in foreign})
+    assert list(ood) == ["mnist", "notmnist"]
+    expected = scored_by_hand(ask.given, y_test, y, {name: ask.given[name] for name in ood})
     assert "recalibrated_temperature" in expected and found == pytest.approx(expected)
 
 
@@ -260,9 +260,9 @@ def test_a_posterior_is_summed_up_by_its_numbers():
 def test_temperature_comes_from_validation_and_changes_no_label():
     rng = np.random.default_rng(0)
     p = sb.ClassPredictive.of_draws(rng.dirichlet(np.ones(3), (4, 200)))
-    labels = np.where(rng.random(200) < 0.9, p.labels, 0)
+    labels = np.where(rng.random(200) < 0.9, p.predicted_labels, 0)
     held = sb.ClassPredictive.of_draws(rng.dirichlet(np.ones(3), (4, 150)))
-    known = np.where(rng.random(150) < 0.6, held.labels, 0)  # wrong more often, so a temperature of its own
+    known = np.where(rng.random(150) < 0.6, held.predicted_labels, 0)  # wrong more often, so a temperature of its own
     found = class_scores.recalibrated(p, labels, held, known)
 
     def tempered(prediction, temperature):

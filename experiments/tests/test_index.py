@@ -38,7 +38,7 @@ def test_numbers_are_counted_where_a_table_shows_them():
     assert (place.count, found["tab:sst2"].printed) == (7, 42)
     assert place.titles == ("Reviews, and news against them", "News by each uncertainty")
     (times,) = found["tab:training_times"].places
-    assert times.says(6) == "Errors, a temperature, and what it costs, 2 of 6 numbers"
+    assert times.text(6) == "Errors, a temperature, and what it costs, 2 of 6 numbers"
     assert found["tab:swag_sst2"].places == ()
 
 
@@ -51,14 +51,14 @@ def test_a_stand_in_is_said_to_have_other_data():
     metrics = {"auroc": 0.8, "nll": 0.3}
     one = Record("icu", "low_rank", 0, {"shift": "eicu", "epochs": 9}, metrics, 13_612, 9.0, preset="hand")
     (place,) = entries([one])["tab:mimic"].places
-    assert place.says(42).endswith("3 of 42 numbers, of other data")
+    assert place.text(42).endswith("3 of 42 numbers, of other data")
     assert entries([one])["tab:mimic_time"].places == ()
 
 
 def test_settings_are_where_a_table_without_numbers_is():
     one = Record("beijing", "low_rank", 0, {"epochs": 9}, {"mae": 10.0}, 47_144, 9.0, preset="paper")
     (place,) = entries([one])["tab:lstm_models"].places
-    assert place.says(0) == "its settings"
+    assert place.text(0) == "its settings"
 
 
 def test_what_cannot_be_right_is_named_as_printed():

@@ -44,7 +44,7 @@ class Elsewhere(Engine):
 @pytest.fixture
 def elsewhere(monkeypatch):
     engine = Elsewhere()
-    monkeypatch.setattr(EngineOptions, "start", lambda self: engine if self.engine == "ray" else Local())
+    monkeypatch.setattr(EngineOptions, "start", lambda self, *_: engine if self.engine == "ray" else Local())
     return engine
 
 

@@ -25,7 +25,7 @@ def synthetic(tmp_path_factory):
 
 def test_no_patient_is_in_two_parts_and_newborns_are_foreign(synthetic):
     sets = mimic3.split(synthetic, False)
-    assert [len(part[0]) for part in (sets.train, sets.validation, sets.test, sets.foreign)] == [33, 3, 4, 12]
+    assert [len(part[0]) for part in (sets.train, sets.validation, sets.test, sets.ood)] == [33, 3, 4, 12]
     assert sets.train[0].shape[1] == 43 and mimic3.split(synthetic, True).train[0].shape[1] == 44
     everyone = [tuple(row) for part in (sets.train, sets.validation, sets.test) for row in part[0]]
     assert len(set(everyone)) == 40  # every adult once
@@ -46,7 +46,7 @@ def test_a_patients_stays_stay_together(tmp_path):
     folder = str(made_up_mimic.write(lines, tmp_path))
     sets = mimic3.split(folder, False)
     assert [len(part[0]) % 2 for part in (sets.train, sets.validation, sets.test)] == [0, 0, 0]
-    assert sets.foreign is None
+    assert sets.ood is None
 
 
 def test_features_that_no_training_stay_has_are_named_and_others_are_not(tmp_path):
@@ -69,7 +69,7 @@ def test_too_few_patients_are_refused(tmp_path):
 def test_every_vital_sign_of_a_synthetic_newborn_is_beyond_the_adults(synthetic):
     names = mimic3_features.names(length_of_stay=False)
     columns = [names.index(f"{sign}_mean") for sign in ("heart_rate", "respiratory_rate")]
-    assert (mimic3.split(synthetic, False).foreign[0][:, columns] > 1).all()
+    assert (mimic3.split(synthetic, False).ood[0][:, columns] > 1).all()
 
 
 @pytest.mark.backend
@@ -84,8 +84,8 @@ def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic, monkeyp
     wanted += " validation_nll unweighted_nll shifted_nll ece_equal_width_30"
     assert set(wanted.split()) <= found.metrics.keys()
     assert len(found.arrays["foreign_mi"]) == 12
-    p, foreign = (class_scores.read_back(name, found.arrays, 4) for name in ("test", "foreign"))
-    for name, value in class_scores.of_test(p, found.arrays["test_labels"], foreign).items():
+    p, ood = (class_scores.read_back(name, found.arrays, 4) for name in ("test", "foreign"))
+    for name, value in class_scores.of_test(p, found.arrays["test_labels"], ood).items():
         assert found.metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
     corrected = mortality.without_weight(p, mortality.death_weight(mimic3.split(synthetic, True).train[1]))
     nll = sb.metrics.negative_log_likelihood(corrected.mean, found.arrays["test_labels"])

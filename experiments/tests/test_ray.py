@@ -52,6 +52,13 @@ def test_a_lost_worker_a_lost_machine_and_a_lost_driver_change_no_bit(found):
 
 
 @with_ray
+def test_workers_use_the_code_that_was_sent_to_them(found):
+    """Whatever is installed on their machine: Ray unpacks what is sent under this folder."""
+    assert len(found["code"]) == 2 * 3  # both packages, in the run and in both members
+    assert all("py_modules_files" in path for path in found["code"])
+
+
+@with_ray
 def test_a_sweep_that_loses_a_machine_and_the_head_says_so_and_goes_on_with_another_head(found):
     sweep = found["sweep"]
     assert sweep["status"] == 1
@@ -73,7 +80,7 @@ class Elsewhere(Engine):
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    monkeypatch.setattr(EngineOptions, "start", lambda self: Elsewhere() if self.engine == "ray" else Local())
+    monkeypatch.setattr(EngineOptions, "start", lambda self, *_: Elsewhere() if self.engine == "ray" else Local())
 
 
 def run_toy(folder, *arguments):
@@ -199,6 +206,8 @@ class FakeRay:
         class RayTaskError(RayError):
             cause = None
 
+        class RuntimeEnvSetupError(RayError): ...
+
     class cloudpickle:
         dumps = staticmethod(lambda task: task)
 
@@ -261,6 +270,12 @@ def test_work_that_loses_every_worker_is_told_from_work_that_fails(fake):
     fake.failure = fake.exceptions.RayTaskError("a traceback of many lines")
     fake.failure.cause = ValueError("labels need to be below 3; got 7.")
     with pytest.raises(ValueError, match=r"^labels need to be below 3; got 7\.$"):
+        list(engines.Ray().map(abs, [1]))
+
+
+def test_code_that_a_machine_cannot_take_is_not_a_lost_worker(fake):
+    fake.failure = fake.exceptions.RuntimeEnvSetupError("No space left on device")
+    with pytest.raises(ChildProcessError, match=r"could not take the code that was sent: No space left"):
         list(engines.Ray().map(abs, [1]))
 
 

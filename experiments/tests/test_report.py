@@ -176,7 +176,7 @@ def test_a_figure_that_cannot_be_drawn_says_why_and_leaves_the_others():
 def test_figures_show_the_first_seed_and_say_so():
     (chapter,) = chapters.make_chapters([image_record(seed=seed) for seed in (44, 42, 43)])
     (found,) = [picture for picture in chapter.pictures if picture.name == "reliability"]
-    assert "seed 42" in found.says
+    assert "seed 42" in found.caption
 
 
 def test_the_intervals_of_the_toy_have_the_assumed_noise_in_them():
@@ -208,7 +208,7 @@ def test_an_experiment_without_a_description_has_a_plain_table():
 def test_every_section_is_described_under_the_name_of_its_experiment():
     assert SECTIONS.keys() == set(EXPERIMENTS) and next(iter(SECTIONS)) == "toy"
     for name, section in SECTIONS.items():
-        assert section_of(name, []) is section and section.says.endswith((".", "?"))
+        assert section_of(name, []) is section and section.description.endswith((".", "?"))
         for columns in section.tables:
             names = [measure.name for measure in columns.measures]
             assert columns.sort in ["", *names] and len(set(names)) == len(names)

@@ -57,8 +57,8 @@ def test_no_texts_give_no_rows():
         (["a\udfff film"], ValueError, r"without lone surrogates; got one at place 0, 'a\\udfff film'"),
     ],
 )
-def test_what_is_no_text_is_refused(texts, error, says):
-    with pytest.raises(error, match=says):
+def test_what_is_no_text_is_refused(texts, error, description):
+    with pytest.raises(error, match=description):
         PIECES.encode(texts, length=8)
 
 

@@ -47,9 +47,9 @@ def test_rows_are_standardised_by_those_that_train_and_asked_targets_are_as_they
     np.testing.assert_allclose(found.x.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(found.x.std(axis=0), [1, 1, 0], atol=1e-12)  # a column that never varies is 0
     np.testing.assert_allclose(
-        found.x_asked[:, 0] * table.x[train, 0].std() + table.x[train, 0].mean(), table.x[test, 0]
+        found.x_tested[:, 0] * table.x[train, 0].std() + table.x[train, 0].mean(), table.x[test, 0]
     )
-    np.testing.assert_array_equal(found.y_asked, table.y[test])
+    np.testing.assert_array_equal(found.y_tested, table.y[test])
     np.testing.assert_allclose(found.y * found.std + found.mean, table.y[train])
 
 
@@ -61,8 +61,8 @@ def test_neither_training_nor_a_trial_sees_a_test_row(monkeypatch):
     for one, other in zip(before, after, strict=True):
         np.testing.assert_array_equal(one.x, other.x)
         np.testing.assert_array_equal(one.y, other.y)
-    np.testing.assert_array_equal(before[1].x_asked, after[1].x_asked)
-    assert len(before[1].y) == 40 and len(before[1].y_asked) == 10
+    np.testing.assert_array_equal(before[1].x_tested, after[1].x_tested)
+    assert len(before[1].y) == 40 and len(before[1].y_tested) == 10
 
 
 def test_a_split_trained_with_others_is_what_it_is_alone_and_its_scores_are_of_its_arrays():

@@ -29,14 +29,14 @@ def forecast_record(method="low_rank", seed=42, factor=1.0, **changes):
     spread = np.zeros(N) if draws == 1 else rng.uniform(1, 5, N)
     p = ValuePredictive(rng.normal(90, 40, N), spread, draws, noise=factor * np.full(N, 10.0))
     y = p.mean + 10 * rng.normal(size=N) * np.where(spread > 4, 3, 1)
-    foreign = ValuePredictive(p.mean, 2 * spread, draws, noise=p.noise)
-    metrics = value_scores.of_test(p, y, {"guangzhou": foreign})
+    ood = ValuePredictive(p.mean, 2 * spread, draws, noise=p.noise)
+    metrics = value_scores.of_test(p, y, {"guangzhou": ood})
     metrics |= {name.removeprefix("guangzhou/"): value for name, value in metrics.items()}
     if draws > 1:
-        bare = metrics_of.ood_scores(p.std, foreign.std)
+        bare = metrics_of.ood_scores(p.std, ood.std)
         metrics |= {f"guangzhou_bare/{name}_epistemic": value for name, value in bare.items()}
     metrics |= {"last_value_mae": 10.92, **changes}
-    arrays = value_scores.stored("test", p, y) | value_scores.stored("guangzhou", foreign)
+    arrays = value_scores.stored("test", p, y) | value_scores.stored("guangzhou", ood)
     arrays["singular_values/lstm/kernel"] = 0.5 ** np.arange(8.0)
     sizes = {"low_rank": 47_144, "deterministic": 53_569, "deep_ensemble": 267_845}
     settings = {"beta": 0.09, "epochs": 150}
@@ -78,8 +78,8 @@ def test_guangzhou_without_mapped_columns_has_a_table_of_its_own_with_the_scores
     # What scores that know nothing get: the share of out-of-distribution windows.
     rows, (_, _, test), every = 20_074, ForecastSettings().windows, ForecastSettings().every
     windows = np.arange(rows - ForecastSettings().hours)
-    for table, foreign in ((mapped, windows), (bare, windows[::every])):
-        blind = metrics_of.ood_scores(np.zeros(test), np.zeros(len(foreign)))
+    for table, ood in ((mapped, windows), (bare, windows[::every])):
+        blind = metrics_of.ood_scores(np.zeros(test), np.zeros(len(ood)))
         assert f"an AUPR of {blind['aupr_ood']:.3f}," in table.note and "an AUROC of 0.5," in table.note
 
 
@@ -94,7 +94,7 @@ def test_what_swag_stores_stands_beside_the_papers_size():
 
 def test_the_ranks_are_those_of_the_recurrent_kernels(chapter):
     (ranks,) = [picture for picture in chapter.pictures if picture.name == "ranks"]
-    assert ranks.says.startswith("The low-rank network at ranks of 8 and 20;") and "14 in the first" in ranks.says
+    assert ranks.caption.startswith("The low-rank network at ranks of 8 and 20;") and "14 in the first" in ranks.caption
 
 
 def test_the_papers_numbers_stand_below_ours(chapter):
@@ -113,7 +113,7 @@ def test_a_method_without_a_spread_is_left_out_of_figures_of_spreads(chapter):
 
 def test_the_calibration_says_the_error_of_the_record():
     row = rows_of([forecast_record(), forecast_record("deep_ensemble", factor=30.0)])
-    said = value_pictures.calibration("total")(row).says
+    said = value_pictures.calibration("total")(row).caption
     good, bad = (each.first.metrics["calibration_error_total"] for each in row)
     assert f"{good:.3f} for low-rank and {bad:.3f} for deep ensemble" in said and good < bad
 
@@ -122,7 +122,7 @@ def test_the_histograms_say_the_auroc_of_the_record_in_their_unit():
     (row,) = rows_of([forecast_record()])
     picture = value_pictures.histograms("guangzhou", "Guangzhou", "g/l")([row])
     auroc = row.first.metrics["auroc_ood_epistemic"]
-    assert f"It is {auroc:.3f} for low-rank" in picture.says and "g/l for test examples" in picture.panels[0].alt
+    assert f"It is {auroc:.3f} for low-rank" in picture.caption and "g/l for test examples" in picture.panels[0].alt
 
 
 @pytest.mark.parametrize(

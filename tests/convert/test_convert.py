@@ -187,8 +187,8 @@ class OwnStep(keras.Model):
         self.width, self.hidden, self.head = width, L.Dense(width, "relu"), L.Dense(1)
         self.seen = keras.metrics.Sum(name="seen")
 
-    def call(self, x):
-        return self.head(self.hidden(x))
+    def call(self, x, training=None):
+        return self.head(self.hidden(x, training=training), training=training)
 
     def train_step(self, *arguments):
         return super().train_step(*arguments)

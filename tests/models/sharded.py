@@ -92,6 +92,24 @@ def alike(build):
     return whole(outputs), len(outputs.sharding.device_set)
 
 
+def many(examples, batch_size):
+    """The weights and losses of two members of `fit_many`; it validates on a batch that four devices do not divide."""
+    x, y = (part[:examples] for part in data())
+
+    def build():
+        model = shared()
+        model.compile(keras.optimizers.SGD(RATE), LOSS)
+        return model
+
+    def callbacks():
+        return [sb.KLSchedule(num_data=examples)]
+
+    held_out = {"validation_data": (x[: batch_size + 1], y[: batch_size + 1])}
+    runs = sb.fit_many(build, x, y, [3, 4], 2, batch_size, callbacks=callbacks, **held_out)
+    losses = [run.history[name] for run in runs for name in ("loss", "val_loss")]
+    return np.concatenate([*map(np.ravel, losses), *(weights(run.model) for run in runs)])
+
+
 def counted_once(model):
     """What the KL adds to the mean negative log-likelihood of `evaluate`, and the KL over the number of data."""
     log_nll(model)
@@ -115,6 +133,7 @@ def results(name):
     x, _ = data()
     found["predicted"] = np.concatenate([sb.predict(model, part, 8, seed=1).mean for part in (x, x[:1])])
     found["parts"] = parts(model)
+    found["many"] = many(14, 4)
     found |= {f"local/{key}": value for key, value in trained(local)[1].items()}
     for build in (shared, local):
         found[f"{build.__name__}/alike"], found["devices"] = alike(build)

@@ -94,6 +94,23 @@ def test_predictions_are_those_of_one_device(found, name):
     assert_close(found[f"{name}/predicted"], found["one/predicted"])
 
 
+@pytest.mark.parametrize("name", ["data", "model"])
+def test_members_trained_under_a_distribution_are_those_of_one_device(found, name):
+    np.testing.assert_allclose(found[f"{name}/many"], found["one/many"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("sizes", "whole"), [((8, 0), False), ((8, 5), True), ((3,), True)])
+def test_batches_that_devices_do_not_divide_lie_whole_on_each(monkeypatch, sizes, whole):
+    from singularbayes.models import distribution
+
+    monkeypatch.setattr(distribution, "device_count", lambda: 4)
+    layout = keras.distribution.DataParallel(mesh("batch"))
+    with layout.scope():
+        with distribution.batches_of(*sizes):
+            assert layout.get_data_layout((8, 2)).axes == ((None, None) if whole else ("batch", None))
+        assert layout.get_data_layout((8, 2)).axes == ("batch", None)
+
+
 def test_draws_and_examples_are_spread_over_the_devices(found):
     """(draws, examples) on a device, of 8 draws for 16 examples, and of 8 for a single one."""
     assert found["one/parts"].tolist() == [[8, 4], [2, 1]]  # no distribution: all devices that there are

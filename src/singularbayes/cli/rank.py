@@ -33,12 +33,12 @@ class EngineOptions:
     cpus: float = 1
     gpus: float = 0
 
-    def start(self) -> "Engine":
-        """Returns the engine, connected; raises where that cannot be."""
+    def start(self, *packages: str) -> "Engine":
+        """Returns the engine, connected, with the code of these packages sent; raises where that cannot be."""
         from singularbayes.ranks import Local, Ray
 
         if self.engine == "ray":
-            return Ray(self.address, self.cpus, self.gpus)
+            return Ray(self.address, self.cpus, self.gpus, packages)
         if self != EngineOptions():
             raise ValueError("--address, --cpus and --gpus need --engine ray; got --engine local.")
         return Local()

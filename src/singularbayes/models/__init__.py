@@ -1,7 +1,7 @@
 """Questions about a Keras model: its posteriors, its parameters, its file, its devices."""
 
 from singularbayes.models.data import Block, as_arrays, blocks, collected, few, is_stream
-from singularbayes.models.distribution import ModelParallel, batch_mesh, device_count, free_bytes
+from singularbayes.models.distribution import ModelParallel, batch_mesh, batches_of, device_count, free_bytes
 from singularbayes.models.draw_weights import draw_weights, drawing_test_function, forget_compiled
 from singularbayes.models.inputs import (
     arranged,
@@ -40,6 +40,7 @@ __all__ = [
     "arranged",
     "as_arrays",
     "batch_mesh",
+    "batches_of",
     "blocks",
     "collected",
     "compiled",

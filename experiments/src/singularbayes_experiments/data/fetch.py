@@ -69,7 +69,7 @@ def _download(source: Source, url: str, part: Path) -> None:
         path=part, base_url="", registry={name: None}, urls={name: url}, retry_if_failed=RETRIES
     )
     with Bar(f"{source.name}/{name}", url) as bar:
-        # Unencoded: else a server may pack what it sends, and its length says nothing.
+        # Unencoded: else a server may pack what it sends, and its length means nothing.
         get = pooch.HTTPDownloader(bar, CHUNK, timeout=TIMEOUT, headers={"Accept-Encoding": "identity"})
         try:
             with _silent(pooch.get_logger()):

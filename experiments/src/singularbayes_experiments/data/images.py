@@ -45,7 +45,7 @@ def fashion_mnist() -> Images:
 
 
 def notmnist() -> Images:
-    """Returns notMNIST: 10,000 letters A to J in many fonts, to test what a model of digits says of them.
+    """Returns notMNIST: 10,000 letters A to J in many fonts, to test what a model of digits predicts for them.
 
     >>> x, y = notmnist().test  # doctest: +SKIP
     >>> x.shape, notmnist().train  # doctest: +SKIP

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 class DataError(OSError):
-    """Data that is not here and cannot be had, or is not what was published. The message says what to do."""
+    """Data that is not here and cannot be had, or is not what was published. The message tells what to do."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Source:
     """One data set: its files lie in `$SINGULARBAYES_DATA/<name>/`, or in the cache, or are downloaded from `base`.
 
     `archive` is the zip file at `base` that holds them all. `path` is where a file is below `base`, or in the archive.
-    Without `base`, `by_hand` says what to do on `page`. Of `rewritten` files only copies with the same values are
+    Without `base`, `by_hand` describes what to do on `page`. Of `rewritten` files only copies with the same values are
     known, so their sums are not the publisher's; what is downloaded is held against the publisher's own list.
     """
 

@@ -26,7 +26,7 @@ def quality(p: ClassPredictive, labels: np.ndarray) -> dict[str, float]:
 
 
 def of_test(
-    p: ClassPredictive, labels: np.ndarray, foreign: Mapping[str, ClassPredictive] | ClassPredictive | None
+    p: ClassPredictive, labels: np.ndarray, ood: Mapping[str, ClassPredictive] | ClassPredictive | None
 ) -> dict[str, float]:
     """Returns every score of `evaluate` that has a value, and the calibration error under all binnings.
 
@@ -34,8 +34,8 @@ def of_test(
     two classes there is also `auprc`, the average precision with class 1 as the positive one: a blind classifier gets
     that class's share.
     """
-    strange = (dict(foreign) or None) if isinstance(foreign, Mapping) else foreign
-    found = evaluate(p, labels, ood=strange).metrics
+    ood = (dict(ood) or None) if isinstance(ood, Mapping) else ood
+    found = evaluate(p, labels, ood=ood).metrics
     found |= prefixed("ece", metrics.calibration_errors(p.mean, labels, _BINS))
     if p.mean.shape[1] == 2 and np.any(labels):
         found["auprc"] = float(average_precision_score(labels, p.mean[:, 1]))

@@ -27,7 +27,7 @@ class Method:
         member: how one member of an ensemble trains, given its own seed; None where the method is no ensemble.
     """
 
-    says: str
+    description: str
     train: Train
     rank: int | None = None
     member: Train | None = None
@@ -73,7 +73,7 @@ def _outside(model: keras.Model) -> list:
     return [variable for variable in model.trainable_variables if id(variable) not in inside]
 
 
-def ensemble(says: str, kind: type[DeepEnsemble] | type[LowRankEnsemble], train: Train) -> Method:
+def ensemble(description: str, kind: type[DeepEnsemble] | type[LowRankEnsemble], train: Train) -> Method:
     """Returns the method of an ensemble: members trained alike, from seeds hashed from its own, their draws pooled."""
 
     def train_all(trainer: Trainer, seeds: list[int]) -> list:
@@ -81,7 +81,7 @@ def ensemble(says: str, kind: type[DeepEnsemble] | type[LowRankEnsemble], train:
         models = train(trainer, [member for seed in seeds for member in member_seeds(seed, size)])
         return [kind.from_models(models[i * size : (i + 1) * size]) for i in range(len(seeds))]
 
-    return Method(says, train_all, member=train)
+    return Method(description, train_all, member=train)
 
 
 def swag(trainer: Trainer, seeds: list[int]) -> list:
@@ -128,13 +128,13 @@ def find_method(name: str) -> Method:
     """
     rank = name.removeprefix(_OF_A_RANK)
     if name.startswith(_OF_A_RANK) and rank.isdecimal():
-        return replace(METHODS["low_rank"], says=f"low_rank with ranks of {rank}", rank=int(rank))
+        return replace(METHODS["low_rank"], description=f"low_rank with ranks of {rank}", rank=int(rank))
     return (METHODS | FURTHER)[name]
 
 
 def sentences(*names: str) -> dict[str, str]:
     """Returns what each method is, by its name; `METHODS` where none is named."""
-    return {name: find_method(name).says for name in names or METHODS}
+    return {name: find_method(name).description for name in names or METHODS}
 
 
 def count_epochs(method: str, settings) -> int:

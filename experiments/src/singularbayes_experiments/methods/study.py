@@ -142,8 +142,8 @@ class Comparison(Problem):
 
 def _ask(trained, seed: int, options: dict, sets: Mapping[str, np.ndarray], **more) -> dict[str, Predictive]:
     """Returns the predictions of every set; one call for all of them, so that each draw is made once."""
-    answer = partial(predict, trained) if isinstance(trained, keras.Model) else trained.predict
-    p = answer(np.concatenate(list(sets.values())), seed=seed, **options | more)
+    predicting = partial(predict, trained) if isinstance(trained, keras.Model) else trained.predict
+    p = predicting(np.concatenate(list(sets.values())), seed=seed, **options | more)
     ends = np.cumsum([len(inputs) for inputs in sets.values()])
     return {name: _part(p, slice(end - len(sets[name]), end)) for name, end in zip(sets, ends, strict=True)}
 

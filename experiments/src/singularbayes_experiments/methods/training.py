@@ -134,11 +134,11 @@ class _Kept(keras.callbacks.Callback):
         self.epoch = begun.epoch if begun else 0
 
     def _require_resumable(self, callbacks) -> None:
-        strange = [c for c in callbacks if not isinstance(c, Resumable | KLSchedule)]
-        if self.keep is not None and strange:
+        unknown = [c for c in callbacks if not isinstance(c, Resumable | KLSchedule)]
+        if self.keep is not None and unknown:
             raise ValueError(
                 f"Training that is kept needs callbacks that are Resumable, such as EarlyStop and Plateau; got "
-                f"{type(strange[0]).__name__}, which would forget its state."
+                f"{type(unknown[0]).__name__}, which would forget its state."
             )
 
     @property

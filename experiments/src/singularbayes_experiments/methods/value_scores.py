@@ -1,7 +1,7 @@
 """What is measured of a network that predicts numbers, and the arrays from which any other score can be made later.
 
 The noise of a total variance is fitted to validation residuals (`noise_weights`): one for all examples, or one that
-grows with numbers known before the target, or that which the network says, times a factor.
+grows with numbers known before the target, or that which the network predicts, times a factor.
 """
 
 import math
@@ -38,7 +38,7 @@ def noise_weights(p: ValuePredictive, y: np.ndarray, kinds: np.ndarray) -> np.nd
 
     Args:
         kinds: (examples, kinds), numbers >= 0 known before the target that the noise may grow with; a column of ones is
-            a noise for all, the noise that a network says is one that is multiplied by a factor.
+            a noise for all, the noise that a network predicts is one that is multiplied by a factor.
 
     >>> errors = np.array([-2.0, 2.0, -2.0, 2.0])
     >>> p = ValuePredictive(np.zeros(4), np.ones(4), 9, noise=1.0)
@@ -76,12 +76,12 @@ def quality(p: ValuePredictive, y: np.ndarray) -> dict[str, float]:
     }
 
 
-def of_test(p: ValuePredictive, y: np.ndarray, foreign: Mapping[str, ValuePredictive]) -> dict[str, float]:
+def of_test(p: ValuePredictive, y: np.ndarray, ood: Mapping[str, ValuePredictive]) -> dict[str, float]:
     """Returns every score of `evaluate` that has a value, and the error of what is kept at several shares.
 
     Scores of out-of-distribution examples are called "name/score".
     """
-    found = evaluate(p, y, ood=dict(foreign) or None).metrics | selective(p, y)
+    found = evaluate(p, y, ood=dict(ood) or None).metrics | selective(p, y)
     return {name: value for name, value in found.items() if math.isfinite(value)}
 
 

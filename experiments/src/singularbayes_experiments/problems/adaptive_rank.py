@@ -61,7 +61,7 @@ TUNED = dict.fromkeys(METHODS, SWEPT) | CONFIGURATIONS.tuned(CHOICE)
 SMALL = replace(QUICK, num_train=2000, num_validation=1000, units=(100, 100))
 EXPERIMENT = Experiment(
     summary="A rank that is learned in one run against a sweep of ranks, on MNIST. Not in the paper.",
-    problem=images.ImageProblem("adaptive_rank", "mnist", foreign=("fashion_mnist",), methods=METHODS),
+    problem=images.ImageProblem("adaptive_rank", "mnist", ood=("fashion_mnist",), methods=METHODS),
     presets={
         "chosen": TUNED,
         "quick": dict.fromkeys(METHODS, SMALL) | {"low_rank_auto": AdaptiveRankSettings(**asdict(SMALL))},
@@ -87,10 +87,10 @@ class Verdict:
         return self.learned <= self.nll + self.error
 
     def __str__(self) -> str:
-        said = "within" if self.within else "not within"
+        text = "within" if self.within else "not within"
         return (
             f"Validation NLL: best of the sweep {self.best} {self.nll:.4f} ± {self.error:.4f}, learned "
-            f"{self.learned:.4f}, {said} one standard error. {_in_words(list(self.ranks.values()))}"
+            f"{self.learned:.4f}, {text} one standard error. {_in_words(list(self.ranks.values()))}"
         )
 
 

@@ -17,7 +17,7 @@ The tables of other cities differ. What follows was fixed before any score of ou
   Made from the precipitation of Beijing, which the five cities' table has too, Ir has a correlation of 0.82 with the
   published one and Is of 0.63 (the published hours include traces that measure 0 mm).
 - A wind from SW, which Beijing's table lacks, is cv (calm and variable): the one kind that names no direction.
-- `without_mapped` takes out all that these rules touch, in any set of windows: scores are told with and without.
+- `without_mapped` takes out all that these rules touch, in any set of windows: scores are reported with and without.
 """
 
 import itertools
@@ -145,11 +145,11 @@ def without_mapped(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def foreign_rows(tables: Mapping[str, "pd.DataFrame"], cities: tuple[str, ...]) -> dict[str, np.ndarray]:
+def ood_rows(tables: Mapping[str, "pd.DataFrame"], cities: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Returns the rows of these cities by name; raises for one that is not there."""
     missing = [city for city in cities if city not in tables]
     if missing:
-        raise ValueError(f"foreign_rows needs cities among {sorted(tables)}; got {missing[0]!r}.")
+        raise ValueError(f"ood_rows needs cities among {sorted(tables)}; got {missing[0]!r}.")
     return {city: rows_of_city(tables[city], f"the table of {city}") for city in cities}
 
 
@@ -174,7 +174,7 @@ def _require_columns(table: "pd.DataFrame", columns: tuple[str, ...], name: str)
 
 def _require_winds(table: "pd.DataFrame", winds: Collection[str], name: str) -> None:
     """Raises for a wind that is not known, which is not the same as one that is missing."""
-    strange = sorted(set(table["cbwd"].dropna()) - set(winds), key=str)
-    if strange:
-        rows = int((table["cbwd"] == strange[0]).sum())
-        raise ValueError(f"{name} needs winds (cbwd) among {list(winds)}; got {strange[0]!r} in {rows} rows.")
+    unknown = sorted(set(table["cbwd"].dropna()) - set(winds), key=str)
+    if unknown:
+        rows = int((table["cbwd"] == unknown[0]).sum())
+        raise ValueError(f"{name} needs winds (cbwd) among {list(winds)}; got {unknown[0]!r} in {rows} rows.")

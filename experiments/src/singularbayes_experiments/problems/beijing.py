@@ -1,4 +1,4 @@
-"""Beijing's PM2.5 an hour ahead, and the air of cities that were never seen.
+"""Beijing's PM2.5 an hour ahead, and the air of out-of-distribution cities.
 
 See `forecast.py` for what the paper did and what is ours.
 
@@ -73,7 +73,7 @@ PAPER = dict.fromkeys(METHODS, ForecastSettings()) | {
     "deep_ensemble": ForecastSettings(patience=10),
     "swag": ForecastSettings(patience=10, epochs=175, draws=250),
 }
-# Eight epochs of few windows do not learn that an hour is like the one before, so the network says the change from it.
+# Eight epochs of few windows do not learn that an hour is like the one before, so the network predicts the change.
 QUICK = replace(
     CONFIGURATIONS.settings("low_rank")["beta 0.01, change"],
     windows=(4_000, 1_000, 1_000),

@@ -25,7 +25,7 @@ TUNED = CONFIGURATIONS.tuned(CHOICE)
 
 EXPERIMENT = Experiment(
     summary="Fashion-MNIST with the network of MNIST.",
-    problem=images.ImageProblem("fashion_mnist", "fashion_mnist", foreign=("mnist", "notmnist")),
+    problem=images.ImageProblem("fashion_mnist", "fashion_mnist", ood=("mnist", "notmnist")),
     presets={"paper": ImageSettings(), "chosen": TUNED, "quick": QUICK},
     paper_methods=PAPER_METHODS,
     configurations=CONFIGURATIONS,

@@ -1,4 +1,4 @@
-"""The paper's forecaster: a two-layer LSTM on hourly air quality, and the air of cities that it has never seen.
+"""The paper's forecaster: a two-layer LSTM on hourly air quality, and out-of-distribution cities.
 
 The paper: 24 hours of Beijing's PM2.5 and weather → the PM2.5 of the next hour, in units of its standard deviation in
 training. Two LSTM layers of 64 units, ranks 14 (input kernel of the first), 20, 20, 20 and 1 (head), random biases, the
@@ -41,8 +41,8 @@ from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights, ranks_of
 from singularbayes_experiments.problems import air
 
-FOREIGN = ("Guangzhou", "Chengdu", "Shanghai", "Shenyang")
-MAIN = FOREIGN[0]  # the paper's out-of-distribution city
+OOD = ("Guangzhou", "Chengdu", "Shanghai", "Shenyang")
+MAIN = OOD[0]  # the paper's out-of-distribution city
 UNROLL = "SINGULARBAYES_UNROLL"  # set, hours are compiled one by one: longer to compile, and faster on a GPU
 METHODS = sentences(
     "low_rank",
@@ -55,7 +55,7 @@ METHODS = sentences(
     "swag",
     *(f"low_rank_{rank}" for rank in (4, 8, 12, 32)),
 )
-PAPER_METHODS = COMPARED  # what runs when no method is said
+PAPER_METHODS = COMPARED  # what runs when no method is given
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class ForecastSettings(TrainingSettings):
         noise: in training, "one" and "grows" assume a standard deviation of 1, and "own" lets the network say it. In
             scores it is fitted to the validation windows: "one" is the same for all windows, "grows" a sum of a
             constant, the window's last value and its mean change from hour to hour, each with a weight, "own" what the
-            network says, times a factor.
+            network predicts, times a factor.
         from_last: the network predicts the change from the last hour instead of the value.
         mean_start: means of weights start uniform between these; None is variance-matched, and orthogonal where
             recurrent.
@@ -143,7 +143,7 @@ class Forecast(study.Comparison):
 
     def validated(self, ask: study.Ask, settings: ForecastSettings) -> study.Scores:
         split = windows(settings.windows, settings.hours)
-        held = _told(ask({"validation": split.validation.x})["validation"], split.scaling)
+        held = _in_units(ask({"validation": split.validation.x})["validation"], split.scaling)
         y = _values(split, "validation")
         kinds = noise_kinds(held, split.validation.x, split.scaling, settings)
         fitted = value_scores.with_noise(held, kinds @ value_scores.noise_weights(held, y, kinds))
@@ -151,16 +151,16 @@ class Forecast(study.Comparison):
 
     def tested(self, ask: study.Ask, settings: ForecastSettings) -> tuple[study.Scores, study.Arrays]:
         split = windows(settings.windows, settings.hours)
-        strange = foreign(settings.windows, settings.hours, settings.every)
-        bare = {"test": air.without_mapped(split.test.x), MAIN: air.without_mapped(strange[MAIN][:: settings.every])}
-        asked = {"validation": split.validation.x, "test": split.test.x, **strange}
-        asked |= {f"{name}, bare": x for name, x in bare.items()}
-        told = {name: _told(part, split.scaling) for name, part in ask(asked).items()}
+        ood = ood_windows(settings.windows, settings.hours, settings.every)
+        bare = {"test": air.without_mapped(split.test.x), MAIN: air.without_mapped(ood[MAIN][:: settings.every])}
+        inputs = {"validation": split.validation.x, "test": split.test.x, **ood}
+        inputs |= {f"{name}, bare": x for name, x in bare.items()}
+        predicted = {name: _in_units(part, split.scaling) for name, part in ask(inputs).items()}
         y_held, y = _values(split, "validation"), _values(split, "test")
-        kinds = {name: noise_kinds(part, asked[name], split.scaling, settings) for name, part in told.items()}
-        weights = value_scores.noise_weights(told["validation"], y_held, kinds["validation"])
-        p = {name: value_scores.with_noise(part, kinds[name] @ weights) for name, part in told.items()}
-        cities = {name.lower(): p[name] for name in FOREIGN}
+        kinds = {name: noise_kinds(part, inputs[name], split.scaling, settings) for name, part in predicted.items()}
+        weights = value_scores.noise_weights(predicted["validation"], y_held, kinds["validation"])
+        p = {name: value_scores.with_noise(part, kinds[name] @ weights) for name, part in predicted.items()}
+        cities = {name.lower(): p[name] for name in OOD}
 
         found = value_scores.of_test(p["test"], y, cities)
         found |= {name.removeprefix(f"{MAIN.lower()}/"): value for name, value in found.items()}
@@ -188,11 +188,11 @@ def windows(sizes: tuple[int, int, int], hours: int) -> air.Split:
 
 
 @lru_cache(maxsize=1)
-def foreign(sizes: tuple[int, int, int], hours: int, every: int) -> dict[str, np.ndarray]:
+def ood_windows(sizes: tuple[int, int, int], hours: int, every: int) -> dict[str, np.ndarray]:
     """Returns the windows of the other cities by name: all of the paper's, every so many-th of the others."""
     scaling = windows(sizes, hours).scaling
-    rows = air.foreign_rows(data.five_cities_pm25().tables, FOREIGN)
-    return {city: air.windows(rows[city], scaling, hours, 1 if city == MAIN else every).x for city in FOREIGN}
+    rows = air.ood_rows(data.five_cities_pm25().tables, OOD)
+    return {city: air.windows(rows[city], scaling, hours, 1 if city == MAIN else every).x for city in OOD}
 
 
 def _lstm(weights: Weights, ranks: Sequence[int], settings: ForecastSettings, **options) -> layers.LSTM:
@@ -233,7 +233,7 @@ def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.Scaling, setting
     return np.stack([ones, values[:, -1], np.abs(np.diff(values, axis=1)).mean(axis=1)], axis=1)
 
 
-def _told(p: ValuePredictive, scaling: air.Scaling) -> ValuePredictive:
+def _in_units(p: ValuePredictive, scaling: air.Scaling) -> ValuePredictive:
     """Returns predictions in µg/m³."""
     return value_scores.in_units(p, scaling.target_mean, scaling.target_std)
 

@@ -3,7 +3,8 @@
 12,000 stays. Each of the four kinds of intensive care is held out in turn as the shift; the network is trained on stays
 of the other three. A fifth shift is the eICU demo: other hospitals, years and machines, with the network trained on all
 of PhysioNet by the 23 features that both have (`icu_features.py`). Challenge sets a and b train and validate, four to
-one, split by seed 0 within kind of care and outcome; set c tests. All held-out stays are foreign, whatever their set.
+one, split by seed 0 within kind of care and outcome; set c tests. Held-out stays are
+out-of-distribution, whatever their set.
 
 `mortality.py` has the network and the paper's settings. Configurations are tried with coronary care held out; what is
 chosen there serves all five shifts.
@@ -65,10 +66,10 @@ def split(shift: Shift, units: Units = "range") -> Sets:
 
     if kind is None:
         elsewhere = icu_features.eicu()
-        foreign = scaling(elsewhere.features), np.nan_to_num(elsewhere.died, nan=-1).astype(int)
+        ood = scaling(elsewhere.features), np.nan_to_num(elsewhere.died, nan=-1).astype(int)
     else:
-        foreign = part(~known)
-    return Sets(part(used & ~held), part(held), part(known & (stays.sets == "c")), foreign)
+        ood = part(~known)
+    return Sets(part(used & ~held), part(held), part(known & (stays.sets == "c")), ood)
 
 
 def _a_fifth(used: np.ndarray, stratum: np.ndarray) -> np.ndarray:

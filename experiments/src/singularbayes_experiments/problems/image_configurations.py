@@ -19,15 +19,15 @@ Named = dict[str, Changes]
 
 def annealed(beta: float, rate: float, **more) -> Named:
     """Returns a variational configuration and its name: a cosine from this rate, ρ four times as fast."""
-    said = "".join(f", {name.replace('_', ' ')} {value}" for name, value in more.items())
+    text = "".join(f", {name.replace('_', ' ')} {value}" for name, value in more.items())
     changes = {"cosine": True, "rho_lr": 4.0, "beta": beta, "learning_rate": rate, **more}
-    return {f"beta {beta:g}, rate {rate:g}{said}": changes}
+    return {f"beta {beta:g}, rate {rate:g}{text}": changes}
 
 
 def stopped(epochs: int, rate: float = 1e-3) -> Named:
     """Returns a deterministic network's configuration and its name: a cosine from this rate, over so many epochs."""
-    said = "" if rate == ImageSettings.learning_rate else f", rate {rate:g}"
-    return {f"{epochs} epochs{said}": {"cosine": True, "epochs": epochs, "learning_rate": rate}}
+    text = "" if rate == ImageSettings.learning_rate else f", rate {rate:g}"
+    return {f"{epochs} epochs{text}": {"cosine": True, "epochs": epochs, "learning_rate": rate}}
 
 
 def averaged(before: int, along: int, rate: float) -> Named:

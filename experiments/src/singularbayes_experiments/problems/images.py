@@ -1,4 +1,4 @@
-"""Classifying images, and knowing which were never seen: what the experiments on MNIST and Fashion-MNIST share.
+"""Classifying images and detecting others: what the experiments on MNIST and Fashion-MNIST share.
 
 The paper: 784-1200-1200-10 with ReLU, pixels divided by 126, ranks 25, 25 and 10, plain biases, the scale-mixture prior
 with σ₂ = e⁻⁶, Adam at 10⁻³, batches of 128, 50 epochs, β = 1 after a linear rise over 20 epochs, 50 draws. Of 60,000
@@ -27,7 +27,7 @@ from singularbayes_experiments.methods.weights import Weights, ranks_of
 
 CLASSES = 10
 METHODS = methods.sentences(*methods.METHODS, "low_rank_10", "low_rank_50")
-# What runs on MNIST and Fashion-MNIST when no method is said: those that the paper compares.
+# What runs on MNIST and Fashion-MNIST when no method is given: those that the paper compares.
 PAPER_METHODS = ("low_rank", "low_rank_laplace", "full_rank", "rank_one")
 _SPLIT = 0  # one split for all seeds and methods
 Part = tuple[np.ndarray, np.ndarray]  # images and labels
@@ -91,11 +91,11 @@ def mlp(weights: Weights, settings: ImageSettings) -> keras.Model:
 
 @dataclass(frozen=True)
 class ImageProblem(study.Comparison):
-    """An experiment's name, the images it knows and those it has never seen, and its network."""
+    """An experiment's name, its in-distribution and out-of-distribution images, and its network."""
 
     name: str
     known: str
-    foreign: tuple[str, ...]
+    ood: tuple[str, ...]
     make: Callable[[Weights, Any], keras.Model] = mlp
     shape: tuple[int, ...] = (28 * 28,)
     methods: Mapping[str, str] = field(default_factory=lambda: METHODS)
@@ -130,8 +130,8 @@ class ImageProblem(study.Comparison):
     def testing(self, settings) -> tuple[Part, dict[str, np.ndarray]]:
         """Returns the test images with their labels, and the out-of-distribution images by name."""
         pixels, labels = getattr(data, self.known)().test
-        foreign = {name: self.inputs(getattr(data, name)().test[0], settings) for name in self.foreign}
-        return (self.inputs(pixels, settings), labels), foreign
+        ood = {name: self.inputs(getattr(data, name)().test[0], settings) for name in self.ood}
+        return (self.inputs(pixels, settings), labels), ood
 
     def training(self, settings) -> Training:
         (x, y), _ = self.split(settings)
@@ -143,12 +143,12 @@ class ImageProblem(study.Comparison):
 
     def tested(self, ask: Ask, settings) -> tuple[Scores, Arrays]:
         _, (x, y) = self.split(settings)
-        (x_test, y_test), foreign = self.testing(settings)
-        strange = ask({"validation": x, "test": x_test, **foreign})
-        held, test = strange.pop("validation"), strange.pop("test")
-        found = class_scores.of_test(test, y_test, strange) | class_scores.recalibrated(test, y_test, held, y)
+        (x_test, y_test), ood = self.testing(settings)
+        p = ask({"validation": x, "test": x_test, **ood})
+        held, test = p.pop("validation"), p.pop("test")
+        found = class_scores.of_test(test, y_test, p) | class_scores.recalibrated(test, y_test, held, y)
         found |= study.prefixed("validation", class_scores.quality(held, y))
         arrays = class_scores.stored("validation", held, y) | class_scores.stored("test", test, y_test)
-        for name, p in strange.items():
-            arrays |= class_scores.stored(name, p)
+        for name, part in p.items():
+            arrays |= class_scores.stored(name, part)
         return found, arrays

@@ -1,7 +1,7 @@
 """What the weight β of the KL does to the low-rank network on MNIST, over six decades. Not an experiment of the paper.
 
 Small β leaves the posterior narrow: draws agree, and the network is a deterministic network. Large β lets the prior
-win: first weights are pruned, then the posterior collapses onto the prior and the network says the same of every image.
+win: first weights are pruned, then the posterior collapses onto the prior and all images get the same prediction.
 Accuracy, NLL, detection of out-of-distribution images and the widths of the posteriors say where. A cosine rate and a
 fast ρ let the scales arrive.
 """
@@ -35,7 +35,7 @@ class KLStudy(Problem):
 
     name = "kl_study"
     methods: Mapping[str, str] = METHODS
-    images = images.ImageProblem("kl_study", "mnist", foreign=("fashion_mnist", "notmnist"))
+    images = images.ImageProblem("kl_study", "mnist", ood=("fashion_mnist", "notmnist"))
 
     def run(self, method, seed, settings=None, *, watch=None, keep=None, preset="chosen") -> Record:
         settings = KLStudySettings() if settings is None else settings

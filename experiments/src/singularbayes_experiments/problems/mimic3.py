@@ -89,16 +89,16 @@ def split(folder: str, length_of_stay: bool, units: Units = "range") -> Sets:
     def part(rows: np.ndarray) -> mortality.Part:
         return scaling(x[rows]), y[rows]
 
-    foreign = part(found.newborn) if found.newborn.any() else None
-    return Sets(part(train), part(validation), part(test), foreign)
+    ood = part(found.newborn) if found.newborn.any() else None
+    return Sets(part(train), part(validation), part(test), ood)
 
 
 def _warn_of_empty(features: np.ndarray, names: tuple[str, ...]) -> None:
-    """Warns of features that no stay has: they are 0 for all stays, as if nothing was asked."""
+    """Warns of features that no stay has: they are 0 for all stays, as if nothing was measured."""
     empty = [name for name, column in zip(names, features.T, strict=True) if not np.isfinite(column).any()]
     if empty:
-        said = f"mimic3 trains without {', '.join(empty)}: no stay to train on has a value there."
-        warnings.warn(said, stacklevel=3)
+        text = f"mimic3 trains without {', '.join(empty)}: no stay to train on has a value there."
+        warnings.warn(text, stacklevel=3)
 
 
 # There is nothing to choose on without the full tables: what serves the stand-in serves here.

@@ -71,8 +71,8 @@ def read(paths: Mapping[str, Path]) -> CareStays:
         stays = connection.execute("SELECT * FROM stays ORDER BY icustay_id").fetchnumpy()
         measured = connection.execute(_MEASURED).fetchnumpy()
     except (duckdb.InvalidInputException, duckdb.IOException) as error:
-        said = " ".join(str(error).split())[:600]  # it names the file and the line
-        raise DataError(f"mimic3 needs tables that can be read as CSV; got another: {said}") from error
+        text = " ".join(str(error).split())[:600]  # it names the file and the line
+        raise DataError(f"mimic3 needs tables that can be read as CSV; got another: {text}") from error
     finally:
         connection.close()
     _require_measurements(measured["what"], paths)

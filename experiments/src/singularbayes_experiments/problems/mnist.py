@@ -28,7 +28,7 @@ TUNED = CONFIGURATIONS.tuned(CHOICE)
 
 EXPERIMENT = Experiment(
     summary="MNIST with the paper's fully connected network.",
-    problem=images.ImageProblem("mnist", "mnist", foreign=("fashion_mnist", "notmnist")),
+    problem=images.ImageProblem("mnist", "mnist", ood=("fashion_mnist", "notmnist")),
     presets={"paper": ImageSettings(), "chosen": TUNED, "quick": QUICK},
     paper_methods=PAPER_METHODS,
     configurations=CONFIGURATIONS,

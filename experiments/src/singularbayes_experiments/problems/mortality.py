@@ -46,7 +46,8 @@ METHODS = methods.sentences(
     "low_rank_5",
     "low_rank_30",
 )
-PAPER_METHODS = methods.COMPARED  # what runs when no method is said
+OOD = "foreign"  # the name of out-of-distribution stays in the arrays of records
+PAPER_METHODS = methods.COMPARED  # what runs when no method is given
 Part = tuple[np.ndarray, np.ndarray]  # features and labels
 
 
@@ -95,11 +96,11 @@ class Sets:
     train: Part
     validation: Part
     test: Part
-    foreign: Part | None
+    ood: Part | None
 
 
 class MortalityProblem(study.Comparison):
-    """Death in intensive care; `sets` says which stays."""
+    """Death in intensive care; `sets` gives the stays."""
 
     methods: Mapping[str, str] = METHODS
 
@@ -135,20 +136,20 @@ class MortalityProblem(study.Comparison):
     def tested(self, ask: Ask, settings) -> tuple[Scores, Arrays]:
         sets = self.sets(settings)
         parts = {"validation": sets.validation, "test": sets.test}
-        if sets.foreign is not None:
-            parts["foreign"] = sets.foreign
+        if sets.ood is not None:
+            parts[OOD] = sets.ood
         p = ask({name: x for name, (x, _) in parts.items()})
-        held, test, foreign = p["validation"], p["test"], p.get("foreign")
+        held, test, ood = p["validation"], p["test"], p.get(OOD)
         y_held, y_test = sets.validation[1], sets.test[1]
-        found = class_scores.of_test(test, y_test, foreign) | class_scores.recalibrated(test, y_test, held, y_held)
+        found = class_scores.of_test(test, y_test, ood) | class_scores.recalibrated(test, y_test, held, y_held)
         found |= study.prefixed("validation", class_scores.quality(held, y_held))
         if settings.class_weights:
             corrected = without_weight(test, death_weight(sets.train[1]))
             found |= study.prefixed("unweighted", class_scores.quality(corrected, y_test))
         arrays = class_scores.stored("validation", held, y_held) | class_scores.stored("test", test, y_test)
-        if foreign is not None and sets.foreign is not None:
-            found |= study.prefixed("shifted", _of_known_ends(foreign, sets.foreign[1]))
-            arrays |= class_scores.stored("foreign", foreign)
+        if ood is not None and sets.ood is not None:
+            found |= study.prefixed("shifted", _of_known_ends(ood, sets.ood[1]))
+            arrays |= class_scores.stored(OOD, ood)
         return found, arrays
 
 

@@ -1,4 +1,4 @@
-"""Sentiment of film reviews by a small pre-norm Transformer, and news as text that it has never seen.
+"""Sentiment of film reviews by a small pre-norm Transformer, and news as out-of-distribution text.
 
 The paper: SST-2, 67,349 phrases to train and 872 sentences to test (the "dev" set), AG News (7,600) as
 out-of-distribution text; WordPiece, 64 tokens; 4 blocks of width 256 with 4 heads and 512 inner units, no dropout, the
@@ -37,7 +37,7 @@ from singularbayes_experiments.problems.position_embedding import Positions
 Part = tuple[np.ndarray, np.ndarray]  # token ids and labels
 _ONE = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic")
 METHODS = methods.sentences(*_ONE, "deep_ensemble", "low_rank_ensemble", "low_rank_svd_ensemble", "swag")
-PAPER_METHODS = tuple(name for name in METHODS if name != "low_rank_svd_ensemble")  # what runs when no method is said
+PAPER_METHODS = tuple(name for name in METHODS if name != "low_rank_svd_ensemble")  # what runs when no method is given
 _SPLIT = 0  # one split for all seeds and methods
 
 
@@ -205,9 +205,9 @@ class Reviews(study.Comparison):
     def tested(self, ask: Ask, settings: ReviewSettings) -> tuple[Scores, Arrays]:
         *_, (x_dev, y_dev), news = encoded(settings.length)
         x, y = self.held_out(settings) if settings.num_validation else (x_dev[:0], y_dev[:0])
-        held, test, foreign = ask({"validation": x, "test": x_dev, "ag_news": news}).values()
-        found = class_scores.of_test(test, y_dev, foreign)
-        arrays = class_scores.stored("test", test, y_dev) | class_scores.stored("ag_news", foreign)
+        held, test, ood = ask({"validation": x, "test": x_dev, "ag_news": news}).values()
+        found = class_scores.of_test(test, y_dev, ood)
+        arrays = class_scores.stored("test", test, y_dev) | class_scores.stored("ag_news", ood)
         if settings.num_validation:
             found |= class_scores.recalibrated(test, y_dev, held, y)
             found |= study.prefixed("validation", class_scores.quality(held, y))

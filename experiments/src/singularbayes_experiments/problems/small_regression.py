@@ -33,7 +33,7 @@ class UCISettings(TrainingSettings):
 
     Args:
         rank: of the hidden weights; that of the inputs where they are fewer. The last layer has one column.
-        own_noise: the network says the noise of every example; else one noise is learned for all.
+        own_noise: the network predicts the noise of every example; else one noise is learned for all.
         least_steps: where all epochs together have fewer steps, an epoch goes through the rows several times.
     """
 
@@ -59,8 +59,8 @@ class Fold:
 
     x: np.ndarray
     y: np.ndarray
-    x_asked: np.ndarray
-    y_asked: np.ndarray
+    x_tested: np.ndarray
+    y_tested: np.ndarray
     mean: float
     std: float
 
@@ -68,14 +68,14 @@ class Fold:
 def fold(name: str, split: int, tuning: bool = False) -> Fold:
     """Returns a split of a set; of a tuning run, the training rows alone, a fifth of them to predict."""
     table = data.uci_regression(name)
-    train, asked = table.splits[split]
+    train, tested = table.splits[split]
     if tuning:
         order = np.random.default_rng(split).permutation(train)
-        train, asked = np.split(order, [len(order) * 4 // 5])
+        train, tested = np.split(order, [len(order) * 4 // 5])
     x, y = table.x[train], table.y[train]
     std = np.where(np.ptp(x, axis=0) > 0, x.std(axis=0), 1.0)  # naval has two columns that never vary
-    scaled, scaled_asked = ((rows - x.mean(axis=0)) / std for rows in (x, table.x[asked]))
-    return Fold(scaled, (y - y.mean()) / y.std(), scaled_asked, table.y[asked], float(y.mean()), float(y.std()))
+    scaled, scaled_tested = ((rows - x.mean(axis=0)) / std for rows in (x, table.x[tested]))
+    return Fold(scaled, (y - y.mean()) / y.std(), scaled_tested, table.y[tested], float(y.mean()), float(y.std()))
 
 
 def network(kind: str, inputs: int, units: int, settings: UCISettings) -> keras.Model:
@@ -126,8 +126,8 @@ def train(
 
 
 def predictions(models: list[keras.Model], one: Fold, draws: int, seed: int) -> ValuePredictive:
-    """Returns what a network, or an ensemble, says of the rows that are asked, in the units of the targets."""
-    x = one.x_asked.astype("float32")
+    """Returns what a network, or an ensemble, predicts for the test rows, in the units of the targets."""
+    x = one.x_tested.astype("float32")
     p = (
         predict(models[0], x, draws, seed)
         if len(models) == 1
@@ -161,7 +161,7 @@ def outcomes(
     folds = {split: fold(name, split, tuning) for split in splits}
     found = []
     for split, models in zip(splits, train(method, name, folds, settings, watch) if folds else [], strict=True):
-        p, y = predictions(models, folds[split], settings.draws, split), folds[split].y_asked
+        p, y = predictions(models, folds[split], settings.draws, split), folds[split].y_tested
         scores = {f"{name}/{score}": value for score, value in value_scores.quality(p, y).items()}
         arrays = {} if tuning else value_scores.stored(name, p, y)
         found.append(SplitOutcome(split, scores, arrays, sum(map(count_trained, models))))

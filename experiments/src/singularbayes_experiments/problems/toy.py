@@ -26,7 +26,7 @@ from singularbayes_experiments.methods.trainers import Training
 from singularbayes_experiments.methods.weights import Weights
 
 METHODS = methods.sentences()
-PAPER_METHODS = ("low_rank", "full_rank")  # what runs when no method is said
+PAPER_METHODS = ("low_rank", "full_rank")  # what runs when no method is given
 _DATA = 0  # one data set for all seeds and methods
 Part = tuple[np.ndarray, np.ndarray]  # inputs and targets, each (num, 1)
 
@@ -101,13 +101,13 @@ def parts(settings: ToySettings) -> dict[str, Part]:
     """Returns "train"; "validation" and "near", which are new points of the same range; and "test", of a wider one."""
     rng, size = np.random.default_rng(_DATA), settings.num_test
     near, wide = settings.train_range, settings.test_range
-    asked = {
+    sizes = {
         "train": (settings.num_train, near),
         "near": (size, near),
         "test": (size, wide),
         "validation": (size, near),
     }
-    return {name: draw_data(num, between, settings.noise, rng) for name, (num, between) in asked.items()}
+    return {name: draw_data(num, between, settings.noise, rng) for name, (num, between) in sizes.items()}
 
 
 def spread(x: np.ndarray, width: np.ndarray, settings: ToySettings) -> dict[str, float]:
@@ -172,7 +172,7 @@ class Toy(study.Comparison):
         scores = {name: fit_scores(found[name], targets) for name, (_, targets) in known.items()}
         band = found["grid"]
         metrics_found = _named("{}_near", scores["near"]) | {"rmse_test": scores["test"]["rmse"]}
-        if band.num_draws > 1:  # one function has no band
+        if band.num_draws > 1:  # a deterministic network has no band
             metrics_found |= band_scores(grid, metrics.epistemic_iqr(draws), band.std, settings)
         intervals = {kind: np.stack(band.interval(0.95, variance=kind)) for kind in ("epistemic", "total")}
         arrays = {"x": x[:, 0], "y": y[:, 0], "grid": grid, "mean": band.mean, **intervals}

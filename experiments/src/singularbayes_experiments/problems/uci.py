@@ -108,21 +108,21 @@ def _validated(scores: dict[str, float]) -> dict[str, float]:
 
 
 def _require_splits(seeds: Sequence[int]) -> None:
-    strange = [seed for seed in seeds if seed not in SEEDS]
-    if strange:
-        raise ValueError(f"uci needs seeds from 0 to {SEEDS[-1]}, the numbers of the splits; got {strange[0]}.")
+    unknown = [seed for seed in seeds if seed not in SEEDS]
+    if unknown:
+        raise ValueError(f"uci needs seeds from 0 to {SEEDS[-1]}, the numbers of the splits; got {unknown[0]}.")
 
 
 LONGER: Changes = {"least_steps": 10_000}
 VARIATIONAL: dict[str, Changes] = {
-    f"beta {beta:g}{said}": {**LONGER, "rho_lr": 4.0, "beta": beta, "own_noise": bool(said)}
+    f"beta {beta:g}{parts}": {**LONGER, "rho_lr": 4.0, "beta": beta, "own_noise": bool(parts)}
     for beta in (1.0, 0.3)
-    for said in ("", ", own noise")
+    for parts in ("", ", own noise")
 }
 POINT: dict[str, Changes] = {
-    f"{name}{said}": {**changes, "own_noise": bool(said)}
+    f"{name}{parts}": {**changes, "own_noise": bool(parts)}
     for name, changes in (("40 epochs", Changes()), ("10,000 steps", LONGER))
-    for said in ("", ", own noise")
+    for parts in ("", ", own noise")
 }
 CONFIGURATIONS = Configurations(
     UCISettings(), {"low_rank": VARIATIONAL, "full_rank": VARIATIONAL, "deep_ensemble": POINT}

@@ -95,7 +95,7 @@ def counts(made: Sequence[Line]) -> tuple[int, ...]:
 def verdict(measure: Measure, values: Sequence[float], number: Number) -> int | None:
     """Returns 1 where the values of our seeds are clearly better than the paper's, −1 where worse, 0 where neither.
 
-    None where that cannot be said: no end of the measure is the better one, the paper's number cannot be right or is
+    None where that cannot be decided: no end of the measure is the better one, the paper's number cannot be right or is
     of other data, or there are not two seeds of ours.
 
     >>> verdict(Measure("nll", "lower"), [0.40, 0.42, 0.44], Number(".490", 0.02, "tab:sst2"))

@@ -34,22 +34,22 @@ def bands(rows: Sequence[Row]) -> Picture:
         Key("fill", SKY, f"95 % total band: with the assumed noise, sd {noise:g}", 0.5),
         Key("fill", PALE, "range of the training data"),
     )
-    says = (
+    caption = (
         f"Functions and their bands at seed {rows[0].first.seed}, all on the same axes; below each, half the widths of "
         "its bands. A band that does not widen outside the grey range does not know that there are no data."
     )
-    return Picture("bands", "Bands", says, tuple(map(one, rows)), key)
+    return Picture("bands", "Bands", caption, tuple(map(one, rows)), key)
 
 
 def calibration(rows: Sequence[Row]) -> Picture:
     """Returns the share of new targets in central intervals of the total variance against the intervals' level."""
     curves = {row.name: curve_of(row) for row in rows}
-    says = (
+    caption = (
         f"Share of new targets of the training range inside central intervals, seed {rows[0].first.seed}; below the "
         "line intervals are too narrow. The noise also acts inside the sines, where the assumed one does not reach."
     )
     alt = f"Observed coverage against the level of intervals, for {listed(list(curves))}."
-    return Picture("intervals", "Interval calibration", says, (Panel(svg(interval_calibration(curves)), alt),))
+    return Picture("intervals", "Interval calibration", caption, (Panel(svg(interval_calibration(curves)), alt),))
 
 
 def curve_of(row: Row) -> IntervalCalibration:
@@ -81,12 +81,12 @@ def _draw(figure: Figure, row: Row, limits: tuple[float, float], widest: float) 
 
 
 def _alt(row: Row) -> str:
-    said = f"{_capital(row.name)} regression: data, mean and 95 % bands; below, half their widths."
+    text = f"{_capital(row.name)} regression: data, mean and 95 % bands; below, half their widths."
     m = row.first.metrics
     if "iqr_inside" not in m or "iqr_outside" not in m:
-        return f"{said} It is one function and has no epistemic band."
+        return f"{text} It is deterministic and has no epistemic band."
     return (
-        f"{said} The interquartile range of the functions is {m['iqr_inside']:.3f} inside the training range and "
+        f"{text} The interquartile range of the functions is {m['iqr_inside']:.3f} inside the training range and "
         f"{m['iqr_outside']:.3f} outside."
     )
 

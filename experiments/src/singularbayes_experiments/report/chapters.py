@@ -1,4 +1,4 @@
-"""Records in, chapters out: all that a page says of every experiment, before it is laid out."""
+"""Records in, chapters out: all that a page shows of every experiment, before it is laid out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Chapter:
-    """All that is said of an experiment. Finding and pictures are of one preset, which `drawn` names."""
+    """All that is shown of an experiment. Finding and pictures are of one preset, which `drawn` names."""
 
     section: Section
     parts: tuple[Part, ...]
@@ -68,7 +68,7 @@ def compared(section: Section) -> dict[tuple[str, str], Number]:
     numbers = published.numbers(section.beside or section.experiment)
     if not section.beside:
         return numbers
-    # The paper's are of other data. What it took to train on them says nothing at all.
+    # The paper's are of other data. What it took to train on them is not comparable.
     return {key: replace(number, apart=True) for key, number in numbers.items() if key[1] != TRAINING.name}
 
 

@@ -39,9 +39,11 @@ def _ablation(section: Section, rows: Sequence[Row]) -> list[Drawing]:
         return []
     measures = section.ranked or _ranked(section)
     names = tuple(measure.name for measure in measures)
-    said = listed([f"{rank:g}" for rank in sorted(ranks.values())])
-    says = f"The low-rank network at ranks of {said}; bars are standard errors over seeds. {section.rank_note}".strip()
-    draw = sweep("ranks", "Rank", measures, "rank", lambda row: ranks[row.method], lambda rows: says)
+    text = listed([f"{rank:g}" for rank in sorted(ranks.values())])
+    caption = (
+        f"The low-rank network at ranks of {text}; bars are standard errors over seeds. {section.rank_note}".strip()
+    )
+    draw = sweep("ranks", "Rank", measures, "rank", lambda row: ranks[row.method], lambda rows: caption)
     pictures = {"Rank ablation": draw}
     axes = [measure for measure in measures if measure.better in ("higher", "lower")]
     if len(axes) > 2:  # or a radar has no area

@@ -11,16 +11,16 @@ from singularbayes_experiments.report.section import Section
 from singularbayes_experiments.report.tables import COSTS
 
 TITLE = "Tables of the paper"
-SAYS = (
-    "Every table of the paper, and where ours is; its list of theorems is left out. A count says how many of a table's "
-    "numbers have one of ours, with the paper's settings or with others: a single network, for which the paper prints "
-    "the chance level, has no mutual information here. Where two tables print the same number, the first of this list "
-    "stands below ours."
+DESCRIPTION = (
+    "Every table of the paper, and where ours is; its list of theorems is left out. A count gives how many of a "
+    "table's numbers have one of ours, with the paper's settings or with others: a single network, for which the "
+    "paper prints the chance level, has no mutual information here. Where two tables print the same number, the "
+    "first of this list stands below ours."
 )
 OVERVIEW = "Our numbers against the paper's"
-OVERVIEW_SAYS = (
+OVERVIEW_DESCRIPTION = (
     "How many of our numbers are better than the paper's, over the methods and the headline measures of an experiment; "
-    f"its chapter says which. {against.RULE} {against.HOW}"
+    f"its chapter names them. {against.RULE} {against.HOW}"
 )
 HEADS = ("table of the paper", "what", "ours", "remarks")
 
@@ -33,7 +33,7 @@ class Place:
     titles: tuple[str, ...]
     count: int
 
-    def says(self, printed: int) -> str:
+    def text(self, printed: int) -> str:
         """Returns which tables of the chapter they are."""
         if not self.titles:
             return "its settings"
@@ -46,7 +46,7 @@ class Entry:
     """A table of the paper.
 
     Args:
-        places: where ours is among the chapters; elsewhere: what is said where there is none.
+        places: where ours is among the chapters; elsewhere: what is shown where there is none.
         remark: what is wrong in it, and what else has to be known.
     """
 

@@ -39,7 +39,7 @@ def write(path: Path, chapters: Sequence[Chapter], title: str, command: str) -> 
 
 def _chapter(chapter: Chapter, figures: str | None) -> list[str]:
     section = chapter.section
-    lines = [f"## {section.title}", "", section.says, ""]
+    lines = [f"## {section.title}", "", section.description, ""]
     if chapter.finding:
         lines += [f"**{chapter.drawn}.** {chapter.finding}", ""]
     for part in chapter.parts:
@@ -52,7 +52,7 @@ def _chapter(chapter: Chapter, figures: str | None) -> list[str]:
     if figures is not None:
         for picture in chapter.pictures:
             files = zip(_files(chapter, picture), picture.panels, strict=True)
-            lines += [*(f"![{panel.alt}]({figures}/{name})" for name, panel in files), "", picture.says, ""]
+            lines += [*(f"![{panel.alt}]({figures}/{name})" for name, panel in files), "", picture.caption, ""]
         lines += [f"Figures left out. {' '.join(chapter.left_out)}", ""] if chapter.left_out else []
     return [*lines, *(line for note in section.notes for line in (note, ""))]
 
@@ -77,24 +77,24 @@ def _against(part: Part) -> list[str]:
 
 def _departures(settings: SettingsTable, origin: str) -> str:
     """Returns all settings that are not the paper's: those that all methods share with their values."""
-    shared = {each.name: f"{each.name} {each.says(origin)}" for each in settings.shared if each.paper}
+    shared = {each.name: f"{each.name} {each.text(origin)}" for each in settings.shared if each.paper}
     own = [name for name in settings.departures if name not in shared]
-    said = [*([", ".join(shared.values())] if shared else []), *([f"by method {', '.join(own)}"] if own else [])]
-    return f"Not the {origin}'s: {'; '.join(said)}."
+    parts = [*([", ".join(shared.values())] if shared else []), *([f"by method {', '.join(own)}"] if own else [])]
+    return f"Not the {origin}'s: {'; '.join(parts)}."
 
 
 def _differing(settings: SettingsTable, origin: str) -> list[str]:
     """Returns the table of the settings that differ between methods, with the paper's values where they are others."""
     lines = [f"| settings | {' | '.join(settings.heads)} |", f"|---|{'---:|' * len(settings.heads)}"]
-    lines += [f"| {' | '.join([name, *(each.says(origin) for each in own)])} |" for name, own in settings.lines]
+    lines += [f"| {' | '.join([name, *(each.text(origin) for each in own)])} |" for name, own in settings.lines]
     return [*lines, ""]
 
 
 def _index(chapters: Sequence[Chapter]) -> list[str]:
     heads = index.HEADS
-    lines = [f"## {index.TITLE}", "", index.SAYS, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [f"## {index.TITLE}", "", index.DESCRIPTION, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for entry in index.make_entries(chapters):
-        places = [f"{_link(place.section.title)}: {place.says(entry.printed)}" for place in entry.places]
+        places = [f"{_link(place.section.title)}: {place.text(entry.printed)}" for place in entry.places]
         lines.append(f"| {entry.label} | {entry.what} | {'<br>'.join(places) or entry.elsewhere} | {entry.remark} |")
     return [*lines, "", *_overview(index.overview(chapters))]
 
@@ -103,7 +103,7 @@ def _overview(found: Sequence[Overview]) -> list[str]:
     """Returns the table that counts, for every experiment, what is better than the paper's and what is worse."""
     if not found:
         return []
-    lines = [f"### {index.OVERVIEW}", "", index.OVERVIEW_SAYS, ""]
+    lines = [f"### {index.OVERVIEW}", "", index.OVERVIEW_DESCRIPTION, ""]
     lines += [f"| experiment | settings | {' | '.join(against.HEADS)} |", "|---|---|---:|---:|---:|"]
     for each in found:
         cells = [_link(each.section.title), each.label, *map(str, each.counts)]

@@ -17,7 +17,7 @@ def sweep(
     measures: Sequence[Measure],
     setting: str,
     value: Callable[[Row], float],
-    says: Callable[[Sequence[Row]], str],
+    caption: Callable[[Sequence[Row]], str],
     marks: Sequence[float] = (),
 ) -> Draw:
     """Returns what draws measures against a setting that `value` reads from a row."""
@@ -28,7 +28,7 @@ def sweep(
         settings = listed([f"{at:g}" for at in sorted(map(value, rows))])
         alt = f"{listed([m.label for m in drawn])} against {setting}, at {settings}."
         panels = (Panel(svg(against_setting(drawn, setting, marks=marks)), alt),)
-        return Picture(name, title, says(rows), panels)
+        return Picture(name, title, caption(rows), panels)
 
     return draw
 
@@ -39,12 +39,12 @@ def pareto_front(x: Measure, y: Measure) -> Draw:
     def draw(rows: Sequence[Row]) -> Picture:
         # Without labels: the key names the methods.
         points = [Point("", r.mean(x.name) / x.scale, r.mean(y.name) / y.scale, r.name) for r in rows]
-        says = (
+        caption = (
             f"{y.label} against {x.label}, means over seeds. Filled marks are on the front: no other method is better "
             "in both."
         )
         alt = "; ".join(f"{p.group}: {x.label} {p.x:.4g}, {y.label} {p.y:.4g}" for p in points) + "."
-        return Picture("pareto", "Pareto front", says, (Panel(svg(pareto(points, x, y)), alt),))
+        return Picture("pareto", "Pareto front", caption, (Panel(svg(pareto(points, x, y)), alt),))
 
     return draw
 
@@ -55,13 +55,13 @@ def radars(measures: Sequence[Measure], name: str = "radar", title: str = "Radar
     def draw(rows: Sequence[Row]) -> Picture:
         values = {row.name: [row.mean(m.name) / m.scale for m in measures] for row in rows}
         stored = {row.name: row.first.stored or row.parameters for row in rows}
-        says = (
+        caption = (
             "Means over seeds, better outwards, from the worst to the best method on every axis: a long axis may be a "
             f"small difference. In the second, scores are multiplied by √(fewest {_STORED} / {_STORED})."
         )
         figures = radar(values, measures), efficiency_radar(values, measures, stored, _STORED)
         alts = f"Radar of {listed(list(values))} by {listed([m.label for m in measures])}.", f"The same by {_STORED}."
         panels = tuple(Panel(svg(figure), alt) for figure, alt in zip(figures, alts, strict=True))
-        return Picture(name, title, says, panels)
+        return Picture(name, title, caption, panels)
 
     return draw

@@ -29,8 +29,17 @@ PRESETS = {
     "hand": "Manual overrides",
     "trial": "Tuning runs on validation data",
 }
-# Ensembles and sweeps come near others in lines: as many lines as can be told apart.
+# Ensembles and sweeps come near others in lines: as many lines as can be distinguished.
 LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
+
+
+def file_name(array: str) -> str:
+    """Returns the part of a figure's file name for arrays whose names in records begin so.
+
+    >>> file_name("cardiac_foreign"), file_name("fashion_mnist")
+    ('cardiac-ood', 'fashion-mnist')
+    """
+    return array.replace("foreign", "ood").replace("_", "-")
 
 
 def rank_in(method: str) -> int | None:

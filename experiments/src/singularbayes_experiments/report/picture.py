@@ -41,7 +41,7 @@ class Picture:
 
     name: str
     title: str
-    says: str
+    caption: str
     panels: tuple[Panel, ...]
     key: tuple[Key, ...] = ()
 

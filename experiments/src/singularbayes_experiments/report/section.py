@@ -1,4 +1,4 @@
-"""What a page says of an experiment: one file per experiment in `sections/` describes it, and the page knows none."""
+"""What a page shows of an experiment: one file per experiment in `sections/` describes it, and the page knows none."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ class Columns:
             keeps their order.
         note: what the numbers are.
         others: rows of other papers, below ours.
-        headline: whether the page says which of its measures are better than the paper's; not of a table that has in
+        headline: whether the page states which of its measures are better than the paper's; not of a table that has in
             other ways what a headline table has.
         median: cells are medians over seeds, which have no standard error and stand beside no number of the paper.
     """
@@ -68,24 +68,24 @@ class Section:
 
     Args:
         experiment: its name in records.
-        says: what is asked and of which data, in a few sentences.
+        description: the question and the data, in a few sentences.
         tables: the columns of each table.
         methods: what readers call the methods, in the order of the rows.
         finding: makes a sentence from the rows; None has none.
         notes: what else a reader has to know to judge the numbers.
         ranked: what the figures of a rank ablation show; none for what the first table ranks.
         ranks: which methods those figures compare, and the rank of each; none for what names and settings say.
-        rank_note: what else is said below them.
+        rank_note: what else is noted below them.
         in_paper: whether the default settings are the paper's.
         gather: makes the records that rows are made of, where several runs are one row; None takes them as they are.
         beside: the experiment of the paper whose numbers stand beside; empty is its own.
-        spectra: whether its runs leave the singular values of their weights, so that a page says where they are absent.
+        spectra: whether its runs leave the singular values of their weights, so that a page notes their absence.
         alike: whether a run is of data that can be held against the paper's numbers at all; None is all runs.
     """
 
     experiment: str
     title: str
-    says: str
+    description: str
     tables: tuple[Columns, ...]
     methods: Mapping[str, str] = field(default_factory=dict)
     drawings: tuple[Drawing, ...] = ()

@@ -36,24 +36,26 @@ def _fewer(count: int, reference: int) -> str:
     return f"{share:.0f} % fewer" if share >= 0 else f"{-share:.0f} % more"
 
 
-def classifiers(rows: Sequence[Row], detection: str, foreign: str) -> str:
+def classifiers(rows: Sequence[Row], detection: str, ood: str) -> str:
     """Returns what the low-rank network reaches and saves, and which method is best in each of three ways.
 
     Args:
-        detection: the name of an AUROC by entropy or by mutual information; foreign: what readers call those examples.
+        detection: the name of an AUROC by entropy or by mutual information; ood: the label of those examples.
     """
     by = "mutual information" if detection.endswith("_mi") else "entropy"
-    said = []
+    parts = []
     low = next((row for row in rows if row.method == "low_rank" and row.has_metrics(["accuracy", "nll"])), None)
     if low is not None:
-        said.append(f"Low-rank: {100 * low.mean('accuracy'):.2f} % and an NLL of {low.mean('nll'):.4f}{_saving(rows)}.")
+        parts.append(
+            f"Low-rank: {100 * low.mean('accuracy'):.2f} % and an NLL of {low.mean('nll'):.4f}{_saving(rows)}."
+        )
     for metric, sign, words, shown in (
         ("accuracy", 1, "Highest accuracy", "{:.2%}"),
         ("nll", -1, "Lowest NLL", "{:.4f}"),
-        (detection, 1, f"Best at telling {foreign} apart by {by}", "AUROC {:.4f}"),
+        (detection, 1, f"Best at telling {ood} apart by {by}", "AUROC {:.4f}"),
     ):
         scored = [row for row in rows if row.has_metrics([metric])]
         if len({row.method for row in scored}) >= FEW:
             best = max(scored, key=lambda row: sign * row.mean(metric))
-            said.append(f"{words}: {best.name} ({shown.format(best.mean(metric)).replace('%', ' %')}).")
-    return " ".join(said)
+            parts.append(f"{words}: {best.name} ({shown.format(best.mean(metric)).replace('%', ' %')}).")
+    return " ".join(parts)

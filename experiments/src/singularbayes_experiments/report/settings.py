@@ -18,10 +18,10 @@ class Setting:
     value: str
     paper: str = ""
 
-    def says(self, origin: str) -> str:
+    def text(self, origin: str) -> str:
         """Returns the value, and what it is in the paper where that differs; `origin` is "paper" or "default".
 
-        >>> Setting("beta", "0.1", "1").says("paper"), Setting("beta", "0.1").says("paper")
+        >>> Setting("beta", "0.1", "1").text("paper"), Setting("beta", "0.1").text("paper")
         ('0.1 (paper: 1)', '0.1')
         """
         return f"{self.value} ({origin}: {self.paper})" if self.paper else self.value
@@ -93,9 +93,9 @@ def made_with(records: Sequence[Record]) -> str:
             if version not in versions.setdefault(name, []):
                 versions[name].append(version)
     machines = "; ".join(_machines([record.machine for record in records]))
-    said = listed([f"{name} {' and '.join(found)}" for name, found in versions.items()])
+    text = listed([f"{name} {' and '.join(found)}" for name, found in versions.items()])
     count = f"{len(records)} run{'s' if len(records) > 1 else ''}"
-    return f"{count}, {_time(sum(r.seconds for r in records))} of training, on {machines}, with {said}."
+    return f"{count}, {_time(sum(r.seconds for r in records))} of training, on {machines}, with {text}."
 
 
 def _machines(machines: Sequence[dict[str, Any]]) -> list[str]:

@@ -19,7 +19,7 @@ _FEWEST = 3  # singular values of a matrix that is drawn: fewer, as those of a h
 
 
 def shown(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Returns the methods whose lines can be told apart: no members of ensembles, no ranks but that of the settings."""
+    """Returns the methods whose lines can be distinguished: no members of ensembles, no other ranks."""
     single = [row.method for row in rows if "ensemble" not in row.method and rank_in(row.method) is None]
     return tuple(dict.fromkeys(single))[: len(style.COLOURS)]
 
@@ -38,12 +38,12 @@ def draw(rows: Sequence[Row]) -> Picture:
         raise ValueError(f"no matrix has {_FEWEST} singular values.")
     panels = [_panel(matrix, values[matrix]) for matrix in values if matrix in longest]
     ranks = {method: rank_for(of, SHARE) for method, of in values[longest[0]].items()}
-    said = listed([f"{rank} for {method}" for method, rank in ranks.items()])
-    says = (
+    text = listed([f"{rank} for {method}" for method, rank in ranks.items()])
+    caption = (
         f"Singular values of the mean weights, divided by the largest, seed {rows[0].first.seed}; those below "
-        f"{_FLOOR:g} are left out. The rank that keeps {100 * SHARE:g} % of ‖W‖² of {longest[0]} is {said}."
+        f"{_FLOOR:g} are left out. The rank that keeps {100 * SHARE:g} % of ‖W‖² of {longest[0]} is {text}."
     )
-    return Picture("singular-values", "Singular values", says, tuple(panels))
+    return Picture("singular-values", "Singular values", caption, tuple(panels))
 
 
 def rank_for(values: np.ndarray, explained: float) -> int:

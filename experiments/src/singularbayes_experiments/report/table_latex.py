@@ -9,11 +9,11 @@ from singularbayes_experiments.report.tables import Cell, Table, TableRow
 
 def latex(table: Table, label: str) -> str:
     """Returns the table with the rules of booktabs; its note and footnotes are the caption."""
-    said = [table.title + ".", table.caption, *(f"{mark} {reason}" for mark, reason in table.footnotes.items())]
+    parts = [table.title + ".", table.caption, *(f"{mark} {reason}" for mark, reason in table.footnotes.items())]
     lines = [
         r"\begin{table}[t]",
         r"  \centering",
-        f"  \\caption{{{escape_latex(' '.join(part for part in said if part))}}}",
+        f"  \\caption{{{escape_latex(' '.join(part for part in parts if part))}}}",
         f"  \\label{{{label}}}",
         f"  \\begin{{tabular}}{{lr{'r' * len(table.measures)}}}",
         r"    \toprule",

@@ -18,7 +18,7 @@ from singularbayes_experiments.report.section import Columns
 
 _MARKS = "†‡§¶‖"
 COSTS = ("num_trained", "num_stored", "seconds", "train_seconds", "peak_bytes")  # of an evaluation, not its metrics
-_OF_A_MACHINE = ("seconds", "train_seconds", "peak_bytes")  # a difference between two machines says nothing
+_OF_A_MACHINE = ("seconds", "train_seconds", "peak_bytes")  # a difference between two machines means nothing
 
 
 @dataclass(frozen=True)
@@ -185,9 +185,9 @@ def _cell(column: Column, summary: Summary, number: Number | None) -> Cell:
 
 def _error(column: Column, summary: Summary) -> str:
     varies = summary.std > 0 if column.measure.whole else not math.isnan(summary.std)
-    said = f"± {column.number(summary.std / math.sqrt(summary.defined))}" if varies else ""
+    parts = f"± {column.number(summary.std / math.sqrt(summary.defined))}" if varies else ""
     share = f"({summary.defined} of {summary.seeds})" if 0 < summary.defined < summary.seeds else ""
-    return f"{said} {share}".strip()
+    return f"{parts} {share}".strip()
 
 
 def _difference(column: Column, mean: float, number: Number) -> str:
@@ -223,21 +223,21 @@ def _reading(
         for measure, cell in zip(measures, line.cells, strict=True)
         if cell.paper
     }
-    said = []
+    parts = []
     if not median and any(len(row.records) > 1 for row in rows):
-        said.append("± is the standard error over seeds.")
+        parts.append("± is the standard error over seeds.")
     if any(cell.spread for cell in shown.values()):
-        said.append("The paper's ± is the standard deviation over its seeds.")
+        parts.append("The paper's ± is the standard deviation over its seeds.")
     if len(rows) > 1:
-        said.append("Best in bold, second underlined.")
+        parts.append("Best in bold, second underlined.")
     numbers = [number for key, number in published.items() if key in shown]
     if numbers:
         tables = listed(list(dict.fromkeys(number.table for number in numbers)))
         less = ", which is of other data" if all(number.apart for number in numbers) else ""
         less = ", and ours less the paper's" if any(cell.difference for cell in shown.values()) else less
-        said.append(f"Below ours: the paper's number ({tables}){less}.")
+        parts.append(f"Below ours: the paper's number ({tables}){less}.")
     if any(measure in _OF_A_MACHINE for _, measure in shown):
-        said.append(
+        parts.append(
             "Times cannot be compared: the paper's are of another machine, and several of our runs may have shared one."
         )
-    return " ".join(said)
+    return " ".join(parts)

@@ -18,7 +18,7 @@ TABLES = (
         low_rank_svd   .898±.001 .486±.155 .713±.069 .719±.046 .738±.074 .452±.035 13.6k
         rank_one       .901±.010 .322±.019 .705±.073 .742±.062 .663±.080 .317±.024 23.3k
         """,
-        remark="The data are not open; docs/intensive_care.md says how to run it with access to them.",
+        remark="The data are not open; docs/intensive_care.md describes how to run it with access to them.",
     ),
     PaperTable(
         "tab:mimic_models",

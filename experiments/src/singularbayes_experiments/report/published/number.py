@@ -23,7 +23,7 @@ class Number:
         table: the label of its table in the paper's source.
         wrong: why it cannot be right; empty where nothing is known against it.
         unit: what one of it is in the unit of records: 60 for minutes.
-        apart: it is of other data than ours, so that a difference says nothing.
+        apart: it is of other data than ours, so that a difference means nothing.
     """
 
     printed: str

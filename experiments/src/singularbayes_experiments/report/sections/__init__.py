@@ -34,9 +34,11 @@ def section_of(experiment: str, records: Sequence[Record]) -> Section:
         return SECTIONS[experiment]
     names = dict.fromkeys(name for record in records for name in record.metrics)
     measures = (PARAMETERS, *map(_measure, names), TRAINING)
-    says = "There is no description of this experiment here, so all its metrics are shown as they are in the records."
-    columns = Columns("All metrics", measures, note="Which way is better is said where the library knows the measure.")
-    return Section(experiment, words(experiment).capitalize(), says, (columns,), NAMES, spectra=False)
+    description = (
+        "There is no description of this experiment here, so all its metrics are shown as they are in the records."
+    )
+    columns = Columns("All metrics", measures, note="Which way is better is shown where the library knows the measure.")
+    return Section(experiment, words(experiment).capitalize(), description, (columns,), NAMES, spectra=False)
 
 
 def _measure(name: str) -> Measure:

@@ -10,9 +10,9 @@ SECTION = replace(
     sst2.SECTION,
     experiment="adaptive_rank_sst2",
     title="Ranks on SST-2, and a learned one",
-    says="The network of SST-2 on a reduced budget, 8 epochs and 50 draws; only the ranks differ, one for all weights. "
-    "One run learns which each needs, with the best of five configurations of its own; the others have the settings of "
-    "rank 16.",
+    description="The network of SST-2 on a reduced budget, 8 epochs and 50 draws; only the ranks differ, one for all "
+    "weights. One run learns which each needs, with the best of five configurations of its own; the others have the "
+    "settings of rank 16.",
     tables=(VALIDATED, *sst2.SECTION.tables),
     finding=finding,
     notes=(),

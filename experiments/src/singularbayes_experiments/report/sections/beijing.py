@@ -139,13 +139,13 @@ def _finding(rows: Sequence[Row]) -> str:
     if "low_rank" not in found:
         return ""
     low, best = found["low_rank"], min(found.values(), key=lambda row: row.mean(MAE.name))
-    said = [f"an MAE of {low.mean(MAE.name):.2f} {UNIT}"]
+    parts = [f"an MAE of {low.mean(MAE.name):.2f} {UNIT}"]
     if low.has_metrics([COVERED.name, WIDTH.name]):
         covered, width = low.mean(COVERED.name), low.mean(WIDTH.name)
-        said.append(f"95 % intervals that hold {100 * covered:.1f} % of the targets at a width of {width:.1f} {UNIT}")
+        parts.append(f"95 % intervals that hold {100 * covered:.1f} % of the targets at a width of {width:.1f} {UNIT}")
     if low.has_metrics([FOUND.name]):
-        said.append(f"an AUROC of {low.mean(FOUND.name):.3f} for Guangzhou")
-    sentence = f"One low-rank network of {low.parameters:,} parameters has {listed(said)}"
+        parts.append(f"an AUROC of {low.mean(FOUND.name):.3f} for Guangzhou")
+    sentence = f"One low-rank network of {low.parameters:,} parameters has {listed(parts)}"
     other = "no other method has a lower MAE"
     if best is not low:
         other = f"the lowest MAE is {best.mean(MAE.name):.2f}, {best.name} with {best.parameters:,} parameters"

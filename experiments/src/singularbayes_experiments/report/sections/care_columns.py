@@ -66,9 +66,9 @@ UNSURE = Columns(
     ),
     sort="auroc_ood_entropy",
     note=(
-        "AUROC-OOD: out-of-distribution stays against known ones. AUPR-Succ: how well certainty finds right answers. "
-        "AURC: the mean error rate over keeping 1, 2, …, all stays, the most certain first. One function has neither "
-        "MI nor std."
+        "AUROC-OOD: out-of-distribution stays against known ones. AUPR-Succ: how well certainty finds right "
+        "predictions. AURC: the mean error rate over keeping 1, 2, …, all stays, the most certain first. A "
+        "deterministic network has neither MI nor std."
     ),
 )
 UNDER_SHIFT = Columns(
@@ -83,11 +83,11 @@ UNDER_SHIFT = Columns(
 )
 
 
-def drawings(foreign: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
+def drawings(ood: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
     """Returns the figures.
 
     Args:
-        foreign: what the names of arrays begin with, of foreign and of known stays, and what readers call the foreign.
+        ood: what the names of arrays begin with, of out-of-distribution and of known stays, and a label.
     """
     axes = (AUROC, NLL, ECE, FOUND, MEASURES["aupr_succ_mi"])
     curves = ("test_mean", "test_labels")
@@ -99,11 +99,11 @@ def drawings(foreign: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
         *(
             Drawing(
                 f"Histograms of mutual information ({label})",
-                class_pictures.histograms(strange, label, "mi", known),
-                (f"{known}_mi", f"{strange}_mi"),
+                class_pictures.histograms(ood, label, "mi", known),
+                (f"{known}_mi", f"{ood}_mi"),
                 methods=LINES,
             )
-            for strange, known, label in foreign
+            for ood, known, label in ood
         ),
     )
 
@@ -114,15 +114,15 @@ def finding(rows: Sequence[Row]) -> str:
     if len(scored) < 2:
         return ""
     best, sure = max(scored, key=lambda row: row.mean(FOUND.name)), min(scored, key=lambda row: row.mean("nll"))
-    said = [
+    parts = [
         f"Out-of-distribution stays are detected best by the mutual information of {best.name} (AUROC "
         f"{best.mean(FOUND.name):.3f}); the lowest NLL is that of {sure.name} ({sure.mean('nll'):.3f})."
     ]
     by = {row.method: row for row in scored}
     if {"low_rank", "deep_ensemble"} <= by.keys():
         low, deep = by["low_rank"], by["deep_ensemble"]
-        said.append(
+        parts.append(
             f"Low-rank against the deep ensemble: AUROC {low.mean(FOUND.name):.3f} and {deep.mean(FOUND.name):.3f}, "
             f"NLL {low.mean('nll'):.3f} and {deep.mean('nll'):.3f}."
         )
-    return " ".join(said)
+    return " ".join(parts)

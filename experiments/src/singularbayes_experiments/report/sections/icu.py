@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from singularbayes_experiments.methods.posterior_scores import SINGULAR_VALUES
+from singularbayes_experiments.problems.mortality import OOD
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.names import NAMES
 from singularbayes_experiments.report.section import Columns, Section
@@ -86,8 +87,8 @@ SECTION = Section(
     "icu",
     "Intensive care: PhysioNet 2012, five shifts",
     "Death in the hospital from 44 features of the first 48 hours in intensive care, 12,000 stays. Each of four kinds "
-    "of care is held out in turn and has to be told from the others; a fifth shift is the eICU demo, by the 23 "
-    "features that both have. It stands in for the paper's MIMIC-III, which is not open.",
+    "of care is held out in turn and has to be distinguished from the others; a fifth shift is the eICU demo, by the "
+    "23 features that both have. It stands in for the paper's MIMIC-III, which is not open.",
     (
         overview(
             "Known and out-of-distribution stays",
@@ -108,7 +109,7 @@ SECTION = Section(
         BINNINGS,
     ),
     NAMES,
-    drawings([(f"{shift}_foreign", f"{shift}_test", SHIFTS[shift]) for shift in ("cardiac", "eicu")]),
+    drawings([(f"{shift}_{OOD}", f"{shift}_test", SHIFTS[shift]) for shift in ("cardiac", "eicu")]),
     finding,
     (
         "Sets a and b of the challenge train and validate (four to one, seed 0), set c tests. The features of the eICU "

@@ -60,21 +60,21 @@ BINNINGS = Columns(
     note="EM: bins of equal mass; EW: bins of equal width; and their number.",
     headline=False,
 )
-# Ensembles and sweeps come near others in lines: as many lines as can be told apart.
+# Ensembles and sweeps come near others in lines: as many lines as can be distinguished.
 _LINES = ("low_rank", "low_rank_laplace", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
 
 
-def detection(foreign: Sequence[str]) -> Columns:
+def detection(ood: Sequence[str]) -> Columns:
     """Returns how well uncertainty finds images of other sets."""
-    measures = [_found(name, by) for name in foreign for by in ("mi", "entropy")]
+    measures = [_found(name, by) for name in ood for by in ("mi", "entropy")]
     note = (
         "AUROC of out-of-distribution images against test images, by mutual information (MI) and by entropy (H): the "
-        "chance that an out-of-distribution image is the more uncertain one. One function has no mutual information. "
+        "chance that an out-of-distribution image is the more uncertain one. A deterministic network has no MI. "
         "AUPR-Err: how well entropy finds errors among the test images."
     )
     wrong = Measure("aupr_err_entropy", "higher", label="AUPR-Err", decimals=3)
     title = "Out-of-distribution images and errors"
-    return Columns(title, (*measures, wrong), f"{foreign[-1]}/auroc_ood_entropy", note)
+    return Columns(title, (*measures, wrong), f"{ood[-1]}/auroc_ood_entropy", note)
 
 
 def _found(name: str, by: str) -> Measure:
@@ -82,9 +82,9 @@ def _found(name: str, by: str) -> Measure:
     return Measure(f"{name}/auroc_ood_{by}", "higher", label=label, decimals=4)
 
 
-def drawings(foreign: Sequence[str]) -> tuple[Drawing, ...]:
+def drawings(ood: Sequence[str]) -> tuple[Drawing, ...]:
     """Returns the figures of a classifier of images."""
-    found = replace(_found(foreign[-1], "entropy"), label=f"{SETS[foreign[-1]]} (H)")
+    found = replace(_found(ood[-1], "entropy"), label=f"{SETS[ood[-1]]} (H)")
     axes = (ACCURACY, NLL, ECE, found, find_measure("aupr_err_entropy"))
     curves = ("test_mean", "test_labels")
     return (
@@ -92,23 +92,23 @@ def drawings(foreign: Sequence[str]) -> tuple[Drawing, ...]:
         Drawing("Selective prediction", class_pictures.selective, (*curves, "test_entropy"), methods=_LINES),
         Drawing("Pareto front", pareto_front(NLL, found), metrics=(NLL.name, found.name), rows=2),
         Drawing("Radars", radars(axes), metrics=tuple(m.name for m in axes), methods=_LINES, rows=2),
-        *(_histograms(name, "mi") for name in foreign),
-        _histograms(foreign[-1], "entropy"),
+        *(_histograms(name, "mi") for name in ood),
+        _histograms(ood[-1], "entropy"),
     )
 
 
-def _histograms(foreign: str, by: str) -> Drawing:
-    draw = class_pictures.histograms(foreign, SETS[foreign], by)
-    title = f"Histograms of {class_pictures.NAMES[by]} ({SETS[foreign]})"
-    return Drawing(title, draw, (f"test_{by}", f"{foreign}_{by}"), methods=_LINES)
+def _histograms(ood: str, by: str) -> Drawing:
+    draw = class_pictures.histograms(ood, SETS[ood], by)
+    title = f"Histograms of {class_pictures.NAMES[by]} ({SETS[ood]})"
+    return Drawing(title, draw, (f"test_{by}", f"{ood}_{by}"), methods=_LINES)
 
 
-def section(experiment: str, title: str, says: str, foreign: Sequence[str], **options) -> Section:
+def section(experiment: str, title: str, description: str, ood: Sequence[str], **options) -> Section:
     """Returns the section of a classifier of images with these out-of-distribution sets."""
-    tables = (QUALITY, detection(foreign), TEMPERED, BINNINGS)
+    tables = (QUALITY, detection(ood), TEMPERED, BINNINGS)
 
     def finding(rows: Sequence[Row]) -> str:
-        return sentences.classifiers(rows, f"{foreign[-1]}/auroc_ood_entropy", SETS[foreign[-1]])
+        return sentences.classifiers(rows, f"{ood[-1]}/auroc_ood_entropy", SETS[ood[-1]])
 
-    ranked = (ACCURACY, NLL, ECE, _found(foreign[-1], "mi"))
-    return Section(experiment, title, says, tables, NAMES, drawings(foreign), finding, ranked=ranked, **options)
+    ranked = (ACCURACY, NLL, ECE, _found(ood[-1], "mi"))
+    return Section(experiment, title, description, tables, NAMES, drawings(ood), finding, ranked=ranked, **options)

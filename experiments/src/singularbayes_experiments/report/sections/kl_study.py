@@ -8,7 +8,7 @@ from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import Columns, Drawing, Section
 from singularbayes_experiments.report.sections.image_columns import ACCURACY, BINNINGS, ECE, NLL, detection
 
-_CHANCE = 0.2  # an accuracy below this is a network that says the same of every image
+_CHANCE = 0.2  # an accuracy below this is a network that predicts the same for every image
 _SD = Measure("posterior_sd_median", label="median sd", decimals=4)
 _PRUNED = Measure("posterior_pruned", label="pruned %", scale=0.01, decimals=1)
 _SIGNAL = Measure("posterior_signal", label="|mean| / sd", decimals=3)
@@ -37,13 +37,13 @@ def _finding(rows: Sequence[Row]) -> str:
     if not scored:
         return ""
     best = min(scored, key=lambda row: row.mean("nll"))
-    said = f"The NLL is lowest at β = {best.mean('beta'):g} ({best.mean('nll'):.4f})"
+    text = f"The NLL is lowest at β = {best.mean('beta'):g} ({best.mean('nll'):.4f})"
     above = [row for row in scored if row.mean("beta") > best.mean("beta")]
     gone = [row.mean("beta") for row in above if row.mean("accuracy") < _CHANCE]
     if not gone:
-        return f"{said}; nowhere in the range does the posterior collapse."
+        return f"{text}; nowhere in the range does the posterior collapse."
     since = f"from β = {min(gone):g} on" if len(gone) > 1 else f"at β = {gone[0]:g}"
-    return f"{said}; {since} the network hardly tells digits apart: the posterior has collapsed."
+    return f"{text}; {since} the network hardly tells digits apart: the posterior has collapsed."
 
 
 _BETAS = sorted(digit * 10.0**power for power in range(-6, 4) for digit in (1, 2, 3, 5))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from singularbayes_experiments.problems.mortality import OOD
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.names import NAMES
 from singularbayes_experiments.report.rows import Row
@@ -20,7 +21,7 @@ from singularbayes_experiments.report.sections.image_columns import BINNINGS
 
 
 def _of_full_tables(record: Record) -> bool:
-    """Returns whether a run is of MIMIC-III itself; the open demo tests ten patients, which nothing can be said of."""
+    """Returns whether a run is of MIMIC-III itself; the open demo tests ten patients, which shows nothing."""
     return record.settings.get("tables") != "demo"
 
 
@@ -35,11 +36,11 @@ SECTION = Section(
     "mimic3",
     "Intensive care: MIMIC-III",
     "Death in intensive care from 43 features of the first 48 hours, 44 with the paper's settings; adults are known, "
-    "newborns foreign.",
+    "newborns are out-of-distribution.",
     (
         overview(
             "Adults and newborns",
-            "AUROC and NLL on test stays of adults; newborns are told from them by mutual information.",
+            "AUROC and NLL on test stays of adults; newborns are distinguished from them by mutual information.",
         ),
         PROBABILITIES,
         UNSURE,
@@ -47,7 +48,7 @@ SECTION = Section(
         BINNINGS,
     ),
     NAMES,
-    drawings([("foreign", "test", "newborns")]),
+    drawings([(OOD, "test", "newborns")]),
     _finding,
     (
         "Runs whose tables are “demo” are of the open demo: 100 patients, of whom 10 test, and no newborns. They show "

@@ -36,7 +36,7 @@ OVERVIEW = Columns(
         "On the 872 sentences of the dev set: one standard error of an accuracy is 0.013, and seeds share the "
         "sentences. NLL in nats, Brier the sum over classes, ECE 15 bins of equal mass. AUROC-OOD and AUPR-In: news "
         "against reviews by mutual information (MI), the chance level of AUPR-In is 0.103. MI ratio: mean MI of news "
-        "over that of reviews. AUPR-Succ: how well low MI finds right answers. One function has no MI."
+        "over that of reviews. AUPR-Succ: how well low MI finds right predictions. A deterministic network has no MI."
     ),
 )
 DETECTION = Columns(

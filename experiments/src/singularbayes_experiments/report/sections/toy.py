@@ -24,7 +24,7 @@ _FIT = Columns(
     note=(
         "RMSE, NLL (nats, a Gaussian of the total variance) and the coverage of the 95 % total band are on new points "
         "of the training range. IQR: interquartile range over posterior draws, median over x inside the training range "
-        "and over all the rest of the plot; ratio: outside / inside. A single network is one function and has no band."
+        "and over all the rest of the plot; ratio: outside / inside. A deterministic network has no band."
     ),
 )
 _PAPER = Columns(

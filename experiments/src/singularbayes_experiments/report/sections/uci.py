@@ -35,8 +35,8 @@ def _finding(rows: Sequence[Row]) -> str:
         if len(scored) == len(rows) > 1:
             wins[min(scored, key=lambda row: row.mean(f"{name}/nll")).name].append(SETS[name])
     winners = {name: f"{len(sets)} ({listed(sets)})" for name, sets in wins.items() if sets}
-    said = [f"{name}{'' if i else ' has the least NLL'} on {sets}" for i, (name, sets) in enumerate(winners.items())]
-    return f"Of our methods {listed(said)}." if said else ""
+    parts = [f"{name}{'' if i else ' has the least NLL'} on {sets}" for i, (name, sets) in enumerate(winners.items())]
+    return f"Of our methods {listed(parts)}." if parts else ""
 
 
 SECTION = Section(
