@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import asdict
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program
 from singularbayes_experiments.problems import defaults
-from singularbayes_experiments.problems.defaults import CONFIGURATIONS, SETS, Rows
+from singularbayes_experiments.problems.defaults import CONFIGURATIONS, RESULT_SEEDS, SETS, Rows
 from singularbayes_experiments.runs import defaults as command
 
 import singularbayes as sb
 
+ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -106,3 +108,19 @@ def test_a_configuration_that_diverged_on_a_set_is_not_chosen():
     assert command.chosen(runs, ["a", "b"]).name == "fine"
     runs[-1]["nll"] = 2.1
     assert command.chosen(runs, ["a", "b"]).name == "fine"
+
+
+def test_the_page_shows_what_the_committed_records_say():
+    folder = ROOT / "experiments" / "results" / "defaults"
+    records = command.read([folder])
+    choice = command.chosen(records, list(SETS))
+    assert choice.name == json.loads((folder / "first_grid.json").read_text())["chosen"]
+    page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
+    by_run = {(one["set"], one["method"], one["seed"]): one["nll"] for one in records if "nll" in one}
+    for name in SETS:
+        pairs = [(by_run[name, choice.name, seed], by_run[name, "deterministic", seed]) for seed in RESULT_SEEDS]
+        found = protocol.paired(*zip(*pairs, strict=True))
+        shown = [
+            f"{value:+.3f}".replace("0.", ".", 1).replace("-", "−") for value in (found.mean, found.low, found.high)
+        ]
+        assert f"{shown[0]} [{shown[1]}, {shown[2]}]" in page, name

@@ -9,6 +9,7 @@ choice, confirms it with fresh seeds, and prints how it compares.
 """
 
 import argparse
+import gzip
 import itertools
 import json
 import math
@@ -160,6 +161,7 @@ class Trained:
 def read(folders: Sequence[Path]) -> list[dict]:
     """Returns the records of some folders, each run once."""
     texts = [path.read_text() for folder in folders for path in sorted(folder.glob("*.jsonl"))]
+    texts += [gzip.decompress(path.read_bytes()).decode() for f in folders for path in sorted(f.glob("*.jsonl.gz"))]
     found = [json.loads(line) for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
     return list({(one["set"], one["method"], one["seed"]): one for one in found}.values())
 
