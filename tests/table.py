@@ -14,6 +14,7 @@ from singularbayes import (
     FullRank,
     KTied,
     LowRank,
+    Mixture,
     RankOne,
     draw_weights,
     find_posteriors,
@@ -50,6 +51,8 @@ POSTERIORS = {
     "deterministic": Deterministic,
 }
 RANDOM = {name: make for name, make in POSTERIORS.items() if name != "deterministic"}
+# For the invariants of whole layers: the arrays of a mixture are those of the posterior inside, stacked.
+MIXTURES = {"mixture": lambda **kwargs: Mixture(LowRank(2, **kwargs), components=2)}
 # What not every posterior can do.
 BY_ROWS = {name: make for name, make in POSTERIORS.items() if name != "clipped"}  # rows of a draw, one by one
 LOCAL = {name: make for name, make in RANDOM.items() if not name.endswith("laplace") and name != "clipped"}

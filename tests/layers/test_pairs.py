@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from keras import ops
 from options import ALL_PAIRS, LAYERS, alone
-from table import POSTERIORS, RANDOM, dense_of, draw_of
+from table import MIXTURES, POSTERIORS, dense_of, draw_of
 
 import singularbayes as sb
 from singularbayes.posteriors import scope
 
 pytestmark = pytest.mark.backend
+PAIRED = {**POSTERIORS, **MIXTURES}
+WITH_MIXTURES = [*ALL_PAIRS, *((layer, posterior) for layer in LAYERS for posterior in MIXTURES)]
 
 
 # Convolutions of other kinds use the matrices as Conv2D does; those with a form of their own are enough.
@@ -19,7 +21,7 @@ PARAMS = [
         f"{layer}-{posterior}",
         marks=[pytest.mark.exhaustive] if layer in _LIKE_CONV2D and posterior not in _FORMS else [],
     )
-    for layer, posterior in ALL_PAIRS
+    for layer, posterior in WITH_MIXTURES
 ]
 
 
@@ -28,7 +30,7 @@ def pair(request):
     """The row of a layer, and a model of this layer alone with its inputs."""
     layer, posterior = request.param.split("-")
     normal = {"prior": sb.Normal(0.5), "kl_weight": 0.1}
-    made = RANDOM[posterior](**normal) if posterior in RANDOM else POSTERIORS[posterior]()
+    made = PAIRED[posterior]() if posterior == "deterministic" else PAIRED[posterior](**normal)
     return LAYERS[layer], *alone(LAYERS[layer], made, bias_posterior=sb.FullRank(**normal))
 
 

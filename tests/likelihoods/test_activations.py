@@ -177,8 +177,8 @@ class _Bare(keras.Model):
         super().__init__(name="net")
         self.head = _dense(2)
 
-    def call(self, x):
-        return self.head(x)
+    def call(self, x, training=None):
+        return self.head(x, training=training)
 
 
 def test_where_the_layers_do_not_show_it_nan_names_logits_as_a_cause():

@@ -289,3 +289,70 @@ def test_a_pass_that_draws_uses_one_component_in_all_layers():
         seen = {round(float(_numpy(model(np.ones((1, 1))))[0, 0]), 3) for _ in range(30)}
     assert seen == {float((k + 1) ** 2) for k in range(K)}
     assert _numpy(model(np.ones((1, 1)))) == 1.0
+
+
+# -- every example for every component -------------------------------------------------------------------------------
+
+
+def _repeating(**arguments):
+    keras.utils.set_random_seed(1)
+    posterior = sb.Mixture(sb.LowRank(1, prior=sb.Normal(1.0), rho_initializer=keras.initializers.Constant(-30.0)), K)
+    again = type(posterior).from_config({**posterior.get_config(), "examples": "repeat"})
+    x = keras.Input((5,))
+    model = keras.Model(x, layers.Dense(5, "tanh", posterior=again)(x) + x)  # a sum with the inputs themselves
+    model.compile(keras.optimizers.SGD(0.1), keras.losses.MeanSquaredError(), **arguments)
+    return model
+
+
+def test_repeated_examples_train_every_component_as_a_network_of_its_own():
+    model, y = _repeating(weighted_metrics=["mae"]), np.tanh(X)
+    weight = np.linspace(0.5, 2.0, BATCH).astype("float32")
+    dense = model.layers[1]
+    start = [_numpy(dense.posterior.component(k).mean().dense()) for k in range(K)]
+    history = model.fit(
+        X, y, batch_size=BATCH, sample_weight=weight, verbose=0, callbacks=[sb.KLSchedule(BATCH, beta=0)]
+    ).history
+    losses, errors = [], []
+    for k in range(K):  # the first step's loss, and the gradient of the bias, in NumPy
+        h = np.tanh(X @ start[k])
+        residual = h + X - y
+        losses.append((weight[:, None] * residual**2).mean())
+        errors.append((weight * np.abs(residual).mean(axis=1)).sum() / weight.sum())
+        slope = (weight[:, None] * 2 * residual * (1 - h**2)).sum(axis=0) / (5 * BATCH)
+        np.testing.assert_allclose(_numpy(dense.bias)[k], -0.1 * slope / K, rtol=1e-3, atol=1e-6)
+    assert history["nll"][0] == pytest.approx(np.mean(losses), rel=1e-4)
+    assert history["mae"][0] == pytest.approx(np.mean(errors), rel=1e-4)
+    assert model.predict(X, verbose=0).shape == X.shape
+
+
+def test_repeated_examples_keep_steps_validation_and_a_batch_smaller_than_the_components():
+    model = _repeating(steps_per_execution=1 if keras.backend.backend() == "torch" else 2)
+    history = model.fit(
+        X, X, batch_size=2, epochs=2, verbose=0, validation_data=(X, X), callbacks=[sb.KLSchedule(BATCH)]
+    ).history
+    assert history["val_nll"][-1] == pytest.approx(model.evaluate(X, X, verbose=0, return_dict=True)["nll"])
+    assert sb.predict(model, X, draws=4, likelihood="gaussian").mean.shape == X.shape
+
+
+def test_a_repeating_layer_without_blocks_is_refused_with_what_to_do():
+    model = _repeating()
+    for posterior in sb.find_posteriors(model):
+        posterior.set_kl_weight(0.1)
+    with pytest.raises(ValueError, match="needs examples in blocks"):
+        model(X, training=True)
+    sb.set_kl(model, BATCH)
+    assert model(X, training=True).shape == (K * BATCH, 5)
+    assert np.isfinite(model.train_on_batch(X, X)).all()
+
+
+def test_batch_normalisation_would_mix_components_and_is_refused():
+    x = keras.Input((5,))
+    model = keras.Model(
+        x, layers.Dense(1, posterior=sb.Mixture(sb.LowRank(1), K))(keras.layers.BatchNormalization()(x))
+    )
+    model.compile("sgd", "mse")
+    with pytest.raises(ValueError, match="statistics are of examples of all components"):
+        model.fit(X, X[:, :1], verbose=0, callbacks=[sb.KLSchedule(BATCH)])
+    model.layers[1].trainable = False
+    model.compile("sgd", "mse")
+    model.fit(X, X[:, :1], verbose=0, callbacks=[sb.KLSchedule(BATCH)])

@@ -7,7 +7,6 @@ import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import keras
 import numpy as np
@@ -127,7 +126,7 @@ class Elsewhere:
 
 
 def test_what_one_engine_began_another_resumes(folder, monkeypatch, capsys):
-    trained = []
+    trained, kept = [], ("--storage", "kept.log", "--figure", "kept.png")
 
     def train(_, settings, rungs):
         trained.append(settings["rank"])
@@ -136,10 +135,9 @@ def test_what_one_engine_began_another_resumes(folder, monkeypatch, capsys):
     monkeypatch.setattr(work, "train", train)
     with monkeypatch.context() as patch:
         patch.setattr(EngineOptions, "start", lambda self, *_: Elsewhere())
-        assert main(_command("--storage", "kept.log", "--engine", "ray")) == 0
+        assert main(_command(*kept, "--engine", "ray")) == 0
     first = capsys.readouterr().out
-    Path("rank.png").unlink()  # a second figure beside it would have another name
-    assert main(_command("--storage", "kept.log")) == 0
+    assert main(_command(*kept)) == 0
     assert capsys.readouterr().out == first and sorted(trained) == [1, 2]
     _model(use_bias=False).save("other.keras")
     with pytest.raises(SystemExit, match=r"a storage of the same experiment; got 'kept.log', where model was"):

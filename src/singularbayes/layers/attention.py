@@ -163,6 +163,26 @@ class MultiHeadAttention(FreezesWhole, keras.layers.MultiHeadAttention):
     ):
         masks = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask}
         options = {"attention_mask": attention_mask, "use_causal_mask": use_causal_mask}
+        flags = {"return_attention_scores": return_attention_scores, "training": training}
+        first = getattr(self._query_dense, "heads", [self._query_dense])[0]
+        with first.posterior.blocks(training, ops.shape(query)[0]) as blocks:
+            if not blocks.moves:
+                return self._attend(query, value, key, masks, options, **flags)
+            kept = get_keras_mask(query)
+            dealt = {id(x): x if x is None else blocks.deal(x) for x in (query, value, key, kept, *masks.values())}
+            if attention_mask is not None and len(attention_mask.shape) > 2 and attention_mask.shape[0] != 1:
+                options["attention_mask"] = blocks.deal(attention_mask)
+            query, value, key = (dealt[id(x)] for x in (query, value, key))
+            if kept is not None:  # which Keras takes from the tensor
+                set_keras_mask(query, dealt[id(kept)])
+            masks = {name: dealt[id(mask)] for name, mask in masks.items()}
+            outputs = self._attend(query, value, key, masks, options, **flags)
+            outputs = keras.tree.map_structure(blocks.collect, outputs)
+            if kept is not None:
+                set_keras_mask(keras.tree.flatten(outputs)[0], kept)
+            return outputs
+
+    def _attend(self, query, value, key, masks, options, return_attention_scores, training):
         projections = self._factored(query, training)
         if projections is None:
             flags = {"return_attention_scores": return_attention_scores, "training": training}

@@ -247,12 +247,15 @@ class KernelLayer(BayesianLayer):
         ones = ops.ones((examples, 1), dtype=self.compute_dtype)
         return ops.reshape(self._draw(self.bias_posterior, training).apply(ones), (-1, *self._bias_shape))
 
+    def _bias_examples(self, outputs):
+        """Returns how many examples have a bias of their own, at most; 1 where all have the same."""
+        return ops.shape(outputs)[0] if self.estimator == "local" or self.posterior.components > 1 else 1
+
     def _add_bias(self, outputs, training):
         """Returns outputs + bias, broadcast over the leading axes, or the outputs where there is no bias."""
         if not self.use_bias:
             return outputs
-        own = self.estimator == "local" or self.posterior.components > 1
-        bias = self._drawn_bias(training, ops.shape(outputs)[0] if own else 1)
+        bias = self._drawn_bias(training, self._bias_examples(outputs))
         between = [1] * (len(outputs.shape) - 1 - len(self._bias_shape))
         return outputs + ops.reshape(bias, (-1, *between, *self._bias_shape))
 

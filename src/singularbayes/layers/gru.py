@@ -95,10 +95,10 @@ class GRU(Recurrent):
     def _full_bias_shape(self):
         return (2, 3 * self.units) if self.reset_after else (3 * self.units,)
 
-    def _biases(self, training):
+    def _biases(self, training, examples):
         if not self.use_bias:
             return None, None
-        bias = self._drawn_bias(training)
+        bias = self._drawn_bias(training, examples)
         return (bias[:, 0], bias[:, 1]) if self.reset_after else (bias, None)
 
     def _step(self, x, states, recur, recurrent_bias):

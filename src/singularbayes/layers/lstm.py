@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from singularbayes import posteriors
 from singularbayes.layers.recurrent import Recurrent
 
 
@@ -99,13 +100,13 @@ class LSTM(Recurrent):
             return self.bias_initializer
 
         def with_open_forget_gate(shape, dtype=None):
-            start = ops.reshape(self.bias_initializer(shape, dtype), (4, self.units))
+            start = ops.reshape(posteriors.initializers.fresh(self.bias_initializer)(shape, dtype), (4, self.units))
             return ops.reshape(ops.concatenate([start[:1], ops.ones_like(start[:1]), start[2:]]), shape)
 
         return with_open_forget_gate
 
-    def _biases(self, training):
-        return (self._drawn_bias(training) if self.use_bias else None), None
+    def _biases(self, training, examples):
+        return (self._drawn_bias(training, examples) if self.use_bias else None), None
 
     def _step(self, x, states, recur, recurrent_bias):
         h, c = states

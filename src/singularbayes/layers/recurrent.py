@@ -147,8 +147,8 @@ class Recurrent(KernelLayer, keras.layers.RNN):
         """Returns the output and the new states from projected inputs, (batch, gates · units), and the old states."""
 
     @abstractmethod
-    def _biases(self, training) -> tuple:
-        """Returns the biases of the input and of the recurrent product; each may be None."""
+    def _biases(self, training, examples) -> tuple:
+        """Returns the biases of the input and of the recurrent product, (examples or 1, width); each may be None."""
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         if len(initial_state) != self.num_states:
@@ -156,16 +156,29 @@ class Recurrent(KernelLayer, keras.layers.RNN):
                 f"{type(self).__name__} needs {self.num_states} initial states; got {len(initial_state)} in "
                 f"{self.path or self.name}."
             )
+        with self.posterior.blocks(training, ops.shape(sequences)[0]) as blocks:
+            if self.stateful and blocks.moves:
+                raise ValueError(
+                    f"{type(self).__name__} with a mixture needs stateful=False in training: the next batch has other "
+                    f"components. Got stateful=True in {self.path or self.name}."
+                )
+            mask = mask[0] if isinstance(mask, (list, tuple)) else mask
+            dealt = [None if x is None else blocks.deal(x) for x in (sequences, mask, *initial_state)]
+            outputs = self._loop(dealt[0], dealt[2:], dealt[1], training)
+            return keras.tree.map_structure(blocks.collect, outputs)
+
+    def _loop(self, sequences, initial_state, mask, training):
+        """Returns the last output, all outputs and the last states."""
         project = self._product(self.posterior, sequences[:, 0], self.dropout, training, over_time=True)
         recur = self._product(self.recurrent_posterior, initial_state[0], self.recurrent_dropout, training)
-        bias, recurrent_bias = self._biases(training)
+        bias, recurrent_bias = self._biases(training, self._bias_examples(sequences))
         x = project(sequences, 0, self.gates)
         return loop(
             lambda x, states: self._step(x, states, recur, recurrent_bias),
-            x if bias is None else x + bias,
+            x if bias is None else x + ops.expand_dims(bias, 1),
             self._fresh(initial_state),
             go_backwards=self.go_backwards,
-            mask=mask[0] if isinstance(mask, (list, tuple)) else mask,
+            mask=mask,
             unroll=self.unroll,
             input_length=sequences.shape[1],
             zero_output_for_mask=self.zero_output_for_mask,

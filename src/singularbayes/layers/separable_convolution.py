@@ -3,6 +3,7 @@
 import keras
 from keras import constraints, initializers, ops, regularizers
 
+from singularbayes import posteriors
 from singularbayes.layers.convolution import Convolution
 
 
@@ -81,25 +82,30 @@ class _Separable(Convolution):
         rows = channels * self.depth_multiplier
         self._require_sizes((*self.kernel_size, rows, self.filters))
         self._build_kernel((rows, self.filters), (*[1] * self.dimensions, rows, self.filters))
+        shape = (*self.kernel_size, channels, self.depth_multiplier)
         self.depthwise_kernel = self.add_weight(
             name="depthwise_kernel",
-            shape=(*self.kernel_size, channels, self.depth_multiplier),
-            initializer=self.depthwise_initializer,
+            shape=self.posterior.stack(shape),
+            initializer=posteriors.initializers.stacked(self.depthwise_initializer, shape),
             regularizer=self.depthwise_regularizer,
             constraint=self.depthwise_constraint,
         )
         self._build_bias((self.filters,))
 
     def _convolved(self, inputs, training):
-        filtered = ops.depthwise_conv(
+        kernel = ops.convert_to_tensor(self.depthwise_kernel)
+        filtered = self.posterior.per_component(self._filtered, inputs, kernel, training)
+        return self._kernel(training).apply(filtered)
+
+    def _filtered(self, inputs, kernel):
+        return ops.depthwise_conv(
             inputs,
-            self.depthwise_kernel,
+            kernel,
             strides=self.strides,
             padding=self.padding,
             data_format="channels_last",
             dilation_rate=self.dilation_rate,
         )
-        return self._kernel(training).apply(filtered)
 
     def get_config(self):
         config = super().get_config()

@@ -10,16 +10,33 @@ from singularbayes.layers.dense import Dense
 
 
 class _Norm(keras.layers.LayerNormalization):
-    """Keras's layer with the squares taken of centred values, which XLA makes one loop with the sum before it."""
+    """Keras's layer with the squares taken of centred values, which XLA makes one loop with the sum before it.
 
-    def call(self, inputs):
-        if keras.backend.backend() != "jax":
-            return super().call(inputs)
+    Args:
+        block: whose components have gains and shifts of their own.
+    """
+
+    def __init__(self, block, **kwargs):
+        super().__init__(**kwargs)
+        self._posterior = lambda: block.inner.posterior  # a function, because the layer is not a part of this one
+        self._stack = posteriors.get(block._recipe["posterior"]).stack
+
+    def build(self, input_shape):
+        shape, ones = self._stack(input_shape[-1:]), keras.initializers.Ones()
+        self.gamma = self.add_weight(name="gamma", shape=shape, initializer=ones, autocast=False)
+        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros", autocast=False)
+
+    def call(self, inputs, training=None):
         x = ops.cast(inputs, keras.backend.result_type(inputs.dtype, "float32"))
-        gamma, beta = (ops.cast(weight, x.dtype) for weight in (self.gamma, self.beta))
+        gamma, beta = (self._own(ops.cast(weight, x.dtype), x, training) for weight in (self.gamma, self.beta))
         centred = x - ops.mean(x, axis=-1, keepdims=True)
         variance = ops.mean(ops.square(centred), axis=-1, keepdims=True)
         return ops.cast(centred * ops.rsqrt(variance + self.epsilon) * gamma + beta, self.compute_dtype)
+
+    def _own(self, weight, x, training):
+        """Returns the gain or shift of every example, of one for all, for inputs (batch, …, features)."""
+        picked = self._posterior().pick(weight, training, ops.shape(x)[0])
+        return ops.reshape(picked, (-1, *[1] * (len(x.shape) - 2), weight.shape[-1]))
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -104,7 +121,7 @@ class TransformerEncoder(FreezesWhole):
         self.input_spec = keras.layers.InputSpec(min_ndim=3, axes={-1: features})
 
     def _norm(self, name, shape):
-        norm = _Norm(epsilon=self.layer_norm_epsilon, name=name, dtype=self.dtype_policy)
+        norm = _Norm(self, epsilon=self.layer_norm_epsilon, name=name, dtype=self.dtype_policy)
         norm.build(shape)
         return norm
 
@@ -118,18 +135,23 @@ class TransformerEncoder(FreezesWhole):
         }
 
     def call(self, inputs, attention_mask=None, training=None, mask=None):
+        with self.inner.posterior.blocks(training, ops.shape(inputs)[0]) as blocks:
+            dealt = [None if x is None else blocks.deal(x) for x in (inputs, attention_mask, mask)]
+            return blocks.collect(self._encode(dealt[0], dealt[1], training, dealt[2]))
+
+    def _encode(self, inputs, attention_mask, training, mask):
         first = slice(self.positions)
-        source = self.attention_norm(inputs) if self.normalize_first else inputs
+        source = self.attention_norm(inputs, training=training) if self.normalize_first else inputs
         masks = {} if mask is None else {"query_mask": mask[:, first], "value_mask": mask, "key_mask": mask}
         if attention_mask is not None:
             masks["attention_mask"] = attention_mask[..., first, :]
         query = source if self.positions is None else source[:, first]
         h = inputs[:, first] + self.drop(self.attention(query, source, training=training, **masks), training=training)
         if not self.normalize_first:
-            h = self.attention_norm(h)
-        x = self.dense_norm(h) if self.normalize_first else h
-        y = h + self.drop(self.outer(self.inner(x)), training=training)
-        return y if self.normalize_first else self.dense_norm(y)
+            h = self.attention_norm(h, training=training)
+        x = self.dense_norm(h, training=training) if self.normalize_first else h
+        y = h + self.drop(self.outer(self.inner(x, training=training), training=training), training=training)
+        return y if self.normalize_first else self.dense_norm(y, training=training)
 
     def compute_mask(self, inputs, previous_mask):
         return None if previous_mask is None else previous_mask[:, : self.positions]

@@ -3,6 +3,7 @@
 from singularbayes.posteriors import initializers, mean_gradient, noise, scope
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
+from singularbayes.posteriors.assignment import are_blocks, in_blocks
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.clipped import Clipped, spectral_norm
@@ -51,8 +52,10 @@ __all__ = [
     "SharedState",
     "Source",
     "Variational",
+    "are_blocks",
     "entry_correlation",
     "get",
+    "in_blocks",
     "initializers",
     "inverse_softplus",
     "mean_gradient",

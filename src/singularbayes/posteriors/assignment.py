@@ -1,5 +1,6 @@
 """Which component of a mixture trains on which example, the same for all layers of a forward pass."""
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,6 +27,60 @@ def in_blocks(components: int) -> Iterator[None]:
         yield
     finally:
         _BLOCKS.reset(token)
+
+
+def are_blocks() -> bool:
+    """Returns whether examples lie in blocks."""
+    return bool(_BLOCKS.get())
+
+
+class Blocks:
+    """Examples in the order of their components, for a part of a forward pass: a context in which they are declared so.
+
+    Dealt once before a layer of many products and collected once behind it, the products move no examples.
+    """
+
+    moves = True  # whether it changes the order
+
+    def __init__(self, assigned: "Assignment", components: int, size):
+        self._assigned, self._components, self._size = assigned, components, size
+
+    def __enter__(self):
+        self._declared = in_blocks(self._components)
+        self._declared.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self._declared.__exit__(*error)
+
+    def deal(self, x):
+        """Returns the examples of the first component, then those of the next; shares are filled up to be equal."""
+        with in_blocks(0):
+            dealt = self._assigned.deal(x, self._components)
+        components, share, *features = ops.shape(dealt)
+        return ops.reshape(dealt, (components * share, *features))
+
+    def collect(self, y):
+        """Returns the examples in their own order."""
+        rows, *features = ops.shape(y)
+        with in_blocks(0):
+            y = ops.reshape(y, (self._components, rows // self._components, *features))
+            return self._assigned.collect(y, self._size, self._components)
+
+
+class NoBlocks(contextlib.nullcontext):
+    """Examples as they are."""
+
+    moves = False
+
+    def __init__(self):
+        super().__init__(self)
+
+    def deal(self, x):
+        return x
+
+    def collect(self, y):
+        return y
 
 
 class Assignment:

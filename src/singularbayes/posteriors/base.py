@@ -1,12 +1,15 @@
 """What a posterior is: a distribution over one weight matrix that gives draws, its mean and its moments."""
 
 from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
 from singularbayes.posteriors import scope
+from singularbayes.posteriors.assignment import NoBlocks
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.mean_gradient import watched
 from singularbayes.posteriors.moments import Entry, Moments
@@ -115,6 +118,17 @@ class Posterior(scope.Source, keras.layers.Layer):
     def pick(self, values, training, examples):
         """Returns the plain weight that each example uses, from `values` of shape `stack`: (examples or 1, *shape)."""
         return ops.expand_dims(values, 0)
+
+    def per_component(self, function: Callable, x, values, training):
+        """Returns function(examples, plain weight) where the weight, of shape `stack`, may be each component's own."""
+        return function(x, values)
+
+    def blocks(self, training, size) -> Any:
+        """Returns a context for a part of a training pass in which the examples of a component lie side by side.
+
+        Its `deal` brings `size` examples into this order and its `collect` back; without components both do nothing.
+        """
+        return NoBlocks()
 
     def like(self, posterior: "Posterior") -> "Posterior":
         """Returns a posterior of the same layer with as many components as this one."""

@@ -10,7 +10,7 @@ from keras import ops
 
 from singularbayes.checks import is_integer
 from singularbayes.posteriors import initializers, noise, scope
-from singularbayes.posteriors.assignment import Assignment, assignment
+from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.variational import RandomPosterior
@@ -72,6 +72,7 @@ class Mixture(RandomPosterior):
             raise ValueError(f"Mixture needs examples to be one of {EXAMPLES}; got examples={examples!r}.")
         super().__init__(None, inside.kl_weight, name=name, trainable=trainable, dtype=dtype)
         self.components, self.examples, self.adapts = int(components), examples, inside.adapts
+        self.repeats = examples == "repeat" and self.components > 1
         self._inside = _Inside(inside)
 
     @property
@@ -255,6 +256,15 @@ class Mixture(RandomPosterior):
 
     def notice_batch(self, size) -> None:
         """Raises where no batch of training so far has an example for every component; a short one may follow."""
+        if are_blocks():
+            return
+        if self.repeats:
+            raise ValueError(
+                f"{self!r} needs examples in blocks, one for each component, in training (posterior {self.path!r}). "
+                "`fit` with callbacks=[singularbayes.KLSchedule(num_data=len(x))] makes them, and so does a training "
+                "pass of a model after singularbayes.set_kl(model, num_data=len(x)), whose targets a loop of your own "
+                'has to tile as often. Or use examples="split".'
+            )
         if not isinstance(size, int):
             return
         self._inside.largest_batch = max(size, self._inside.largest_batch)
@@ -289,7 +299,7 @@ class Mixture(RandomPosterior):
         for k, part in enumerate(self._parts()):
             part.center(matrix)
             for factor in part.factors if k else ():
-                factor.set_loc(factor.sample(part.seed_generator.next()))
+                factor.start_at(ops.convert_to_numpy(factor.sample(part.seed_generator.next())))
             self._take(k, part)
 
     def residual(self, matrix):
@@ -344,19 +354,38 @@ class Mixture(RandomPosterior):
     def stack(self, shape):
         return self.components, *shape
 
+    def blocks(self, training, size):
+        if self.components == 1 or not training or are_blocks() or scope.fixed(self) is not None:
+            return super().blocks(training, size)
+        self.notice_batch(size)
+        return Blocks(self._assignment(), self.components, size)
+
+    def _assignment(self) -> Assignment:
+        """Returns the assignment of this pass, where it may be needed before a draw is made."""
+        return assignment(lambda: self._keys(self.seed_generator.state.value)[1])
+
     def pick(self, values, training, examples):
         choice = scope.fixed(self)
         if training and choice is None:
-            key = self._keys(self.seed_generator.state.value)[1]
-            return ops.take(values, assignment(lambda: key).components_of(examples, self.components), axis=0)
+            return ops.take(values, self._assignment().components_of(examples, self.components), axis=0)
         if choice is not None:
             component = ops.cast(choice[0], "int32")
         else:
             component = self._number_of_pass() % self.components if scope.draws_now(self) else 0
         return ops.expand_dims(ops.take(values, component, axis=0), 0)
 
+    def per_component(self, function, x, values, training):
+        choice = scope.fixed(self)
+        if not training or choice is not None:
+            return super().per_component(function, x, self.pick(values, training, 1)[0], training)
+        size = ops.shape(x)[0]
+        self.notice_batch(size)
+        dealt = self._assignment().deal(x, self.components)
+        parts = [function(dealt[k], values[k]) for k in range(self.components)]
+        return self._assignment().collect(ops.stack(parts), size, self.components)
+
     def like(self, posterior):
-        if posterior.components == 1 and posterior.random:
+        if posterior.random and not isinstance(posterior, Mixture):
             return Mixture(posterior, self.components, self.examples, name=posterior.name)
         return super().like(posterior)
 

@@ -39,6 +39,7 @@ class Source:
 
     random = True  # whether draws differ
     components = 1  # from which draws are made in turn
+    repeats = False  # whether all of them train on every example
 
     @abstractmethod
     def draw(self, key) -> tuple:

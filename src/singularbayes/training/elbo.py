@@ -15,6 +15,8 @@ from keras import ops
 from singularbayes.likelihoods import require_activations
 from singularbayes.models import find_random_posteriors
 from singularbayes.posteriors import KLGuard, SharedState
+from singularbayes.training.logged_loss import log_nll
+from singularbayes.training.repeated_examples import prepare_mixtures, repetition_of
 
 _KL_METHODS = {"training": methodcaller("kl"), "bound": methodcaller("kl_bound"), "exact": methodcaller("kl_exact")}
 
@@ -40,6 +42,9 @@ def set_kl(model: keras.layers.Layer, num_data: float, beta: float = 1.0) -> Non
     if getattr(model, "compiled", False):
         require_activations(model)
     share_state(model)
+    prepare_mixtures(model)
+    if repetition_of(model) is not None and getattr(model, "compiled", False):
+        log_nll(model)  # the loss that tiles targets
     for posterior in find_random_posteriors(model):
         posterior.set_kl_weight(float(beta / num_data))
     spare_from_decay(model)

@@ -17,6 +17,7 @@ from singularbayes.training.logged_loss import (
     require_sound_steps,
 )
 from singularbayes.training.pretraining import switch_noise
+from singularbayes.training.repeated_examples import prepare_mixtures
 
 VALIDATIONS = ("mean", "draw")
 
@@ -94,6 +95,7 @@ class KLSchedule(keras.callbacks.Callback):
     def set_model(self, model):
         super().set_model(model)
         share_state(model)
+        prepare_mixtures(model)
         log_nll(model)
         take_kl_weight(model, self)
 

@@ -13,6 +13,7 @@ from singularbayes.posteriors import Variational
 from singularbayes.training.elbo import kl
 from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
 from singularbayes.training.logged_loss import log_nll, require_sound_steps
+from singularbayes.training.repeated_examples import prepare_mixtures
 
 
 def load(path: str | Path, **kwargs) -> keras.Model:
@@ -52,6 +53,7 @@ class _StoredKLWeight(keras.callbacks.Callback):
     def set_model(self, model):
         super().set_model(model)
         take_kl_weight(model, self)  # a schedule among the callbacks takes it after this one
+        prepare_mixtures(model)
         log_nll(model)
 
     @property

@@ -10,6 +10,7 @@ from keras.src.backend import get_keras_mask
 from singularbayes.likelihoods import find_wrong_labels, highest_label, wrong_labels_error
 from singularbayes.models import forget_compiled
 from singularbayes.posteriors import mean_gradient
+from singularbayes.training.repeated_examples import Repetition, repetition_of
 
 
 def log_nll(model: keras.Model) -> None:
@@ -18,6 +19,8 @@ def log_nll(model: keras.Model) -> None:
     if model._compile_loss is not None and not isinstance(model._compile_loss, _LoggedLoss):
         model._compile_loss = _LoggedLoss(model._compile_loss)
         forget_compiled(model)
+    if isinstance(model._compile_loss, _LoggedLoss):
+        model._compile_loss.repetition = repetition_of(model)
 
 
 def check_first_step(model: keras.Model) -> None:
@@ -94,13 +97,18 @@ class _LoggedLoss:
         self.loss = loss
         self.nll = keras.metrics.Mean(name="nll")
         self.highest_labels: set[int | None] = set()  # of the outputs whose labels are checked
+        self.repetition: Repetition | None = None  # of examples, where all components of a mixture train on each
         self.trained_at_mean: list[str] = []  # posteriors whose mean the first step trained
         self.by_position = False  # whether a loss has more than one term per example
 
     def __call__(self, y_true, y_pred, sample_weight=None):
+        repeats = 1
+        if self.repetition is not None and self.repetition.active:
+            y_true, sample_weight = self.repetition.tiled(y_true), self.repetition.tiled(sample_weight)
+            repeats = self.repetition.components
         value = self.loss(y_true, y_pred, sample_weight)
         # A count that is NaN marks wrong labels, and `nll` is NaN: a step can raise no error once it is compiled.
-        count = ops.shape(keras.tree.flatten(y_pred)[0])[0]
+        count = ops.shape(keras.tree.flatten(y_pred)[0])[0] // repeats
         for loss, labels, outputs, weight in self._outputs(y_true, y_pred, sample_weight):
             self.by_position = self.by_position or len(outputs.shape) > 2
             wrong = find_wrong_labels(loss, labels, outputs.shape, weight, get_keras_mask(outputs))

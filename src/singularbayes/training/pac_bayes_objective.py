@@ -16,6 +16,7 @@ from singularbayes.models import compiled, find_random_posteriors
 from singularbayes.training.elbo import kl, share_state
 from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
 from singularbayes.training.logged_loss import log_nll, require_sound_steps
+from singularbayes.training.repeated_examples import prepare_mixtures
 
 FORMS = ("quadratic", "sqrt", "kl")
 
@@ -67,6 +68,7 @@ class PACBayesObjective(keras.callbacks.Callback):
     def set_model(self, model):
         super().set_model(model)
         share_state(model)
+        prepare_mixtures(model)
         log_nll(model)
         take_kl_weight(model, self)
 
