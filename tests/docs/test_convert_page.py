@@ -31,7 +31,8 @@ def _lines(code):
 
 
 def test_the_code_of_the_page_is_in_the_script_line_by_line():
-    known = set(_lines((DOCS / "scripts" / "convert.py").read_text(encoding="utf-8")))
+    scripts = [DOCS / "scripts" / name for name in ("convert.py", "unet.py")]
+    known = {line for script in scripts for line in _lines(script.read_text(encoding="utf-8"))}
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
     assert blocks and [line for block in blocks for line in _lines(block) if line not in known] == []
 
@@ -91,3 +92,22 @@ def test_the_script_runs(script, kind, tmp_path, monkeypatch):
     record = script.main(script.QUICK, tmp_path, kinds=(kind,))
     assert record[kind]["onnx"]["difference"] < 1e-5
     assert (tmp_path / "convert.json").is_file() and (tmp_path / "convert.png").is_file() == (kind == "cnn")
+
+
+def test_the_numbers_of_the_u_net_are_those_of_its_record():
+    record = json.loads((DOCS / "unet.json").read_text(encoding="utf-8"))
+    shown = " ".join(PAGE.split())
+    assert f"{record['accuracy']:.1%}".replace("%", " %") + " are right" in shown
+    assert (
+        f"{record['entropy_wrong']:.2f} nats where the prediction is wrong and {record['entropy_right']:.2f}" in shown
+    )
+    crosses, known = record["information_crosses"], record["information_shapes"]
+    assert f"is {crosses:.3f} nats, that of the known shapes {known:.3f}" in shown
+
+
+def test_a_u_net_converts_and_its_uncertainty_is_larger_where_it_is_wrong(tmp_path):
+    script = _module("unet")
+    settings = script.Settings(images=64, size=16, filters=4, trained_epochs=4, epochs=2, rank=4, draws=4)
+    found = script.main(settings, tmp_path)
+    assert (tmp_path / "unet.png").stat().st_size > 10_000
+    assert found["entropy_wrong"] > found["entropy_right"]
