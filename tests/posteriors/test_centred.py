@@ -201,9 +201,9 @@ class _Batches(keras.utils.PyDataset):
     "make", [_Batches, lambda: (batch for batch in [X[:20], X[20:]])], ids=["PyDataset", "generator"]
 )
 def test_examples_that_cannot_be_remembered_are_refused(make):
-    with pytest.raises(TypeError, match="Inputs need to be arrays in memory"):
+    with pytest.raises(TypeError, match="learn_prior needs arrays in memory"):
         sb.learn_prior(_network(), make(), None)
-    with pytest.raises(TypeError, match="Inputs need to be arrays in memory"):
+    with pytest.raises(TypeError, match="centre_prior needs arrays in memory"):
         sb.centre_prior(_network(), learned_on=make())
     with pytest.raises(TypeError, match=r"learn_prior needs validation_data=\(x, y\) as arrays in memory"):
         sb.learn_prior(_network(), X, Y, validation_data=make())

@@ -35,7 +35,12 @@ def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) 
             f"centre_prior needs learned_on, the examples that the posteriors were learned on: {model.name!r} was "
             "trained, its means or scales are not those that it was built or last centred with. Got learned_on=None."
         )
-    _centre(posteriors, None if learned_on is None else hashed(arranged(model, learned_on)), Origin.NAMED, scale)
+    _centre(
+        posteriors,
+        None if learned_on is None else hashed(arranged(model, learned_on, "centre_prior")),
+        Origin.NAMED,
+        scale,
+    )
 
 
 def _centre(
@@ -82,7 +87,7 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
         )
     require_activations(model)
     require_labels("learn_prior(x, y)", model, y, fit.get("sample_weight"))
-    examples = hashed(arranged(model, x))
+    examples = hashed(arranged(model, x, "learn_prior"))
     validation = fit.get("validation_data")
     if validation is not None:
         if not isinstance(validation, (tuple, list)):
@@ -91,7 +96,7 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
                 f"example; got a {type(validation).__name__}."
             )
         require_labels("learn_prior(validation_data)", model, *validation[1:])
-        examples = np.concatenate([examples, hashed(arranged(model, validation[0]))])
+        examples = np.concatenate([examples, hashed(arranged(model, validation[0], "learn_prior"))])
     history = model.fit(x, y, **fit)
     _centre(posteriors, examples, Origin.LEARNED, scale)
     return history
