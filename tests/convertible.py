@@ -79,8 +79,8 @@ class Subclassed(keras.Model):
         self.net = keras.Sequential([L.Dense(width, "relu"), Block(width)])
         self.head = L.Dense(2)
 
-    def call(self, x):
-        return self.head(self.net(x))
+    def call(self, x, training=None):
+        return self.head(self.net(x, training=training), training=training)
 
     def twice(self):
         return 2 * self.width

@@ -46,7 +46,7 @@ def test_no_texts_give_no_rows():
 
 
 @pytest.mark.parametrize(
-    ("texts", "error", "says"),
+    ("texts", "error", "description"),
     [
         (["good", "a\0b"], ValueError, r"without NUL characters; got one at place 1, 'a\\x00b'"),
         ([b"good"], TypeError, "needs to be str; got bytes at place 0"),

@@ -84,7 +84,7 @@ def test_a_draw_is_one_function_however_the_data_and_the_draws_are_cut(network, 
     model, x, _ = network
     whole = _draws(model, x)
     for s in (0, 3):
-        np.testing.assert_allclose(whole[s], _fixed(model, s, x), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(whole[s], _fixed(model, s, x).reshape(whole[s].shape), rtol=1e-4, atol=1e-5)
     assert min(np.abs(whole[s] - whole[t]).max() for s in range(4) for t in range(s)) > 1e-3
     monkeypatch.setattr(sampler, "chunk_sizes", lambda *_: (4, 4))
     monkeypatch.setattr(sampler, "side_by_side", lambda *_: 2)
@@ -114,4 +114,6 @@ def test_fit_minimises_nll_plus_weighted_kl_and_reaches_every_weight(network):
     moved = {v.path: np.abs(ours - v.numpy()) for ours, v in zip(before, model.weights, strict=True) if v.trainable}
     for posterior in sb.find_posteriors(model):
         for factor in posterior.factors:
+            if "/key/" in factor.values.path and "bias" in factor.values.path:
+                continue  # the softmax over keys does not see a bias that all of them share
             assert np.all(moved[factor.values.path].reshape(2, -1).max(axis=-1) > 0), factor.values.path

@@ -64,8 +64,8 @@ def test_prediction_from_the_exact_posterior_has_the_exact_mean_and_variance():
     set_factor(model.layers[0].posterior.w, EXACT_MEAN[:, None], EXACT_SD[:, None])
     model.compile(loss=GaussianNLL(NOISE))
     predicted = sb.predict(model, X, draws=2000, seed=3)
-    variance = (X**2 @ EXACT_SD**2)[:, None]
-    z = (predicted.mean - X @ EXACT_MEAN[:, None]) / np.sqrt(variance / 2000)
+    variance = X**2 @ EXACT_SD**2
+    z = (predicted.mean - X @ EXACT_MEAN) / np.sqrt(variance / 2000)
     assert np.abs(z).max() < 4.5
     # The standard error of a Gaussian sample variance is its √(2 / draws) part.
     assert np.abs(predicted.variance("epistemic") / variance - 1).max() < 4.5 * np.sqrt(2 / 2000)

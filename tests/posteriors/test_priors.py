@@ -321,7 +321,7 @@ def test_a_prior_can_be_named(name, prior):
 
 @pytest.mark.parametrize("bad", ["gaussian", None, Normal, 1.0])
 def test_an_unknown_prior_is_refused_with_the_known_ones(bad):
-    with pytest.raises(ValueError, match=r"one of \['laplace', 'normal', 'scale_mixture'\]; got prior="):
+    with pytest.raises(ValueError, match=r"one of \['anchored', 'laplace', 'normal', 'scale_mixture'\]; got prior="):
         LowRank(2, prior=bad)
 
 
