@@ -18,7 +18,7 @@ import numpy as np
 
 from singularbayes import LowRank, layers, ranks
 
-PATIENCE_S = 120.0  # with the cluster
+PATIENCE_S = 240.0  # with the cluster
 
 
 def until(condition):

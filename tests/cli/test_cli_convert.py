@@ -78,11 +78,11 @@ def test_what_can_be_fixed_is_one_line_and_leaves_no_file(trained, tmp_path):
 
 
 def test_a_layer_without_a_counterpart_is_named_with_what_to_type(tmp_path, capsys):
-    stack = [keras.layers.Conv2DTranspose(2, 2, name="up"), keras.layers.Conv2D(2, 2, name="down")]
-    keras.Sequential([keras.Input((4, 4, 2)), *stack]).save(tmp_path / "trained.keras")
+    stack = [keras.layers.Conv1DTranspose(2, 2, name="up"), keras.layers.Conv1D(2, 2, name="down")]
+    keras.Sequential([keras.Input((4, 2)), *stack]).save(tmp_path / "trained.keras")
     command = ["convert", tmp_path / "trained.keras", tmp_path / "bayes.keras", "--rank", 2]
     message = _refused(command)
-    assert "Conv2DTranspose 'up' (no Bayesian counterpart)" in message
+    assert "Conv1DTranspose 'up' (no Bayesian counterpart)" in message
     assert message.endswith("Keep them as they are with --unsupported keep; the plan shows them all.")
     assert cli.main([*map(str, command), "--unsupported", "keep"]) == 0
     shown = capsys.readouterr().out
@@ -103,7 +103,7 @@ def test_a_class_that_is_not_known_is_named_with_what_to_type(tmp_path, monkeypa
     keras.saving.get_custom_objects().pop("own>Own")
     monkeypatch.delitem(sys.modules, "own_layers")
     message = _refused(["convert", path, out, "--rank", 2])
-    assert "Name the package of its layers by --import. Keras reports: Could not locate class 'Own'." in message
+    assert "Name the package that defines it by --import. Keras reports: Could not locate class 'Own'." in message
     assert "custom_objects" not in message and "'config'" not in message
     assert cli.main(["convert", str(path), str(out), "--rank", "2", "--import", "own_layers"]) == 0
 

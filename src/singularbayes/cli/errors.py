@@ -9,7 +9,7 @@ INTERRUPTED = 130  # the exit status that shells give to Ctrl-C
 
 # What errors and plans call an argument in Python, and what it is called on the command line.
 _IN_SHELL = {
-    "Import the package that defines its layers, or pass custom_objects": "Name the package of its layers by --import",
+    "Import the package that defines it (or pass custom_objects)": "Name the package that defines it by --import",
     'unsupported="keep"': "--unsupported keep",
     "cap=True": "--cap",
     ", or by a rule with None; plan(model, …) shows them all": "; the plan shows them all",

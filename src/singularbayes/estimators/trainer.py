@@ -108,6 +108,8 @@ class Trainer:
 
         def objective(trainable, others, x, y, weight):
             outputs, others, losses = model.stateless_call(trainable, others, x, training=True, return_losses=True)
+            copies = len(outputs) // len(y)  # of a mixture whose components all see every row
+            y, weight = (jnp.concatenate([array] * copies) for array in (y, weight))
             return loss(y, outputs, weight) + sum(losses), others
 
         def steps(state, x, y, rows, weights, rates, count):
@@ -139,6 +141,7 @@ class Trainer:
         model, optimizer = self.model, self.network.optimizer
         if not model.compiled or model.optimizer is not optimizer:
             model.compile(optimizer, self.network.loss)
+            set_kl(model, 1)  # what it prepares depends on the loss; the weight itself is among the values below
         variables = model.trainable_variables, model.non_trainable_variables, optimizer.variables
         for some, values in zip(variables, (state.trainable, state.others, state.optimizer), strict=True):
             _assign(some, values)

@@ -159,7 +159,7 @@ def _diagnosis(path: Path, unknown: list[tuple[str, str]], metadata: dict, error
             return f"load needs the package {package!r} for {name} in {where}, and it is not installed. Install it."
         return (
             f"load needs a model whose classes are known here; got {where}, which has {name} of {module!r}. Import the "
-            f"package that defines it, or pass custom_objects={{{name!r}: …}}."
+            "package that defines it (or pass custom_objects)."
         )
     if _version(metadata.get("keras_version")) > _version(keras.__version__):
         return _newer(where, f"Keras, {metadata['keras_version']}", "keras")

@@ -176,7 +176,9 @@ def choose_default(differences: Mapping[str, Mapping[str, Sequence[float]]], ood
     configurations its mean rank over sets is the least, and of those within one standard error (over sets) of that
     rank it has the best proxy OOD score. Ranks, because a nat on one set is no nat on another.
 
-    >>> choose_default({"a": {"one": [0, 0.1], "two": [-0.2, -0.1]}, "b": {"one": [0.4, 0.5], "two": [-1, -1.1]}}, {})
+    >>> choose_default(
+    ...     {"a": {"one": [-0.1, 0.1], "two": [-0.2, -0.1]}, "b": {"one": [0.4, 0.5], "two": [-1, -1.1]}}, {}
+    ... )
     Choice(name='a', standard_error=0.0, ties=('a',))
     """
     if not differences:
