@@ -1,6 +1,7 @@
 """What the four estimators share: checks of arguments and data, standardisation, held-out rows, `partial_fit`."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,25 +53,25 @@ class BayesianEstimator(BaseEstimator):
 
     # -- what the classifier and the regressor define, and the networks of each ----------------------------------------
 
+    @abstractmethod
     def _new_network(self, data: Data) -> Network:
         """Returns a new network for the data."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _row_nll(self, p, y: np.ndarray) -> np.ndarray:
         """Returns −log p(y) of every row, before calibration."""
-        raise NotImplementedError
 
     def _strata(self, y: np.ndarray) -> np.ndarray | None:
         """Returns what is spread over folds evenly."""
         return None
 
+    @abstractmethod
     def _calibrate(self, predictions, y: np.ndarray) -> None:
         """Fits the calibration to predictions, a list, of held-out targets; None is no calibration."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _calibrate_further(self, p, y: np.ndarray) -> None:
         """Fits the calibration to more held-out targets."""
-        raise NotImplementedError
 
     def _prepare(self) -> None:
         """Sets what a fit from the beginning starts with."""

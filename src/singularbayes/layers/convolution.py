@@ -5,6 +5,7 @@ mixes their outputs.
 """
 
 import math
+from abc import abstractmethod
 
 import keras
 from keras import ops
@@ -64,9 +65,9 @@ class Convolution(KernelLayer):
         """Returns channels-last inputs convolved with the kernel of this pass."""
         return self._kernel(training).convolve(inputs, self._by_filters, self.groups)
 
+    @abstractmethod
     def _by_filters(self, inputs, filters):
         """Convolves channels-last inputs with the columns of `filters`, (positions · channels) × any number."""
-        raise NotImplementedError
 
     def _as_kernel(self, filters):
         """Returns the columns of `filters` as a kernel: (positions, channels, any number)."""

@@ -3,6 +3,7 @@
 from singularbayes.likelihoods.base import Classification, Likelihood, Regression
 from singularbayes.likelihoods.bernoulli import Bernoulli, BernoulliNLL
 from singularbayes.likelihoods.categorical import BoundedCrossentropy, Categorical
+from singularbayes.likelihoods.class_predictive import ClassPredictive, LabelPredictive
 from singularbayes.likelihoods.compiled import likelihood_of_output, logits_hint, require_activations
 from singularbayes.likelihoods.counts import NegativeBinomial, NegativeBinomialNLL, Poisson, PoissonNLL
 from singularbayes.likelihoods.gaussian import Gaussian, GaussianNLL
@@ -11,17 +12,9 @@ from singularbayes.likelihoods.labels import find_wrong_labels, require_labels, 
 from singularbayes.likelihoods.mean_scale import MeanScale, MeanScaleNLL
 from singularbayes.likelihoods.noise_families import COUNTS, GAUSSIAN, LAPLACE, NoiseFamily, StudentTFamily
 from singularbayes.likelihoods.positions import by_position, position_weights, rows
-from singularbayes.likelihoods.predictive import (
-    DETERMINISTIC,
-    ClassPredictive,
-    LabelPredictive,
-    Predictive,
-    RunningMoments,
-    ValuePredictive,
-    require_kind,
-    targets_of,
-)
+from singularbayes.likelihoods.predictive import DETERMINISTIC, Predictive, RunningMoments, require_kind, targets_of
 from singularbayes.likelihoods.table import LIKELIHOODS, find_likelihood, highest_label, likelihood_of_loss, why_no_elbo
+from singularbayes.likelihoods.value_predictive import ValuePredictive
 
 __all__ = [
     "COUNTS",

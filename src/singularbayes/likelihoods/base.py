@@ -12,13 +12,10 @@ from keras import ops
 from keras.src.losses.losses import LossFunctionWrapper  # what `compile` makes of a function
 from scipy import special
 
+from singularbayes.likelihoods.class_predictive import ClassPredictive
 from singularbayes.likelihoods.noise_families import GAUSSIAN, NoiseFamily
-from singularbayes.likelihoods.predictive import (
-    ClassPredictive,
-    Predictive,
-    RunningMoments,
-    ValuePredictive,
-)
+from singularbayes.likelihoods.predictive import Predictive, RunningMoments
+from singularbayes.likelihoods.value_predictive import ValuePredictive
 
 Moments = Mapping[str, RunningMoments]
 

@@ -14,7 +14,8 @@ from singularbayes.likelihoods.base import (
     is_loss,
     require_probabilities,
 )
-from singularbayes.likelihoods.predictive import LabelPredictive, Predictive, binary_entropy
+from singularbayes.likelihoods.class_predictive import LabelPredictive, binary_entropy
+from singularbayes.likelihoods.predictive import Predictive
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from singularbayes.checks import require_finite, require_unmasked
-from singularbayes.likelihoods.predictive import Predictive, ValuePredictive
+from singularbayes.likelihoods.predictive import Predictive
+from singularbayes.likelihoods.value_predictive import ValuePredictive
 
 
 def by_position(name: str, p: Any, y: Any, sample_weight: Any = None) -> tuple[Any, np.ndarray, np.ndarray | None]:

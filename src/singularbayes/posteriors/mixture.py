@@ -1,7 +1,7 @@
 """Several posteriors of one weight, each a mode of its own: W ~ (q_1 + … + q_K)/K."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -12,6 +12,7 @@ from singularbayes.checks import is_integer
 from singularbayes.posteriors import initializers, noise, scope
 from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment
 from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.variational import RandomPosterior
 
@@ -77,7 +78,7 @@ class Mixture(RandomPosterior):
 
     @property
     def _one(self) -> Any:
-        """The posterior of one component; its variables have values only inside `_with`."""
+        """The posterior of one component; its variables have values only inside `with_values`."""
         return self._inside.posterior
 
     def check(self, shape, where=""):
@@ -130,10 +131,10 @@ class Mixture(RandomPosterior):
         return _Stacked(one, stacked, shared)
 
     def _read(self) -> list:
-        """Returns the values of all variables. They have to be read outside the scopes that `_with` makes."""
+        """Returns the values of all variables. They have to be read outside the scopes that `with_values` makes."""
         return [variable.all.value for variable in self._inside.variables]
 
-    def _with(self, values: list) -> keras.StatelessScope:
+    def with_values(self, values: list) -> keras.StatelessScope:
         """Returns a scope in which the posterior of one component has these values."""
         self._one.by_rows = self.by_rows
         mapping = [(variable.one, value) for variable, value in zip(self._inside.variables, values, strict=True)]
@@ -145,11 +146,11 @@ class Mixture(RandomPosterior):
         pairs = zip(values, self._inside.variables, strict=True)
         return [value if variable.shared else at(value) for value, variable in pairs]
 
-    def _each(self, function: Callable, values: list, *own):
+    def each_component(self, function: Callable, values: list, *own):
         """Returns function(*own) of every component, stacked; `own` have the components on their first axis."""
 
         def one(values, *own):
-            with self._with(values):
+            with self.with_values(values):
                 return function(*own)
 
         if keras.backend.backend() == "jax":
@@ -183,7 +184,7 @@ class Mixture(RandomPosterior):
             return result
 
         keys, _ = self._keys(self.seed_generator.state.value)
-        mean = ops.mean(self._each(one, self._read(), keys))
+        mean = ops.mean(self.each_component(one, self._read(), keys))
         if any(drawn):
             self.seed_generator.next()  # these keys are used up
         return mean
@@ -215,7 +216,7 @@ class Mixture(RandomPosterior):
             self,
             values,
             assignment(lambda: more),
-            keys if local else self._each(self._one.draw, values, keys),
+            keys if local else self.each_component(self._one.draw, values, keys),
             self._one.local if local else self._one.weight,
         )
 
@@ -232,19 +233,19 @@ class Mixture(RandomPosterior):
 
     def draw_number(self, key, number):
         component = ops.cast(number, "int32") % self.components
-        with self._with(self._of_component(self._read(), component)):
+        with self.with_values(self._of_component(self._read(), component)):
             return component, *self._one.draw(key)
 
     def weight(self, draw):
         component, *arrays = draw
         values = self._of_component(self._read(), ops.cast(component, "int32"))
-        with self._with(values):
+        with self.with_values(values):
             matrix = self._one.weight(tuple(arrays))
-        return _ComponentMatrix(self, values, matrix) if self.by_rows else matrix
+        return ComponentMatrix(self, values, matrix) if self.by_rows else matrix
 
     def whole(self, draw):
         component, *arrays = draw
-        with self._with(self._of_component(self._read(), component)):
+        with self.with_values(self._of_component(self._read(), component)):
             return component, *self._one.whole(tuple(arrays))
 
     @property
@@ -277,7 +278,7 @@ class Mixture(RandomPosterior):
     # -- mean and moments ----------------------------------------------------------------------------------------------
 
     def mean(self):
-        with self._with(self._of_component(self._read(), 0)):
+        with self.with_values(self._of_component(self._read(), 0)):
             return self._one.mean()
 
     def variance(self):
@@ -433,61 +434,3 @@ def _own(posterior) -> list:
 
 def _dense_mean(posterior) -> np.ndarray:
     return ops.convert_to_numpy(posterior.mean().dense()).astype("float64")
-
-
-@dataclass(frozen=True)
-class MixtureMatrix:
-    """The drawn matrices of all components, each applied to its examples of the batch."""
-
-    mixture: Mixture
-    values: list  # of the mixture's variables
-    assignment: Assignment
-    draws: Any  # (components, …)
-    make: Callable  # gives the matrix of a draw
-    view: Callable = lambda matrix: matrix  # gives the part of the matrix that is meant
-
-    def _apply(self, function: Callable, x):
-        size, components = ops.shape(x)[0], self.mixture.components
-        self.mixture.notice_batch(size)
-
-        def one(draw, x):
-            return function(self.view(self.make(draw)), x)
-
-        y = self.mixture._each(one, self.values, self.draws, self.assignment.deal(x, components))
-        return self.assignment.collect(y, size, components)
-
-    def apply(self, x):
-        return self._apply(lambda matrix, x: matrix.apply(x), x)
-
-    def rows(self, ids):
-        return self._apply(lambda matrix, ids: matrix.rows(ids), ids)
-
-    def convolve(self, x, by, groups=1):
-        return self._apply(lambda matrix, x: matrix.convolve(x, by, groups), x)
-
-    def columns(self, start: int, stop: int):
-        return replace(self, view=lambda matrix: self.view(matrix).columns(start, stop))
-
-    def transposed(self):
-        return replace(self, view=lambda matrix: self.view(matrix).transposed())
-
-
-@dataclass(frozen=True)
-class _ComponentMatrix:
-    """A drawn matrix of one component whose rows are made when they are needed, from these values of its variables."""
-
-    mixture: Mixture
-    values: list
-    matrix: Any
-
-    def rows(self, ids):
-        with self.mixture._with(self.values):
-            return self.matrix.rows(ids)
-
-    def transposed(self):
-        with self.mixture._with(self.values):
-            return self.matrix.transposed()
-
-    def dense(self):
-        with self.mixture._with(self.values):
-            return self.matrix.dense()
