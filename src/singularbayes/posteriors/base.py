@@ -1,7 +1,7 @@
 """What a posterior is: a distribution over one weight matrix that gives draws, its mean and its moments."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -70,6 +70,10 @@ class Posterior(scope.Source, keras.layers.Layer):
         """Returns the arrays of a draw with no rows left to be made later, as `weight` takes them without `by_rows`."""
         return draw
 
+    def drawn_matrices(self, draw: tuple) -> tuple:
+        """Returns the matrices in the arrays of a draw, where `draws_matrices`: A and B, or W."""
+        return self.whole(draw)
+
     @abstractmethod
     def local(self, key):
         """Returns the matrix whose `apply` draws outputs per example instead of weights."""
@@ -91,6 +95,11 @@ class Posterior(scope.Source, keras.layers.Layer):
     @abstractmethod
     def center(self, matrix: np.ndarray) -> None:
         """Moves E[W] to `matrix`, or to its best approximation of this posterior's rank; scales stay."""
+
+    def center_components(self, matrices: Sequence[np.ndarray]) -> None:
+        """Moves E[W] of every component to a matrix of its own."""
+        (matrix,) = matrices
+        self.center(matrix)
 
     def residual(self, matrix: np.ndarray) -> float:
         """Returns ‖matrix − E[W]‖_F after `center(matrix)`."""
@@ -134,6 +143,10 @@ class Posterior(scope.Source, keras.layers.Layer):
                 f"The posteriors of a layer need the same number of components; got {self!r} and {posterior!r}."
             )
         return posterior
+
+    def for_components(self, function: Callable[[Any], Any]) -> list:
+        """Returns function(posterior) of every component, and keeps what it assigns; without components its own."""
+        return [function(self)]
 
     # -- factors, where there are some ------------------------------------------------------------------------------
 

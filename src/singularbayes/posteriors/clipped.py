@@ -21,7 +21,7 @@ _OF_THE_OTHER = {
     *("prior", "family", "matrices", "seed_generator", "state", "join", "ab", "tolerance", "live_columns"),
     *("kl", "kl_bound", "kl_exact", "kl_scale", "kl_weight", "kl_weight_is_set", "kl_weight_from_file"),
     *("set_kl_weight", "training_weights", "num_switched_off", "prune_columns", "take_columns"),
-    *("switch_noise", "restarted_velocities"),
+    *("switch_noise", "restarted_velocities", "set_penalty"),
 }
 _find = getattr(keras.layers.Layer, "__getattr__", None)  # torch keeps parts of a layer behind it
 
@@ -53,6 +53,11 @@ class Clipped(Posterior):
         self.posterior: Any = registry.get(posterior, "clipped", "Clipped")
         if not self.posterior.random or isinstance(self.posterior, Clipped):
             raise ValueError(f"Clipped needs a posterior with draws that are not clipped yet; got {self.posterior!r}.")
+        if self.posterior.components > 1:
+            raise ValueError(
+                "Clipped needs a posterior of one component; clip the components of a mixture: "
+                f"Mixture(Clipped(LowRank(16), limit={limit})). Got {self.posterior!r}."
+            )
         self.limit, self.redraws, self.adapts = float(limit), int(redraws), self.posterior.adapts
 
     def __getattr__(self, name):
