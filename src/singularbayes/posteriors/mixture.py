@@ -466,13 +466,6 @@ class Mixture(RandomPosterior):
     def num_columns(self, shape):
         return self._one.num_columns(shape)
 
-    @property
-    def effective_rank(self):
-        """See `Posterior`; of ranks that are learned, the largest."""
-        if self.built and self._one.learned_rank is not None:
-            return max(part.learned_rank for part in self._parts())
-        return super().effective_rank
-
     def label(self, *ranks):
         return f"Mixture({self._one.label(*ranks)}, {self.components})"
 
