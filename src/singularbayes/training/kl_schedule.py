@@ -11,7 +11,7 @@ from singularbayes.checks import require_choice, require_integer
 from singularbayes.likelihoods import logits_hint, require_activations
 from singularbayes.models import compiled, drawing_test_function, find_posteriors, find_random_posteriors
 from singularbayes.training.data_size import data_of, read_size, remember_data
-from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay
+from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay, warn_of_optimizer
 from singularbayes.training.logged_loss import (
     check_first_step,
     count_examples_of_epoch,
@@ -243,4 +243,5 @@ def prepare_fit(model: keras.Model, callback: keras.callbacks.Callback, one_term
         )
     require_activations(model)
     spare_from_decay(model)
+    warn_of_optimizer(model)
     check_first_step(model, one_term_for)
