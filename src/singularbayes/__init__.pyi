@@ -24,7 +24,9 @@ from .convert import collapse as collapse
 from .convert import freeze_draws as freeze_draws
 from .convert import plan as plan
 from .convert import spectrum as spectrum
+from .evaluation import Certificate as Certificate
 from .evaluation import bounds_report as bounds_report
+from .evaluation import catoni_constant as catoni_constant
 from .evaluation import certify as certify
 from .evaluation import compare as compare
 from .evaluation import diagnose as diagnose
@@ -33,6 +35,7 @@ from .evaluation import selective as selective
 from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import BernoulliNLL as BernoulliNLL
 from .likelihoods import BoundedCrossentropy as BoundedCrossentropy
+from .likelihoods import BoundedError as BoundedError
 from .likelihoods import Categorical as Categorical
 from .likelihoods import Gaussian as Gaussian
 from .likelihoods import GaussianNLL as GaussianNLL
@@ -95,8 +98,10 @@ __all__ = [
     "Bernoulli",
     "BernoulliNLL",
     "BoundedCrossentropy",
+    "BoundedError",
     "Categorical",
     "Centred",
+    "Certificate",
     "ClassPredictive",
     "Clipped",
     "ColumnShrinkage",
@@ -136,6 +141,7 @@ __all__ = [
     "bayesianize",
     "bounds",
     "bounds_report",
+    "catoni_constant",
     "centre_prior",
     "certify",
     "collapse",

@@ -38,8 +38,8 @@ def catoni(
 
     >>> [round(catoni(0.02, 5.0, 18_000, constant=c).value, 4) for c in (0.1, 0.3, 1.0)]
     [0.0257, 0.0248, 0.032]
-    >>> round(catoni(0.02, 5.0, 18_000).value, 4), CONSTANTS[0], CONSTANTS[-1]
-    (0.0243, 0.0221, 4.0)
+    >>> round(catoni(0.02, 5.0, 18_000).value, 4), len(CONSTANTS)
+    (0.0252, 16)
     """
     require_at_least("catoni", 0, kl=kl)
     require_integer("catoni", num_data=num_data)

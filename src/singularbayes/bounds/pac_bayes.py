@@ -109,10 +109,8 @@ def pac_bayes(
     require_part("pac_bayes", share)
     if variant == "published":
         form, share = "sqrt", 1.0
-    if variant == "published":
-        value, deltas, defect = _published_risk(risk), {}, _DEFECT
-    else:
-        value, deltas, defect = read_risk("pac_bayes", risk)
+    published = variant == "published"
+    value, deltas, defect = (_published_risk(risk), {}, _DEFECT) if published else read_risk("pac_bayes", risk)
     budget = (kl + math.log(2 * math.sqrt(num_data) / (delta * share))) / num_data
     uncapped = _solve(form, value, budget)
     return Bound(

@@ -6,9 +6,9 @@ every entry of A and B,
     PAC-Bayes            √((C r (d_in + d_out) + ln(2√N/δ))/(2N))
     Gaussian complexity  √(2π) L C₁ R √(r d_out/N) + 3 √(ln(2/δ)/(2N)).
 
-Without the logarithms PAC-Bayes is the smaller where C (d_in + d_out) < 4π L² C₁² R² d_out, whatever rank and N are. The
-paper prints √(πL) C₀ C₁² in place of √(2π) L C₁, and so another rule. Planning figures, no certificates: they take the
-same KL for every weight.
+Without the logarithms PAC-Bayes is the smaller where C (d_in + d_out) < 4π L² C₁² R² d_out, whatever rank and N are.
+The paper prints √(πL) C₀ C₁² in place of √(2π) L C₁, and so another rule. Planning figures, no certificates: they take
+the same KL for every weight.
 """
 
 import math
