@@ -253,6 +253,11 @@ class Variational(RandomPosterior):
         """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
         return []
 
+    def set_penalty(self, penalty: Callable | None) -> None:
+        """Adds penalty(means) of every factor to the loss beside the KL; None adds nothing."""
+        for factor in self.factors:
+            factor.penalty = penalty
+
     # -- noise-free training ------------------------------------------------------------------------------------------
 
     def switch_noise(self, on):
