@@ -219,7 +219,7 @@ def test_a_saved_certificate_has_its_loss_and_asks_for_prior_data(tmp_path):
 def test_a_constant_from_the_prior_is_refused_the_examples_it_was_chosen_on():
     model = _network(prior=Centred(Normal(0.5)))
     model.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    options = {"epochs": 2, "verbose": 0, "callbacks": [sb.KLSchedule()]}
+    options = {"epochs": 2, "verbose": 0, "callbacks": [sb.KLSchedule(num_data=100)]}
     sb.learn_prior(model, X[:100], Y[:100], **options)
     before = certified_kl(model)
     constant = sb.catoni_constant(model, X[100:150], Y[100:150], num_data=150, draws=200)
@@ -234,7 +234,7 @@ def test_a_constant_from_the_prior_is_refused_the_examples_it_was_chosen_on():
             certify(model, X[seen], Y[seen], form="catoni", constant=constant, draws=20)
     with pytest.raises(ValueError, match="the prior was learned on these examples: 150 of 150"):
         certify(model, X, Y, form="holdout", draws=20)
-    model.fit(X[150:], Y[150:], **options)
+    model.fit(X[150:250], Y[150:250], **options)
     with pytest.raises(ValueError, match="catoni_constant needs a model as learn_prior or centre_prior left it"):
         sb.catoni_constant(model, X[150:], Y[150:], num_data=150)
 
