@@ -21,7 +21,7 @@ class Matrix:
 
     name: str
     shape: tuple[int, int]
-    rank: int | None  # of the random part; None where it has no rank
+    rank: int | None  # of the random part, lowered to min(shape); None where it has no rank
     norm: float  # ‖W‖_F
     residual: float | None = None  # ‖W − W_r‖_F
 
@@ -41,7 +41,7 @@ class Row:
 
     path: str
     kind: str  # its class
-    posterior: str  # "" when it is kept
+    posterior: str  # with its rank, and the effective ranks where matrices lower it; "" when it is kept
     matrices: tuple[Matrix, ...]
     before: int  # parameters
     after: int
@@ -131,31 +131,30 @@ def plan(
     model: keras.Model,
     posterior=None,
     rules: Rules | None = None,
-    init: str = "random",
+    init: str = "svd",
     unsupported: str = "keep",
     *,
     bias_posterior: Posterior | None = None,
     per_head: bool = False,
-    cap: bool = False,
 ) -> Plan:
     """Returns what `bayesianize` with the same arguments would do; print it. Nothing is changed.
 
-    With `init="svd"` the rows also have the Eckart–Young residual ‖W − W_r‖_F and the kept share of ‖W‖_F². Layers that
-    cannot be converted are named, whatever `unsupported` is.
+    Where the means start at the trained weights the rows also have the Eckart–Young residual ‖W − W_r‖_F and the kept
+    share of ‖W‖_F². Layers that cannot be converted are named, whatever `unsupported` is.
 
     >>> import keras
     >>> hidden, head = keras.layers.Dense(10, name="hidden"), keras.layers.Dense(2, name="head")
     >>> model = keras.Sequential([keras.Input((20,)), hidden, head], name="small")
-    >>> print(plan(model, 4, rules={"head": None}))
+    >>> print(plan(model, 16, rules={"head": None}))
     Plan for 'small'
-    layer   type   matrices  posterior    before  after  reason
-    ────────────────────────────────────────────────────────────────────────────
-    hidden  Dense  20×10     LowRank(4)      210    250
-    head    Dense                             22     22  kept by the rule 'head'
-    total                    1 converted     232    272
+    layer   type   matrices  posterior         before  after  residual  explained  reason
+    ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    hidden  Dense  20×10     LowRank(16 → 10)     210    610         0     100.0%
+    head    Dense                                  22     22                       kept by the rule 'head'
+    total                    1 converted          232    632
     """
     require_start(init, unsupported)
-    decisions = decide(model, posterior, rules, cap, per_head)
+    decisions = decide(model, posterior, rules, per_head)
     counts: dict = {}
     rows = tuple(
         _row(decision, init == "svd", bias_posterior, per_head, counts)
@@ -183,14 +182,8 @@ def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: 
     notes = counterparts.changes(layer)
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")
-    return Row(path, type(layer).__name__, _posterior_text(decision), tuple(matrices), before, after, "; ".join(notes))
-
-
-def _posterior_text(decision: Decision) -> str:
-    kinds = {type(chosen).__name__: chosen for chosen in decision.posteriors.values()}
-    ranks = {chosen.fixed_rank for chosen in decision.posteriors.values() if chosen.fixed_rank is not None}
-    (kind,) = kinds
-    return f"{kind}({', '.join(map(str, sorted(ranks)))})"
+    label = next(iter(decision.posteriors.values())).label(*(matrix.rank for matrix in matrices))
+    return Row(path, type(layer).__name__, label, tuple(matrices), before, after, "; ".join(notes))
 
 
 def _matrix(layer: str, name: str, slot: counterparts.Slot, chosen: Posterior, svd: bool) -> Matrix:

@@ -261,10 +261,7 @@ def _check_disjoint(found: Seen | None, hashes: np.ndarray) -> tuple[str | None,
 def _outside(model: keras.Model) -> list:
     """Returns the weights that predictions depend on and no posterior draws."""
     posteriors = find_random_posteriors(model)
-    inside = {id(posterior.kl_scale) for posterior in posteriors}
-    inside |= {
-        id(v) for q in posteriors for factor in q.factors for v in (factor.values, factor.reference, factor.memory)
-    }
+    inside = {id(weight) for q in posteriors for weight in (*q.random_weights, *q.training_weights)}
     return [weight for weight in model.weights if id(weight) not in inside]
 
 
