@@ -77,6 +77,7 @@ from .prediction import conformal_sets as conformal_sets
 from .prediction import predict as predict
 from .prediction import predict_batches as predict_batches
 from .prediction import recalibrate as recalibrate
+from .training import EarlyStopping as EarlyStopping
 from .training import KLSchedule as KLSchedule
 from .training import PACBayesObjective as PACBayesObjective
 from .training import SpectralPenalty as SpectralPenalty
@@ -107,6 +108,7 @@ __all__ = [
     "ColumnShrinkage",
     "DeepEnsemble",
     "Deterministic",
+    "EarlyStopping",
     "FullRank",
     "Gaussian",
     "GaussianNLL",

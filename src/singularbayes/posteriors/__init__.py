@@ -1,6 +1,6 @@
 """How a weight is distributed."""
 
-from singularbayes.posteriors import initializers, mean_gradient, noise, scope
+from singularbayes.posteriors import initializers, noise, scope, step_watch
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.assignment import are_blocks, in_blocks
@@ -60,11 +60,11 @@ __all__ = [
     "in_blocks",
     "initializers",
     "inverse_softplus",
-    "mean_gradient",
     "noise",
     "recipe",
     "scope",
     "serialize",
     "spectral_norm",
     "standardised",
+    "step_watch",
 ]

@@ -1,5 +1,6 @@
 """How a model is fitted."""
 
+from singularbayes.training.early_stopping import EarlyStopping
 from singularbayes.training.elbo import kl, set_kl
 from singularbayes.training.fit_many import factory, fit_many
 from singularbayes.training.kl_schedule import KLSchedule
@@ -18,6 +19,7 @@ from singularbayes.training.pretraining import switch_noise
 from singularbayes.training.spectral_limits import SpectralPenalty, SpectralProjection, Truncation, truncation
 
 __all__ = [
+    "EarlyStopping",
     "KLSchedule",
     "PACBayesObjective",
     "Seen",
