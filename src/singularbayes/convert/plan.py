@@ -199,5 +199,5 @@ def _count(posterior: Posterior, shape: tuple[int, int], counts: dict) -> int:
     if key not in counts:
         made = posteriors.get(posterior)
         made.build(shape)
-        counts[key] = sum(math.prod(weight.shape) for weight in made.weights if len(weight.shape))
+        counts[key] = sum(math.prod(weight.shape) for weight in made.weights)
     return counts[key]

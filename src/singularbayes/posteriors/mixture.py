@@ -96,9 +96,8 @@ class Mixture(RandomPosterior):
         self._build_kl_scale()
         shared = {id(variable) for variable in one.frozen_weights}
         for place, variable in enumerate(one.weights):
-            if variable is not one.kl_scale:
-                own = [part.weights[place] for part in parts]
-                self._inside.variables.append(self._stack(own, id(variable) in shared))
+            own = [part.weights[place] for part in parts]
+            self._inside.variables.append(self._stack(own, id(variable) in shared))
 
     def _fresh(self):
         """Returns one more posterior of a component, built."""
@@ -333,7 +332,7 @@ class Mixture(RandomPosterior):
         if not is_integer(number, 0) or number >= self.components:
             raise ValueError(f"component needs a number from 0 to {self.components - 1}; got {number!r}.")
         part = self._fresh()
-        for mine, value in zip(_own(part), self._of_component(self._read(), int(number)), strict=True):
+        for mine, value in zip(part.weights, self._of_component(self._read(), int(number)), strict=True):
             mine.assign(np.array(ops.convert_to_numpy(value)))
         if self.kl_weight_is_set:
             part.set_kl_weight(float(ops.convert_to_numpy(self.kl_scale)))
@@ -467,7 +466,7 @@ class Mixture(RandomPosterior):
         return self._one.num_columns(shape)
 
     def label(self, *ranks):
-        return f"Mixture({self._one.label(*ranks)}, {self.components})"
+        return f"Mixture of {self.components} {self._one.label(*ranks)}"
 
     def with_rank(self, rank):
         return Mixture(self._one.with_rank(rank), self.components, self.examples, name=self.name)
@@ -484,11 +483,6 @@ class Mixture(RandomPosterior):
         del config["initializer"]
         own = {"posterior": serialize(self._one), "components": self.components, "examples": self.examples}
         return {**config, **own}
-
-
-def _own(posterior) -> list:
-    """Returns the variables of a posterior that a mixture keeps for its components."""
-    return [weight for weight in posterior.weights if weight is not posterior.kl_scale]
 
 
 def _dense_mean(posterior) -> np.ndarray:
