@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import binom
 
 from singularbayes.bounds import Refused
+from singularbayes.layers import PerComponent
 from singularbayes.models import arranged, count_examples, find_random_posteriors, flat_layers
 from singularbayes.posteriors import Origin, Scalars
 from singularbayes.training import Seen, count_repeats, hashed, seen_among
@@ -38,7 +39,8 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
     for layer in flat_layers(model):
         if getattr(layer, "stateful", False):
             raise Refused(f"certify needs predictions that do not depend on earlier ones; {layer.path} is stateful.")
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+        plain = layer.wrapped if isinstance(layer, PerComponent) else layer
+        if isinstance(plain, keras.layers.BatchNormalization) and layer.trainable:
             raise Refused(
                 f"certify needs weights that are drawn, or fixed before the certifying examples; {layer.path} took its "
                 "statistics from the training examples. Set its trainable = False before `fit`, or leave it out."

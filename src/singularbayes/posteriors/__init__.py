@@ -3,7 +3,7 @@
 from singularbayes.posteriors import initializers, mean_gradient, noise, scope
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
-from singularbayes.posteriors.assignment import are_blocks, in_blocks
+from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.clipped import Clipped, spectral_norm
@@ -53,6 +53,7 @@ __all__ = [
     "Source",
     "Variational",
     "are_blocks",
+    "assignment_of_pass",
     "entry_correlation",
     "get",
     "in_blocks",
@@ -60,6 +61,7 @@ __all__ = [
     "inverse_softplus",
     "mean_gradient",
     "noise",
+    "number_of_pass",
     "recipe",
     "scope",
     "serialize",

@@ -13,7 +13,7 @@ from singularbayes.posteriors.assignment import NoBlocks
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.mean_gradient import watched
 from singularbayes.posteriors.moments import Entry, Moments
-from singularbayes.posteriors.serialization import call_repr
+from singularbayes.posteriors.serialization import call_repr, copy_posterior
 
 
 class Posterior(scope.Source, keras.layers.Layer):
@@ -147,6 +147,14 @@ class Posterior(scope.Source, keras.layers.Layer):
             )
         return posterior
 
+    def with_components(self, number: int | None) -> "Posterior":
+        """Returns a copy that is not built and mixes so many components; None is the posterior of one, no mixture."""
+        return copy_posterior(self, self.name)
+
+    def give_components(self, other: Any, numbers: int | Sequence[int]) -> None:
+        """Gives the parameters of some components, or of one, to a posterior that `with_components` made, built."""
+        other.set_weights(self.get_weights())
+
     def for_components(self, function: Callable[[Any], Any]) -> list:
         """Returns function(posterior) of every component, and keeps what it assigns; without components its own."""
         return [function(self)]
@@ -190,6 +198,10 @@ class Posterior(scope.Source, keras.layers.Layer):
     def why_no_norms(self) -> str | None:
         """Returns why the norms of its draws have no bound by formula, None where they have one."""
         return f"has a {type(self).__name__}, whose norms are not computed here"
+
+    def short_repr(self, ranks: str) -> str:
+        """Returns its class with these ranks, for tables."""
+        return f"{type(self).__name__}({ranks})"
 
     def __repr__(self):
         return call_repr(self)
