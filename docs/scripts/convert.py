@@ -106,10 +106,10 @@ def convert_cnn(settings: Settings, folder: Path) -> dict:
     plots.write(plots.spectra(spectrum, explained=0.9), folder / "convert.png", dpi=130)
 
     posterior = sb.LowRank(16, prior=sb.Normal(0.3), rho_lr=4)
-    plan = sb.plan(model, posterior, init="svd", cap=True)
+    plan = sb.plan(model, posterior)
     print(plan)
 
-    bayes = sb.bayesianize(model, posterior, init="svd", cap=True)
+    bayes = sb.bayesianize(model, posterior)
     start = bayesian(bayes, x_test, y_test, x_ood, settings.draws)
     bayes.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     bayes.fit(x, y, epochs=settings.bayes_epochs, verbose=0, callbacks=[sb.KLSchedule(num_data=len(x), beta=0.1)])
@@ -186,11 +186,11 @@ def convert_bert(settings: Settings, folder: Path) -> dict:
     model.compile(keras.optimizers.Adam(1e-3), loss)
     model.fit(x, y, epochs=settings.text_epochs, verbose=0)
 
-    plan = sb.plan(model, sb.Adapter(4), cap=True)
+    plan = sb.plan(model, sb.Adapter(4))
     print(plan)
 
-    truncated = sb.bayesianize(model, sb.LowRank(4), init="svd", unsupported="keep", cap=True)
-    adapted = sb.bayesianize(model, sb.Adapter(4), unsupported="keep", cap=True)
+    truncated = sb.bayesianize(model, sb.LowRank(4), unsupported="keep")
+    adapted = sb.bayesianize(model, sb.Adapter(4), unsupported="keep")
 
     at_means = {}
     for name, made in {"truncated": truncated, "adapted": adapted}.items():

@@ -94,7 +94,7 @@ def test_a_converted_ensemble_trains_all_that_it_holds_in_every_component(member
 
 
 def test_a_lower_rank_starts_at_the_truncated_svd_of_each_member(members):
-    model = sb.bayesianize(members, sb.Mixture(sb.LowRank(2), K), rules={"dense*": sb.Mixture(sb.LowRank(2), K)})
+    model = sb.bayesianize(members, sb.Mixture(sb.LowRank(2), K))
     kernels = [[_numpy(layer.kernel) for layer in m.layers if isinstance(layer, keras.layers.Dense)] for m in members]
     for place, posterior in enumerate(sb.find_posteriors(model)):
         for k in range(K):
@@ -121,7 +121,7 @@ def test_a_lower_rank_starts_at_the_truncated_svd_of_each_member(members):
 def test_one_model_starts_the_first_component_at_its_weights_and_the_others_around_them(members):
     trained = members[0]
     trained.layers[-1].trainable = False  # a frozen layer stays at its weights in every component
-    model = sb.bayesianize(trained, sb.Mixture(sb.FullRank(), K), init="svd")
+    model = sb.bayesianize(trained, sb.Mixture(sb.FullRank(), K))
     trained.layers[-1].trainable = True
     *moved, frozen = [layer for layer in model.layers if isinstance(layer, sb.layers.Dense)]
     plain = [layer for layer in trained.layers if isinstance(layer, keras.layers.Dense)]
@@ -167,6 +167,7 @@ def test_an_anchor_of_members_has_to_be_chosen_and_is_marked():
         (lambda m: sb.bayesianize([m, _member()], 2), r"Mixture\(LowRank\(2\), components=2\); got LowRank"),
         (lambda m: sb.bayesianize([m, m], sb.Mixture(sb.LowRank(2), 2)), "different models"),
         (lambda m: sb.bayesianize([], sb.Mixture(sb.LowRank(2), 2)), "a list of built Keras models"),
+        (lambda m: sb.bayesianize([m, _member()], sb.Mixture(2, 2), init="random"), 'needs init="svd"'),
         (lambda m: sb.collapse(m, component=1), "one number of components above 1; got none"),
         (lambda m: sb.collapse(m, component="first"), 'a number or "all"'),
         (lambda m: sb.drop_component(m, 0), "drop_component needs a model whose mixtures"),

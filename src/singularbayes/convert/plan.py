@@ -21,7 +21,7 @@ class Matrix:
 
     name: str
     shape: tuple[int, int]
-    rank: int | None  # of the random part; None where it has no rank
+    rank: int | None  # of the random part, lowered to min(shape); None where it has no rank
     norm: float  # ‖W‖_F
     residual: float | None = None  # ‖W − W_r‖_F
 
@@ -41,7 +41,7 @@ class Row:
 
     path: str
     kind: str  # its class
-    posterior: str  # "" when it is kept
+    posterior: str  # with its rank, and the effective ranks where matrices lower it; "" when it is kept
     matrices: tuple[Matrix, ...]
     before: int  # parameters
     after: int
@@ -131,34 +131,33 @@ def plan(
     model: Models,
     posterior=None,
     rules: Rules | None = None,
-    init: str = "random",
+    init: str = "svd",
     unsupported: str = "keep",
     *,
     bias_posterior: Posterior | None = None,
     per_head: bool = False,
-    cap: bool = False,
 ) -> Plan:
     """Returns what `bayesianize` with the same arguments would do; print it. Nothing is changed.
 
-    With `init="svd"` the rows also have the Eckart–Young residual ‖W − W_r‖_F and the kept share of ‖W‖_F². Layers that
-    cannot be converted are named, whatever `unsupported` is. Of several models, the members of an ensemble, a row has
-    the matrices of all of them.
+    Where the means start at the trained weights the rows also have the Eckart–Young residual ‖W − W_r‖_F and the kept
+    share of ‖W‖_F². Layers that cannot be converted are named, whatever `unsupported` is. Of several models, the members
+    of an ensemble, a row has the matrices of all of them.
 
     >>> import keras
     >>> hidden, head = keras.layers.Dense(10, name="hidden"), keras.layers.Dense(2, name="head")
     >>> model = keras.Sequential([keras.Input((20,)), hidden, head], name="small")
-    >>> print(plan(model, 4, rules={"head": None}))
+    >>> print(plan(model, 16, rules={"head": None}))
     Plan for 'small'
-    layer   type   matrices  posterior    before  after  reason
-    ────────────────────────────────────────────────────────────────────────────
-    hidden  Dense  20×10     LowRank(4)      210    250
-    head    Dense                             22     22  kept by the rule 'head'
-    total                    1 converted     232    272
+    layer   type   matrices  posterior         before  after  residual  explained  reason
+    ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    hidden  Dense  20×10     LowRank(16 → 10)     210    610         0     100.0%
+    head    Dense                                  22     22                       kept by the rule 'head'
+    total                    1 converted          232    632
     """
     require_start(init, unsupported)
-    members = members_of(model)
-    model, svd = members[0], init == "svd" or len(members) > 1
-    decisions = decide(model, posterior, rules, cap, per_head)
+    members = members_of(model, init)
+    model, svd = members[0], init == "svd"
+    decisions = decide(model, posterior, rules, per_head)
     components = count_components(members, decisions)
     by_keys = [{place.keys: place.layer for place in surgery.places(member)} for member in members]
     counts: dict = {}
@@ -192,18 +191,13 @@ def _row(decision: Decision, given: list, svd: bool, bias_posterior, per_head: b
     notes = counterparts.changes(layer)
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")
-    return Row(path, type(layer).__name__, _posterior_text(decision), tuple(matrices), before, after, "; ".join(notes))
+    label = next(iter(decision.posteriors.values())).label(*(matrix.rank for matrix in matrices))
+    return Row(path, type(layer).__name__, label, tuple(matrices), before, after, "; ".join(notes))
 
 
 def _copies(decision: Decision) -> int:
     """Returns how often a layer has a plain weight: once for every component."""
     return next(iter(decision.posteriors.values())).components
-
-
-def _posterior_text(decision: Decision) -> str:
-    ranks = {chosen.fixed_rank for chosen in decision.posteriors.values() if chosen.fixed_rank is not None}
-    (text,) = {chosen.short_repr(", ".join(map(str, sorted(ranks)))) for chosen in decision.posteriors.values()}
-    return text
 
 
 def _matrix(layer: str, name: str, slot: counterparts.Slot, chosen: Posterior, svd: bool) -> Matrix:

@@ -69,7 +69,7 @@ class Spectrum:
     def rank_for(self, explained: float) -> dict[str, int]:
         """Returns the rank that keeps this share of ‖W‖_F² for each layer, the largest of its matrices.
 
-        It can be used as rules: `bayesianize(model, rules=spectrum(model).rank_for(0.9), init="svd", cap=True)`.
+        It can be used as rules: `bayesianize(model, rules=spectrum(model).rank_for(0.9))`.
         """
         ranks: dict[str, int] = {}
         for row in self.rows:

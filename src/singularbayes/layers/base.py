@@ -41,6 +41,16 @@ def refuse(layer: str, **arguments) -> None:
             raise ValueError(f"{layer} needs {name}=None: {reason}. Got {name}={value!r}.")
 
 
+def require_posterior(layer: str, posterior) -> None:
+    """Raises where a layer is given no posterior."""
+    if posterior is None:
+        raise ValueError(
+            f"{layer} needs a posterior, which says how its weights are distributed; got none. Add "
+            f'posterior="low_rank", a rank such as posterior={posteriors.DEFAULT_RANK}, or a posterior such as '
+            f"posterior=LowRank({posteriors.DEFAULT_RANK})."
+        )
+
+
 def integers(layer: str, **sizes) -> tuple[int, ...]:
     """Returns sizes as plain numbers; raises unless each is an integer above 0."""
     require_integer(layer, **sizes)
@@ -84,7 +94,8 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
     """A layer whose weight is drawn from a posterior.
 
     Args:
-        posterior: how the weight is distributed, for example `LowRank(16)`.
+        posterior: how the weight is distributed: a posterior such as `LowRank(16)`, a rank for `LowRank`, or a name,
+            for example "low_rank" or "mixture".
         estimator: "shared" draws the weights once for the batch (the paper's). "local" draws the outputs of every
             example in training: less gradient noise, exact for the Gaussian family and one use of the weight per
             example.
@@ -94,6 +105,7 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
 
     def __init__(self, *, posterior, estimator="shared", refused=None, **kwargs):
         super().__init__(**kwargs)
+        require_posterior(type(self).__name__, posterior)
         refuse(type(self).__name__, **(refused or {}))
         if estimator not in ESTIMATORS:
             raise ValueError(

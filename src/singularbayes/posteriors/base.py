@@ -39,9 +39,6 @@ class Posterior(scope.Source, keras.layers.Layer):
     def _initializer(self):
         return self.initializer or self.default_initializer
 
-    def check(self, shape, where: str = "") -> None:
-        """Raises unless this posterior fits a weight of that shape, which is `where`; makes nothing."""
-
     def require_local(self, where: str) -> None:
         """Raises unless `local` draws outputs with the distribution of x W; `where` is the layer."""
 
@@ -168,7 +165,7 @@ class Posterior(scope.Source, keras.layers.Layer):
 
     @property
     def fixed_rank(self) -> int | None:
-        """The rank that was chosen for its random factors, or None."""
+        """The rank that was requested for its random factors, or None; a smaller matrix lowers it."""
         return None
 
     @property
@@ -179,6 +176,32 @@ class Posterior(scope.Source, keras.layers.Layer):
     def num_columns(self, shape) -> int | None:
         """Returns how many columns A and B have for a weight of that shape; None where W has no such factors."""
         return self.fixed_rank
+
+    @property
+    def effective_rank(self) -> int | None:
+        """How many columns of A and B are in use, once built: the requested rank, lowered to min(m, n); else None."""
+        if not self.built:
+            return None
+        return self.num_columns(self.shape) if self.learned_rank is None else self.learned_rank
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of W, once built."""
+        rows, columns = self.get_build_config()["input_shape"]
+        return rows, columns
+
+    def label(self, *ranks: int | None) -> str:
+        """Returns class and rank, as plans and summaries show them, for matrices of these effective ranks.
+
+        >>> from singularbayes import LowRank
+        >>> LowRank(16).label(16), LowRank(16).label(2)
+        ('LowRank(16)', 'LowRank(16 → 2)')
+        """
+        requested, found = self.fixed_rank, sorted({rank for rank in ranks if rank is not None})
+        shown = ", ".join(map(str, found))
+        if requested is not None:
+            shown = str(requested) if found in ([], [requested]) else f"{requested} → {shown}"
+        return f"{type(self).__name__}({shown})"
 
     def with_rank(self, rank: int) -> "Posterior":
         """Returns a copy that is not built and has another rank."""
@@ -198,10 +221,6 @@ class Posterior(scope.Source, keras.layers.Layer):
     def why_no_norms(self) -> str | None:
         """Returns why the norms of its draws have no bound by formula, None where they have one."""
         return f"has a {type(self).__name__}, whose norms are not computed here"
-
-    def short_repr(self, ranks: str) -> str:
-        """Returns its class with these ranks, for tables."""
-        return f"{type(self).__name__}({ranks})"
 
     def __repr__(self):
         return call_repr(self)

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.checks import is_integer
-from singularbayes.posteriors import initializers, noise, scope
+from singularbayes.posteriors import initializers, noise, registry, scope
 from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment_of_pass, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix, VariablePart
@@ -53,7 +53,7 @@ class Mixture(RandomPosterior):
     uses the mean of the first component: an average over modes would be no network.
 
     Args:
-        posterior: any with random weights, for example `LowRank(16)`.
+        posterior: any with random weights, for example `LowRank(16)`, a rank for `LowRank`, or a name: "low_rank".
         components: K, an integer above 0.
         examples: "split" deals the examples of every batch to the components at random, in equal shares: an epoch costs
             about what it costs for one component. "repeat" trains every component on every example.
@@ -66,9 +66,7 @@ class Mixture(RandomPosterior):
     """
 
     def __init__(self, posterior, components=4, examples="split", *, name=None, trainable=True, dtype=None):
-        if not isinstance(posterior, (Posterior, dict)):
-            raise ValueError(f"Mixture needs a posterior such as LowRank(16); got {posterior!r}.")
-        inside: Any = copy_posterior(posterior, "component")
+        inside: Any = registry.get(posterior, "component", "Mixture")
         if not inside.random or isinstance(inside, Mixture):
             raise ValueError(f"Mixture needs a posterior with random weights that is no mixture; got {inside!r}.")
         if not is_integer(components):
@@ -84,9 +82,6 @@ class Mixture(RandomPosterior):
     def _one(self) -> Any:
         """The posterior of one component; its variables have values only inside `with_values`."""
         return self._inside.posterior
-
-    def check(self, shape, where=""):
-        self._one.check(shape, where or self.path or self.name)
 
     def require_local(self, where):
         self._one.require_local(where)
@@ -483,14 +478,14 @@ class Mixture(RandomPosterior):
     def num_columns(self, shape):
         return self._one.num_columns(shape)
 
+    def label(self, *ranks):
+        return f"Mixture({self._one.label(*ranks)}, {self.components})"
+
     def with_rank(self, rank):
         return Mixture(self._one.with_rank(rank), self.components, self.examples, name=self.name)
 
     def why_no_norms(self):
         return "has a mixture, whose draws are of several components"
-
-    def short_repr(self, ranks):
-        return f"Mixture({self._one.short_repr(ranks)}, {self.components})"
 
     def __repr__(self):
         examples = "" if self.examples == "split" else f", examples={self.examples!r}"
