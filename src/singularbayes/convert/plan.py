@@ -140,8 +140,8 @@ def plan(
     """Returns what `bayesianize` with the same arguments would do; print it. Nothing is changed.
 
     Where the means start at the trained weights the rows also have the Eckart–Young residual ‖W − W_r‖_F and the kept
-    share of ‖W‖_F². Layers that cannot be converted are named, whatever `unsupported` is. Of several models, the members
-    of an ensemble, a row has the matrices of all of them.
+    share of ‖W‖_F². Layers that cannot be converted are named, whatever `unsupported` is. Of several models, the
+    members of an ensemble, a row has the matrices of all of them.
 
     >>> import keras
     >>> hidden, head = keras.layers.Dense(10, name="hidden"), keras.layers.Dense(2, name="head")
