@@ -26,7 +26,9 @@ from .convert import freeze_draws as freeze_draws
 from .convert import plan as plan
 from .convert import spectrum as spectrum
 from .convert import take_components as take_components
+from .evaluation import Certificate as Certificate
 from .evaluation import bounds_report as bounds_report
+from .evaluation import catoni_constant as catoni_constant
 from .evaluation import certify as certify
 from .evaluation import compare as compare
 from .evaluation import diagnose as diagnose
@@ -35,6 +37,7 @@ from .evaluation import selective as selective
 from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import BernoulliNLL as BernoulliNLL
 from .likelihoods import BoundedCrossentropy as BoundedCrossentropy
+from .likelihoods import BoundedError as BoundedError
 from .likelihoods import Categorical as Categorical
 from .likelihoods import Gaussian as Gaussian
 from .likelihoods import GaussianNLL as GaussianNLL
@@ -76,6 +79,7 @@ from .prediction import conformal_sets as conformal_sets
 from .prediction import predict as predict
 from .prediction import predict_batches as predict_batches
 from .prediction import recalibrate as recalibrate
+from .training import EarlyStopping as EarlyStopping
 from .training import KLSchedule as KLSchedule
 from .training import PACBayesObjective as PACBayesObjective
 from .training import SpectralPenalty as SpectralPenalty
@@ -97,13 +101,16 @@ __all__ = [
     "Bernoulli",
     "BernoulliNLL",
     "BoundedCrossentropy",
+    "BoundedError",
     "Categorical",
     "Centred",
+    "Certificate",
     "ClassPredictive",
     "Clipped",
     "ColumnShrinkage",
     "DeepEnsemble",
     "Deterministic",
+    "EarlyStopping",
     "FullRank",
     "Gaussian",
     "GaussianNLL",
@@ -139,6 +146,7 @@ __all__ = [
     "bayesianize",
     "bounds",
     "bounds_report",
+    "catoni_constant",
     "centre_prior",
     "certify",
     "collapse",

@@ -1,6 +1,6 @@
 """How a weight is distributed."""
 
-from singularbayes.posteriors import initializers, mean_gradient, noise, scope
+from singularbayes.posteriors import initializers, noise, scope, step_watch
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
@@ -61,7 +61,6 @@ __all__ = [
     "in_blocks",
     "initializers",
     "inverse_softplus",
-    "mean_gradient",
     "noise",
     "number_of_pass",
     "recipe",
@@ -69,4 +68,5 @@ __all__ = [
     "serialize",
     "spectral_norm",
     "standardised",
+    "step_watch",
 ]

@@ -11,9 +11,9 @@ from keras import ops
 from singularbayes.posteriors import scope
 from singularbayes.posteriors.assignment import NoBlocks
 from singularbayes.posteriors.factor import Scalars
-from singularbayes.posteriors.mean_gradient import watched
 from singularbayes.posteriors.moments import Entry, Moments
 from singularbayes.posteriors.serialization import call_repr, copy_posterior
+from singularbayes.posteriors.step_watch import watched_mean
 
 
 class Posterior(scope.Source, keras.layers.Layer):
@@ -50,7 +50,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         if draw is not None:
             return self.weight(draw)
         if not training and not scope.draws_now(self):
-            return watched(self.mean(), self.path) if self.random and self.trainable else self.mean()
+            return watched_mean(self.mean(), self.path) if self.random and self.trainable else self.mean()
         key = self.next_key(training)
         return self.local(key) if training and estimator == "local" else self.weight(self.draw(key))
 

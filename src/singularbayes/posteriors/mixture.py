@@ -15,6 +15,7 @@ from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, 
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix, VariablePart
 from singularbayes.posteriors.serialization import copy_posterior, serialize
+from singularbayes.posteriors.step_watch import watched_kl
 from singularbayes.posteriors.variational import RandomPosterior
 
 EXAMPLES = ("split", "repeat")
@@ -116,7 +117,7 @@ class Mixture(RandomPosterior):
             return values[0] if shared else ops.stack(values)
 
         def mean_regularizer(_):
-            return self._mean(lambda: one.regularizer(one))
+            return watched_kl(self._mean(lambda: one.regularizer(one)), self.path)
 
         stacked = self.add_weight(
             name=one.name,
@@ -189,7 +190,7 @@ class Mixture(RandomPosterior):
         return mean
 
     def kl(self):
-        return self._mean(self._one.kl)
+        return watched_kl(self._mean(self._one.kl), self.path)
 
     def kl_bound(self):
         return self._mean(self._one.kl_bound)
@@ -260,7 +261,7 @@ class Mixture(RandomPosterior):
         if self.repeats:
             raise ValueError(
                 f"{self!r} needs examples in blocks, one for each component, in training (posterior {self.path!r}). "
-                "`fit` with callbacks=[singularbayes.KLSchedule(num_data=len(x))] makes them, and so does a training "
+                "`fit` with callbacks=[singularbayes.KLSchedule()] makes them, and so does a training "
                 "pass of a model after singularbayes.set_kl(model, num_data=len(x)), whose targets a loop of your own "
                 'has to tile as often. Or use examples="split".'
             )
