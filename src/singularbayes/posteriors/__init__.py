@@ -3,7 +3,7 @@
 from singularbayes.posteriors import initializers, noise, scope, step_watch
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
-from singularbayes.posteriors.assignment import are_blocks, in_blocks
+from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.clipped import Clipped, spectral_norm
@@ -55,12 +55,14 @@ __all__ = [
     "Source",
     "Variational",
     "are_blocks",
+    "assignment_of_pass",
     "entry_correlation",
     "get",
     "in_blocks",
     "initializers",
     "inverse_softplus",
     "noise",
+    "number_of_pass",
     "recipe",
     "scope",
     "serialize",
