@@ -74,7 +74,7 @@ def test_collapsed_scales_are_found_and_findings_are_ordered_by_severity():
     assert lines[0].startswith("Diagnosis of 'net': 3 findings. Checked: weights not finite, KL weight")
     assert lines[1] == "Not checked: no better than a constant, overconfident."
     assert lines[2].startswith("  error: The KL weight is not set for 2 of 2 posteriors")
-    assert lines[3].startswith("    Try: callbacks=[sb.KLSchedule(num_data=len(x))]")
+    assert lines[3].startswith("    Try: callbacks=[sb.KLSchedule()]")
     assert "the median is at 0.012 % of the prior's, and the epistemic standard deviation is near zero" in lines[4]
     assert "raise beta" in lines[5] and "eta" in lines[5]
     assert "standard deviation of 0.71" in lines[6]

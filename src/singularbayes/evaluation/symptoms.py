@@ -72,7 +72,7 @@ def kl_weight(case: Case) -> Iterator[Finding]:
             "kl_weight",
             "error",
             f"The KL weight is not set for {unset} of {len(weights)} posteriors, so `fit` would ignore their prior.",
-            "callbacks=[sb.KLSchedule(num_data=len(x))] in fit, or sb.set_kl(model, num_data=len(x)).",
+            "callbacks=[sb.KLSchedule()] in fit, or sb.set_kl(model, num_data=len(x)).",
         )
     elif weights and max(weights) == 0:
         yield Finding(

@@ -1,9 +1,9 @@
 """How a weight is distributed."""
 
-from singularbayes.posteriors import initializers, mean_gradient, noise, scope
+from singularbayes.posteriors import initializers, noise, scope, step_watch
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
-from singularbayes.posteriors.assignment import are_blocks, in_blocks
+from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.clipped import Clipped, spectral_norm
@@ -65,6 +65,7 @@ __all__ = [
     "Source",
     "Variational",
     "are_blocks",
+    "assignment_of_pass",
     "count_stored",
     "count_trained",
     "draw_keys",
@@ -78,11 +79,12 @@ __all__ = [
     "in_blocks",
     "initializers",
     "inverse_softplus",
-    "mean_gradient",
     "noise",
+    "number_of_pass",
     "recipe",
     "scope",
     "serialize",
     "spectral_norm",
     "standardised",
+    "step_watch",
 ]
