@@ -141,19 +141,20 @@ def _column_norms(posterior):
 def weak_component(case: Case) -> Iterator[Finding]:
     """A component of the mixtures without which predictions are better, beyond chance."""
     assert case.y is not None
-    losses = [component_losses(case, without=k) for k in range(case.components)] if case.components > 1 else []
-    whole = component_losses(case)
-    for k, less in enumerate(losses):
-        gain = whole - less
-        mean, error = float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
-        if mean > max(_SURE * error, _LITTLE * abs(float(whole.mean()))):
-            yield Finding(
-                "weak_component",
-                "notice",
-                f"Predictions without component {k} are better: {_loss_name(case)} {less.mean():.3g} against "
-                f"{whole.mean():.3g} of all {case.components} (a difference of {mean:.2g} ± {error:.1g}).",
-                f"sb.drop_component(model, {k}); or longer training, if it lags behind.",
-            )
+    if case.components == 1:
+        return
+    whole, without = component_losses(case), [component_losses(case, without=k) for k in range(case.components)]
+    worst = int(np.argmin([losses.mean() for losses in without]))
+    gain = whole - without[worst]
+    mean, error = float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
+    if mean > max(_SURE * error, _LITTLE * abs(float(whole.mean()))):
+        yield Finding(
+            "weak_component",
+            "notice",
+            f"Predictions without component {worst} are better: {_loss_name(case)} {without[worst].mean():.3g} against "
+            f"{whole.mean():.3g} of all {case.components} (a difference of {mean:.2g} ± {error:.1g}).",
+            f"sb.drop_component(model, {worst}); or longer training, if it lags behind.",
+        )
 
 
 def component_losses(case: Case, only: int | None = None, without: int | None = None) -> np.ndarray:
