@@ -21,9 +21,11 @@ from .baselines import MCDropout as MCDropout
 from .baselines import TemperatureScaled as TemperatureScaled
 from .convert import bayesianize as bayesianize
 from .convert import collapse as collapse
+from .convert import drop_component as drop_component
 from .convert import freeze_draws as freeze_draws
 from .convert import plan as plan
 from .convert import spectrum as spectrum
+from .convert import take_components as take_components
 from .evaluation import Certificate as Certificate
 from .evaluation import bounds_report as bounds_report
 from .evaluation import catoni_constant as catoni_constant
@@ -123,6 +125,7 @@ __all__ = [
     "MCDropout",
     "MeanScale",
     "MeanScaleNLL",
+    "Mixture",
     "ModelParallel",
     "Monitor",
     "NegativeBinomial",
@@ -153,6 +156,7 @@ __all__ = [
     "convert",
     "diagnose",
     "draw_weights",
+    "drop_component",
     "estimators",
     "evaluate",
     "evaluation",
@@ -178,5 +182,6 @@ __all__ = [
     "selective",
     "set_kl",
     "spectrum",
+    "take_components",
     "training",
 ]

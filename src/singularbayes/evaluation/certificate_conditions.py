@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import binom
 
 from singularbayes.bounds import Refused
+from singularbayes.layers import PerComponent
 from singularbayes.models import arranged, count_examples, find_random_posteriors, flat_layers
 from singularbayes.posteriors import Origin, Scalars
 from singularbayes.training import Seen, count_repeats, hashed, seen_among
@@ -77,7 +78,8 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
         )
     require_stateless(model)
     for layer in flat_layers(model):
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+        plain = layer.wrapped if isinstance(layer, PerComponent) else layer
+        if isinstance(plain, keras.layers.BatchNormalization) and layer.trainable:
             raise Refused(
                 f"certify needs weights that are drawn, or fixed before the certifying examples; {layer.path} took its "
                 "statistics from the training examples. Set its trainable = False before `fit`, or leave it out."

@@ -12,7 +12,7 @@ from singularbayes.posteriors import scope
 from singularbayes.posteriors.assignment import NoBlocks
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.moments import Entry, Moments
-from singularbayes.posteriors.serialization import call_repr
+from singularbayes.posteriors.serialization import call_repr, copy_posterior
 from singularbayes.posteriors.step_watch import watched_mean
 
 
@@ -143,6 +143,14 @@ class Posterior(scope.Source, keras.layers.Layer):
                 f"The posteriors of a layer need the same number of components; got {self!r} and {posterior!r}."
             )
         return posterior
+
+    def with_components(self, number: int | None) -> "Posterior":
+        """Returns a copy that is not built and mixes so many components; None is the posterior of one, no mixture."""
+        return copy_posterior(self, self.name)
+
+    def give_components(self, other: Any, numbers: int | Sequence[int]) -> None:
+        """Gives the parameters of some components, or of one, to a posterior that `with_components` made, built."""
+        other.set_weights(self.get_weights())
 
     def for_components(self, function: Callable[[Any], Any]) -> list:
         """Returns function(posterior) of every component, and keeps what it assigns; without components its own."""
