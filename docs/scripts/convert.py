@@ -112,7 +112,7 @@ def convert_cnn(settings: Settings, folder: Path) -> dict:
     bayes = sb.bayesianize(model, posterior)
     start = bayesian(bayes, x_test, y_test, x_ood, settings.draws)
     bayes.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    bayes.fit(x, y, epochs=settings.bayes_epochs, verbose=0, callbacks=[sb.KLSchedule(num_data=len(x), beta=0.1)])
+    bayes.fit(x, y, epochs=settings.bayes_epochs, verbose=0, callbacks=[sb.KLSchedule(beta=0.1)])
     p = sb.predict(bayes, x_test, draws=settings.draws)
 
     frozen = sb.freeze_draws(bayes, settings.draws)
@@ -197,7 +197,7 @@ def convert_bert(settings: Settings, folder: Path) -> dict:
         at_means[name] = scores(softmax(made.predict(x_test, verbose=0)), y_test)
 
     adapted.compile(keras.optimizers.Adam(1e-3), loss)
-    schedule = sb.KLSchedule(num_data=len(y), beta=0.1)
+    schedule = sb.KLSchedule(beta=0.1)
     adapted.fit(x, y, epochs=settings.bayes_text_epochs, verbose=0, callbacks=[schedule])
 
     frozen = sb.freeze_draws(adapted, settings.text_draws)

@@ -45,8 +45,8 @@ def test_a_matrix_that_is_smaller_than_the_rank_lowers_it_and_the_plan_shows_it(
     model = keras.Sequential([keras.Input((7, 1)), L.LSTM(6), L.Dense(2, name="head")])
     assert [row.posterior for row in sb.plan(model, 4).rows] == ["LowRank(4 → 1, 4)", "LowRank(4 → 2)"]
     assert [[matrix.rank for matrix in row.matrices] for row in sb.plan(model, 4).rows] == [[1, 4], [2]]
-    found = find_posteriors(sb.bayesianize(model, 4))
-    assert [(q.rank, q.effective_rank) for q in found] == [(4, 1), (4, 4), (4, 2)]
+    found = find_posteriors(sb.bayesianize(model, 4))  # whose order is the backend's
+    assert sorted((q.rank, q.effective_rank) for q in found) == [(4, 1), (4, 2), (4, 4)]
 
 
 def test_a_rule_that_matches_nothing_is_an_error_that_lists_the_layers():
