@@ -82,13 +82,14 @@ def test_test_rows_are_not_among_the_rows():
     assert len(rows.x) == len(table.splits[0][0]) < len(table.x)
 
 
-def test_the_command_runs_resumes_chooses_and_confirms(tmp_path, capsys):
-    arguments = ["--tiny", "--sets", "digits,yacht", "--workers", "0", "--minutes"]
+@pytest.mark.parametrize("sets", ["yacht", pytest.param("digits,yacht", marks=pytest.mark.exhaustive)])
+def test_the_command_runs_resumes_chooses_and_confirms(sets, tmp_path, capsys):
+    arguments = ["--tiny", "--sets", sets, "--workers", "0", "--minutes"]
     assert command.main(["--out", str(tmp_path / "one"), *arguments, "0.0001"]) == 0
     assert "tuning runs are missing" in capsys.readouterr().out
     assert command.main(["--out", str(tmp_path / "one"), *arguments, "9"]) == 0
     said = capsys.readouterr().out
-    assert "chosen by the tuning seeds" in said and "five fresh seeds:" in said and said.count("deterministic ") >= 4
+    assert "chosen by the tuning seeds" in said and "five fresh seeds:" in said and said.count("deterministic ") >= 2
     first = command.read([tmp_path / "one"])
     assert {one["seed"] for one in first} == {*defaults.TUNING_SEEDS, *defaults.RESULT_SEEDS}
     assert command.main(["--out", str(tmp_path / "two"), "--earlier", str(tmp_path / "one"), *arguments, "9"]) == 0

@@ -3,7 +3,7 @@
 from singularbayes.posteriors import initializers, noise, scope, step_watch
 from singularbayes.posteriors.adapter import Adapter
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
-from singularbayes.posteriors.assignment import are_blocks, in_blocks
+from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.centred import Centred
 from singularbayes.posteriors.clipped import Clipped, spectral_norm
@@ -23,6 +23,16 @@ from singularbayes.posteriors.registry import DEFAULT_RANK, get, recipe
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import serialize
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
+from singularbayes.posteriors.traversal import (
+    count_stored,
+    count_trained,
+    draw_keys,
+    draw_sources,
+    find_posteriors,
+    find_random_posteriors,
+    find_sources,
+    flat_layers,
+)
 from singularbayes.posteriors.variational import KLGuard, RandomPosterior, SharedState, Variational
 
 __all__ = [
@@ -55,12 +65,22 @@ __all__ = [
     "Source",
     "Variational",
     "are_blocks",
+    "assignment_of_pass",
+    "count_stored",
+    "count_trained",
+    "draw_keys",
+    "draw_sources",
     "entry_correlation",
+    "find_posteriors",
+    "find_random_posteriors",
+    "find_sources",
+    "flat_layers",
     "get",
     "in_blocks",
     "initializers",
     "inverse_softplus",
     "noise",
+    "number_of_pass",
     "recipe",
     "scope",
     "serialize",

@@ -12,7 +12,7 @@ from singularbayes.posteriors import scope
 from singularbayes.posteriors.assignment import NoBlocks
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.moments import Entry, Moments
-from singularbayes.posteriors.serialization import call_repr
+from singularbayes.posteriors.serialization import call_repr, copy_posterior
 from singularbayes.posteriors.step_watch import watched_mean
 
 
@@ -144,6 +144,14 @@ class Posterior(scope.Source, keras.layers.Layer):
             )
         return posterior
 
+    def with_components(self, number: int | None) -> "Posterior":
+        """Returns a copy that is not built and mixes so many components; None is the posterior of one, no mixture."""
+        return copy_posterior(self, self.name)
+
+    def give_components(self, other: Any, numbers: int | Sequence[int]) -> None:
+        """Gives the parameters of some components, or of one, to a posterior that `with_components` made, built."""
+        other.set_weights(self.get_weights())
+
     def for_components(self, function: Callable[[Any], Any]) -> list:
         """Returns function(posterior) of every component, and keeps what it assigns; without components its own."""
         return [function(self)]
@@ -208,6 +216,11 @@ class Posterior(scope.Source, keras.layers.Layer):
 
     def squared_column_norms(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Returns ‖E a_k E b_kᵀ‖² and E‖a_k b_kᵀ‖² of every column of A and B, or None."""
+        return None
+
+    @property
+    def norm_limit(self) -> float | None:
+        """The spectral norm that no drawn factor, A and B or W, exceeds; None where there is none."""
         return None
 
     def why_no_norms(self) -> str | None:

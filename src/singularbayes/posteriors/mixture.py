@@ -11,7 +11,7 @@ from keras import ops
 
 from singularbayes.checks import is_integer
 from singularbayes.posteriors import initializers, noise, registry, scope
-from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment
+from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment_of_pass, number_of_pass
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix, VariablePart
 from singularbayes.posteriors.serialization import copy_posterior, serialize
@@ -19,7 +19,6 @@ from singularbayes.posteriors.step_watch import watched_kl
 from singularbayes.posteriors.variational import RandomPosterior
 
 EXAMPLES = ("split", "repeat")
-_NUMBER_OF_PASS = object()  # owns the number of a forward pass from which all mixtures in it take their component
 
 
 @dataclass(frozen=True)
@@ -97,9 +96,8 @@ class Mixture(RandomPosterior):
         self._build_kl_scale()
         shared = {id(variable) for variable in one.frozen_weights}
         for place, variable in enumerate(one.weights):
-            if variable is not one.kl_scale:
-                own = [part.weights[place] for part in parts]
-                self._inside.variables.append(self._stack(own, id(variable) in shared))
+            own = [part.weights[place] for part in parts]
+            self._inside.variables.append(self._stack(own, id(variable) in shared))
 
     def _fresh(self):
         """Returns one more posterior of a component, built."""
@@ -216,15 +214,14 @@ class Mixture(RandomPosterior):
         return MixtureMatrix(
             self,
             values,
-            assignment(lambda: more),
+            assignment_of_pass(lambda: more),
             keys if local else self.each_component(self._one.draw, values, keys),
             self._one.local if local else self._one.weight,
         )
 
     def _number_of_pass(self):
         """Returns the random number from which every mixture takes its component, in a pass that draws."""
-        key = self._keys(self.seed_generator.state.value)[1]
-        return scope.once(_NUMBER_OF_PASS, lambda: ops.cast(noise.integers((), 2**30, key), "int32"))
+        return number_of_pass(lambda: self._keys(self.seed_generator.state.value)[1])
 
     def draw(self, key):
         if self.components == 1:
@@ -334,11 +331,25 @@ class Mixture(RandomPosterior):
         if not is_integer(number, 0) or number >= self.components:
             raise ValueError(f"component needs a number from 0 to {self.components - 1}; got {number!r}.")
         part = self._fresh()
-        for mine, value in zip(_own(part), self._of_component(self._read(), int(number)), strict=True):
-            mine.assign(np.array(ops.convert_to_numpy(value)))
-        if self.kl_weight_is_set:
-            part.set_kl_weight(float(ops.convert_to_numpy(self.kl_scale)))
+        self.give_components(part, int(number))
         return part
+
+    def with_components(self, number):
+        if number is None:
+            return copy_posterior(self._one, self.name)
+        return Mixture(self._one, number, self.examples, name=self.name)
+
+    def give_components(self, other, numbers):
+        values = self._read()
+        if isinstance(numbers, int):
+            for theirs, value in zip(other.weights, self._of_component(values, numbers), strict=True):
+                theirs.assign(np.array(ops.convert_to_numpy(value)))
+        else:
+            for variable, theirs, value in zip(self._inside.variables, other.weights, values, strict=True):
+                array = np.array(ops.convert_to_numpy(value))
+                theirs.assign(array if variable.shared else array[list(numbers)])
+        if self.kl_weight_is_set:
+            other.set_kl_weight(float(ops.convert_to_numpy(self.kl_scale)))
 
     def for_components(self, function):
         results, values = [], self._read()
@@ -347,7 +358,7 @@ class Mixture(RandomPosterior):
         for k in range(self.components):
             with self.with_values(self._of_component(values, k)) as inside:
                 state.assign(ops.cast(keys[k], state.dtype))
-                before = [variable.one.value for variable in self._inside.variables]
+                before = [inside.get_current_value(variable.one) for variable in self._inside.variables]
                 results.append(function(self._one))
                 after = [inside.get_current_value(variable.one) for variable in self._inside.variables]
             for variable, old, new in zip(self._inside.variables, before, after, strict=True):
@@ -414,7 +425,7 @@ class Mixture(RandomPosterior):
 
     def _assignment(self) -> Assignment:
         """Returns the assignment of this pass, where it may be needed before a draw is made."""
-        return assignment(lambda: self._keys(self.seed_generator.state.value)[1])
+        return assignment_of_pass(lambda: self._keys(self.seed_generator.state.value)[1])
 
     def pick(self, values, training, examples):
         choice = scope.fixed(self)
@@ -468,7 +479,7 @@ class Mixture(RandomPosterior):
         return self._one.num_columns(shape)
 
     def label(self, *ranks):
-        return f"Mixture({self._one.label(*ranks)}, {self.components})"
+        return f"Mixture of {self.components} {self._one.label(*ranks)}"
 
     def with_rank(self, rank):
         return Mixture(self._one.with_rank(rank), self.components, self.examples, name=self.name)
@@ -485,11 +496,6 @@ class Mixture(RandomPosterior):
         del config["initializer"]
         own = {"posterior": serialize(self._one), "components": self.components, "examples": self.examples}
         return {**config, **own}
-
-
-def _own(posterior) -> list:
-    """Returns the variables of a posterior that a mixture keeps for its components."""
-    return [weight for weight in posterior.weights if weight is not posterior.kl_scale]
 
 
 def _dense_mean(posterior) -> np.ndarray:

@@ -10,6 +10,7 @@ from singularbayes.training.learned_prior import (
     count_repeats,
     hashed,
     learn_prior,
+    remember_examples,
     seen_among,
 )
 from singularbayes.training.loading import load
@@ -33,6 +34,7 @@ __all__ = [
     "kl",
     "learn_prior",
     "load",
+    "remember_examples",
     "seen_among",
     "set_kl",
     "switch_noise",
