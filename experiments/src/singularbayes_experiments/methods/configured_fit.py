@@ -33,6 +33,8 @@ class Configuration:
         eta: initial posterior scales as a multiple of the scale of the means.
         rho_lr: learning rate of ρ as a multiple of the optimizer's.
         pretrained: share of the epochs that train the means without noise first.
+        components: networks from starts of their own, trained on the same batches, whose predictions are pooled: what
+            a `Mixture` is whose examples train every component.
     """
 
     prior: str
@@ -41,11 +43,15 @@ class Configuration:
     eta: float
     rho_lr: float
     pretrained: float = 0.0
+    rank: int = 16
+    components: int = 1
 
     @property
     def name(self) -> str:
-        start = f", pretrained {self.pretrained:g}" if self.pretrained else ""
-        return f"{self.prior} {self.scale:g}, beta {self.beta:g}, eta {self.eta:g}, rho_lr {self.rho_lr:g}{start}"
+        more = f", pretrained {self.pretrained:g}" if self.pretrained else ""
+        more += f", rank {self.rank}" if self.rank != 16 else ""
+        more += f", components {self.components}" if self.components > 1 else ""
+        return f"{self.prior} {self.scale:g}, beta {self.beta:g}, eta {self.eta:g}, rho_lr {self.rho_lr:g}{more}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,12 @@ class Member:
 
     configuration: Configuration | None
     seed: int
+    component: int = 0
+
+    @property
+    def start(self) -> int:
+        """The seed of its initial weights and of its noise; `seed` is that of its rows and their order."""
+        return self.seed + 1000 * self.component
 
 
 class Program:
@@ -95,7 +107,7 @@ class Program:
             if find_random_posteriors(model):
                 set_kl(model, self.num_data)
             model.optimizer.build(model.trainable_variables)
-            rows = self.orders(seed, 0)[0]
+            rows = self.orders(0, 0)[0]
             model._symbolic_build(data_batch=jax.tree.map(lambda array: array[rows], self.data))
             self.models[seed] = model
         return self.models[seed]
@@ -106,10 +118,10 @@ class Program:
 
     def start(self, member: Member) -> State:
         """Returns the state in which a member begins."""
-        model = self._model(member.seed)
-        if member.seed not in self._starts:
-            self._starts[member.seed] = [[np.asarray(variable) for variable in group] for group in self._groups(model)]
-        state = [list(group) for group in self._starts[member.seed]]
+        model, seed = self._model(member.start), member.start
+        if seed not in self._starts:
+            self._starts[seed] = [[np.asarray(variable) for variable in group] for group in self._groups(model)]
+        state = [list(group) for group in self._starts[seed]]
         settings = member.configuration
         if settings is None:
             return state
