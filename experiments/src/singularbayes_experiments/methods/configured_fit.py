@@ -35,6 +35,7 @@ class Configuration:
         pretrained: share of the epochs that train the means without noise first.
         components: networks from starts of their own, trained on the same batches, whose predictions are pooled: what
             a `Mixture` is whose examples train every component.
+        mean_lr: learning rate of the means as a multiple of the optimizer's.
     """
 
     prior: str
@@ -45,11 +46,13 @@ class Configuration:
     pretrained: float = 0.0
     rank: int = 16
     components: int = 1
+    mean_lr: float = 1.0
 
     @property
     def name(self) -> str:
         more = f", pretrained {self.pretrained:g}" if self.pretrained else ""
         more += f", rank {self.rank}" if self.rank != 16 else ""
+        more += f", mean_lr {self.mean_lr:g}" if self.mean_lr != 1 else ""
         more += f", components {self.components}" if self.components > 1 else ""
         return f"{self.prior} {self.scale:g}, beta {self.beta:g}, eta {self.eta:g}, rho_lr {self.rho_lr:g}{more}"
 
@@ -140,7 +143,8 @@ class Program:
         which = jnp.array([seeds.index(member.seed) for member in members])
         starts = [self.start(member) for member in members]
         state = jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *starts)
-        rates = jnp.array([1.0 if m.configuration is None else m.configuration.rho_lr for m in members], "float32")
+        multiples = [(c.mean_lr, c.rho_lr) if (c := member.configuration) else (1.0, 1.0) for member in members]
+        rates = jnp.array(multiples, "float32")
         for epoch in range(self.epochs):
             state = self._begin(epoch, members, state)
             orders = np.stack([self.orders(seed, epoch) for seed in seeds])
@@ -153,13 +157,13 @@ class Program:
         """Returns means above ρ of every factor of one member."""
         return [np.asarray(state[0][i][place]) for i in self._values]
 
-    def _train(self, state, which, rho_lr, orders, data):
+    def _train(self, state, which, rates, orders, data):
         def step(state, ids):
             old = state[0]
             _, state = self.model.train_step(state, jax.tree.map(lambda array: array[ids], data))
             new = list(state[0])
-            for i in self._values:  # Adam's step does not depend on the gradient's scale, so this is ρ's rate
-                new[i] = old[i] + (new[i] - old[i]) * jnp.stack([1.0, rho_lr]).reshape(2, *[1] * (new[i].ndim - 1))
+            for i in self._values:  # Adam's step does not depend on the gradient's scale, so these are rates
+                new[i] = old[i] + (new[i] - old[i]) * rates.reshape(2, *[1] * (new[i].ndim - 1))
             return [new, *map(list, state[1:])], None
 
         return jax.lax.scan(step, state, orders[which])[0]
