@@ -94,7 +94,6 @@ def footprint(sizes: Sizes, posterior: Posterior) -> Footprint:
         )
     trained, drawn, work = sizes.plain, 0, 0
     for matrix in sizes.matrices:
-        posterior.check((matrix.rows, matrix.columns), f"a matrix of {matrix.rows} × {matrix.columns}")
         numbers, noise, applied, read = _of(matrix, posterior)
         trained += matrix.count * numbers
         drawn += matrix.count * noise
@@ -106,8 +105,8 @@ def _of(matrix: Matrix, posterior: Posterior) -> tuple[int, int, int, int]:
     """Returns what a matrix trains, draws, and multiplies when it is applied and when one of its rows is read."""
     entries, sides = matrix.rows * matrix.columns, matrix.rows + matrix.columns
     if isinstance(posterior, LowRank):
-        factors = posterior.rank * sides
-        return 2 * factors, factors, factors, posterior.rank * matrix.columns
+        rank = posterior.num_columns((matrix.rows, matrix.columns))
+        return 2 * rank * sides, rank * sides, rank * sides, rank * matrix.columns
     if isinstance(posterior, FullRank):
         return 2 * entries, entries, entries, 0
     if isinstance(posterior, Deterministic):

@@ -106,13 +106,13 @@ def convert_cnn(settings: Settings, folder: Path) -> dict:
     plots.write(plots.spectra(spectrum, explained=0.9), folder / "convert.png", dpi=130)
 
     posterior = sb.LowRank(16, prior=sb.Normal(0.3), rho_lr=4)
-    plan = sb.plan(model, posterior, init="svd", cap=True)
+    plan = sb.plan(model, posterior)
     print(plan)
 
-    bayes = sb.bayesianize(model, posterior, init="svd", cap=True)
+    bayes = sb.bayesianize(model, posterior)
     start = bayesian(bayes, x_test, y_test, x_ood, settings.draws)
     bayes.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    bayes.fit(x, y, epochs=settings.bayes_epochs, verbose=0, callbacks=[sb.KLSchedule(num_data=len(x), beta=0.1)])
+    bayes.fit(x, y, epochs=settings.bayes_epochs, verbose=0, callbacks=[sb.KLSchedule(beta=0.1)])
     p = sb.predict(bayes, x_test, draws=settings.draws)
 
     frozen = sb.freeze_draws(bayes, settings.draws)
@@ -186,18 +186,18 @@ def convert_bert(settings: Settings, folder: Path) -> dict:
     model.compile(keras.optimizers.Adam(1e-3), loss)
     model.fit(x, y, epochs=settings.text_epochs, verbose=0)
 
-    plan = sb.plan(model, sb.Adapter(4), cap=True)
+    plan = sb.plan(model, sb.Adapter(4))
     print(plan)
 
-    truncated = sb.bayesianize(model, sb.LowRank(4), init="svd", unsupported="keep", cap=True)
-    adapted = sb.bayesianize(model, sb.Adapter(4), unsupported="keep", cap=True)
+    truncated = sb.bayesianize(model, sb.LowRank(4), unsupported="keep")
+    adapted = sb.bayesianize(model, sb.Adapter(4), unsupported="keep")
 
     at_means = {}
     for name, made in {"truncated": truncated, "adapted": adapted}.items():
         at_means[name] = scores(softmax(made.predict(x_test, verbose=0)), y_test)
 
     adapted.compile(keras.optimizers.Adam(1e-3), loss)
-    schedule = sb.KLSchedule(num_data=len(y), beta=0.1)
+    schedule = sb.KLSchedule(beta=0.1)
     adapted.fit(x, y, epochs=settings.bayes_text_epochs, verbose=0, callbacks=[schedule])
 
     frozen = sb.freeze_draws(adapted, settings.text_draws)

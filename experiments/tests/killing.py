@@ -29,19 +29,22 @@ from singularbayes_experiments.runs import runner
 
 from singularbayes import LowRank, layers, predict
 
-RANDOM_KILLS = 11
-
 # A kill inside a system call of a write: which call, on which file, after how many of its kind.
 INSIDE = [
-    *(("write", ".checkpoint", skipped) for skipped in (0, 1, 3, 6)),
-    *(("fsync", ".checkpoint", skipped) for skipped in (0, 2)),
-    *(("replace", ".checkpoint", skipped) for skipped in (0, 4)),
-    ("chmod", ".checkpoint", 1),
+    ("write", ".checkpoint", 3),
+    ("fsync", ".checkpoint", 2),
+    ("replace", ".checkpoint", 4),
     ("write", ".npz", 0),
     ("replace", ".npz", 0),
     ("ftruncate", "records.jsonl", 0),
     ("write", "records.jsonl", 0),
     ("fsync", "records.jsonl", 0),
+]
+MORE_INSIDE = [
+    *(("write", ".checkpoint", skipped) for skipped in (0, 1, 6)),
+    ("fsync", ".checkpoint", 0),
+    ("replace", ".checkpoint", 0),
+    ("chmod", ".checkpoint", 1),
 ]
 
 
@@ -165,7 +168,9 @@ def killed_at(moment, jobs, folder):
     return ended(child)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, every: bool) -> None:
+    """Does some kills, or every one of the lists and more at random moments."""
+    random_kills, inside = (11, [*MORE_INSIDE, *INSIDE]) if every else (4, INSIDE)
     registry.EXPERIMENTS["tiny"] = Experiment("", Tiny(), {"paper": Settings()})
     keras.utils.set_random_seed(0)  # imports TensorFlow where there is one
     # Compiled once, in the first child: what is tried here does not depend on it.
@@ -183,9 +188,9 @@ def main(folder: Path) -> None:
     seed = np.random.SeedSequence().entropy  # printed, so that a failure can be repeated
     print(json.dumps({"seed": seed}), file=sys.stderr)
     rng = np.random.default_rng(seed)
-    moments = life * (rng.permutation(RANDOM_KILLS) + rng.random(RANDOM_KILLS)) / RANDOM_KILLS
+    moments = life * (rng.permutation(random_kills) + rng.random(random_kills)) / random_kills
     kills = [lambda place, moment=moment: killed_at(moment, jobs, place) for moment in moments]
-    kills += [lambda place, call=call: ended(start(jobs, place, call)) for call in INSIDE]
+    kills += [lambda place, call=call: ended(start(jobs, place, call)) for call in inside]
     done = rounds = 0
     while done < len(kills):
         place = folder / f"round-{rounds}"
@@ -199,4 +204,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), every="all" in sys.argv[2:])

@@ -95,8 +95,9 @@ def test_test_rows_are_not_among_the_rows():
     assert len(rows.x) == len(table.splits[0][0]) < len(table.x)
 
 
-def test_the_command_runs_resumes_chooses_and_confirms(tmp_path, capsys):
-    arguments = ["--tiny", "--sets", "yacht", "--workers", "0", "--minutes"]
+@pytest.mark.parametrize("sets", ["yacht", pytest.param("digits,yacht", marks=pytest.mark.exhaustive)])
+def test_the_command_runs_resumes_chooses_and_confirms(sets, tmp_path, capsys):
+    arguments = ["--tiny", "--sets", sets, "--workers", "0", "--minutes"]
     assert command.main(["--out", str(tmp_path / "one"), *arguments, "0.0001"]) == 0
     assert "runs of networks are missing" in capsys.readouterr().out
     assert command.main(["--out", str(tmp_path / "one"), *arguments, "9"]) == 0
@@ -124,11 +125,13 @@ def test_a_configuration_that_diverged_on_a_set_is_not_chosen():
     assert command.chosen(runs, ["a", "b"]).name == "fine"
 
 
-def test_the_page_shows_what_the_committed_records_say():
-    folder = ROOT / "experiments" / "results" / "defaults"
+@pytest.mark.parametrize("grid, components", [("", 1), ("second", 1), ("second", 4), ("third", 1), ("third", 4)])
+def test_the_page_shows_what_the_committed_records_say(grid, components):
+    folder = ROOT / "experiments" / "results" / "defaults" / grid
     records = command.read([folder])
-    choice = command.chosen(records, list(SETS))
-    assert choice.name == json.loads((folder / "first_grid.json").read_text())["chosen"]
+    choice = command.chosen(records, list(SETS), components)
+    stated = json.loads(next(folder.glob("*.json")).read_text())["chosen"]
+    assert choice.name == (stated if grid == "" else stated[str(components)])
     page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     by_run = {(one["set"], one["method"], one["seed"]): one["nll"] for one in records if "nll" in one}
     for name in SETS:

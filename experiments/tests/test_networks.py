@@ -26,7 +26,10 @@ def test_the_transformer_has_the_published_parameters(method):
     assert count_trained(reviews.network(method)) == SST2[method]
 
 
-@pytest.mark.parametrize("ranks", SWEEP)
+# Three points fix a number that is affine in both ranks.
+@pytest.mark.parametrize(
+    "ranks", [pytest.param(r, marks=[] if r in [(4, 8), (10, 16), (32, 64)] else pytest.mark.exhaustive) for r in SWEEP]
+)
 def test_the_rank_sweep_has_the_published_parameters(ranks):
     embedding, rank = ranks
     settings = dataclasses.replace(reviews.ReviewSettings(), embedding_rank=embedding, rank=rank)

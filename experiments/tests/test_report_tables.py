@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from made_up import image_record, rows_of
 from singularbayes_experiments.report import published, tables
+from singularbayes_experiments.report.names import OWN_MEASURES
 from singularbayes_experiments.report.section import TRAINING, Columns
+from singularbayes_experiments.report.sections import SECTIONS
 from singularbayes_experiments.report.sections.image_columns import QUALITY
 from singularbayes_experiments.report.table_latex import latex
 from singularbayes_experiments.report.table_markdown import markdown
 
-from singularbayes.metrics.measure import Measure
+from singularbayes.metrics import MEASURES, Measure
 
 NLL = Columns("T", (Measure("nll", "lower", label="NLL", decimals=4),), sort="nll")
 PAPER = published.numbers("mnist")
@@ -27,6 +29,16 @@ def cell_of(table, row, measure):
     (place,) = [i for i, m in enumerate(table.measures) if m.name == measure]
     (cells,) = [r.cells for r in table.rows if r.name == row]
     return cells[place]
+
+
+def test_every_measure_of_a_section_is_in_one_catalogue_with_its_direction():
+    known = {**OWN_MEASURES, **MEASURES}
+    assert len(known) == len(OWN_MEASURES) + len(MEASURES)
+    shown = [measure for section in SECTIONS.values() for table in section.tables for measure in table.measures]
+    assert len(shown) > 100
+    for measure in shown:
+        best, scale = known[measure.name.rpartition("/")[2]].better, measure.scale
+        assert measure.better == (best if isinstance(best, str) or best is None else best / scale), measure
 
 
 def test_a_cell_is_mean_and_standard_error_beside_the_papers_number():

@@ -21,10 +21,14 @@ from .baselines import MCDropout as MCDropout
 from .baselines import TemperatureScaled as TemperatureScaled
 from .convert import bayesianize as bayesianize
 from .convert import collapse as collapse
+from .convert import drop_component as drop_component
 from .convert import freeze_draws as freeze_draws
 from .convert import plan as plan
 from .convert import spectrum as spectrum
+from .convert import take_components as take_components
+from .evaluation import Certificate as Certificate
 from .evaluation import bounds_report as bounds_report
+from .evaluation import catoni_constant as catoni_constant
 from .evaluation import certify as certify
 from .evaluation import compare as compare
 from .evaluation import diagnose as diagnose
@@ -33,6 +37,7 @@ from .evaluation import selective as selective
 from .likelihoods import Bernoulli as Bernoulli
 from .likelihoods import BernoulliNLL as BernoulliNLL
 from .likelihoods import BoundedCrossentropy as BoundedCrossentropy
+from .likelihoods import BoundedError as BoundedError
 from .likelihoods import Categorical as Categorical
 from .likelihoods import Gaussian as Gaussian
 from .likelihoods import GaussianNLL as GaussianNLL
@@ -74,6 +79,7 @@ from .prediction import conformal_sets as conformal_sets
 from .prediction import predict as predict
 from .prediction import predict_batches as predict_batches
 from .prediction import recalibrate as recalibrate
+from .training import EarlyStopping as EarlyStopping
 from .training import KLSchedule as KLSchedule
 from .training import PACBayesObjective as PACBayesObjective
 from .training import SpectralPenalty as SpectralPenalty
@@ -95,13 +101,16 @@ __all__ = [
     "Bernoulli",
     "BernoulliNLL",
     "BoundedCrossentropy",
+    "BoundedError",
     "Categorical",
     "Centred",
+    "Certificate",
     "ClassPredictive",
     "Clipped",
     "ColumnShrinkage",
     "DeepEnsemble",
     "Deterministic",
+    "EarlyStopping",
     "FullRank",
     "Gaussian",
     "GaussianNLL",
@@ -116,6 +125,7 @@ __all__ = [
     "MCDropout",
     "MeanScale",
     "MeanScaleNLL",
+    "Mixture",
     "ModelParallel",
     "Monitor",
     "NegativeBinomial",
@@ -136,6 +146,7 @@ __all__ = [
     "bayesianize",
     "bounds",
     "bounds_report",
+    "catoni_constant",
     "centre_prior",
     "certify",
     "collapse",
@@ -145,6 +156,7 @@ __all__ = [
     "convert",
     "diagnose",
     "draw_weights",
+    "drop_component",
     "estimators",
     "evaluate",
     "evaluation",
@@ -170,5 +182,6 @@ __all__ = [
     "selective",
     "set_kl",
     "spectrum",
+    "take_components",
     "training",
 ]

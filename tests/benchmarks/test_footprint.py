@@ -78,11 +78,9 @@ def test_gpt_2_xl_has_the_published_size():
     assert decoder(48, 1600, 50257, 1024).weights == 1_557_611_200
 
 
-def test_what_has_no_formula_and_what_does_not_fit_is_said():
+def test_what_has_no_formula_is_said():
     with pytest.raises(ValueError, match="footprint needs LowRank, FullRank or Deterministic; got RankOne"):
         footprint(decoder(1, 8, 20, 4), RankOne())
-    with pytest.raises(ValueError, match="LowRank needs 1 <= rank <= 8; got rank=9"):
-        footprint(decoder(1, 8, 20, 4), LowRank(9))
     with pytest.raises(ValueError, match=r"footprint needs a rank that is a number; got AdaptiveLowRank.*LowRank\(5\)"):
         footprint(decoder(1, 8, 20, 4), AdaptiveLowRank(max_rank=5))
 

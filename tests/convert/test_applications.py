@@ -62,7 +62,7 @@ def test_applications_go_there_and_back(name, record_property):
     truth = _numpy(model(x))
     # Singular values of wide layers take minutes, so full rank is FullRank but in the small models.
     posterior = 10**6 if name.startswith("MobileNetV") else FullRank()
-    bayes = sb.bayesianize(model, posterior, init="svd", cap=True, unsupported="keep")
+    bayes = sb.bayesianize(model, posterior, unsupported="keep")
     assert find_posteriors(bayes)
     plain = sb.collapse(bayes)
     assert [layer.name for layer in plain.layers] == [layer.name for layer in model.layers]
@@ -79,13 +79,13 @@ def test_applications_go_there_and_back(name, record_property):
 @on_torch
 def test_a_rank_shrinks_an_application_and_its_plan_names_it():
     model = keras.applications.MobileNet(weights=None, classes=10, input_shape=(32, 32, 3))
-    planned = sb.plan(model, 4, cap=True)
+    planned = sb.plan(model, 4)
     assert {row.kind for row in planned.unsupported} == {"DepthwiseConv2D"}
     assert planned.before == model.count_params() > 2 * planned.after
     with pytest.raises(
         ValueError, match=r"DepthwiseConv2D 'conv_dw_1' \(no Bayesian counterpart: one .* matrix\).*and 10 more"
     ):
-        sb.bayesianize(model, 4, cap=True)
+        sb.bayesianize(model, 4)
 
 
 TEXT = {"vocabulary_size": 30, "num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
@@ -145,7 +145,7 @@ def test_backbones_go_there_and_back_and_into_a_file(name, tmp_path):
     model, x = _stirred(getattr(_hub(), name)(**arguments)), _batch(inputs)
     truth = _numpy(model(x))
     assert {row.kind for row in sb.plan(model, 1).unsupported} == kept
-    bayes = sb.bayesianize(model, 10**6, init="svd", cap=True, unsupported="keep")
+    bayes = sb.bayesianize(model, 10**6, unsupported="keep")
     assert isinstance(bayes, type(model))
     _assert_close(_mean(bayes, x), truth)
     bayes.save(tmp_path / "bayes.keras")

@@ -32,7 +32,7 @@ def test_at_full_rank_from_svd_the_mean_predicts_what_the_model_did(name):
     model, x, matrices = case(name)
     truth = numpy(model(x))
     before = model.get_weights()
-    bayes = sb.bayesianize(model, LowRank(10**6), init="svd", cap=True)
+    bayes = sb.bayesianize(model, LowRank(10**6))
     assert type(bayes).__name__ == type(model).__name__ and isinstance(bayes, type(model))
     assert len(find_posteriors(bayes)) == matrices
     assert_close(bayes(x), truth)

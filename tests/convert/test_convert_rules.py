@@ -5,7 +5,7 @@ import pytest
 from convertible import Block, functional, not_on_jax, ranks
 
 import singularbayes as sb
-from singularbayes import FullRank, LowRank
+from singularbayes import FullRank, LowRank, find_posteriors
 
 pytestmark = pytest.mark.backend
 L = keras.layers
@@ -41,12 +41,12 @@ def test_a_name_with_brackets_is_matched_by_itself():
 
 
 @not_on_jax
-def test_ranks_are_capped_only_when_requested():
+def test_a_matrix_that_is_smaller_than_the_rank_lowers_it_and_the_plan_shows_it():
     model = keras.Sequential([keras.Input((7, 1)), L.LSTM(6), L.Dense(2, name="head")])
-    with pytest.raises(ValueError, match=r"rank=4 for a weight of shape \(1, 24\) in lstm.*/kernel.*cap=True"):
-        sb.bayesianize(model, 4)
-    lstm, head = sb.bayesianize(model, 4, cap=True).layers
-    assert (lstm.posterior.rank, lstm.recurrent_posterior.rank, head.posterior.rank) == (1, 4, 2)
+    assert [row.posterior for row in sb.plan(model, 4).rows] == ["LowRank(4 → 1, 4)", "LowRank(4 → 2)"]
+    assert [[matrix.rank for matrix in row.matrices] for row in sb.plan(model, 4).rows] == [[1, 4], [2]]
+    found = find_posteriors(sb.bayesianize(model, 4))  # whose order is the backend's
+    assert sorted((q.rank, q.effective_rank) for q in found) == [(4, 1), (4, 2), (4, 4)]
 
 
 def test_a_rule_that_matches_nothing_is_an_error_that_lists_the_layers():
@@ -66,7 +66,7 @@ def test_a_rule_that_another_hides_is_named():
     ("arguments", "message"),
     [
         ({"posterior": None}, r"needs a posterior for at least one layer"),
-        ({"posterior": 0}, r"rank to be an integer >= 1; got rank=0"),
+        ({"posterior": 0}, r"an integer rank >= 1, or one of .*; got 0"),
         ({"posterior": "odd"}, r"posterior needs a Posterior .*got 'odd'"),
         ({"posterior": LowRank}, r"got the class LowRank\. Make one: LowRank\(16\)\."),
         ({"posterior": 2, "rules": {"y": FullRank}}, r"got the class FullRank\. Make one: FullRank\(\)\."),
@@ -76,7 +76,7 @@ def test_a_rule_that_another_hides_is_named():
             {"posterior": None, "rules": {"*": None}},
             r"got posterior=None and rules=\{'\*': None\}, which",
         ),
-        ({"posterior": 2, "init": "zeros"}, r"needs init to be one of \('random', 'svd'\); got init='zeros'"),
+        ({"posterior": 2, "init": "zeros"}, r"needs init to be one of \('svd', 'random'\); got init='zeros'"),
         ({"posterior": 2, "unsupported": "drop"}, r"unsupported to be one of .*got unsupported='drop'"),
     ],
 )

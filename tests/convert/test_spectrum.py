@@ -123,7 +123,7 @@ def test_ranks_for_a_share_are_rules_of_a_conversion_that_keeps_it():
     found = sb.spectrum(model)
     ranks = found.rank_for(0.8)
     assert ranks["memory"] == max(row.rank_for(0.8) for row in found.rows if row.layer == "memory")
-    made = sb.plan(model, rules=ranks, init="svd", cap=True)
+    made = sb.plan(model, rules=ranks)
     assert {row.path for row in made.converted} == set(ranks)
     for row in made.converted:
         assert row.explained >= 0.8 - 1e-6

@@ -12,7 +12,9 @@ import singularbayes as sb
 from singularbayes import Centred, Clipped, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
 from singularbayes.bounds import empirical_risk, kl_inverse
 from singularbayes.bounds.confidence import betting_mean
-from singularbayes.evaluation.certificate import certificate, certified_kl
+from singularbayes.evaluation.certificate import certified_kl
+from singularbayes.evaluation.certificate_forms import Predictor, pac_bayes_bound, share_delta, stated
+from singularbayes.prediction.bounded_loss import ERROR
 from singularbayes.prediction.randomized import drawn_risks
 
 RNG = np.random.default_rng(0)
@@ -36,6 +38,12 @@ def _network(prior=None, middle=(), **options):
     return model
 
 
+def certificate(risks, kl, kl_in_gauge, num_data, delta=0.05, tried=1):
+    predictor, shares = Predictor(ERROR, None, seed=0), share_delta(["kl"], delta)
+    bound = pac_bayes_bound("kl", predictor, shares, risks, (kl, kl_in_gauge), num_data, tried)
+    return stated(bound, "kl", ("kl",), predictor, shares, num_data)
+
+
 @pytest.fixture(scope="module")
 def trained():
     keras.utils.set_random_seed(0)
@@ -47,7 +55,7 @@ def trained():
 @pytest.mark.backend
 def test_the_value_is_the_one_by_hand():
     model = _network()
-    bound = certify(model, X, Y, delta=0.05, draws=100)
+    bound = certify(model, X, Y, delta=0.05, draws=100, form="kl")
     nats = 0.0
     for posterior in sb.find_posteriors(model):
         for factor in posterior.factors:
@@ -129,7 +137,7 @@ def test_it_fails_at_most_as_often_as_it_says():
         set_factor(factor, loc[:, None], scale)
         w = loc + noise
         truth = 0.1 + 0.8 * np.arccos(w[:, 0] / np.linalg.norm(w, axis=1)).mean() / np.pi
-        bound = certify(model, x, y, delta, draws=200, seed=repetition, likelihood="bernoulli_logits")
+        bound = certify(model, x, y, delta, 200, form="kl", seed=repetition, likelihood="bernoulli_logits")
         failed += bound.value < truth
         naive += bound.terms["mistakes of the draws"] < truth
     assert failed <= delta * repetitions
@@ -355,7 +363,7 @@ def test_what_is_no_model_is_refused():
 
 
 def test_it_prints_every_number_it_is_made_of(trained):
-    shown = repr(certify(trained, X, Y, draws=500, tried=3))
+    shown = repr(certify(trained, X, Y, draws=500, tried=3, form="kl"))
     for part in ("0-1 risk of the randomised predictor ≤", "certificate", "data 0.04", "Monte Carlo 0.01", "draws 500"):
         assert part in shown
     for part in ("mistakes of the draws", "with their error", "KL ", "N 300", "tried 3", "probability ≥ 0.95"):

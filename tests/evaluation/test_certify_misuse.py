@@ -145,6 +145,16 @@ def _claim_prior_data(case, half):
     case.lies.append("the prior learned on prior_data, and on no other examples")
 
 
+def _claim_hold_out(case, half):
+    case.options["form"] = "holdout"
+    case.lies.append("neither trained, nor tuned, nor chosen on these examples")
+
+
+def _claim_unseen(case, half):
+    case.options["unseen"] = True
+    case.lies.append("neither trained, nor tuned, nor chosen on these examples")
+
+
 def _nothing(case):
     pass
 
@@ -204,7 +214,7 @@ def _callable_object(case):
 
 LEARN = [_fit, _learn_prior, _around_arrays, _centres_by_hand]
 HIDE = [_centre, _centre_without_data, _means_back, _weights_file, _model_file, _mixed_examples, _repeated, _toggled]
-CLAIM = [_claim_independence, _claim_disjoint, _claim_prior_data]
+CLAIM = [_claim_independence, _claim_disjoint, _claim_prior_data, _claim_hold_out, _claim_unseen]
 
 
 class Material:
@@ -257,6 +267,8 @@ def _steps(*kinds, **options):
 @example(steps=([(_fit, "second")], [(_repeated, "second")], []), last=_nothing)
 @example(steps=([(_learn_prior, "first")], [], []), last=_graph_constants)
 @example(steps=([(_learn_prior, "first")], [], []), last=_callable_object)
+@example(steps=([(_learn_prior, "second")], [], [(_claim_hold_out, "second")]), last=_nothing)
+@example(steps=([(_fit, "second")], [], [(_claim_unseen, "second")]), last=_nothing)
 @settings(
     max_examples=60,
     deadline=None,

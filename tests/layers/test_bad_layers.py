@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from options import LAYERS
 
-from singularbayes import LowRank, layers
+from singularbayes import LowRank, find_posteriors, layers
 
 SEQUENCE, IMAGE = (None, 5, 4), (None, 7, 7, 4)
 CONV = {"filters": 4, "kernel_size": 2}
@@ -184,32 +184,52 @@ def test_sizes_that_do_not_fit_are_named_before_any_weight_is_made(kind, argumen
     assert not layer.weights
 
 
+# The smaller side of every kernel, in the order of `find_posteriors`.
 RANKS = (
-    ("LSTM", {"units": 3}, [(None, 5, 9)], r"<= 3; got rank=4 .*\(3, 12\) in layer/recurrent_posterior"),
-    ("GRU", {"units": 3}, [(None, 5, 9)], r"<= 3; got rank=4 .*\(3, 9\) in layer/recurrent_posterior"),
-    ("GRU", {"units": 5}, [(None, 5, 2)], r"<= 2; .* in layer/posterior.* recurrent_posterior=LowRank\(4\) leaves the"),
-    ("LSTM", {"units": 5}, [(None, 5, 3)], r"<= 3; got rank=4 .*\(3, 20\) in layer/posterior"),
-    ("Conv2D", {"filters": 3, "kernel_size": 2}, [IMAGE], r"<= 3; got rank=4 .*\(16, 3\) in layer/posterior"),
-    ("EinsumDense", EINSUM, [SEQUENCE], r"<= 3; got rank=4 .*\(4, 3\) in layer/posterior"),
-    (
-        "MultiHeadAttention",
-        {**HEADS, "per_head": True},
-        [SEQUENCE, SEQUENCE],
-        r"\(4, 3\) in layer/query/head_0/",
-    ),
-    ("MultiHeadAttention", {**HEADS, "output_shape": 3}, [SEQUENCE, SEQUENCE], r"\(6, 3\) in layer/attention_output/"),
-    ("ReversibleEmbedding", {"input_dim": 5, "output_dim": 3}, [], r"\(5, 3\) in layer/posterior"),
-    ("TransformerEncoder", {**BLOCK, "intermediate_dim": 3}, [SEQUENCE], r"\(4, 3\) in layer/inner/posterior"),
+    ("Dense", {"units": 3}, [(None, 9)], [3]),
+    ("LSTM", {"units": 3}, [(None, 5, 9)], [9, 3]),
+    ("GRU", {"units": 5}, [(None, 5, 2)], [2, 5]),
+    ("Conv2D", {"filters": 3, "kernel_size": 2}, [IMAGE], [3]),
+    ("EinsumDense", EINSUM, [SEQUENCE], [3]),
+    ("MultiHeadAttention", {**HEADS, "output_shape": 3}, [SEQUENCE, SEQUENCE], [4, 4, 4, 3]),
+    ("ReversibleEmbedding", {"input_dim": 5, "output_dim": 3}, [], [3]),
 )
 
 
-@pytest.mark.parametrize(("kind", "arguments", "shapes", "message"), RANKS, ids=_ids(RANKS))
-def test_a_rank_above_the_smaller_side_names_the_kernel_by_its_path(kind, arguments, shapes, message):
-    layer = getattr(layers, kind)(**arguments, posterior=LowRank(4), name="layer")
-    with pytest.raises(ValueError, match=message):
-        layer.build(*shapes)
-    allowed = getattr(layers, kind)(**arguments, posterior=LowRank(4, overcomplete=True))
-    allowed.build(*shapes)
+@pytest.mark.parametrize(("kind", "arguments", "shapes", "limits"), RANKS, ids=_ids(RANKS))
+def test_a_rank_above_the_smaller_side_of_a_kernel_is_lowered_to_it(kind, arguments, shapes, limits):
+    layer = getattr(layers, kind)(**arguments, posterior=4)
+    layer.build(*shapes)
+    found = find_posteriors(layer)
+    assert [q.effective_rank for q in found] == [min(4, limit) for limit in limits]
+    assert [q.ab.shape for q in found] == [(sum(q.shape), q.effective_rank) for q in found]
+    assert {q.rank for q in found} == {4} and layer.get_config()["posterior"]["config"]["rank"] == 4
+
+
+WITHOUT = {
+    "Dense": (8,),
+    "EinsumDense": ("ab,bc->ac", 8),
+    "Embedding": (10, 8),
+    "ReversibleEmbedding": (10, 8),
+    "LSTM": (8,),
+    "GRU": (8,),
+    "Conv1D": (8, 3),
+    "Conv2D": (8, 3),
+    "Conv3D": (8, 3),
+    "Conv2DTranspose": (8, 3),
+    "SeparableConv1D": (8, 3),
+    "SeparableConv2D": (8, 3),
+    "MultiHeadAttention": (2, 4),
+    "TransformerEncoder": (8, 2),
+}
+
+
+def test_a_layer_without_a_posterior_says_what_to_type():
+    assert set(WITHOUT) == {name for name in layers.__all__ if name[0].isupper()} - {"BayesianLayer", "LearnedNoise"}
+    for kind, arguments in WITHOUT.items():
+        fix = 'Add posterior="low_rank", a rank such as posterior=16, or a posterior such as posterior=LowRank\\(16\\)'
+        with pytest.raises(ValueError, match=f"{kind} needs a posterior, .*; got none. {fix}"):
+            getattr(layers, kind)(*arguments)
 
 
 @pytest.mark.backend

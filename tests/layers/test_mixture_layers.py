@@ -75,7 +75,12 @@ def test_an_example_is_predicted_by_one_component_alone(trained):
             np.testing.assert_allclose(ours[component == k], theirs[component == k], rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+_ONE_OF_A_KIND = ("dense", "embedding", "gru", "conv2d", "attention", "transformer")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in _ONE_OF_A_KIND else pytest.mark.exhaustive) for n in LAYERS]
+)
 def test_one_component_is_the_plain_layer(name):
     case = LAYERS[name]
     model, x = _layer(case, components=1)
@@ -102,7 +107,7 @@ def test_layers_of_different_batches_are_refused_and_time_distributed_ones_work(
         twice(np.ones((4, 3, 5)), training=True)
 
 
-def test_a_model_of_many_layers_fits_predicts_and_is_saved(tmp_path):
+def test_a_model_of_many_layers_fits_and_predicts():
     def inside(rank=2):
         return sb.Mixture(sb.LowRank(rank), 3)
 
@@ -111,8 +116,7 @@ def test_a_model_of_many_layers_fits_predicts_and_is_saved(tmp_path):
             keras.Input((6,), dtype="int32"),
             layers.Embedding(9, 4, mask_zero=True, posterior=inside()),
             layers.TransformerEncoder(6, num_heads=2, dropout=0.1, posterior=inside()),
-            layers.LSTM(3, return_sequences=True, posterior=inside(), bias_posterior=sb.FullRank()),
-            layers.GRU(3, posterior=inside()),
+            layers.GRU(3, posterior=inside(), bias_posterior=sb.FullRank()),
             layers.Dense(2, posterior=inside()),
         ]
     )
@@ -124,9 +128,7 @@ def test_a_model_of_many_layers_fits_predicts_and_is_saved(tmp_path):
     assert np.isfinite(history["nll"]).all()
     for old, weight in zip(before, model.trainable_weights, strict=True):
         assert (np.abs(ops.convert_to_numpy(weight) - old).reshape(3, -1).max(axis=1) > 0).all(), weight.path
-    model.save(tmp_path / "model.keras")
-    ours, theirs = (sb.predict(m, x, draws=3).mean for m in (model, sb.load(tmp_path / "model.keras")))
-    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(sb.predict(model, x, draws=3).mean.sum(axis=1), 1, rtol=1e-5)
 
 
 def test_a_stateful_layer_is_refused_in_training():

@@ -170,7 +170,7 @@ def test_a_trained_model_can_be_its_start():
     keras.utils.set_random_seed(0)
     trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5, name="hidden"), keras.layers.Dense(2)])
     bayes = sb.bayesianize(trained, _auto(4), init="svd")
-    assert "AdaptiveLowRank()" in str(sb.plan(trained, _auto(4), init="svd"))
+    assert "AdaptiveLowRank(4)" in str(sb.plan(trained, _auto(4), init="svd"))
     u, s, vt = np.linalg.svd(ops.convert_to_numpy(trained.layers[0].kernel))
     first, second = sb.find_posteriors(bayes)
     np.testing.assert_allclose(ops.convert_to_numpy(first.mean().dense()), (u[:, :4] * s[:4]) @ vt[:4], atol=1e-5)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import re
 
 import keras
 import numpy as np
@@ -16,12 +17,15 @@ from table import (
 
 from singularbayes import (
     Adapter,
+    AdaptiveLowRank,
+    Clipped,
     Deterministic,
     FullRank,
     KLSchedule,
     KTied,
     Laplace,
     LowRank,
+    Mixture,
     Normal,
     RankOne,
     ScaleMixture,
@@ -70,22 +74,40 @@ def test_a_posterior_comes_back_equal_from_its_config(name):
         assert counterpart.get_config() == {**config, "name": "posterior"}
 
 
-@pytest.mark.parametrize("name", posteriors.POSTERIORS)
-def test_a_posterior_can_be_named(name):
-    assert type(posteriors.get(name)) is type(POSTERIORS[name]())
+NAMED = {
+    8: "LowRank(8)",
+    np.int64(8): "LowRank(8)",
+    "low_rank": f"LowRank({posteriors.DEFAULT_RANK})",
+    "mixture": f"Mixture(LowRank({posteriors.DEFAULT_RANK}), components=4)",
+    "adaptive_low_rank": "AdaptiveLowRank()",
+    "adapter": f"Adapter({posteriors.DEFAULT_RANK})",
+    "full_rank": "FullRank()",
+    "k_tied": "KTied()",
+    "rank_one": "RankOne()",
+    "deterministic": "Deterministic()",
+}
+
+
+def test_a_rank_or_a_name_stands_for_a_posterior():
+    assert {given: repr(posteriors.get(given)) for given in NAMED} == NAMED
+    assert {posteriors.get(given, "mine").name for given in NAMED} == {"mine"}
+    assert repr(Mixture(8, components=2)) == "Mixture(LowRank(8), components=2)"
+    assert repr(Mixture("low_rank")) == repr(posteriors.get("mixture"))
+    assert repr(Clipped("adapter", 1.0)) == f"Clipped(Adapter({posteriors.DEFAULT_RANK}), 1.0)"
 
 
 def test_a_class_for_a_posterior_is_told_how_to_make_one():
-    with pytest.raises(ValueError, match=r"needs a Posterior; got the class LowRank\. Make one: LowRank\(16\)"):
-        posteriors.get(LowRank)
+    for kind, example in ((LowRank, r"LowRank\(16\)"), (Clipped, r"Clipped\(16, limit=1\.0\)"), (KTied, r"KTied\(\)")):
+        with pytest.raises(ValueError, match=rf"got the class {kind.__name__}\. Make one: {example}\."):
+            posteriors.get(kind)
 
 
-@pytest.mark.parametrize("bad", ["low_rank", "mean_field", None, 16])
-def test_an_unknown_posterior_is_refused_with_the_known_ones(bad):
-    with pytest.raises(
-        ValueError, match=r"LowRank\(16\), or one of \['deterministic', 'full_rank', 'k_tied', 'rank_one'\]; got"
-    ):
-        posteriors.get(bad)
+@pytest.mark.parametrize("bad", ["lowrank", "", None, 0, -3, 2.0, True, [8]])
+def test_what_stands_for_no_posterior_is_refused_with_what_does(bad):
+    known = r"LowRank\(16\), an integer rank >= 1, or one of \['adapter', .*'low_rank', 'mixture', 'rank_one'\]; got "
+    for get, name in ((posteriors.get, "posterior"), (Mixture, "Mixture"), (lambda q: Clipped(q, 1.0), "Clipped")):
+        with pytest.raises(ValueError, match=f"{name} needs a Posterior such as {known}{re.escape(repr(bad))}"):
+            get(bad)
 
 
 @pytest.mark.parametrize("make", [LowRank, Adapter])
@@ -101,18 +123,32 @@ def test_a_number_of_ties_that_is_not_whole_and_above_0_is_refused(k):
         KTied(k)
 
 
-def test_a_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_layer():
-    with pytest.raises(
-        ValueError, match=r"1 <= rank <= 2; got rank=3 .* shape \(8, 2\) in head/posterior.*overcomplete"
-    ):
-        layers.Dense(2, posterior=LowRank(3), name="head").build((None, 8))
+LOWERED = {
+    "LowRank(16 → 4)": lambda: LowRank(16),
+    "LowRank(3)": lambda: LowRank(3),
+    "LowRank(16)": lambda: LowRank(16, overcomplete=True),
+    "Adapter(16 → 4)": lambda: Adapter(16),
+    "AdaptiveLowRank(4)": lambda: AdaptiveLowRank(16),
+    "LowRank(16 → 4) clipped at 2": lambda: Clipped(16, 2.0),
+    "Mixture of 2 LowRank(16 → 4)": lambda: Mixture(16, components=2),
+    "Mixture of 2 AdaptiveLowRank(4)": lambda: Mixture("adaptive_low_rank", components=2),
+    "FullRank()": FullRank,
+}
 
 
-def test_an_adapter_s_rank_above_both_sides_is_refused_with_the_limit_the_shape_and_the_layer():
-    with pytest.raises(
-        ValueError, match=r"Adapter needs 1 <= rank <= 2; got rank=3 .*\(8, 2\) in head/.* Adapter\(2\)"
-    ):
-        layers.Dense(2, posterior=Adapter(3), name="head").build((None, 8))
+@pytest.mark.parametrize("label", LOWERED)
+def test_a_rank_above_both_sides_is_lowered_to_them_and_requested_as_it_was(label):
+    posterior = LOWERED[label]()
+    asked = posterior.get_config()
+    assert posterior.effective_rank is None
+    built(posterior)  # 5 × 4
+    rank = posterior.effective_rank
+    assert rank == {"LowRank(3)": 3, "LowRank(16)": 16, "FullRank()": None}.get(label, 4)
+    assert posterior.shape == (5, 4) and posterior.label(rank) == label
+    assert posterior.get_config() == asked  # with the rank that was requested
+    if rank is not None:
+        trained = sum(np.prod(weight.shape) for weight in posterior.trainable_weights)
+        assert trained == posterior.components * 2 * rank * (5 + 4)
 
 
 def test_a_rank_above_both_sides_can_be_asked_for():

@@ -173,15 +173,6 @@ def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
     assert chunk * 4 * 200_006 <= 256 << 20
 
 
-def test_a_rank_that_a_recurrent_kernel_cannot_hold_is_refused_before_any_weight_is_made():
-    layer = layers.LSTM(3, posterior=LowRank(2), recurrent_posterior=LowRank(9), name="memory")
-    with pytest.raises(
-        ValueError, match=r"rank <= 3; got rank=9 for a weight of shape \(3, 12\) in memory/recurrent_p"
-    ):
-        layer.build((None, 5, 4))
-    assert layer.trainable_weights == []
-
-
 def test_the_local_estimator_is_refused_by_an_equation_that_uses_a_weight_more_than_once():
     with pytest.raises(ValueError, match=r"every position of an example uses the kernel"):
         layers.EinsumDense("abc,cd->abd", (None, 3), estimator="local", posterior=LowRank(2))

@@ -163,6 +163,57 @@ def test_a_gradient_at_the_mean_is_a_warning_and_one_of_a_draw_is_none(model):
         gradient(lambda: ops.sum(model(X, training=True)), values)
 
 
+class Block(keras.layers.Layer):
+    """A user's layer that neither takes nor passes `training`."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def call(self, x):
+        return self.inner(x)
+
+
+class Around(keras.Model):
+    def __init__(self, inner):
+        super().__init__()
+        self.block = Block(inner)
+
+    def call(self, x, training=None):
+        return self.block(x, training=training)
+
+
+class Untold(Around):
+    def call(self, x, training=None):
+        return self.block(x)
+
+
+USERS = {
+    "block in a sequential": lambda inner: keras.Sequential([keras.Input((5,)), keras.Sequential([Block(inner)])]),
+    "block in a subclass": Around,
+    "block in a subclass that does not pass it": Untold,
+    "model in a sequential": lambda inner: keras.Sequential([keras.Input((5,)), Doubled(inner)]),
+    "subclass": Doubled,
+}
+
+
+@pytest.mark.parametrize("kind", USERS)
+@pytest.mark.filterwarnings("ignore:The model does not have any trainable")
+def test_classes_of_users_draw_in_training_exactly_where_dropout_of_keras_drops(kind):
+    def losses(inner, callbacks):
+        model = USERS[kind](inner)
+        model(X)
+        model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=keras.backend.backend() == "jax")
+        return model.fit(X, np.zeros((6, 5)), epochs=3, verbose=0, callbacks=callbacks).history["loss"]
+
+    dense = layers.Dense(5, posterior=FullRank(eta=1.0))
+    if len(set(losses(keras.layers.Dropout(0.5), []))) > 1:
+        assert len(set(losses(dense, [sb.KLSchedule(beta=0.0)]))) == 3
+    else:
+        with pytest.raises(ValueError, match="Keras's own Dropout would do nothing here either"):
+            losses(dense, [sb.KLSchedule(beta=0.0)])
+
+
 class Forgetful(keras.Model):
     """A model whose `call` does not pass `training` on: Keras then trains it as if it predicted."""
 

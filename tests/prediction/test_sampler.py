@@ -40,7 +40,9 @@ class TestPadding:
         seen = []
         kind = type(sampler_of(model))
         run = kind.run
-        monkeypatch.setattr(kind, "run", lambda self, draws, x: seen.append(x.shape) or run(self, draws, x))
+        monkeypatch.setattr(
+            kind, "run", lambda self, draws, x, *known: seen.append(x.shape) or run(self, draws, x, *known)
+        )
         wanted = sb.predict(model, ids, 6, likelihood="categorical_logits", keep_draws=True)
         seen.clear()
         ours = sb.predict(model, ids, 6, likelihood="categorical_logits", keep_draws=True, padding=0, batch_size=3)
@@ -78,7 +80,7 @@ class TestPrograms:
             return len(keras.tree.flatten(draws)[0])
 
         monkeypatch.setattr(
-            JaxSampler, "run", lambda self, draws, x: seen.append((chunk(draws), len(x))) or run(self, draws, x)
+            JaxSampler, "run", lambda self, draws, x, *known: seen.append((chunk(draws), len(x))) or run(self, draws, x)
         )
         monkeypatch.setattr(JaxSampler, "scratch_bytes", lambda self, draws, x: chunk(draws) * len(x) * 100)
         monkeypatch.setattr(sampler, "program_limit", lambda: 800)

@@ -98,7 +98,7 @@ def test_a_counterpart_starts_from_the_truncated_weights_on_whatever_machine(fol
     u, s, vt = np.linalg.svd(kernel, full_matrices=False)
     found = keras.ops.convert_to_numpy(sb.find_posteriors(made)[0].mean().dense())
     np.testing.assert_allclose(found, (u[:, :2] * s[:2]) @ vt[:2], atol=1e-5)
-    assert made.compiled and [q.rank for q in sb.find_posteriors(counterpart(rank=8))] == [3, 3]
+    assert made.compiled and [q.effective_rank for q in sb.find_posteriors(counterpart(rank=8))] == [3, 3]
 
 
 def test_with_several_seeds_the_command_takes_the_smallest_rank_within_one_standard_error(folder, monkeypatch, capsys):

@@ -57,7 +57,7 @@ def test_by_spectrum_takes_the_smallest_rank_that_keeps_the_share_and_says_what_
     assert found.rows[0].reason == f"keeps {10 / total:.1%}; rank 1 keeps {9 / total:.1%}"
     assert found.rows[0].saves == pytest.approx(2 * (6 + 5) / (6 * 5))
     assert "an error of at most 31.6% of ‖W‖" in str(found)  # in the hidden one 15.9%
-    bayes = sb.bayesianize(trained, rules=found.ranks, init="svd", cap=True)
+    bayes = sb.bayesianize(trained, rules=found.ranks)
     assert [q.rank for q in sb.find_posteriors(bayes)] == [2, 1]
 
 

@@ -206,8 +206,8 @@ def test_a_budget_reaches_the_full_kl_weight():
 
 
 def test_what_a_build_refuses_ends_the_sweep_with_its_reason(tmp_path):
-    with pytest.raises(ValueError, match="LowRank needs 1 <= rank <= 3; got rank=5"):
-        ranks.sweep(build, DATA, {"rank": [3, 5]}, ["nll"], BUDGET, storage=tmp_path / "sweep.log")
+    with pytest.raises(ValueError, match="LowRank needs rank to be an integer >= 1; got rank=0"):
+        ranks.sweep(build, DATA, {"rank": [3, 0]}, ["nll"], BUDGET, storage=tmp_path / "sweep.log")
     study = open_study(tmp_path / "sweep.log", ["minimize"], _kept(tmp_path))
     assert [trial.state.name for trial in study.trials] == ["COMPLETE", "FAIL"]
 

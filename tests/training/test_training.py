@@ -124,7 +124,7 @@ class TestFit:
         model = _compiled(stirred_layer(MODELS[kind](_posterior()), X))
         before = model.get_weights()
         for train in (model.fit, model.evaluate):
-            with pytest.raises(ValueError, match=r"KLSchedule\(num_data=len\(x\)\)"):
+            with pytest.raises(ValueError, match=r"KLSchedule\(\)"):
                 train(X, Y, verbose=0)
         for train in (model.train_on_batch, model.test_on_batch):
             with pytest.raises(ValueError, match=r"set_kl\(model, num_data=len\(x\)\)"):
@@ -159,27 +159,39 @@ class TestFit:
         assert _sum(model.losses) == 0.0
         assert np.isfinite(history["loss"]).all()
 
-    def test_early_stopping_watches_val_nll(self):
-        model = _standing(_sequential(_posterior()))
-        stop = keras.callbacks.EarlyStopping(monitor="val_nll", mode="min", min_delta=1e9, patience=1)
-        history = model.fit(X, Y, 32, 9, 0, callbacks=[sb.KLSchedule(32), stop], validation_split=0.25)
-        assert history.epoch == [0, 1]
-
-    def test_the_order_of_the_schedule_and_early_stopping_does_not_matter(self):
-        def fitted(schedule_first):
-            keras.utils.set_random_seed(3)
-            stop = keras.callbacks.EarlyStopping(
-                "val_nll", mode="min", min_delta=1e9, patience=1, restore_best_weights=True
-            )
-            callbacks = [sb.KLSchedule(24, warmup=1), stop] if schedule_first else [stop, sb.KLSchedule(24, warmup=1)]
-            model = _compiled(_sequential(_posterior()), "adam")
-            history = model.fit(X, Y, 32, 9, 0, callbacks=callbacks, validation_split=0.25)
-            return history.history, model.get_weights()
-
-        (first, weights), (second, others) = fitted(True), fitted(False)
-        assert len(first["loss"]) == 2 and first == second
-        for ours, theirs in zip(weights, others, strict=True):
+    @pytest.mark.parametrize("schedule_first", [True, False])
+    def test_early_stopping_begins_with_the_full_weight_whatever_the_order(self, schedule_first):
+        keras.utils.set_random_seed(3)
+        model, seen = _compiled(_sequential(_posterior()), keras.optimizers.SGD(1e-3)), {}
+        keep = keras.callbacks.LambdaCallback(
+            on_epoch_end=lambda epoch, logs: seen.update({epoch: model.get_weights()})
+        )
+        stop = sb.EarlyStopping(min_delta=1e9, patience=2)
+        callbacks = [sb.KLSchedule(zero_epochs=1, warmup=2, pretrain_epochs=1), stop]
+        callbacks = callbacks if schedule_first else callbacks[::-1]
+        history = model.fit(X, Y, 32, 20, 0, callbacks=[*callbacks, keep], validation_split=0.25)
+        # Full from epoch 4 on, which no later one betters: two more, and its weights are back.
+        assert history.epoch == [0, 1, 2, 3, 4, 5, 6] and stop.best_epoch == 4
+        assert stop.best == history.history["val_nll"][4]
+        for ours, theirs in zip(model.get_weights(), seen[4], strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+    @pytest.mark.parametrize("monitor", ["kl", "kl_weight"])
+    def test_early_stopping_before_the_schedule_can_watch_what_the_schedule_logs(self, monitor):
+        model = _standing(_sequential(_posterior()))
+        stop = sb.EarlyStopping(monitor, patience=1)
+        history = model.fit(X, Y, 32, 9, 0, callbacks=[stop, sb.KLSchedule(warmup=1)])
+        assert history.epoch == [0, 1, 2] and stop.best == history.history[monitor][1]
+        assert len(history.history["kl"]) == 3
+
+    def test_early_stopping_forgets_the_schedule_of_another_fit(self):
+        model = _standing(_sequential(_posterior()))
+        with pytest.warns(UserWarning, match="before the KL weight was full"):
+            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(warmup=5)])
+        stop = sb.EarlyStopping("loss", patience=1, min_delta=1e9)
+        assert model.fit(X, Y, 32, 9, 0, callbacks=[stop]).epoch == [0, 1]
+        stop = sb.EarlyStopping("nll", patience=1, min_delta=1e9, start_from_epoch=2)
+        assert model.fit(X, Y, 32, 9, 0, callbacks=[stop, sb.KLSchedule()]).epoch == [0, 1, 2, 3]
 
     def test_two_schedules_are_an_error(self):
         model = _standing(_sequential(_posterior()))
@@ -234,6 +246,30 @@ class TestFit:
         assert set(history) == {"loss", "kl", "kl_weight"}
         with pytest.raises(ValueError, match=r"PACBayesObjective needs `nll` in the logs; the train_step of"):
             model.fit(X, Y, verbose=0, callbacks=[sb.PACBayesObjective(32)])
+
+    @pytest.mark.parametrize("together", [1, None], ids=["keras", "program"])
+    def test_a_loss_of_your_own_without_the_kl_is_an_error_and_one_with_it_is_none(self, together):
+        class OwnLoss(keras.Sequential):
+            kl = None
+
+            def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+                loss = ops.mean(ops.square(ops.cast(y, "float32") - y_pred))
+                return loss if self.kl is None else loss + self.kl()
+
+        def build(kl=None):
+            model = _compiled(OwnLoss([keras.Input((3,)), layers.Dense(1, posterior=_posterior())]))
+            model.kl = kl and (lambda: kl(model))
+            made.append(model)
+            return model
+
+        made = []
+        options = {"callbacks": lambda: [sb.KLSchedule(32)], "together": together}
+        with pytest.raises(ValueError, match=r"needs the KL in its loss, .*nothing of the KL of '.*sum\(self.losses\)"):
+            sb.fit_many(lambda: build(), X, Y, [0], 1, 32, **options)
+        assert np.isfinite(made[0].predict(X, verbose=0)).all()  # its weights are still there
+        for kl in (lambda model: sum(model.losses), lambda model: sb.kl(model) / 32):
+            sb.fit_many(lambda kl=kl: build(kl), X, Y, [0], 1, 32, **options)
+            made[-1].fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)])  # its step is compiled already
 
     def test_steps_per_execution_logs_the_same(self):
         if keras.backend.backend() == "torch":

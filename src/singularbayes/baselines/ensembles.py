@@ -141,7 +141,7 @@ class LowRankEnsemble(_Ensemble):
     """M variational networks from different seeds, whose posterior draws are pooled; the paper's has 5 × 20 draws.
 
     Members may have any random posterior. `build` and `seed` are as in `DeepEnsemble`; `fit` needs the KL
-    weight: `callbacks=lambda: [sb.KLSchedule(num_data=len(x))]`.
+    weight: `callbacks=lambda: [sb.KLSchedule()]`.
     """
 
     def _require(self, model, random):

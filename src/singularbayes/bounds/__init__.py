@@ -5,6 +5,7 @@ A bound is computed in its sound form; `variant="published"` gives the paper's b
 
 from singularbayes.bounds.architecture import ACTIVATIONS, LayerFacts, reasons_outside, require_inside
 from singularbayes.bounds.bound import Bound, Refused
+from singularbayes.bounds.catoni import CONSTANTS, catoni, catoni_constant
 from singularbayes.bounds.complexity_risk import (
     Strata,
     complexity_risk,
@@ -13,7 +14,7 @@ from singularbayes.bounds.complexity_risk import (
     matrix_failure,
     stratify,
 )
-from singularbayes.bounds.confidence import betting_mean, binary_kl, kl_inverse, probability_at_least
+from singularbayes.bounds.confidence import betting_mean, binary_kl, kl_inverse, mean_at_most, probability_at_least
 from singularbayes.bounds.gauge import Gauge, best_gauge
 from singularbayes.bounds.gaussian_complexity import NetworkClass, gaussian_complexity, linear_complexity
 from singularbayes.bounds.losses import (
@@ -41,6 +42,7 @@ from singularbayes.bounds.perturbation import (
     sum_budget,
     sum_threshold,
 )
+from singularbayes.bounds.scaling import ScalingComparison, scaling_comparison
 from singularbayes.bounds.small_variance import SmallVariance, budget_probability, margin_risk, small_variance
 from singularbayes.bounds.spectral import (
     GUARANTEES,
@@ -54,6 +56,7 @@ from singularbayes.bounds.weight_kl import mixture_kl, normal_kl
 
 __all__ = [
     "ACTIVATIONS",
+    "CONSTANTS",
     "GUARANTEES",
     "SOFTMAX_LIPSCHITZ",
     "Bound",
@@ -63,6 +66,7 @@ __all__ = [
     "LossConstants",
     "NetworkClass",
     "Refused",
+    "ScalingComparison",
     "SmallVariance",
     "Strata",
     "best_gauge",
@@ -70,6 +74,8 @@ __all__ = [
     "binary_kl",
     "break_even_rank",
     "budget_probability",
+    "catoni",
+    "catoni_constant",
     "complexity_ratio",
     "complexity_risk",
     "critical_rank",
@@ -85,6 +91,7 @@ __all__ = [
     "loss_constants",
     "margin_risk",
     "matrix_failure",
+    "mean_at_most",
     "mixture_kl",
     "norm_probability",
     "normal_kl",
@@ -97,6 +104,7 @@ __all__ = [
     "relative_perturbation",
     "require_inside",
     "risk_certificate",
+    "scaling_comparison",
     "small_variance",
     "spectral_penalty",
     "stochastic_bound",

@@ -13,7 +13,7 @@ from scipy.special import logsumexp, rel_entr
 from scipy.stats import binomtest
 
 from singularbayes.bounds.bound import Bound
-from singularbayes.checks import require_at_least, require_integer, require_share, require_unit
+from singularbayes.checks import require_at_least, require_choice, require_integer, require_share, require_unit
 
 
 def binary_kl(q: float, p: float) -> float:
@@ -97,4 +97,45 @@ def probability_at_least(successes: int, draws: int, delta: float = 0.05, event:
         deltas={"Monte Carlo": delta},
         terms={"successes": successes, "draws": draws},
         trivial=0.0,
+    )
+
+
+def mean_at_most(
+    losses: np.ndarray, delta: float = 0.05, method: str = "binomial", quantity: str = "mean loss"
+) -> Bound:
+    """Returns the hold-out bound: what the mean of a loss in [0, 1] exceeds in at most δ of all repetitions.
+
+    Args:
+        losses: one per independent example (examples,), of a predictor that was fixed without them.
+        method: "binomial" counts losses that are 0 or 1 (Clopper–Pearson); "betting" takes all in [0, 1]. It follows
+            from the loss, not from the numbers.
+
+    >>> mistakes = np.repeat([0, 1], [980, 20])
+    >>> [round(mean_at_most(mistakes, 0.05, method).value, 4) for method in ("binomial", "betting")]
+    [0.0289, 0.0373]
+    """
+    require_choice("mean_at_most", ("binomial", "betting"), method=method)
+    losses = np.asarray(losses, "float64")
+    if losses.ndim != 1 or not losses.size:
+        raise ValueError(f"mean_at_most needs one loss per example, an array (examples,); got shape {losses.shape}.")
+    require_unit("mean_at_most", losses=losses)
+    require_share("mean_at_most", delta=delta)
+    terms: dict[str, float] = {"mean": float(losses.mean()), "N": len(losses)}
+    if method == "betting":
+        name, value = "Hold-out, betting", betting_mean(losses, delta)
+    else:
+        if not np.isin(losses, (0.0, 1.0)).all():
+            raise ValueError("mean_at_most needs losses of 0 or 1 for method='binomial'; use method='betting'.")
+        count = int(losses.sum())
+        interval = binomtest(count, len(losses), alternative="less").proportion_ci(1 - delta, method="exact")
+        name, value = "Hold-out, Clopper–Pearson", float(interval.high)
+        terms["mistakes"] = count
+    return Bound(
+        name,
+        quantity,
+        min(1.0, value),
+        assumptions=("independent examples", "loss in [0, 1]", "predictor fixed without these examples"),
+        deltas={"data": delta},
+        terms=terms,
+        trivial=1.0,
     )

@@ -30,7 +30,7 @@ from singularbayes.checks import (
 
 FORMS = ("kl", "sqrt", "quadratic")
 _NAMES = {"kl": "kl inverse", "sqrt": "square root", "quadratic": "quadratic"}
-_ASSUMPTIONS = (
+ASSUMPTIONS = (
     "independent examples",
     "loss in [0, 1]",
     "prior, ranks and undrawn weights fixed without these examples",
@@ -60,7 +60,7 @@ def empirical_risk(risks: np.ndarray, delta: float = 0.01, share: float = 1.0, m
         raise ValueError(f"empirical_risk needs one risk a draw, an array (draws,); got shape {risks.shape}.")
     require_unit("empirical_risk", risks=risks)
     require_share("empirical_risk", delta=delta)
-    _require_part("empirical_risk", share)
+    require_part("empirical_risk", share)
     estimate = min(1.0, float(risks.mean(dtype="float64")))
     if method == "betting":
         value = betting_mean(risks, delta * share)
@@ -106,10 +106,11 @@ def pac_bayes(
     require_at_least("pac_bayes", 0, kl=kl)
     require_integer("pac_bayes", num_data=num_data)
     require_share("pac_bayes", delta=delta)
-    _require_part("pac_bayes", share)
+    require_part("pac_bayes", share)
     if variant == "published":
         form, share = "sqrt", 1.0
-    value, deltas, defect = _read(risk, variant)
+    published = variant == "published"
+    value, deltas, defect = (_published_risk(risk), {}, _DEFECT) if published else read_risk("pac_bayes", risk)
     budget = (kl + math.log(2 * math.sqrt(num_data) / (delta * share))) / num_data
     uncapped = _solve(form, value, budget)
     return Bound(
@@ -117,7 +118,7 @@ def pac_bayes(
         "risk of the randomised predictor",
         min(1.0, uncapped),
         variant=variant,
-        assumptions=(*_ASSUMPTIONS, "independent draws" if isinstance(risk, Bound) else "empirical risk given exactly"),
+        assumptions=(*ASSUMPTIONS, "independent draws" if isinstance(risk, Bound) else "empirical risk given exactly"),
         deltas={"data": delta, **deltas},
         terms={"empirical risk": value, "KL": kl, "budget": budget, "uncapped": uncapped, "share of δ": share},
         trivial=1.0,
@@ -162,21 +163,24 @@ def _solve(form: str, risk: float, budget: float) -> float:
     return (math.sqrt(risk + budget / 2) + math.sqrt(budget / 2)) ** 2
 
 
-def _read(risk: float | Bound, variant: str) -> tuple[float, dict[str, float], str | None]:
-    """Returns the risk that enters the bound, the parts of δ that it brings, and its defect."""
-    if variant == "published":
-        value = risk.terms.get("estimate", risk.value) if isinstance(risk, Bound) else risk
-        require_unit("pac_bayes", risk=value)
-        return float(value), {}, _DEFECT
+def _published_risk(risk: float | Bound) -> float:
+    value = risk.terms.get("estimate", risk.value) if isinstance(risk, Bound) else risk
+    require_unit("pac_bayes", risk=value)
+    return float(value)
+
+
+def read_risk(name: str, risk: float | Bound) -> tuple[float, dict[str, float], str | None]:
+    """Returns the risk that enters a bound, the parts of δ that it brings, and its defect."""
     if isinstance(risk, Bound):
         return risk.value, dict(risk.deltas), risk.defect
     if np.ndim(risk):
-        raise ValueError(f"pac_bayes needs one risk, or empirical_risk(risks); got an array of shape {np.shape(risk)}.")
-    require_unit("pac_bayes", risk=risk)
+        raise ValueError(f"{name} needs one risk, or empirical_risk(risks); got an array of shape {np.shape(risk)}.")
+    require_unit(name, risk=risk)
     return float(risk), {}, None
 
 
-def _require_part(name: str, share: float) -> None:
+def require_part(name: str, share: float) -> None:
+    """Raises unless `share` is a part of δ."""
     if share != 1:
         require_share(name, share=share)
 

@@ -19,11 +19,10 @@ def convert(
     out: Path,
     /,
     *,
-    rank: Annotated[int, Parameter(converter=_integer, validator=Number(gte=1))],
+    rank: Annotated[int | None, Parameter(converter=_integer, validator=Number(gte=1))] = None,
     init: Literal["svd", "random"] = "svd",
-    posterior: Literal["low_rank", "adapter"] = "low_rank",
+    posterior: Literal["low_rank", "mixture", "adapter"] = "low_rank",
     unsupported: Literal["error", "keep"] = "error",
-    cap: Annotated[bool, Parameter(negative="")] = False,
     force: Annotated[bool, Parameter(negative="")] = False,
     packages: Packages = None,
 ) -> int:
@@ -36,15 +35,14 @@ def convert(
     out
         The .keras file to write.
     rank
-        Rank of the random factors of every weight matrix.
+        Rank of the random factors of every weight matrix, 16 by default; a matrix that is smaller lowers it.
     init
         Initialise the means at the trained weights (svd), or anew (random).
     posterior
-        low_rank: A Bᵀ, truncated to the rank. adapter: the trained weight, frozen, plus a random A Bᵀ.
+        low_rank: A Bᵀ, truncated to the rank. mixture: four of these, each a mode of its own. adapter: the trained
+        weight, frozen, plus a random A Bᵀ.
     unsupported
         What to do with layers that have weight matrices and no Bayesian counterpart.
-    cap
-        Lower the rank where a matrix is smaller.
     force
         Write over an existing file.
     packages
@@ -55,11 +53,12 @@ def convert(
     require_folder(out)
     if out.exists() and not force:
         raise ValueError(f"{str(out)!r} is there already; --force writes over it.")
-    from singularbayes import Adapter, LowRank, bayesianize, plan
+    from singularbayes import bayesianize, plan, posteriors
 
     trained = load_model(model, packages)
-    chosen = {"low_rank": LowRank, "adapter": Adapter}[posterior](rank)
-    show(in_shell(str(plan(trained, chosen, init=init, cap=cap))))
-    write_model(bayesianize(trained, chosen, init=init, unsupported=unsupported, cap=cap), out)
+    chosen = posteriors.get(posterior)
+    chosen = chosen if rank is None else chosen.with_rank(rank)
+    show(in_shell(str(plan(trained, chosen, init=init))))
+    write_model(bayesianize(trained, chosen, init=init, unsupported=unsupported), out)
     show(f"\nWritten: {out}")
     return 0

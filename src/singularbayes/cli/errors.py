@@ -11,7 +11,6 @@ INTERRUPTED = 130  # the exit status that shells give to Ctrl-C
 _IN_SHELL = {
     "Import the package that defines it (or pass custom_objects)": "Name the package that defines it by --import",
     'unsupported="keep"': "--unsupported keep",
-    "cap=True": "--cap",
     ", or by a rule with None; plan(model, …) shows them all": "; the plan shows them all",
     "frozen=True": "--frozen",
     "allow_seen=True": "--allow-seen",

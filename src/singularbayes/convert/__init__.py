@@ -3,6 +3,7 @@
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.bayesianize import bayesianize
 from singularbayes.convert.collapse import collapse
+from singularbayes.convert.components import drop_component, take_components
 from singularbayes.convert.freeze_draws import freeze_draws
 from singularbayes.convert.plan import Plan, plan
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
@@ -14,8 +15,10 @@ __all__ = [
     "bayesianize",
     "collapse",
     "counterparts",
+    "drop_component",
     "freeze_draws",
     "plan",
     "spectrum",
     "surgery",
+    "take_components",
 ]

@@ -4,20 +4,20 @@ import keras
 
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
+from singularbayes.convert.members import Models, count_components, is_per_component, make_per_component, members_of
 from singularbayes.models import track
 from singularbayes.posteriors import Posterior
 
 
 def bayesianize(
-    model: keras.Model,
+    model: Models,
     posterior=None,
     rules: Rules | None = None,
-    init: str = "random",
+    init: str = "svd",
     unsupported: str = "error",
     *,
     bias_posterior: Posterior | None = None,
     per_head: bool = False,
-    cap: bool = False,
 ) -> keras.Model:
     """Returns a copy of a built Keras model in which layers with weight matrices are Bayesian.
 
@@ -29,30 +29,38 @@ def bayesianize(
     regularizer of a kernel gives way to the prior. A compiled model is compiled again with the same arguments, if Keras
     can read them back.
 
+    A `Mixture` starts its first component at the trained weights and the others around them. The models of a deep
+    ensemble become one model, whose components start at one of them each: `bayesianize(models, Mixture(LowRank(16),
+    components=len(models)))`. Weights of layers between, such as gains and statistics of normalisations, are then kept
+    for every component too (`layers.PerComponent`); those that are frozen, and those of matrices that a rule keeps, are
+    one for all components of a single model.
+
     Args:
-        posterior: a posterior, a rank for `LowRank`, or a function that gets a Keras layer and returns either, or None
-            to keep the layer.
-        rules: exceptions, {name, pattern or class of a layer: posterior, rank, function or None}. The first that fits
+        model: a Keras model, or a list of models of one architecture.
+        posterior: a posterior, a rank for `LowRank`, a name such as "low_rank", or a function that gets a Keras layer
+            and returns one of these, or None to keep the layer. A matrix with min(m, n) below the rank lowers it.
+        rules: exceptions, {name, pattern or class of a layer: the same as `posterior`}. The first that fits
             a layer, or a layer that holds it, is taken. Patterns are those of a shell, for names or paths:
             "encoder/*_dense".
-        init: "random" starts converted layers as new ones; "svd" starts the means at the trained weights, at a lower
-            rank at the truncated SVD, and takes over the biases. Posterior scales start the same way in both: η times
+        init: "svd" starts the means at the trained weights, at a lower rank at the truncated SVD, and takes over the
+            biases; "random" starts converted layers as new ones. Posterior scales start the same way in both: η times
             the variance-matched scale. An `Adapter`, and a layer that is frozen, always start at the trained weights.
         unsupported: what to do with layers with weight matrices and no Bayesian counterpart: "error", or "keep" them.
         bias_posterior: a posterior for the biases; None leaves them plain weights.
         per_head: see `layers.MultiHeadAttention`.
-        cap: lower ranks to min(m, n) where a matrix is smaller; for attention, the smallest of its projections.
 
     >>> import keras, singularbayes as sb
     >>> trained = keras.Sequential(
     ...     [keras.Input((20,)), keras.layers.Dense(10, "relu"), keras.layers.Dense(2, name="head")]
     ... )
-    >>> bayes = bayesianize(trained, sb.LowRank(4), rules={"head": 2}, init="svd")
+    >>> bayes = bayesianize(trained, sb.LowRank(4), rules={"head": 2})
     >>> [posterior.rank for posterior in sb.find_posteriors(bayes)]
     [4, 2]
     """
     require_start(init, unsupported)
-    decisions = decide(model, posterior, rules, cap, per_head)
+    members = members_of(model, init)
+    model = members[0]
+    decisions = decide(model, posterior, rules, per_head)
     if unsupported == "error":
         _require_supported([decision for decision in decisions if decision.unsupported])
     if all(decision.reason in (NO_MATRIX, BAYESIAN) for decision in decisions):
@@ -65,16 +73,21 @@ def bayesianize(
             f"bayesianize needs a posterior for at least one layer of {model.name!r}; got posterior={posterior!r} and "
             f"rules={rules!r}, which keep them all. Pass a rank or a posterior, such as LowRank(16)."
         )
+    components = count_components(members, decisions)
+    by_keys = [{place.keys: place.layer for place in surgery.places(member)} for member in members]
     copy = surgery.copied(model)
     in_copy = {place.keys: place.layer for place in surgery.places(copy)}
     new = {}
     for decision in track(decisions, len(decisions), "layers"):
+        given = [layers[decision.place.keys] for layers in by_keys]
         if decision.posteriors:
             counterpart = counterparts.make_counterpart(decision.layer, decision.posteriors, bias_posterior, per_head)
             adapts = any(chosen.adapts for chosen in decision.posteriors.values())
             if init == "svd" or adapts or decision.frozen:
-                counterparts.start_from(counterpart, decision.layer)
+                counterparts.start_from(counterpart, *given, equal=decision.frozen)
             new[id(in_copy[decision.place.keys])] = counterpart
+        elif is_per_component(decision, by_keys, components):
+            new[id(in_copy[decision.place.keys])] = make_per_component(given, components)
     converted = surgery.exchange(copy, new)
     surgery.compile_like(converted, model)
     return converted

@@ -1,15 +1,27 @@
 """The posterior means as a plain Keras model."""
 
+from typing import Literal, overload
+
 import keras
 import numpy as np
 
 from singularbayes import layers
 from singularbayes.convert import counterparts, surgery
+from singularbayes.convert.components import count_components, take_components
+from singularbayes.models import find_sources
 
 _SPLIT = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.Conv2DTranspose, layers.Embedding)
 
 
-def collapse(model: keras.Model, merge: bool = False) -> keras.Model:
+@overload
+def collapse(model: keras.Model, merge: bool = False, *, component: int = 0) -> keras.Model: ...
+
+
+@overload
+def collapse(model: keras.Model, merge: bool = False, *, component: Literal["all"]) -> list[keras.Model]: ...
+
+
+def collapse(model: keras.Model, merge: bool = False, *, component: int | str = 0) -> keras.Model | list[keras.Model]:
     """Returns a plain Keras model that predicts what `model` does at its posterior means; not compiled.
 
     A low-rank Dense, Embedding or convolution in a Sequential or functional model becomes two small Keras layers, by
@@ -19,6 +31,8 @@ def collapse(model: keras.Model, merge: bool = False) -> keras.Model:
 
     Args:
         merge: always merge, so that every layer is the Keras layer of its name.
+        component: of a model with mixtures, the component whose mean network is wanted; the first is the one that a
+            forward pass outside training uses. "all" gives the networks of all components, a list: a deep ensemble.
 
     >>> import keras, singularbayes as sb
     >>> bayes = keras.Sequential([keras.Input((20,)), sb.layers.Dense(10, posterior=sb.LowRank(2), name="hidden")])
@@ -29,7 +43,14 @@ def collapse(model: keras.Model, merge: bool = False) -> keras.Model:
     """
     if not isinstance(model, keras.layers.Layer) or not model.built:
         raise ValueError(f"collapse needs a built Keras model; got {model!r}. Call it once on a batch first.")
-    copy = surgery.copied(model)
+    if isinstance(component, str) and component != "all":
+        raise ValueError(f'collapse needs component to be a number or "all"; got component={component!r}.')
+    if component == "all":
+        total = count_components(model, 'collapse(component="all")')
+        return [collapse(model, merge, component=k) for k in range(total)]
+    assert not isinstance(component, str)
+    mixed = any(source.components > 1 for source in find_sources(model))
+    copy = take_components(model, component) if mixed or component != 0 else surgery.copied(model)
     free = set() if merge else surgery.in_lists_alone(copy)
     new = {}
     for place in surgery.places(copy, surgery.is_ours):

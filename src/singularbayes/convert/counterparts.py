@@ -225,7 +225,7 @@ def weights(layer: keras.layers.Layer) -> dict[str, Any]:
 
 def matrices(layer: keras.layers.Layer, per_head: bool = False) -> dict[str, np.ndarray]:
     """Returns every weight matrix of a built layer by name, biases left out: of a Keras layer as a posterior of ours
-    would have it, of one of our layers the mean.
+    would have it, of one of our layers the mean, of a mixture those of its components, "kernel[0]", "kernel[1]", ….
 
     >>> import keras
     >>> layer = keras.layers.Conv2D(8, 3)
@@ -235,7 +235,12 @@ def matrices(layer: keras.layers.Layer, per_head: bool = False) -> dict[str, np.
     """
     if plain_class(layer) is not None:
         found = {name: w for name, w in weights(layer).items() if isinstance(w, Posterior)}
-        return {name: value(w) for name, w in found.items() if not name.endswith("bias")}
+        return {
+            name if w.components == 1 else f"{name}[{k}]": mean
+            for name, w in found.items()
+            if not name.endswith("bias")
+            for k, mean in enumerate(w.for_components(value))
+        }
     return {name: slot.read() for name, slot in slots(layer, per_head).items() if slot.is_matrix}
 
 
@@ -288,16 +293,26 @@ def make_plain(layer: keras.layers.Layer) -> keras.layers.Layer:
     return plain
 
 
-def start_from(counterpart: keras.layers.Layer, layer: keras.layers.Layer) -> None:
-    """Moves the means of the counterpart to the weights of the Keras layer, or to their best approximation."""
-    found = weights(counterpart)
-    for name, slot in slots(layer, getattr(counterpart, "per_head", False)).items():
-        weight, matrix = found[name], slot.read()
-        require_finite(matrix, f"{layer.path or layer.name}/{name}")
-        if isinstance(weight, Posterior):
-            weight.center(matrix)
+def start_from(counterpart: keras.layers.Layer, *given: keras.layers.Layer, equal: bool = False) -> None:
+    """Moves the means of the counterpart to the weights of a Keras layer, or to their best approximation.
+
+    Args:
+        given: one layer, or one for every component of a mixture.
+        equal: of one layer, start all components at the same weights; else all but the first start around them.
+    """
+    found, per_head = weights(counterpart), getattr(counterpart, "per_head", False)
+    places = [slots(layer, per_head) for layer in given]
+    for name in places[0]:
+        weight, read = found[name], [own[name].read() for own in places]
+        for layer, matrix in zip(given, read, strict=True):
+            require_finite(matrix, f"{layer.path or layer.name}/{name}")
+        if not isinstance(weight, Posterior):  # one, or one for every component
+            copies = math.prod(weight.shape) // read[0].size
+            weight.assign(np.reshape(read * (copies if len(read) == 1 else 1), weight.shape))
+        elif len(read) == 1 and not equal:
+            weight.center(read[0])
         else:
-            weight.assign(np.reshape(matrix, weight.shape))
+            weight.center_components(read * (weight.components if len(read) == 1 else 1))
 
 
 def require_finite(matrix: np.ndarray, where: str) -> None:

@@ -3,13 +3,12 @@
 import fnmatch
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Integral
 
 import keras
 
 from singularbayes import posteriors
 from singularbayes.convert import counterparts, surgery
-from singularbayes.posteriors import LowRank, Posterior
+from singularbayes.posteriors import Posterior
 
 Choice = Posterior | int | str | None
 Rules = Mapping[str | type, "Choice | Callable[[keras.layers.Layer], Choice]"]
@@ -50,9 +49,7 @@ class Decision:
         return not any(weight.trainable for weight in self.layer.weights)
 
 
-def decide(
-    model: keras.layers.Layer, posterior, rules: Rules | None = None, cap: bool = False, per_head: bool = False
-) -> list[Decision]:
+def decide(model: keras.layers.Layer, posterior, rules: Rules | None = None, per_head: bool = False) -> list[Decision]:
     """Returns what becomes of every layer of a built model; changes nothing."""
     if not isinstance(model, keras.layers.Layer):
         raise ValueError(f"Conversion needs a Keras model; got {model!r}.")
@@ -67,7 +64,7 @@ def decide(
             f'{{"head": None}}; got rules={rules!r}.'
         )
     choose = _Chooser(posterior, dict(rules or {}))
-    decisions = [_decide(place, choose, cap, per_head) for place in _candidates(model)]
+    decisions = [_decide(place, choose, per_head) for place in _candidates(model)]
     choose.require_every_rule_used(model)
     return decisions
 
@@ -97,7 +94,7 @@ def _has_matrix(layer) -> bool:
     return any(sum(size > 1 for size in weight.shape) >= 2 for weight in weights)
 
 
-def _decide(place: surgery.Place, choose: "_Chooser", cap: bool, per_head: bool) -> Decision:
+def _decide(place: surgery.Place, choose: "_Chooser", per_head: bool) -> Decision:
     layer = place.layer
     if surgery.is_ours(layer):
         return Decision(place, {}, BAYESIAN)
@@ -109,7 +106,8 @@ def _decide(place: surgery.Place, choose: "_Chooser", cap: bool, per_head: bool)
     against = _no_counterpart(layer) if counterparts.counterpart_class(layer) is None else counterparts.refusal(layer)
     if against:
         return Decision(place, {}, against, unsupported=True)
-    return Decision(place, _fitted(place, chosen, cap, per_head))
+    slots = counterparts.slots(layer, per_head).items()
+    return Decision(place, {name: chosen for name, slot in slots if slot.is_matrix})
 
 
 def _no_counterpart(layer) -> str:
@@ -169,32 +167,10 @@ def _fits(key, place: surgery.Place) -> bool:
 def _resolved(choice, place: surgery.Place) -> Posterior | None:
     if callable(choice) and not isinstance(choice, (Posterior, type)):
         choice = choice(place.layer)
-    if choice is None:
-        return None
-    if isinstance(choice, Integral):
-        return LowRank(choice)
-    return posteriors.get(choice)
-
-
-def _fitted(place: surgery.Place, chosen: Posterior, cap: bool, per_head: bool) -> dict[str, Posterior]:
-    """Returns a posterior for each matrix of a layer; its rank capped at min(m, n) when requested."""
-    shapes = {name: slot.shape for name, slot in counterparts.slots(place.layer, per_head).items() if slot.is_matrix}
-    if cap and chosen.fixed_rank is not None:  # one that is learned caps itself
-        limits = {name: min(shape) for name, shape in shapes.items()}
-        if isinstance(place.layer, keras.layers.MultiHeadAttention):  # which has one posterior for all its matrices
-            limits = dict.fromkeys(limits, min(limits.values()))
-        return {name: chosen.with_rank(min(chosen.fixed_rank, limit)) for name, limit in limits.items()}
-    for name, shape in shapes.items():
-        try:
-            chosen.check(shape, f"{place.path or place.layer.name}/{name}")
-        except ValueError as error:
-            raise ValueError(
-                f"{error} cap=True lowers the rank where a matrix is smaller, and nowhere else."
-            ) from error
-    return dict.fromkeys(shapes, chosen)
+    return None if choice is None else posteriors.get(choice)
 
 
 def require_start(init: str, unsupported: str) -> None:
-    for name, value, known in (("init", init, ("random", "svd")), ("unsupported", unsupported, ("error", "keep"))):
+    for name, value, known in (("init", init, ("svd", "random")), ("unsupported", unsupported, ("error", "keep"))):
         if value not in known:
             raise ValueError(f"Conversion needs {name} to be one of {known}; got {name}={value!r}.")

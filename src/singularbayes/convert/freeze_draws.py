@@ -7,7 +7,7 @@ from keras import ops
 from singularbayes.checks import require_integer
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
-from singularbayes.models import draw_keys, draw_sources, find_posteriors, flat_layers, position_of
+from singularbayes.models import draw_keys, draw_sources, find_posteriors, find_sources, flat_layers, position_of
 from singularbayes.posteriors import noise, scope
 
 
@@ -73,21 +73,21 @@ class FrozenDraws(keras.layers.Layer):
         )
         self.draws, self.seed, self.position = draws, seed, position
         self.model.trainable = False
-        self._posteriors = find_posteriors(self.model)
-        if not any(posterior.random for posterior in self._posteriors):
+        self._sources = find_sources(self.model)
+        if not any(source.random for source in self._sources):
             self.draws = 1  # every draw is the same function
         drawn = [self._arrays(noise.as_keys(key)) for key in draw_keys(seed, self.draws)]
-        # arrays[i][j] holds array j of posterior i, the draws on the first axis.
+        # arrays[i][j] holds array j of source i, the draws on the first axis.
         self._held = [
             [self._hold(f"draws_{i}_{j}", same) for j, same in enumerate(zip(*arrays, strict=True))]
             for i, arrays in enumerate(zip(*drawn, strict=True))
         ]
-        for posterior in self._posteriors:
+        for posterior in find_posteriors(self.model):
             posterior.by_rows = False  # all rows are made: the file needs no generator
 
     def _arrays(self, key) -> list[tuple]:
-        pairs = zip(self._posteriors, draw_sources(self._posteriors, key), strict=True)
-        return [posterior.whole(draw) for posterior, draw in pairs]
+        pairs = zip(self._sources, draw_sources(self._sources, key), strict=True)
+        return [source.whole(draw) for source, draw in pairs]
 
     def _hold(self, name, arrays):
         values = np.stack([ops.convert_to_numpy(array) for array in arrays])
@@ -109,8 +109,8 @@ class FrozenDraws(keras.layers.Layer):
 
     def _output(self, inputs, s: int):
         """Returns the output of draw s."""
-        held = zip(self._posteriors, self._held, strict=True)
-        with scope.fix({id(posterior): tuple(array[s] for array in arrays) for posterior, arrays in held}):
+        held = zip(self._sources, self._held, strict=True)
+        with scope.fix({id(source): tuple(array[s] for array in arrays) for source, arrays in held}):
             outputs = keras.tree.flatten(self.model(inputs, training=False))
         return ops.cast(outputs[self.position], "float32")
 

@@ -10,7 +10,7 @@ from keras.src.models.functional import Functional, functional_like_constructor
 
 from singularbayes import layers
 
-OURS = (layers.BayesianLayer, layers.MultiHeadAttention, layers.TransformerEncoder)
+OURS = (layers.BayesianLayer, layers.MultiHeadAttention, layers.TransformerEncoder, layers.PerComponent)
 
 
 @dataclass(frozen=True)

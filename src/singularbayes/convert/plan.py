@@ -4,12 +4,12 @@ import html
 import math
 from dataclasses import dataclass
 
-import keras
 import numpy as np
 
 from singularbayes import posteriors
-from singularbayes.convert import counterparts
+from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import Decision, Rules, decide, is_whole, require_start
+from singularbayes.convert.members import Models, count_components, is_per_component, members_of
 from singularbayes.models import track
 from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
@@ -21,7 +21,7 @@ class Matrix:
 
     name: str
     shape: tuple[int, int]
-    rank: int | None  # of the random part; None where it has no rank
+    rank: int | None  # of the random part, lowered to min(shape); None where it has no rank
     norm: float  # ‖W‖_F
     residual: float | None = None  # ‖W − W_r‖_F
 
@@ -41,7 +41,7 @@ class Row:
 
     path: str
     kind: str  # its class
-    posterior: str  # "" when it is kept
+    posterior: str  # with its rank, and the effective ranks where matrices lower it; "" when it is kept
     matrices: tuple[Matrix, ...]
     before: int  # parameters
     after: int
@@ -128,69 +128,76 @@ class Plan:
 
 
 def plan(
-    model: keras.Model,
+    model: Models,
     posterior=None,
     rules: Rules | None = None,
-    init: str = "random",
+    init: str = "svd",
     unsupported: str = "keep",
     *,
     bias_posterior: Posterior | None = None,
     per_head: bool = False,
-    cap: bool = False,
 ) -> Plan:
     """Returns what `bayesianize` with the same arguments would do; print it. Nothing is changed.
 
-    With `init="svd"` the rows also have the Eckart–Young residual ‖W − W_r‖_F and the kept share of ‖W‖_F². Layers that
-    cannot be converted are named, whatever `unsupported` is.
+    Where the means start at the trained weights the rows also have the Eckart–Young residual ‖W − W_r‖_F and the kept
+    share of ‖W‖_F². Layers that cannot be converted are named, whatever `unsupported` is. Of several models, the
+    members of an ensemble, a row has the matrices of all of them.
 
     >>> import keras
     >>> hidden, head = keras.layers.Dense(10, name="hidden"), keras.layers.Dense(2, name="head")
     >>> model = keras.Sequential([keras.Input((20,)), hidden, head], name="small")
-    >>> print(plan(model, 4, rules={"head": None}))
+    >>> print(plan(model, 16, rules={"head": None}))
     Plan for 'small'
-    layer   type   matrices  posterior    before  after  reason
-    ────────────────────────────────────────────────────────────────────────────
-    hidden  Dense  20×10     LowRank(4)      210    250
-    head    Dense                             22     22  kept by the rule 'head'
-    total                    1 converted     232    272
+    layer   type   matrices  posterior         before  after  residual  explained  reason
+    ──────────────────────────────────────────────────────────────────────────────────────────────────────
+    hidden  Dense  20×10     LowRank(16 → 10)     210    610         0     100.0%
+    head    Dense                                  22     22                       kept by the rule 'head'
+    total                    1 converted          232    632
     """
     require_start(init, unsupported)
-    decisions = decide(model, posterior, rules, cap, per_head)
+    members = members_of(model, init)
+    model, svd = members[0], init == "svd"
+    decisions = decide(model, posterior, rules, per_head)
+    components = count_components(members, decisions)
+    by_keys = [{place.keys: place.layer for place in surgery.places(member)} for member in members]
     counts: dict = {}
-    rows = tuple(
-        _row(decision, init == "svd", bias_posterior, per_head, counts)
-        for decision in track(decisions, len(decisions), "layers")
-    )
-    return Plan(model.name, rows, init == "svd")
+    rows = []
+    for decision in track(decisions, len(decisions), "layers"):
+        given = [layers[decision.place.keys] for layers in by_keys]
+        copies = components if is_per_component(decision, by_keys, components) else 1
+        rows.append(_row(decision, given, svd, bias_posterior, per_head, copies, counts))
+    return Plan(model.name, tuple(rows), svd)
 
 
-def _row(decision: Decision, svd: bool, bias_posterior, per_head: bool, counts: dict) -> Row:
+def _row(decision: Decision, given: list, svd: bool, bias_posterior, per_head: bool, copies: int, counts: dict) -> Row:
     layer, path = decision.layer, decision.place.path or decision.layer.name
     own = layer.weights if is_whole(layer) else [*layer._trainable_variables, *layer._non_trainable_variables]
     before = sum(math.prod(weight.shape) for weight in own)
+    before *= len(given)
     if not decision.posteriors:
-        return Row(path, type(layer).__name__, "", (), before, before, decision.reason, decision.unsupported)
-    after, matrices = 0, []
-    for name, slot in counterparts.slots(layer, per_head).items():
+        reason = f"{decision.reason}; one for each component" if copies > 1 else decision.reason
+        after = before // len(given) * copies
+        return Row(path, type(layer).__name__, "", (), before, after, reason, decision.unsupported)
+    after, matrices, slots = 0, [], [counterparts.slots(one, per_head) for one in given]
+    for name, slot in slots[0].items():
         if slot.is_matrix:
             chosen = decision.posteriors[name]
             after += _count(chosen, slot.shape, counts)
-            matrices.append(_matrix(path, name, slot, chosen, svd))
+            matrices += [_matrix(path, name, own[name], chosen, svd) for own in slots]
         elif name.endswith("bias") and bias_posterior is not None:
-            after += _count(bias_posterior, slot.shape, counts)
+            after += _count(bias_posterior, slot.shape, counts) * _copies(decision) // bias_posterior.components
         else:
-            after += math.prod(slot.shape)
+            after += math.prod(slot.shape) * _copies(decision)
     notes = counterparts.changes(layer)
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")
-    return Row(path, type(layer).__name__, _posterior_text(decision), tuple(matrices), before, after, "; ".join(notes))
+    label = next(iter(decision.posteriors.values())).label(*(matrix.rank for matrix in matrices))
+    return Row(path, type(layer).__name__, label, tuple(matrices), before, after, "; ".join(notes))
 
 
-def _posterior_text(decision: Decision) -> str:
-    kinds = {type(chosen).__name__: chosen for chosen in decision.posteriors.values()}
-    ranks = {chosen.fixed_rank for chosen in decision.posteriors.values() if chosen.fixed_rank is not None}
-    (kind,) = kinds
-    return f"{kind}({', '.join(map(str, sorted(ranks)))})"
+def _copies(decision: Decision) -> int:
+    """Returns how often a layer has a plain weight: once for every component."""
+    return next(iter(decision.posteriors.values())).components
 
 
 def _matrix(layer: str, name: str, slot: counterparts.Slot, chosen: Posterior, svd: bool) -> Matrix:
@@ -206,5 +213,5 @@ def _count(posterior: Posterior, shape: tuple[int, int], counts: dict) -> int:
     if key not in counts:
         made = posteriors.get(posterior)
         made.build(shape)
-        counts[key] = sum(math.prod(weight.shape) for weight in made.weights if len(weight.shape))
+        counts[key] = sum(math.prod(weight.shape) for weight in made.weights)
     return counts[key]

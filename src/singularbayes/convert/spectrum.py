@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from singularbayes.convert import counterparts, surgery
+from singularbayes.convert.members import Models, members_of
 from singularbayes.models import track
 from singularbayes.text_table import text_table
 
@@ -68,7 +69,7 @@ class Spectrum:
     def rank_for(self, explained: float) -> dict[str, int]:
         """Returns the rank that keeps this share of ‖W‖_F² for each layer, the largest of its matrices.
 
-        It can be used as rules: `bayesianize(model, rules=spectrum(model).rank_for(0.9), init="svd", cap=True)`.
+        It can be used as rules: `bayesianize(model, rules=spectrum(model).rank_for(0.9))`.
         """
         ranks: dict[str, int] = {}
         for row in self.rows:
@@ -87,11 +88,12 @@ class Spectrum:
         return self.table()
 
 
-def spectrum(model: keras.Model) -> Spectrum:
+def spectrum(model: Models) -> Spectrum:
     """Returns the singular values of every weight matrix that has, or could have, a posterior.
 
     A Keras kernel is taken as the matrix that `bayesianize` would make of it: a convolution's is (positions · channels)
-    × filters, that of an LSTM has its four gates side by side. Of a Bayesian layer it is the posterior mean.
+    × filters, that of an LSTM has its four gates side by side. Of a Bayesian layer it is the posterior mean, of a
+    mixture that of every component, "kernel[0]", "kernel[1]", …; of a list of models, an ensemble, that of every model.
 
     >>> import keras
     >>> model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, kernel_initializer="ones", name="head")])
@@ -99,22 +101,30 @@ def spectrum(model: keras.Model) -> Spectrum:
     >>> row.name, row.shape, row.rank_for(0.9), f"{row.entropy_rank:.1f}"
     ('head/kernel', (8, 4), 1, '1.0')
     """
-    if not isinstance(model, keras.layers.Layer) or not model.built:
+    members = members_of(model)
+    if not isinstance(members[0], keras.layers.Layer) or not members[0].built:
         raise ValueError(f"spectrum needs a built Keras model; got {model!r}. Call it once on a batch first.")
-    found = [place for place in surgery.places(model, _has_matrices) if _has_matrices(place.layer)]
-    if not found:
+    found = [
+        [place for place in surgery.places(member, _has_matrices) if _has_matrices(place.layer)] for member in members
+    ]
+    if not found[0]:
         raise ValueError(
             f"spectrum needs a model with at least one of {[cls.__name__ for cls in counterparts.COUNTERPARTS]}; got "
-            f"{model.name!r}, which has none that is built."
+            f"{members[0].name!r}, which has none that is built."
         )
-    # Of the layer itself there is no path.
+    # Of the layer itself there is no path. Members may have other names, and are known by those of the first.
     matrices = [
-        (place.path or place.layer.name, type(place.layer).__name__, name, matrix)
-        for place in found
+        (places[0].path or places[0].layer.name, type(places[0].layer).__name__, f"{name}{suffix}", matrix)
+        for places in zip(*found, strict=True)
+        for place, suffix in zip(places, _suffixes(len(members)), strict=True)
         for name, matrix in counterparts.matrices(place.layer).items()
     ]
     rows = (_matrix_spectrum(*found) for found in track(matrices, len(matrices), "singular values"))
-    return Spectrum(model.name, tuple(rows))
+    return Spectrum(members[0].name, tuple(rows))
+
+
+def _suffixes(count: int) -> list[str]:
+    return [""] if count == 1 else [f"[{number}]" for number in range(count)]
 
 
 def _has_matrices(layer) -> bool:

@@ -102,10 +102,19 @@ def _rewire(old, chain) -> None:
     last._inbound_nodes, last._outbound_nodes = old._inbound_nodes, old._outbound_nodes
     for index, node in enumerate(last._inbound_nodes):
         node.operation = last
+        _drop_unknown_mask(node)
         for position, tensor in enumerate(node.outputs):
             tensor._keras_history = KerasHistory(last, index, position)
         if before:
             _insert(before, node)
+
+
+def _drop_unknown_mask(node) -> None:
+    """Takes mask=None, which Keras writes down where a layer takes a mask, out of a call of a layer that takes none."""
+    kwargs, layer = node.arguments.kwargs, node.operation
+    if kwargs.get("mask", node) is None and "mask" not in layer._call_signature.parameters:
+        kept = {name: value for name, value in kwargs.items() if name != "mask"}
+        node.arguments = SymbolicArguments(*node.arguments.args, **kept)
 
 
 def _insert(before, node) -> None:

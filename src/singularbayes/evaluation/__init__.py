@@ -2,7 +2,7 @@
 
 from singularbayes.evaluation.bounds_report import bounds_report
 from singularbayes.evaluation.bounds_table import BoundsReport
-from singularbayes.evaluation.certificate import certify
+from singularbayes.evaluation.certificate import Certificate, catoni_constant, certify
 from singularbayes.evaluation.comparison import Comparison, compare
 from singularbayes.evaluation.comparison_columns import NONE, Cell, Column
 from singularbayes.evaluation.comparison_latex import escape_latex, latex, latex_math
@@ -19,6 +19,7 @@ __all__ = [
     "TASKS",
     "BoundsReport",
     "Cell",
+    "Certificate",
     "Column",
     "Comparison",
     "Diagnosis",
@@ -27,6 +28,7 @@ __all__ = [
     "Peak",
     "activation_name",
     "bounds_report",
+    "catoni_constant",
     "certify",
     "compare",
     "diagnose",

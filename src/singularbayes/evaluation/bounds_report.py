@@ -104,7 +104,7 @@ def _pac_bayes(question: Question, options: dict) -> Iterator[Row]:
     model, x, y, delta = question.model, question.x, question.y, question.delta
     try:
         found = certify(
-            model, x, y, delta, question.draws, seed=question.seed, likelihood=question.likelihood, **options
+            model, x, y, delta, question.draws, form="kl", seed=question.seed, likelihood=question.likelihood, **options
         )
     except Refused as error:
         yield Row("PAC-Bayes, kl inverse", reason=str(error))

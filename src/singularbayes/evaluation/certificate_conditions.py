@@ -4,6 +4,7 @@ that saw the data, repeated examples."""
 import math
 import sys
 import types
+from collections.abc import Sequence
 from functools import partial, reduce
 from operator import or_
 
@@ -12,6 +13,7 @@ import numpy as np
 from scipy.stats import binom
 
 from singularbayes.bounds import Refused
+from singularbayes.layers import PerComponent
 from singularbayes.models import arranged, count_examples, find_random_posteriors, flat_layers
 from singularbayes.posteriors import Origin, Scalars
 from singularbayes.training import Seen, count_repeats, hashed, seen_among
@@ -25,6 +27,45 @@ _AXES = 8  # of an array, at most: a shape or a list of axes has no more integer
 _BASE = {False: set(vars(keras.Operation())), True: set(vars(keras.layers.Layer()))}
 
 
+def require_stateless(model: keras.Model) -> None:
+    """Raises where predictions depend on earlier ones."""
+    for layer in flat_layers(model):
+        if getattr(layer, "stateful", False):
+            raise Refused(f"certify needs predictions that do not depend on earlier ones; {layer.path} is stateful.")
+
+
+def require_unseen(model: keras.Model, x, prior_data, said: str) -> tuple[str | None, tuple[str, ...]]:
+    """Returns why a hold-out bound is void, where the model shows it, and what is taken on the caller's word.
+
+    Args:
+        said: how the caller declared that the model has not seen the examples.
+    """
+    if not find_random_posteriors(model):
+        raise Refused(f"certify needs a model with posteriors; got {model.name!r} with none.")
+    require_stateless(model)
+    words = f"the model neither trained, nor tuned, nor chosen on these examples, on the caller's word ({said})"
+    hashes = hashed(arranged(model, x))
+    found = _remembered(model, hashes)
+    if isinstance(prior_data, str):
+        why, more = _check_disjoint(found, hashes)
+        return why, (words, *more)
+    if found is not None and found.count:
+        return f"the prior was learned on these examples: {found.count:,} of {found.total:,} that it knows are here", ()
+    return None, (words,)
+
+
+def _remembered(model: keras.Model, hashes: np.ndarray, more: Sequence[np.ndarray] = ()) -> Seen | None:
+    """Returns how many of the examples that the prior knows are among those with these hashes; None if it knows none.
+
+    Args:
+        more: hashes of examples that the caller has named.
+    """
+    factors = [factor for q in find_random_posteriors(model) for factor in q.factors if factor.memory is not None]
+    remembered = {memory.hashes.tobytes(): memory.hashes for memory in map(Scalars.prior_memory, factors)}
+    known = [one for one in (*remembered.values(), *more) if len(one)]
+    return max((seen_among(one, hashes) for one in known), key=lambda seen: seen.share, default=None)
+
+
 def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
     """Raises unless every weight that training changed is drawn; returns what is taken on the caller's word."""
     if not find_random_posteriors(model):
@@ -35,10 +76,10 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
             "certify needs ranks that were fixed without the certifying examples; got AdaptiveLowRank, which learned "
             f"its own, in {learned[0]}. Train LowRank with the rank that other examples gave."
         )
+    require_stateless(model)
     for layer in flat_layers(model):
-        if getattr(layer, "stateful", False):
-            raise Refused(f"certify needs predictions that do not depend on earlier ones; {layer.path} is stateful.")
-        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+        plain = layer.wrapped if isinstance(layer, PerComponent) else layer
+        if isinstance(plain, keras.layers.BatchNormalization) and layer.trainable:
             raise Refused(
                 f"certify needs weights that are drawn, or fixed before the certifying examples; {layer.path} took its "
                 "statistics from the training examples. Set its trainable = False before `fit`, or leave it out."
@@ -201,11 +242,8 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
             "them are unknown; name them by prior_data=…, or pass prior_data='disjoint'"
         ), ()
     hashes = hashed(arranged(model, x))
-    remembered = {memory.hashes.tobytes(): memory.hashes for memory in map(Scalars.prior_memory, factors)}
-    prior_hashes = [one for one in remembered.values() if len(one)]
-    if prior_data is not None and not apart:
-        prior_hashes.append(_hashed_prior_data(model, prior_data))
-    found = max((seen_among(one, hashes) for one in prior_hashes), key=lambda seen: seen.share, default=None)
+    named = [] if prior_data is None or apart else [_hashed_prior_data(model, prior_data)]
+    found = _remembered(model, hashes, named)
     words = _origins(factors, prior_data)
     if apart:
         why, more = _check_disjoint(found, hashes)
@@ -261,10 +299,7 @@ def _check_disjoint(found: Seen | None, hashes: np.ndarray) -> tuple[str | None,
 def _outside(model: keras.Model) -> list:
     """Returns the weights that predictions depend on and no posterior draws."""
     posteriors = find_random_posteriors(model)
-    inside = {id(posterior.kl_scale) for posterior in posteriors}
-    inside |= {
-        id(v) for q in posteriors for factor in q.factors for v in (factor.values, factor.reference, factor.memory)
-    }
+    inside = {id(weight) for q in posteriors for weight in (*q.random_weights, *q.training_weights)}
     return [weight for weight in model.weights if id(weight) not in inside]
 
 

@@ -9,6 +9,7 @@ from singularbayes.layers.embedding import Embedding
 from singularbayes.layers.gru import GRU
 from singularbayes.layers.learned_noise import LearnedNoise
 from singularbayes.layers.lstm import LSTM
+from singularbayes.layers.per_component import PerComponent
 from singularbayes.layers.reversible_embedding import ReversibleEmbedding
 from singularbayes.layers.separable_convolution import SeparableConv1D, SeparableConv2D
 from singularbayes.layers.transformer import TransformerEncoder
@@ -26,6 +27,7 @@ __all__ = [
     "Embedding",
     "LearnedNoise",
     "MultiHeadAttention",
+    "PerComponent",
     "ReversibleEmbedding",
     "SeparableConv1D",
     "SeparableConv2D",

@@ -5,7 +5,7 @@ from keras import ops
 from keras.src.backend import get_keras_mask, set_keras_mask
 
 from singularbayes import posteriors
-from singularbayes.layers.base import FreezesWhole, refuse
+from singularbayes.layers.base import FreezesWhole, Summarized, refuse, require_posterior
 from singularbayes.layers.einsum_dense import EinsumDense
 from singularbayes.layers.latent import Projection, latent_attention
 from singularbayes.posteriors import LowRankMatrix
@@ -27,14 +27,14 @@ class _PerHead(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class MultiHeadAttention(FreezesWhole, keras.layers.MultiHeadAttention):
+class MultiHeadAttention(Summarized, FreezesWhole, keras.layers.MultiHeadAttention):
     """`keras.layers.MultiHeadAttention` with posteriors over its query, key, value and output projections.
 
     Same arguments, masks and outputs as Keras's layer; each projection gets its own copy of the posterior, over the
     whole features × (heads · size) matrix.
 
     Args:
-        posterior: how each projection is distributed, for example `LowRank(16)`.
+        posterior: how each projection is distributed, see `BayesianLayer`.
         bias_posterior: how each bias is distributed; None makes it a plain weight.
         per_head: give every head of the query, key and value its own posterior, over features × size.
 
@@ -67,7 +67,7 @@ class MultiHeadAttention(FreezesWhole, keras.layers.MultiHeadAttention):
         use_gate=False,
         seed=None,
         *,
-        posterior,
+        posterior=None,
         bias_posterior=None,
         per_head=False,
         estimator="shared",
@@ -98,6 +98,7 @@ class MultiHeadAttention(FreezesWhole, keras.layers.MultiHeadAttention):
             **kwargs,
         )
         self._kernel_initializer = keras.initializers.get(kernel_initializer)
+        require_posterior("MultiHeadAttention", posterior)
         self._recipe = posteriors.recipe(posterior, bias_posterior)
         self.per_head = per_head
 

@@ -41,10 +41,42 @@ def refuse(layer: str, **arguments) -> None:
             raise ValueError(f"{layer} needs {name}=None: {reason}. Got {name}={value!r}.")
 
 
+def require_posterior(layer: str, posterior) -> None:
+    """Raises where a layer is given no posterior."""
+    if posterior is None:
+        raise ValueError(
+            f"{layer} needs a posterior, which says how its weights are distributed; got none. Add "
+            f'posterior="low_rank", a rank such as posterior={posteriors.DEFAULT_RANK}, or a posterior such as '
+            f"posterior=LowRank({posteriors.DEFAULT_RANK})."
+        )
+
+
 def integers(layer: str, **sizes) -> tuple[int, ...]:
     """Returns sizes as plain numbers; raises unless each is an integer above 0."""
     require_integer(layer, **sizes)
     return tuple(int(value) for value in sizes.values())
+
+
+class _Parameters(int):
+    """How many parameters a layer has. Keras's summary, which formats it, also prints what they are of."""
+
+    label: str
+
+    def __format__(self, spec):
+        number = int.__format__(self, spec)
+        return f"{number} {self.label}" if spec == "," else number
+
+
+class Summarized(keras.layers.Layer):
+    """A layer whose row in `model.summary()` shows its posteriors, and their ranks.
+
+    A summary has the class of a layer and `count_params()`, and asks it nothing else.
+    """
+
+    def count_params(self):
+        counted = _Parameters(super().count_params())
+        counted.label = ", ".join(dict.fromkeys(q.label(q.effective_rank) for q in posteriors.find_posteriors(self)))
+        return counted
 
 
 class FreezesWhole(keras.layers.Layer):
@@ -80,11 +112,12 @@ class WithoutArrays(keras.layers.Layer):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
 
-class BayesianLayer(FreezesWhole, WithoutArrays):
+class BayesianLayer(Summarized, FreezesWhole, WithoutArrays):
     """A layer whose weight is drawn from a posterior.
 
     Args:
-        posterior: how the weight is distributed, for example `LowRank(16)`.
+        posterior: how the weight is distributed: a posterior such as `LowRank(16)`, a rank for `LowRank`, or a name,
+            for example "low_rank" or "mixture".
         estimator: "shared" draws the weights once for the batch (the paper's). "local" draws the outputs of every
             example in training: less gradient noise, exact for the Gaussian family and one use of the weight per
             example.
@@ -94,6 +127,7 @@ class BayesianLayer(FreezesWhole, WithoutArrays):
 
     def __init__(self, *, posterior, estimator="shared", refused=None, **kwargs):
         super().__init__(**kwargs)
+        require_posterior(type(self).__name__, posterior)
         refuse(type(self).__name__, **(refused or {}))
         if estimator not in ESTIMATORS:
             raise ValueError(

@@ -38,7 +38,7 @@ class Dense(KernelLayer):
         lora_alpha=None,
         quantization_config=None,
         *,
-        posterior,
+        posterior=None,
         bias_posterior=None,
         estimator="shared",
         **kwargs,

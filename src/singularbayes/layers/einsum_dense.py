@@ -46,7 +46,7 @@ class EinsumDense(KernelLayer):
         gptq_unpacked_column_size=None,
         quantization_config=None,
         *,
-        posterior,
+        posterior=None,
         bias_posterior=None,
         estimator="shared",
         **kwargs,

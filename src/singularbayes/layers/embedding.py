@@ -44,7 +44,7 @@ class Embedding(BayesianLayer):
         lora_alpha=None,
         quantization_config=None,
         *,
-        posterior,
+        posterior=None,
         estimator="shared",
         **kwargs,
     ):

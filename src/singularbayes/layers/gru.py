@@ -51,7 +51,7 @@ class GRU(Recurrent):
         reset_after=True,
         use_cudnn="auto",
         *,
-        posterior,
+        posterior=None,
         recurrent_posterior=None,
         bias_posterior=None,
         estimator="shared",

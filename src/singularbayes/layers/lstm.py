@@ -54,7 +54,7 @@ class LSTM(Recurrent):
         unroll=False,
         use_cudnn="auto",
         *,
-        posterior,
+        posterior=None,
         recurrent_posterior=None,
         bias_posterior=None,
         estimator="shared",

@@ -114,25 +114,10 @@ class Recurrent(KernelLayer, keras.layers.RNN):
     def build(self, sequences_shape, initial_state_shape=None):
         keras.layers.RNN.build(self, sequences_shape, initial_state_shape)
         width = self.gates * self.units
-        self._require_fit((sequences_shape[-1], width), (self.units, width))
         self._build_kernel((sequences_shape[-1], width))
         self._build_posterior(self.recurrent_posterior, (self.units, width), self.recurrent_initializer)
         self._build_bias(self._full_bias_shape, self._full_bias_initializer)
         self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: sequences_shape[-1]})
-
-    def _require_fit(self, kernel_shape, recurrent_shape) -> None:
-        """Raises before any weight is made where a posterior does not fit its kernel."""
-        place = self.path or self.name
-        self.recurrent_posterior.check(recurrent_shape, f"{place}/recurrent_posterior")
-        if kernel_shape[0] is None:  # which no kernel can be built with
-            return
-        try:
-            self.posterior.check(kernel_shape, f"{place}/posterior")
-        except ValueError as error:
-            raise ValueError(
-                f"{error} `posterior` is that of the inputs; recurrent_posterior={self.recurrent_posterior} leaves the "
-                "recurrent kernel as it is."
-            ) from error
 
     @property
     def _full_bias_shape(self) -> tuple[int, ...]:

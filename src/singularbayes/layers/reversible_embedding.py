@@ -40,7 +40,7 @@ class ReversibleEmbedding(Embedding):
         reverse_dtype=None,
         logit_soft_cap=None,
         *,
-        posterior,
+        posterior=None,
         **kwargs,
     ):
         super().__init__(

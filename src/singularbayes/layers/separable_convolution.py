@@ -39,7 +39,7 @@ class _Separable(Convolution):
         pointwise_constraint=None,
         bias_constraint=None,
         *,
-        posterior,
+        posterior=None,
         bias_posterior=None,
         estimator="shared",
         **kwargs,

@@ -5,7 +5,7 @@ from keras import activations, initializers, ops
 
 from singularbayes import posteriors
 from singularbayes.layers.attention import MultiHeadAttention
-from singularbayes.layers.base import FreezesWhole, integers
+from singularbayes.layers.base import FreezesWhole, Summarized, integers, require_posterior
 from singularbayes.layers.dense import Dense
 
 
@@ -40,7 +40,7 @@ class _Norm(keras.layers.LayerNormalization):
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class TransformerEncoder(FreezesWhole):
+class TransformerEncoder(Summarized, FreezesWhole):
     """Self-attention and a feed-forward network, each behind a normalisation (pre-norm) and with a residual connection.
 
     h = x + Attention(LayerNorm(x)), y = h + Dense(Dense(LayerNorm(h))). The six matrices have posteriors, the
@@ -49,7 +49,7 @@ class TransformerEncoder(FreezesWhole):
     Args:
         intermediate_dim: width of the feed-forward network.
         num_heads: it divides the number of features.
-        posterior: how each matrix is distributed, for example `LowRank(16)`.
+        posterior: how each matrix is distributed, see `BayesianLayer`.
         bias_posterior: how each bias is distributed; None makes them plain weights.
         per_head: see `MultiHeadAttention`.
         normalize_first: False normalises after each residual connection instead (post-norm).
@@ -74,7 +74,7 @@ class TransformerEncoder(FreezesWhole):
         bias_initializer="zeros",
         normalize_first=True,
         *,
-        posterior,
+        posterior=None,
         bias_posterior=None,
         per_head=False,
         positions=None,
@@ -92,6 +92,7 @@ class TransformerEncoder(FreezesWhole):
         self.normalize_first = normalize_first
         self.per_head = per_head
         self.positions = None if positions is None else integers("TransformerEncoder", positions=positions)[0]
+        require_posterior("TransformerEncoder", posterior)
         self._recipe = posteriors.recipe(posterior, bias_posterior)
         self.supports_masking = True
         self.drop = keras.layers.Dropout(dropout, dtype=self.dtype_policy)

@@ -6,7 +6,7 @@ from singularbayes.likelihoods.categorical import BoundedCrossentropy, Categoric
 from singularbayes.likelihoods.class_predictive import ClassPredictive, LabelPredictive
 from singularbayes.likelihoods.compiled import likelihood_of_output, logits_hint, require_activations
 from singularbayes.likelihoods.counts import NegativeBinomial, NegativeBinomialNLL, Poisson, PoissonNLL
-from singularbayes.likelihoods.gaussian import Gaussian, GaussianNLL
+from singularbayes.likelihoods.gaussian import BoundedError, Gaussian, GaussianNLL
 from singularbayes.likelihoods.heavy_tails import LaplaceNLL, LaplaceNoise, StudentTNLL, StudentTNoise
 from singularbayes.likelihoods.labels import find_wrong_labels, require_labels, wrong_labels_error
 from singularbayes.likelihoods.mean_scale import MeanScale, MeanScaleNLL
@@ -25,6 +25,7 @@ __all__ = [
     "Bernoulli",
     "BernoulliNLL",
     "BoundedCrossentropy",
+    "BoundedError",
     "Categorical",
     "ClassPredictive",
     "Classification",

@@ -31,6 +31,38 @@ class GaussianNLL(keras.losses.Loss):
         return {**super().get_config(), "scale": self.scale}
 
 
+@keras.saving.register_keras_serializable(package="singularbayes")
+class BoundedError(keras.losses.Loss):
+    """min(|y − prediction|/limit, 1)^power, mean over outputs: an error clipped and scaled into [0, 1].
+
+    PAC-Bayes bounds hold for it: `certify(model, x, y, loss=BoundedError(limit))`. It is read as `Gaussian()`, a
+    regression without a total variance.
+
+    Args:
+        limit: larger errors cost no more than this one; to be chosen without the certifying examples.
+        power: 1 for the absolute error, 2 for the squared one.
+
+    >>> loss = BoundedError(limit=2.0)
+    >>> [float(loss(np.zeros((1, 1)), np.full((1, 1), error))) for error in (0.0, -1.0, 5.0)]
+    [0.0, 0.5, 1.0]
+    """
+
+    def __init__(self, limit: float, power: int = 1, reduction="sum_over_batch_size", name="bounded_error", **kwargs):
+        super().__init__(reduction=reduction, name=name, **kwargs)
+        if not 0 < limit < float("inf") or power not in (1, 2):
+            raise ValueError(
+                f"BoundedError needs limit > 0, finite, and power 1 or 2; got limit={limit!r}, power={power!r}."
+            )
+        self.limit, self.power = float(limit), int(power)
+
+    def call(self, y_true, y_pred):
+        error = ops.abs(y_pred - match_targets("BoundedError", y_true, y_pred)) / self.limit
+        return ops.mean(ops.minimum(error, 1.0) ** self.power, axis=-1)
+
+    def get_config(self):
+        return {**super().get_config(), "limit": self.limit, "power": self.power}
+
+
 def match_targets(name: str, y_true, mean):
     """Returns targets in the shape of the means; (examples,) and (examples, 1) would make a table of differences."""
     if len(y_true.shape) == len(mean.shape) - 1 and mean.shape[-1] == 1:
@@ -73,6 +105,8 @@ class Gaussian(Regression):
     def from_loss(cls, loss) -> "Gaussian | None":
         if is_loss(loss, (GaussianNLL,)):
             return cls(loss.scale)
+        if is_loss(loss, (BoundedError,)):
+            return cls()
         return next((cls(implied=noise) for kinds, noise in _IMPLIED if is_loss(loss, kinds)), None)
 
     def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ from singularbayes.likelihoods.base import Likelihood, as_loss, is_loss, kind_of
 from singularbayes.likelihoods.bernoulli import Bernoulli
 from singularbayes.likelihoods.categorical import BoundedCrossentropy, Categorical
 from singularbayes.likelihoods.counts import NegativeBinomial, Poisson
-from singularbayes.likelihoods.gaussian import Gaussian
+from singularbayes.likelihoods.gaussian import BoundedError, Gaussian
 from singularbayes.likelihoods.heavy_tails import LaplaceNoise, StudentTNoise
 from singularbayes.likelihoods.mean_scale import MeanScale
 
@@ -29,6 +29,7 @@ _NO_LOG_LIKELIHOOD = (
     *(keras.losses.BinaryFocalCrossentropy, keras.losses.binary_focal_crossentropy),
     *(keras.losses.CategoricalFocalCrossentropy, keras.losses.categorical_focal_crossentropy),
     BoundedCrossentropy,
+    BoundedError,
 )
 
 

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 import keras
 
 from singularbayes.models.programs import fetch_state
-from singularbayes.models.traversal import find_posteriors, flat_layers
-from singularbayes.posteriors import scope
+from singularbayes.posteriors import find_sources, flat_layers, scope
 
 _EVALUATION = ("test_function", "predict_function")
 
@@ -27,14 +26,14 @@ def draw_weights(model: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     >>> bool((a == b).all()), bool((model(np.ones((1, 4))) == model(np.ones((1, 4)))).all())
     (False, True)
     """
-    posteriors = find_posteriors(model)
+    sources = find_sources(model)
     fetch_state(model)
-    _renew_around(model, posteriors)
+    _renew_around(model, sources)
     try:
-        with scope.drawing(posteriors):
+        with scope.drawing(sources):
             yield model
     finally:
-        _renew_around(model, posteriors)
+        _renew_around(model, sources)
 
 
 def drawing_test_function(model: keras.Model) -> Callable:
@@ -42,10 +41,10 @@ def drawing_test_function(model: keras.Model) -> Callable:
     own = model.test_function
     model.make_test_function(force=True)
     step, model.test_function = model.test_function, own
-    posteriors = find_posteriors(model)
+    sources = find_sources(model)
 
     def drawing_step(*arguments):
-        with scope.drawing(posteriors):
+        with scope.drawing(sources):
             return step(*arguments)
 
     return drawing_step
@@ -58,11 +57,11 @@ def forget_compiled(model: keras.layers.Layer) -> None:
             setattr(model, name, None)
 
 
-def _renew_around(model, posteriors) -> None:
+def _renew_around(model, sources) -> None:
     # On JAX programs are kept by what draws (see `scope`). Made anew instead of forgotten: a loop may be under way.
     if keras.backend.backend() == "jax":
         return
-    for around in {*flat_layers(model), *scope.traced_in(posteriors)}:
+    for around in {*flat_layers(model), *scope.traced_in(sources)}:
         for name in _EVALUATION:
             if getattr(around, name, None) is not None:
                 getattr(around, f"make_{name}")(force=True)

@@ -7,7 +7,7 @@ from keras import ops
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
-from singularbayes.posteriors.product import Product, checked_rank, require_fit
+from singularbayes.posteriors.product import Product, checked_rank
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -29,7 +29,7 @@ class Adapter(Product):
     there the mean of B is not 0.)
 
     Args:
-        rank: an integer, 1 ≤ rank ≤ min(rows, columns).
+        rank: an integer above 0, lowered to min(rows, columns) where a matrix is smaller.
         **kwargs: arguments of every posterior, see `Variational`.
 
     >>> import math
@@ -46,15 +46,15 @@ class Adapter(Product):
         super().__init__(**kwargs)
         self.rank = checked_rank("Adapter", rank)
 
-    def check(self, shape, where=""):
-        require_fit("Adapter", self.rank, shape, where or self.path or self.name)
+    def num_columns(self, shape):
+        return min(self.rank, *shape)
 
     def build(self, input_shape):
         rows, columns = input_shape
-        self.check(input_shape)
+        rank = self.num_columns(input_shape)
         start = initializers.variance_matched(self._initializer, (rows, columns))
         noise = start or initializers.glorot((rows, columns))
-        s = noise.factor_std(self.rank)
+        s = noise.factor_std(rank)
         self.w0 = self.add_weight(
             name="w0",
             shape=(rows, columns),
@@ -66,9 +66,9 @@ class Adapter(Product):
         mean_a = noise.initializer(self.damping * s)
 
         def loc(_, dtype=None):
-            return ops.concatenate([mean_a((rows, self.rank), dtype), ops.zeros((columns, self.rank), dtype)])
+            return ops.concatenate([mean_a((rows, rank), dtype), ops.zeros((columns, rank), dtype)])
 
-        self._build_ab((rows, columns), self.rank, loc, self.eta * s)
+        self._build_ab((rows, columns), rank, loc, self.eta * s)
 
     @property
     def frozen_weights(self):
@@ -88,8 +88,9 @@ class Adapter(Product):
 
     def center(self, matrix):
         self.w0.assign(matrix)
-        a = ops.convert_to_numpy(self.ab.loc)[: self.rows]
-        self.ab.set_loc(np.concatenate([a, np.zeros((self.ab.shape[0] - len(a), self.rank), "float32")]))
+        loc = np.array(ops.convert_to_numpy(self.ab.loc))
+        loc[self.rows :] = 0
+        self.ab.set_loc(loc)
 
     def residual(self, matrix):
         return 0.0

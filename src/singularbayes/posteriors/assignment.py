@@ -13,10 +13,17 @@ from singularbayes.posteriors import noise, scope
 # How many equal blocks the examples lie in, one per component in order; 0 where they lie in no order.
 _BLOCKS: ContextVar[int] = ContextVar("singularbayes_blocks", default=0)
 
+_NUMBER_OF_PASS = object()  # owns that number
 
-def assignment(make_key) -> "Assignment":
+
+def assignment_of_pass(make_key) -> "Assignment":
     """Returns the assignment of the current forward pass, made with the key of whoever needs it first."""
     return scope.once(Assignment, lambda: Assignment(make_key()))
+
+
+def number_of_pass(make_key) -> Any:
+    """Returns the random number from which all take their component, in a pass outside training that draws."""
+    return scope.once(_NUMBER_OF_PASS, lambda: ops.cast(noise.integers((), 2**30, make_key()), "int32"))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What a posterior is: a distribution over one weight matrix that gives draws, its mean and its moments."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -11,9 +11,9 @@ from keras import ops
 from singularbayes.posteriors import scope
 from singularbayes.posteriors.assignment import NoBlocks
 from singularbayes.posteriors.factor import Scalars
-from singularbayes.posteriors.mean_gradient import watched
 from singularbayes.posteriors.moments import Entry, Moments
-from singularbayes.posteriors.serialization import call_repr
+from singularbayes.posteriors.serialization import call_repr, copy_posterior
+from singularbayes.posteriors.step_watch import watched_mean
 
 
 class Posterior(scope.Source, keras.layers.Layer):
@@ -39,9 +39,6 @@ class Posterior(scope.Source, keras.layers.Layer):
     def _initializer(self):
         return self.initializer or self.default_initializer
 
-    def check(self, shape, where: str = "") -> None:
-        """Raises unless this posterior fits a weight of that shape, which is `where`; makes nothing."""
-
     def require_local(self, where: str) -> None:
         """Raises unless `local` draws outputs with the distribution of x W; `where` is the layer."""
 
@@ -53,7 +50,7 @@ class Posterior(scope.Source, keras.layers.Layer):
         if draw is not None:
             return self.weight(draw)
         if not training and not scope.draws_now(self):
-            return watched(self.mean(), self.path) if self.random and self.trainable else self.mean()
+            return watched_mean(self.mean(), self.path) if self.random and self.trainable else self.mean()
         key = self.next_key(training)
         return self.local(key) if training and estimator == "local" else self.weight(self.draw(key))
 
@@ -72,6 +69,10 @@ class Posterior(scope.Source, keras.layers.Layer):
     def whole(self, draw: tuple) -> tuple:
         """Returns the arrays of a draw with no rows left to be made later, as `weight` takes them without `by_rows`."""
         return draw
+
+    def drawn_matrices(self, draw: tuple) -> tuple:
+        """Returns the matrices in the arrays of a draw, where `draws_matrices`: A and B, or W."""
+        return self.whole(draw)
 
     @abstractmethod
     def local(self, key):
@@ -94,6 +95,11 @@ class Posterior(scope.Source, keras.layers.Layer):
     @abstractmethod
     def center(self, matrix: np.ndarray) -> None:
         """Moves E[W] to `matrix`, or to its best approximation of this posterior's rank; scales stay."""
+
+    def center_components(self, matrices: Sequence[np.ndarray]) -> None:
+        """Moves E[W] of every component to a matrix of its own."""
+        (matrix,) = matrices
+        self.center(matrix)
 
     def residual(self, matrix: np.ndarray) -> float:
         """Returns ‖matrix − E[W]‖_F after `center(matrix)`."""
@@ -138,6 +144,18 @@ class Posterior(scope.Source, keras.layers.Layer):
             )
         return posterior
 
+    def with_components(self, number: int | None) -> "Posterior":
+        """Returns a copy that is not built and mixes so many components; None is the posterior of one, no mixture."""
+        return copy_posterior(self, self.name)
+
+    def give_components(self, other: Any, numbers: int | Sequence[int]) -> None:
+        """Gives the parameters of some components, or of one, to a posterior that `with_components` made, built."""
+        other.set_weights(self.get_weights())
+
+    def for_components(self, function: Callable[[Any], Any]) -> list:
+        """Returns function(posterior) of every component, and keeps what it assigns; without components its own."""
+        return [function(self)]
+
     # -- factors, where there are some ------------------------------------------------------------------------------
 
     @property
@@ -147,7 +165,7 @@ class Posterior(scope.Source, keras.layers.Layer):
 
     @property
     def fixed_rank(self) -> int | None:
-        """The rank that was chosen for its random factors, or None."""
+        """The rank that was requested for its random factors, or None; a smaller matrix lowers it."""
         return None
 
     @property
@@ -158,6 +176,32 @@ class Posterior(scope.Source, keras.layers.Layer):
     def num_columns(self, shape) -> int | None:
         """Returns how many columns A and B have for a weight of that shape; None where W has no such factors."""
         return self.fixed_rank
+
+    @property
+    def effective_rank(self) -> int | None:
+        """How many columns of A and B are in use, once built: the requested rank, lowered to min(m, n); else None."""
+        if not self.built:
+            return None
+        return self.num_columns(self.shape) if self.learned_rank is None else self.learned_rank
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of W, once built."""
+        rows, columns = self.get_build_config()["input_shape"]
+        return rows, columns
+
+    def label(self, *ranks: int | None) -> str:
+        """Returns class and rank, as plans and summaries show them, for matrices of these effective ranks.
+
+        >>> from singularbayes import LowRank
+        >>> LowRank(16).label(16), LowRank(16).label(2)
+        ('LowRank(16)', 'LowRank(16 → 2)')
+        """
+        requested, found = self.fixed_rank, sorted({rank for rank in ranks if rank is not None})
+        shown = ", ".join(map(str, found))
+        if requested is not None:
+            shown = str(requested) if found in ([], [requested]) else f"{requested} → {shown}"
+        return f"{type(self).__name__}({shown})"
 
     def with_rank(self, rank: int) -> "Posterior":
         """Returns a copy that is not built and has another rank."""

@@ -8,11 +8,11 @@ from keras import ops
 
 from singularbayes.bounds import Refused, norm_probability, truncated_kl
 from singularbayes.checks import require_integer, require_positive
-from singularbayes.posteriors import noise
+from singularbayes.posteriors import noise, registry
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.matrices import DenseMatrix
-from singularbayes.posteriors.serialization import copy_posterior, serialize
+from singularbayes.posteriors.serialization import serialize
 
 _MARGIN = 1e-6  # so that rounding in single precision does not exceed the limit
 _ROUNDING = 1e-5  # a draw is made again a little below the limit, in single precision
@@ -21,7 +21,7 @@ _OF_THE_OTHER = {
     *("prior", "family", "matrices", "seed_generator", "state", "join", "ab", "tolerance", "live_columns"),
     *("kl", "kl_bound", "kl_exact", "kl_scale", "kl_weight", "kl_weight_is_set", "kl_weight_from_file"),
     *("set_kl_weight", "training_weights", "num_switched_off", "prune_columns", "take_columns"),
-    *("switch_noise", "restarted_velocities"),
+    *("switch_noise", "restarted_velocities", "set_penalty"),
 }
 _find = getattr(keras.layers.Layer, "__getattr__", None)  # torch keeps parts of a layer behind it
 
@@ -34,8 +34,8 @@ class Clipped(Posterior):
     before clipping; the KL is an upper bound of that of clipped posterior and prior.
 
     Args:
-        posterior: any with random weights, for example `LowRank(16)`. Draws row by row (`layers.Embedding`) and
-            `estimator="local"` are refused.
+        posterior: any with random weights, for example `LowRank(16)`, a rank or a name. Draws row by row
+            (`layers.Embedding`) and `estimator="local"` are refused.
         limit: the largest norm.
         redraws: a draw that exceeds the limit is made again up to so often before it is scaled down: truncation by
             rejection. It leaves the shape of the posterior within the limit as it is, and its KL is larger than the one
@@ -48,13 +48,16 @@ class Clipped(Posterior):
 
     def __init__(self, posterior, limit, redraws=0, **kwargs):
         super().__init__(**kwargs)
-        if not isinstance(posterior, (Posterior, dict)):
-            raise ValueError(f"Clipped needs a posterior such as LowRank(16); got {posterior!r}.")
         require_positive("Clipped", limit=limit)
         require_integer("Clipped", 0, redraws=redraws)
-        self.posterior: Any = copy_posterior(posterior, "clipped")
+        self.posterior: Any = registry.get(posterior, "clipped", "Clipped")
         if not self.posterior.random or isinstance(self.posterior, Clipped):
             raise ValueError(f"Clipped needs a posterior with draws that are not clipped yet; got {self.posterior!r}.")
+        if self.posterior.components > 1:
+            raise ValueError(
+                "Clipped needs a posterior of one component; clip the components of a mixture: "
+                f"Mixture(Clipped(LowRank(16), limit={limit})). Got {self.posterior!r}."
+            )
         self.limit, self.redraws, self.adapts = float(limit), int(redraws), self.posterior.adapts
 
     def __getattr__(self, name):
@@ -63,9 +66,6 @@ class Clipped(Posterior):
         if _find is not None:
             return _find(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-
-    def check(self, shape, where=""):
-        self.posterior.check(shape, where or self.path or self.name)
 
     def build(self, input_shape):
         if self.by_rows:
@@ -132,6 +132,9 @@ class Clipped(Posterior):
 
     def num_columns(self, shape):
         return self.posterior.num_columns(shape)
+
+    def label(self, *ranks):
+        return f"{self.posterior.label(*ranks)} clipped at {self.limit:g}"
 
     def with_rank(self, rank):
         return type(self).from_config({**self.get_config(), "posterior": serialize(self.posterior.with_rank(rank))})

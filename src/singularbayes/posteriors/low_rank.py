@@ -2,7 +2,7 @@
 
 import keras
 
-from singularbayes.posteriors.product import Product, checked_rank, require_fit
+from singularbayes.posteriors.product import Product, checked_rank
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -12,8 +12,9 @@ class LowRank(Product):
     It holds 2 · rank · (rows + columns) parameters; applying it costs as much per example.
 
     Args:
-        rank: an integer, 1 ≤ rank ≤ min(rows, columns). `AdaptiveLowRank` learns it.
-        overcomplete: allow a rank above min(rows, columns).
+        rank: an integer above 0, lowered to min(rows, columns) where a matrix is smaller: `effective_rank`.
+            `AdaptiveLowRank` learns it.
+        overcomplete: take the rank as it is, also above min(rows, columns).
         **kwargs: arguments of every posterior, see `Variational`.
 
     >>> import math
@@ -32,14 +33,11 @@ class LowRank(Product):
     def fixed_rank(self):
         return self.rank
 
-    def check(self, shape, where=""):
-        if not self.overcomplete:
-            also = f", or LowRank({self.rank}, overcomplete=True)"
-            require_fit("LowRank", self.rank, shape, where or self.path or self.name, also)
+    def num_columns(self, shape):
+        return self.rank if self.overcomplete else min(self.rank, *shape)
 
     def build(self, input_shape):
-        self.check(input_shape)
-        self._build_product(tuple(input_shape), self.rank)
+        self._build_product(tuple(input_shape), self.num_columns(input_shape))
 
     def get_config(self):
         return {**super().get_config(), "rank": self.rank, "overcomplete": self.overcomplete}

@@ -1,5 +1,6 @@
 """Several posteriors of one weight, each a mode of its own: W ~ (q_1 + … + q_K)/K."""
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,15 +10,15 @@ import numpy as np
 from keras import ops
 
 from singularbayes.checks import is_integer
-from singularbayes.posteriors import initializers, noise, scope
-from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment
+from singularbayes.posteriors import initializers, noise, registry, scope
+from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment_of_pass, number_of_pass
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix
+from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix, VariablePart
 from singularbayes.posteriors.serialization import copy_posterior, serialize
+from singularbayes.posteriors.step_watch import watched_kl
 from singularbayes.posteriors.variational import RandomPosterior
 
 EXAMPLES = ("split", "repeat")
-_NUMBER_OF_PASS = object()  # owns the number of a forward pass from which all mixtures in it take their component
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class _Stacked:
     one: Any
     all: Any  # (components, …), or as in one component where they share it
     shared: bool
+
+    def part(self, component: int):
+        """Returns what stands for the variable of one component, to be read and assigned."""
+        return self.all if self.shared else VariablePart(self.all, component)
 
 
 class _Inside:
@@ -49,7 +54,7 @@ class Mixture(RandomPosterior):
     uses the mean of the first component: an average over modes would be no network.
 
     Args:
-        posterior: any with random weights, for example `LowRank(16)`.
+        posterior: any with random weights, for example `LowRank(16)`, a rank for `LowRank`, or a name: "low_rank".
         components: K, an integer above 0.
         examples: "split" deals the examples of every batch to the components at random, in equal shares: an epoch costs
             about what it costs for one component. "repeat" trains every component on every example.
@@ -62,9 +67,7 @@ class Mixture(RandomPosterior):
     """
 
     def __init__(self, posterior, components=4, examples="split", *, name=None, trainable=True, dtype=None):
-        if not isinstance(posterior, (Posterior, dict)):
-            raise ValueError(f"Mixture needs a posterior such as LowRank(16); got {posterior!r}.")
-        inside: Any = copy_posterior(posterior, "component")
+        inside: Any = registry.get(posterior, "component", "Mixture")
         if not inside.random or isinstance(inside, Mixture):
             raise ValueError(f"Mixture needs a posterior with random weights that is no mixture; got {inside!r}.")
         if not is_integer(components):
@@ -81,9 +84,6 @@ class Mixture(RandomPosterior):
         """The posterior of one component; its variables have values only inside `with_values`."""
         return self._inside.posterior
 
-    def check(self, shape, where=""):
-        self._one.check(shape, where or self.path or self.name)
-
     def require_local(self, where):
         self._one.require_local(where)
 
@@ -96,9 +96,8 @@ class Mixture(RandomPosterior):
         self._build_kl_scale()
         shared = {id(variable) for variable in one.frozen_weights}
         for place, variable in enumerate(one.weights):
-            if variable is not one.kl_scale:
-                own = [part.weights[place] for part in parts]
-                self._inside.variables.append(self._stack(own, id(variable) in shared))
+            own = [part.weights[place] for part in parts]
+            self._inside.variables.append(self._stack(own, id(variable) in shared))
 
     def _fresh(self):
         """Returns one more posterior of a component, built."""
@@ -117,7 +116,7 @@ class Mixture(RandomPosterior):
             return values[0] if shared else ops.stack(values)
 
         def mean_regularizer(_):
-            return self._mean(lambda: one.regularizer(one))
+            return watched_kl(self._mean(lambda: one.regularizer(one)), self.path)
 
         stacked = self.add_weight(
             name=one.name,
@@ -190,16 +189,16 @@ class Mixture(RandomPosterior):
         return mean
 
     def kl(self):
-        return self._mean(self._one.kl)
+        return watched_kl(self._mean(self._one.kl), self.path)
 
     def kl_bound(self):
         return self._mean(self._one.kl_bound)
 
     def kl_exact(self):
-        return float(np.mean([part.kl_exact() for part in self._parts()]))
+        return float(np.mean(self.for_components(lambda part: part.kl_exact())))
 
     def certified_kl(self):
-        before, after = np.mean([part.certified_kl() for part in self._parts()], axis=0)
+        before, after = np.mean(self.for_components(lambda part: part.certified_kl()), axis=0)
         return float(before), float(after)
 
     # -- draws ---------------------------------------------------------------------------------------------------------
@@ -215,15 +214,14 @@ class Mixture(RandomPosterior):
         return MixtureMatrix(
             self,
             values,
-            assignment(lambda: more),
+            assignment_of_pass(lambda: more),
             keys if local else self.each_component(self._one.draw, values, keys),
             self._one.local if local else self._one.weight,
         )
 
     def _number_of_pass(self):
         """Returns the random number from which every mixture takes its component, in a pass that draws."""
-        key = self._keys(self.seed_generator.state.value)[1]
-        return scope.once(_NUMBER_OF_PASS, lambda: ops.cast(noise.integers((), 2**30, key), "int32"))
+        return number_of_pass(lambda: self._keys(self.seed_generator.state.value)[1])
 
     def draw(self, key):
         if self.components == 1:
@@ -262,7 +260,7 @@ class Mixture(RandomPosterior):
         if self.repeats:
             raise ValueError(
                 f"{self!r} needs examples in blocks, one for each component, in training (posterior {self.path!r}). "
-                "`fit` with callbacks=[singularbayes.KLSchedule(num_data=len(x))] makes them, and so does a training "
+                "`fit` with callbacks=[singularbayes.KLSchedule()] makes them, and so does a training "
                 "pass of a model after singularbayes.set_kl(model, num_data=len(x)), whose targets a loop of your own "
                 'has to tile as often. Or use examples="split".'
             )
@@ -283,25 +281,38 @@ class Mixture(RandomPosterior):
 
     def variance(self):
         # The law of total variance.
-        parts = self._parts()
-        return np.mean([part.variance() for part in parts], axis=0) + np.var([_dense_mean(p) for p in parts], axis=0)
+        within = np.mean(self.for_components(lambda part: part.variance()), axis=0)
+        return within + np.var(self.for_components(_dense_mean), axis=0)
 
     def covariance(self, entry, other):
-        parts = self._parts()
-        means = [_dense_mean(part) for part in parts]
+        means = self.for_components(_dense_mean)
         between = np.cov([mean[entry] for mean in means], [mean[other] for mean in means], ddof=0)[0, 1]
-        return float(np.mean([part.covariance(entry, other) for part in parts]) + between)
+        return float(np.mean(self.for_components(lambda part: part.covariance(entry, other))) + between)
 
     def center(self, matrix):
         """Moves the mean of the first component to `matrix`, and those of the others to draws around it.
 
         Components that start equal would stay equal but for noise. The draws have the scales of the component.
         """
-        for k, part in enumerate(self._parts()):
+        first = True
+
+        def move(part):
+            nonlocal first
             part.center(matrix)
-            for factor in part.factors if k else ():
+            for factor in () if first else part.factors:
                 factor.start_at(ops.convert_to_numpy(factor.sample(part.seed_generator.next())))
-            self._take(k, part)
+            first = False
+
+        self.for_components(move)
+        self.seed_generator.next()  # the keys of these draws are used up
+
+    def center_components(self, matrices):
+        if len(matrices) != self.components:
+            raise ValueError(
+                f"{self!r} needs one matrix for each of its {self.components} components; got {len(matrices)}."
+            )
+        of_components = iter(matrices)
+        self.for_components(lambda part: part.center(next(of_components)))
 
     def residual(self, matrix):
         return self._one.residual(matrix)
@@ -320,37 +331,88 @@ class Mixture(RandomPosterior):
         if not is_integer(number, 0) or number >= self.components:
             raise ValueError(f"component needs a number from 0 to {self.components - 1}; got {number!r}.")
         part = self._fresh()
-        for mine, value in zip(_own(part), self._of_component(self._read(), int(number)), strict=True):
-            mine.assign(np.array(ops.convert_to_numpy(value)))
-        if self.kl_weight_is_set:
-            part.set_kl_weight(float(ops.convert_to_numpy(self.kl_scale)))
+        self.give_components(part, int(number))
         return part
 
-    def _parts(self) -> list[Any]:
-        return [self.component(k) for k in range(self.components)]
+    def with_components(self, number):
+        if number is None:
+            return copy_posterior(self._one, self.name)
+        return Mixture(self._one, number, self.examples, name=self.name)
 
-    def _take(self, number: int, part) -> None:
-        """Gives a component the parameters of a posterior."""
-        for variable, value in zip(self._inside.variables, _own(part), strict=True):
-            array = np.array(ops.convert_to_numpy(variable.all))
-            array[... if variable.shared else number] = ops.convert_to_numpy(value)
-            variable.all.assign(array)
+    def give_components(self, other, numbers):
+        values = self._read()
+        if isinstance(numbers, int):
+            for theirs, value in zip(other.weights, self._of_component(values, numbers), strict=True):
+                theirs.assign(np.array(ops.convert_to_numpy(value)))
+        else:
+            for variable, theirs, value in zip(self._inside.variables, other.weights, values, strict=True):
+                array = np.array(ops.convert_to_numpy(value))
+                theirs.assign(array if variable.shared else array[list(numbers)])
+        if self.kl_weight_is_set:
+            other.set_kl_weight(float(ops.convert_to_numpy(self.kl_scale)))
+
+    def for_components(self, function):
+        results, values = [], self._read()
+        keys, _ = self._keys(self.seed_generator.state.value)
+        state = self._one.seed_generator.state
+        for k in range(self.components):
+            with self.with_values(self._of_component(values, k)) as inside:
+                state.assign(ops.cast(keys[k], state.dtype))
+                before = [inside.get_current_value(variable.one) for variable in self._inside.variables]
+                results.append(function(self._one))
+                after = [inside.get_current_value(variable.one) for variable in self._inside.variables]
+            for variable, old, new in zip(self._inside.variables, before, after, strict=True):
+                if new is not old:
+                    variable.part(k).assign(new)
+        return results
+
+    @property
+    def factors(self):
+        """The arrays of random weights of the first component, then those of the next; what is assigned is kept."""
+        if not self.built:
+            return []
+        stacked = {id(variable.one): variable for variable in self._inside.variables}
+        found = []
+        for k in range(self.components):
+            for factor in self._one.factors:
+                own = copy.copy(factor)
+                own.values, own.reference, own.memory = (
+                    None if one is None else stacked[id(one)].part(k)
+                    for one in (factor.values, factor.reference, factor.memory)
+                )
+                own.live = None if factor.live is None else stacked[id(factor.live)].part(k).value
+                found.append(own)
+        return found
+
+    @property
+    def prior(self):
+        """The prior of every component."""
+        return self._one.prior
+
+    def set_penalty(self, penalty):
+        self._one.set_penalty(penalty)
+
+    def matrices(self, scalars):
+        return self._one.matrices(scalars)
+
+    def drawn_matrices(self, draw):
+        return self.whole(draw)[1:]
 
     def switch_noise(self, on):
-        changed = False
-        for k, part in enumerate(self._parts()):
-            changed |= part.switch_noise(on)
-            self._take(k, part)
-        return changed
+        return any(self.for_components(lambda part: part.switch_noise(on)))
 
     def restarted_velocities(self, velocities):
-        parts = [part.restarted_velocities([each[k] for each in velocities]) for k, part in enumerate(self._parts())]
-        return [np.stack(each) for each in zip(*parts, strict=True)]
+        of_components = iter(range(self.components))
+
+        def restarted(part):
+            k = next(of_components)
+            return part.restarted_velocities([each[k] for each in velocities])
+
+        return [np.stack(each) for each in zip(*self.for_components(restarted), strict=True)]
 
     def prune_columns(self):
-        for k, part in enumerate(self._parts() if self._one.learned_rank is not None else ()):
-            part.prune_columns()
-            self._take(k, part)
+        if self._one.learned_rank is not None:
+            self.for_components(lambda part: part.prune_columns())
 
     def stack(self, shape):
         return self.components, *shape
@@ -363,7 +425,7 @@ class Mixture(RandomPosterior):
 
     def _assignment(self) -> Assignment:
         """Returns the assignment of this pass, where it may be needed before a draw is made."""
-        return assignment(lambda: self._keys(self.seed_generator.state.value)[1])
+        return assignment_of_pass(lambda: self._keys(self.seed_generator.state.value)[1])
 
     def pick(self, values, training, examples):
         choice = scope.fixed(self)
@@ -401,7 +463,13 @@ class Mixture(RandomPosterior):
         return [self.kl_scale, *(variable.all for variable in self._inside.variables if id(variable.one) in only)]
 
     def num_switched_off(self):
-        return sum(part.num_switched_off() for part in self._parts()) if self._one.training_weights[1:] else 0
+        return sum(factor.num_switched_off() for factor in self.factors)
+
+    @property
+    def learned_rank(self):
+        """The columns that the component with most of them uses."""
+        ranks = self.for_components(lambda part: part.learned_rank) if self.built else [self._one.learned_rank]
+        return None if ranks[0] is None else max(ranks)
 
     @property
     def fixed_rank(self):
@@ -409,6 +477,9 @@ class Mixture(RandomPosterior):
 
     def num_columns(self, shape):
         return self._one.num_columns(shape)
+
+    def label(self, *ranks):
+        return f"Mixture of {self.components} {self._one.label(*ranks)}"
 
     def with_rank(self, rank):
         return Mixture(self._one.with_rank(rank), self.components, self.examples, name=self.name)
@@ -425,11 +496,6 @@ class Mixture(RandomPosterior):
         del config["initializer"]
         own = {"posterior": serialize(self._one), "components": self.components, "examples": self.examples}
         return {**config, **own}
-
-
-def _own(posterior) -> list:
-    """Returns the variables of a posterior that a mixture keeps for its components."""
-    return [weight for weight in posterior.weights if weight is not posterior.kl_scale]
 
 
 def _dense_mean(posterior) -> np.ndarray:

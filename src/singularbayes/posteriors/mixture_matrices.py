@@ -1,9 +1,14 @@
-"""The matrices of a mixture as layers see them: those of all components in training, one component's elsewhere."""
+"""What others see of a mixture.
+
+Layers see its matrices: those of all components in training, one component's elsewhere. What looks at the arrays of
+random weights sees those of one component after another, each a part of a variable.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from keras import ops
 
 from singularbayes.posteriors.assignment import Assignment
@@ -68,3 +73,31 @@ class ComponentMatrix:
     def dense(self):
         with self.mixture.with_values(self.values):
             return self.matrix.dense()
+
+
+class VariablePart:
+    """Entry `number` of the first axis of a Keras variable, where something outside training reads or assigns it."""
+
+    def __init__(self, variable, number: int):
+        self._variable, self._number = variable, number
+        self.shape, self.dtype, self.trainable = tuple(variable.shape[1:]), variable.dtype, variable.trainable
+        self.path = f"{variable.path}[{number}]"
+
+    @property
+    def value(self):
+        return ops.convert_to_tensor(self._variable)[self._number]
+
+    def assign(self, value) -> None:
+        """Assigns the entry, and leaves the others."""
+        whole = np.array(ops.convert_to_numpy(self._variable))
+        whole[self._number] = ops.convert_to_numpy(value)
+        self._variable.assign(whole)
+
+    def __getitem__(self, index):
+        return self.value[index]
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(ops.convert_to_numpy(self._variable)[self._number], dtype)
+
+    def __jax_array__(self):
+        return self.value

@@ -18,16 +18,6 @@ def checked_rank(kind: str, rank, name: str = "rank") -> int:
     return int(rank)
 
 
-def require_fit(kind: str, rank: int, shape, where: str, also: str = "") -> None:
-    """Raises unless a matrix of that shape can have the rank; `also` is another way out than a smaller one."""
-    limit = min(shape)
-    if rank > limit:
-        raise ValueError(
-            f"{kind} needs 1 <= rank <= {limit}; got rank={rank} for a weight of shape {tuple(shape)} in {where}. Use "
-            f"{kind}({limit}){also}."
-        )
-
-
 class Product(Variational):
     """W = A Bᵀ with independent entries; A stands above B in one array, `ab`.
 

@@ -52,6 +52,10 @@ class Source:
         """
         return self.draw(key)
 
+    def whole(self, draw: tuple) -> tuple:
+        """Returns the arrays of a draw with nothing left to be made later."""
+        return draw
+
     @property
     def draw_size(self) -> int:
         """How many values a draw has, at most."""

@@ -12,6 +12,7 @@ from singularbayes.checks import is_integer, require_positive
 from singularbayes.posteriors import families, priors
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import RHO_SHIFT, Factor
+from singularbayes.posteriors.step_watch import note_draw, watched_kl
 
 _UNSET = -1.0  # the KL weight in the variable, where it is not set
 
@@ -107,6 +108,11 @@ class RandomPosterior(Posterior):
         """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
 
     @property
+    def weights(self):
+        """Weights as Keras lists and counts them: without the KL weight, a setting that posteriors may share."""
+        return [weight for weight in super().weights if not self.built or weight is not self.kl_scale]
+
+    @property
     def training_weights(self) -> list:
         """The variables that only training needs: the KL weight, what the prior holds, and which columns are used."""
         parts = [part for factor in self.factors for part in (factor.reference, factor.memory, factor.live)]
@@ -153,6 +159,8 @@ class RandomPosterior(Posterior):
     def next_key(self, training):
         if training:
             self._require_kl_weight()
+            if self.trainable:
+                note_draw(self.path)
         return self.seed_generator.next()
 
     # -- for those that inherit ----------------------------------------------------------------------------------------
@@ -169,13 +177,13 @@ class RandomPosterior(Posterior):
 
     def _weigh(self, kl):
         # Keras computes the loss once before any callback could set the weight.
-        return ops.maximum(self.kl_scale, 0.0) * kl
+        return ops.maximum(self.kl_scale, 0.0) * watched_kl(kl, self.path)
 
     def _require_kl_weight(self):
         if self.trainable and not self.kl_weight_is_set:
             raise ValueError(
                 f"The KL weight is not set, so training would ignore the prior (posterior {self.path!r}). Pass "
-                "callbacks=[singularbayes.KLSchedule(num_data=len(x))] to fit, or call "
+                "callbacks=[singularbayes.KLSchedule()] to fit, or call "
                 "singularbayes.set_kl(model, num_data=len(x)) before `evaluate` or a loop of your own."
             )
 
@@ -253,6 +261,11 @@ class Variational(RandomPosterior):
         """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
         return []
 
+    def set_penalty(self, penalty: Callable | None) -> None:
+        """Adds penalty(means) of every factor to the loss beside the KL; None adds nothing."""
+        for factor in self.factors:
+            factor.penalty = penalty
+
     # -- noise-free training ------------------------------------------------------------------------------------------
 
     def switch_noise(self, on):
@@ -275,7 +288,7 @@ class Variational(RandomPosterior):
     # -- the KL --------------------------------------------------------------------------------------------------------
 
     def kl(self):
-        return sum((factor.kl() for factor in self.factors), ops.zeros(()))
+        return watched_kl(sum((factor.kl() for factor in self.factors), ops.zeros(())), self.path)
 
     def kl_bound(self):
         return sum((factor.kl_bound() for factor in self.factors), ops.zeros(()))

@@ -1,14 +1,16 @@
 """Predictive distributions of a model: draws, recalibration, conformal prediction, the randomised predictor."""
 
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
+from singularbayes.prediction.bounded_loss import BoundedLoss, find_bounded_loss
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
 from singularbayes.prediction.monitor import Monitor, MonitorStatus
 from singularbayes.prediction.predict import pool, predict, predict_batches
-from singularbayes.prediction.randomized import drawn_risks, has_other_noise
+from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses, has_other_noise, paired_risks
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
 from singularbayes.prediction.sampler import stream_draws
 
 __all__ = [
+    "BoundedLoss",
     "ClassPredictive",
     "ConformalIntervals",
     "ConformalSets",
@@ -21,7 +23,10 @@ __all__ = [
     "conformal_intervals",
     "conformal_sets",
     "drawn_risks",
+    "find_bounded_loss",
+    "fresh_draw_losses",
     "has_other_noise",
+    "paired_risks",
     "pool",
     "predict",
     "predict_batches",

@@ -6,6 +6,7 @@ import keras
 
 from singularbayes.layers import BayesianLayer
 from singularbayes.models import device_count, find_sources, flat_layers, free_bytes
+from singularbayes.prediction.prefix import split_of
 
 _CHUNK_BYTES = 256 << 20  # the drawn weights of a chunk, and its outputs while they are reduced
 # The largest layer's outputs for the draws that run side by side: what stays in the caches of a CPU, and a share of an
@@ -60,6 +61,12 @@ def program_limit() -> int:
     return int(_PROGRAM_FACTOR * (_CHUNK_BYTES if free is None else free * _FREE_SHARE))
 
 
+def kept_limit() -> int:
+    """Returns the bytes that outputs of the layers before the first random ones may take while draws pass."""
+    free = free_bytes()
+    return _CHUNK_BYTES if free is None else int(2 * free * _FREE_SHARE)
+
+
 def draw_bytes(model: keras.Model) -> int:
     """Returns an upper bound of the memory that one draw of the weights takes."""
     return 4 * sum(source.draw_size for source in find_sources(model))
@@ -76,8 +83,10 @@ def _equal_part(total: int, most: int) -> int:
 
 
 def _example_bytes(model, x) -> int:
-    """Returns the bytes of the largest array that a layer is known to make for one example, at least 4."""
-    return 4 * max(1, *(_activation_size(layer, x) for layer in flat_layers(model)))
+    """Returns the bytes of the largest array that a layer is known to make for one example and draw, at least 4."""
+    split = split_of(model)
+    run = [model] if split is None else split.random_layers
+    return 4 * max(1, *(_activation_size(layer, x) for each in run for layer in flat_layers(each)))
 
 
 def _activation_size(layer, x) -> int:

@@ -1,14 +1,14 @@
-"""The randomised predictor, which draws a network for every prediction: its mistakes on given examples, per draw."""
+"""The randomised predictor, which draws a network for every prediction: its losses on given examples, per draw."""
 
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.checks import labelled
-from singularbayes.likelihoods import Classification, likelihood_of_output
+from singularbayes.likelihoods import likelihood_of_output
 from singularbayes.models import (
     arranged,
     compiled,
@@ -19,6 +19,7 @@ from singularbayes.models import (
     track,
 )
 from singularbayes.posteriors import noise
+from singularbayes.prediction.bounded_loss import find_bounded_loss
 from singularbayes.prediction.sampler import outputs_of_draw, outputs_of_draws
 
 _TOGETHER = 100  # draws in one program
@@ -32,44 +33,114 @@ def drawn_risks(
     examples: int | None = 256,
     seed: int = 0,
     *,
+    loss=None,
     likelihood=None,
     output=None,
     caller: str = "drawn_risks",
 ) -> np.ndarray:
-    """Returns the share of mistakes of each drawn network, (draws,), on examples drawn for it.
+    """Returns the mean loss of each drawn network, (draws,), on examples drawn for it; without `loss` its mistakes.
 
     Every draw has its own weights and its own random examples, with replacement. So the numbers are independent, lie in
     [0, 1], and each has the expectation L̂(Q): the mean over all examples and all networks. Few examples per draw serve
     better than all of them: what limits a bound of the mean is the number of draws.
 
     Args:
-        y: labels (examples,), integers from 0.
+        y: labels (examples,), integers from 0; or targets.
         examples: how many examples each draw predicts; None is all, once each.
+        loss: in [0, 1], see `find_bounded_loss`.
     """
-    x = arranged(model, x, caller)
-    count = count_examples(model, x)
-    position = position_of(model, output, caller)
-    meaning = likelihood_of_output(model, position, likelihood, caller)
-    if not isinstance(meaning, Classification):
-        raise ValueError(f"{caller} needs a classifier, whose predictions are right or wrong; got {meaning!r}.")
+    job = _Losses(model, x, y, loss, likelihood, output, caller)
     parts, size = _parts(draws)
-    keys = draw_keys(seed, parts * size)
-    # Independent draws of a mixture are of random components.
-    keys[:, 2] = np.random.default_rng([seed, draws, 1]).integers(0, 2**30, len(keys))
-    keys = keys.reshape(parts, size, 3)
     rng = np.random.default_rng([seed, draws])
-    whole = np.arange(count, dtype="int32")
-    data = keras.tree.map_structure(ops.convert_to_tensor, x)
-    risks, labels = [], np.zeros(0, int)
-    for part in track(keys, parts, "posterior draws") if sys.stderr.isatty() else keys:
-        pick = np.tile(whole, (size, 1)) if examples is None else rng.integers(0, count, (size, examples), "int32")
-        outputs = compiled(model, outputs_of_draws, noise.as_keys(part), ops.convert_to_tensor(pick), data)
-        probabilities = meaning.probabilities(np.asarray(ops.convert_to_numpy(outputs[position or 0])))
-        if not np.isfinite(probabilities).all():
-            raise ValueError(f"{caller} needs outputs that are finite; got NaN or infinity from {model.name!r}.")
-        labels = labels if labels.size else _labels(caller, y, count, probabilities.shape[-1])
-        risks.append((probabilities.argmax(axis=-1) != labels[pick]).mean(axis=1))
-    return np.concatenate(risks)[:draws]
+    whole = np.arange(job.count, dtype="int32")
+
+    def pick(_) -> np.ndarray:
+        return np.tile(whole, (size, 1)) if examples is None else rng.integers(0, job.count, (size, examples), "int32")
+
+    found = job.run(_independent_keys(seed, draws, parts, size), pick)
+    return np.concatenate([losses.mean(axis=1) for losses in found])[:draws]
+
+
+def paired_risks(
+    model: keras.Model,
+    x,
+    y,
+    draws: int,
+    average: int,
+    examples: int = 256,
+    seed: int = 0,
+    *,
+    likelihood=None,
+    output=None,
+) -> np.ndarray:
+    """Returns two numbers in [0, 1] of every pair of drawn networks on random examples of its own, (draws // 2, 2).
+
+    With ℓ = 1 − p(label) of one network and ℓ′ of the other, the first is the mean of (ℓ + ℓ′)/2, and the second that
+    of (1 − 1/S) ℓℓ′ + (1/S) (ℓ² + ℓ′²)/2, whose expectation is that of the square of a mean over S = `average` draws.
+    """
+    job = _Losses(model, x, y, "probability", likelihood, output, "certify")
+    parts, size = _parts(draws)
+    size += size % 2
+    rng = np.random.default_rng([seed, draws, 2])
+
+    def pick(_) -> np.ndarray:
+        return np.repeat(rng.integers(0, job.count, (size // 2, examples), "int32"), 2, axis=0)
+
+    pairs = []
+    for losses in job.run(_independent_keys(seed, draws, parts, size), pick):
+        a, b = losses[::2], losses[1::2]
+        squares = (a**2 + b**2) / 2
+        second = (1 - 1 / average) * a * b + squares / average
+        pairs.append(np.stack([(a + b).mean(axis=1) / 2, second.mean(axis=1)], axis=-1))
+    return np.concatenate(pairs)[: max(1, draws // 2)]
+
+
+def fresh_draw_losses(
+    model: keras.Model, x, y, seed: int = 0, *, loss=None, likelihood=None, output=None
+) -> np.ndarray:
+    """Returns the loss of the randomised predictor on every example, (examples,), each with a network of its own."""
+    job = _Losses(model, x, y, loss, likelihood, output, "certify")
+    parts, size = _parts(job.count)
+    rows = np.resize(np.arange(job.count, dtype="int32"), (parts, size, 1))
+    found = job.run(_independent_keys(seed, job.count, parts, size), lambda part: rows[part])
+    return np.concatenate([losses[:, 0] for losses in found])[: job.count]
+
+
+def _independent_keys(seed: int, draws: int, parts: int, size: int) -> np.ndarray:
+    """Returns the keys of draws, (parts, size, 3); independent draws of a mixture are of random components."""
+    keys = draw_keys(seed, parts * size)
+    keys[:, 2] = np.random.default_rng([seed, draws, 1]).integers(0, 2**30, len(keys))
+    return keys.reshape(parts, size, 3)
+
+
+class _Losses:
+    """The losses of drawn networks on examples that are picked for each draw."""
+
+    def __init__(self, model: keras.Model, x, y, loss, likelihood, output, caller: str):
+        self.model, self.y, self.caller = model, y, caller
+        x = arranged(model, x, caller)
+        self.count = count_examples(model, x)
+        self.position = position_of(model, output, caller)
+        self.meaning = likelihood_of_output(model, self.position, likelihood, caller)
+        self.loss = find_bounded_loss(loss, self.meaning, caller)
+        self.data = keras.tree.map_structure(ops.convert_to_tensor, x)
+
+    def run(self, keys: np.ndarray, pick: Callable[[int], np.ndarray]) -> Iterator[np.ndarray]:
+        """Yields losses (draws, examples), part by part of the keys; `pick` returns the rows that a part predicts."""
+        targets: np.ndarray | None = None
+        for part, own in enumerate(track(keys, len(keys), "posterior draws") if sys.stderr.isatty() else keys):
+            rows = pick(part)
+            outputs = compiled(self.model, outputs_of_draws, noise.as_keys(own), ops.convert_to_tensor(rows), self.data)
+            chosen = np.asarray(ops.convert_to_numpy(outputs[self.position or 0]))
+            predictions = self.loss.predictions(self.meaning, chosen)
+            if not np.isfinite(predictions).all():
+                raise ValueError(
+                    f"{self.caller} needs outputs that are finite; got NaN or infinity from {self.model.name!r}."
+                )
+            if targets is None:
+                width = predictions.shape[-1] if predictions.ndim > 2 else 1
+                targets = self.loss.targets(self.caller, self.y, self.count, width)
+            yield self.loss.values(predictions, targets[rows])
 
 
 def _parts(draws: int) -> tuple[int, int]:
@@ -123,9 +194,3 @@ def _differ(first: list, second: list) -> bool:
         if not np.allclose(a, b, rtol=1e-4, atol=1e-5 * np.abs(a).max(), equal_nan=True):
             return True
     return False
-
-
-def _labels(caller: str, y, count: int, classes: int) -> np.ndarray:
-    """Returns the labels as integers; raises unless there is one per example, and they fit the classes."""
-    certain = np.broadcast_to(np.eye(classes)[0], (count, classes))
-    return labelled(caller, certain, y)[1]

@@ -1,7 +1,8 @@
 """Running draws of a model: vectorised over draws on JAX, a loop over draws elsewhere, in chunks that fit memory.
 
 Draw s of a seed is a key hashed from (seed, s), split into one key per posterior: it depends on nothing else, so it is
-the same function for every batch of the data and however draws are chunked.
+the same function for every batch of the data and however draws are chunked. What no draw changes, the layers before the
+first random ones, runs once for a batch (see `prefix`).
 """
 
 import math
@@ -24,13 +25,17 @@ from singularbayes.models import (
     variable_values,
 )
 from singularbayes.posteriors import noise, scope
-from singularbayes.prediction.memory import chunk_sizes, program_limit, side_by_side
+from singularbayes.prediction.memory import chunk_sizes, kept_limit, program_limit, side_by_side
+from singularbayes.prediction.prefix import split_of
 
 
 def stream_draws(
     model, x, examples, keys, batch_size, lengths, alone: bool, sizes: dict | None = None
 ) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
     """Yields (first draw, examples, outputs): chunks of draws outside, batches inside, so weights are made once.
+
+    Where there are several chunks, the outputs of the prefix are kept for as many batches as fit memory, and weights
+    are made once for so many.
 
     Args:
         sizes: the sizes of chunks and batches that were found for other examples, for the same programs again; the
@@ -55,17 +60,31 @@ def stream_draws(
         chunk, batch = (math.ceil(group / 2), batch) if chunk > 1 else (1, math.ceil(batch / 2))
         weights, data = sampler.draw(_padded(keys[:chunk], chunk)), part(0)[1]
     sizes[form] = chunk, batch
-    steps = [(d, e) for d in range(0, draws, chunk) for e in range(0, examples, batch)]
+    starts, window, known = list(range(0, examples, batch)), math.ceil(examples / batch), dict[int, Any]()
+    shares = chunk < draws and sampler.splits
+    if shares:
+        known[0] = sampler.prefix(data)
+        window = max(1, kept_limit() // max(1, _bytes(known[0])))
+    windows = [starts[i : i + window] for i in range(0, len(starts), window)]
+    steps = [(d, e, part_of) for part_of in windows for d in range(0, draws, chunk) for e in part_of]
     waiting: list[tuple[int, np.ndarray, list]] = []
-    for d, e in track(steps, len(steps), "posterior draws") if alone else steps:
-        if d and e == 0:
-            weights = sampler.draw(_padded(keys[d : d + chunk], chunk))
+    drawn = 0
+    for d, e, part_of in track(steps, len(steps), "posterior draws") if alone else steps:
+        if d != drawn:
+            weights, drawn = sampler.draw(_padded(keys[d : d + chunk], chunk)), d
         where, data = part(e)
+        if shares and e not in known:
+            known = {first: kept for first, kept in known.items() if first in part_of}  # of other windows no more
+            known[e] = sampler.prefix(data)
         # An accelerator works on the next outputs while those before are reduced here.
-        waiting.append((d, where, sampler.run(weights, data)))
+        waiting.append((d, where, sampler.run(weights, data, known.get(e))))
         if len(waiting) > 1:
             yield _fetched(*waiting.pop(0), draws)
     yield _fetched(*waiting.pop(), draws)
+
+
+def _bytes(frontier) -> int:
+    return sum(math.prod(array.shape) * 4 for array in keras.tree.flatten(frontier))
 
 
 def _fetched(first: int, where: np.ndarray, outputs, draws: int):
@@ -85,9 +104,22 @@ def _padded(array: np.ndarray, length: int) -> np.ndarray:
     return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
 
 
-def _outputs(model, sources, draw: list[tuple], x) -> list:
+def _outputs(model, sources, draw: list[tuple], x, frontier=None) -> list:
+    """Returns the outputs, flattened, of one draw; where there is a frontier, the rest of the model after it."""
     with scope.fix({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
+        if frontier is not None:
+            split: Any = split_of(model)
+            return split.rest(frontier)
         return keras.tree.flatten(model(x, training=False))
+
+
+def _prefix(model, x):
+    """Returns the frontier of a model, or None; every draw starts from the states of a stateful layer."""
+    split = split_of(model)
+    if split is None:
+        return None
+    with keras.StatelessScope(state_mapping=[(variable, variable.value) for variable in model.variables]):
+        return split.prefix(x)
 
 
 def outputs_of_draw(model: keras.Model, key, x) -> list:
@@ -129,16 +161,31 @@ class LoopSampler:
         with no_gradient():
             return [draw_sources(sources, noise.as_keys(key)) for key in keys]
 
-    def run(self, draws, x) -> list[np.ndarray]:
-        """Returns the model's outputs, flattened, each (draws, examples, …)."""
+    @property
+    def splits(self) -> bool:
+        """Whether the model has a part that all draws share."""
+        return split_of(self.model()) is not None
+
+    def prefix(self, x):
+        """Returns what the part of the model that all draws share gives for `x`, for `run`."""
+        with no_gradient():
+            return _prefix(self.model(), keras.tree.map_structure(ops.convert_to_tensor, x))
+
+    def run(self, draws, x, frontier=None) -> list[np.ndarray]:
+        """Returns the model's outputs, flattened, each (draws, examples, …).
+
+        Args:
+            frontier: what `prefix` gave for `x`, where it is known already.
+        """
         model = self.model()
         sources = find_sources(model)
         x = keras.tree.map_structure(ops.convert_to_tensor, x)
+        frontier = self.prefix(x) if frontier is None else frontier
         outputs = []
         for draw in draws:
             # Stateless, so that every draw starts from the states of a stateful layer, and leaves them.
             with no_gradient(), keras.StatelessScope():
-                outputs.append(_outputs(model, sources, draw, x))
+                outputs.append(_outputs(model, sources, draw, x, frontier))
         return [np.stack([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
 
     def scratch_bytes(self, draws, x) -> int:
@@ -164,17 +211,30 @@ class JaxSampler:
             self._drawn = (values, keys, draws)
         return draws
 
-    def run(self, draws, x) -> list:
+    @property
+    def splits(self) -> bool:
+        """Whether the model has a part that all draws share and that is worth a program of its own."""
+        return split_of(self.model()) is not None and batch_mesh()[0].size == 1
+
+    def prefix(self, x):
+        """Returns what the part of the model that all draws share gives for `x`, for `run`."""
+        return program_of(self.model(), _prefix)(self._drawn[0], x)
+
+    def run(self, draws, x, frontier=None) -> list:
         """Returns the model's outputs, flattened, each (draws, examples, …), for the draws of the last call of `draw`.
 
         An accelerator is not waited for.
+
+        Args:
+            frontier: what `prefix` gave for `x`, where it is known already.
         """
-        outputs = [_whole(output) for output in self.run_on_devices(draws, x)]
+        outputs = [_whole(output) for output in self.run_on_devices(draws, x, frontier)]
         return outputs if free_bytes() is not None else [np.asarray(output) for output in outputs]
 
-    def run_on_devices(self, draws, x) -> list:
+    def run_on_devices(self, draws, x, frontier=None) -> list:
         """Returns the same outputs as they lie on the devices."""
-        return program_of(self.model(), _run_chunk)(self._drawn[0], *_spread(draws, x))
+        known = () if frontier is None else (frontier,)
+        return program_of(self.model(), _run_chunk)(self._drawn[0], *_spread(draws, x), *known)
 
     def scratch_bytes(self, draws, x) -> int:
         """Returns the bytes that a run of these shapes takes beside its inputs and outputs."""
@@ -188,15 +248,16 @@ def _draw_chunk(model, keys):
     return jax.vmap(lambda key: draw_sources(sources, key))(keys)
 
 
-def _run_chunk(model, draws, x):
+def _run_chunk(model, draws, x, frontier=None):
     import jax
 
     sources, values = find_sources(model), [(variable, variable.value) for variable in model.variables]
+    frontier = _prefix(model, x) if frontier is None else frontier
 
     def run(draw):
         # Every draw starts from the states of a stateful layer.
         with keras.StatelessScope(state_mapping=values):
-            return _outputs(model, sources, draw, x)
+            return _outputs(model, sources, draw, x, frontier)
 
     arrays = keras.tree.flatten(draws)
     if not arrays:  # nothing is random: one draw

@@ -88,6 +88,12 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
     if tolerance is not None and (isinstance(tolerance, bool) or not 0 <= tolerance < 1):
         raise ValueError(f"prune needs 0 <= tolerance < 1; got tolerance={tolerance!r}.")
     copy = surgery.copied(model)
+    mixed = [q for q in _adaptive(copy) if q.components > 1]
+    if mixed:
+        raise ValueError(
+            f"prune needs weights of one component; got {mixed[0]!r} in {mixed[0].path}. Prune the networks of the "
+            "mixture one by one: prune(take_components(model, 0)), …."
+        )
     kept = {id(q): q.live_columns(q.tolerance if tolerance is None else tolerance) for q in _adaptive(copy)}
     if not kept:
         raise ValueError(

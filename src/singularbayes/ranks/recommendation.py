@@ -37,7 +37,7 @@ class Recommendation:
 
     @property
     def ranks(self) -> dict[str, int]:
-        """The rank of every layer, the largest of its matrices: rules for `bayesianize(model, rules=…, cap=True)`."""
+        """The rank of every layer, the largest of its matrices: rules for `bayesianize(model, rules=…)`."""
         ranks: dict[str, int] = {}
         for row in self.rows:
             ranks[row.layer] = max(ranks.get(row.layer, 0), row.rank)

@@ -91,7 +91,7 @@ class Counterpart:
 
     def __call__(self, rank: int) -> keras.Model:
         """Returns the counterpart, compiled as the model was; a matrix that is smaller has a smaller rank."""
-        return convert.bayesianize(self.trained(), LowRank(rank), init="svd", cap=True)
+        return convert.bayesianize(self.trained(), LowRank(rank))
 
     def ranks(self) -> list[int]:
         """Returns 1, 2, 4, … as long as the factors of some matrix have no more parameters than it."""

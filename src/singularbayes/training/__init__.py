@@ -1,5 +1,6 @@
 """How a model is fitted."""
 
+from singularbayes.training.early_stopping import EarlyStopping
 from singularbayes.training.elbo import kl, set_kl
 from singularbayes.training.fit_many import factory, fit_many
 from singularbayes.training.kl_schedule import KLSchedule
@@ -9,6 +10,7 @@ from singularbayes.training.learned_prior import (
     count_repeats,
     hashed,
     learn_prior,
+    remember_examples,
     seen_among,
 )
 from singularbayes.training.loading import load
@@ -17,6 +19,7 @@ from singularbayes.training.pretraining import switch_noise
 from singularbayes.training.spectral_limits import SpectralPenalty, SpectralProjection, Truncation, truncation
 
 __all__ = [
+    "EarlyStopping",
     "KLSchedule",
     "PACBayesObjective",
     "Seen",
@@ -31,6 +34,7 @@ __all__ = [
     "kl",
     "learn_prior",
     "load",
+    "remember_examples",
     "seen_among",
     "set_kl",
     "switch_noise",

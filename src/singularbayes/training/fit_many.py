@@ -18,6 +18,7 @@ import numpy as np
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import require_activations, require_labels
 from singularbayes.models import as_arrays, batches_of, collected, is_stream, lengths_of, require_any_length, track
+from singularbayes.training.data_size import DataSize, stated
 from singularbayes.training.length_buckets import Buckets
 
 Callbacks = Callable[[], list[keras.callbacks.Callback]]
@@ -45,6 +46,11 @@ class Examples:
     def __len__(self) -> int:
         """How many examples a member sees in an epoch."""
         return len(keras.tree.flatten(self.x)[0] if self.rows is None else next(iter(self.rows.values())))
+
+    @property
+    def size(self) -> DataSize:
+        """The number of examples of a member, for its callbacks. Rows may repeat."""
+        return DataSize(len(self), exact=self.rows is None)
 
     @property
     def steps(self) -> int:
@@ -126,8 +132,8 @@ def fit_many(
         x: data of every kind that `predict` takes. They are in memory during training, so all batches of a stream are
             read first: `fit_many(build, dataset, None, …)` for batches (x, y) or (x, y, sample_weight).
         callbacks: makes the callbacks of one member, for example
-            `lambda: [sb.KLSchedule(len(x)), keras.callbacks.EarlyStopping("val_nll", mode="min", patience=5)]`. Each
-            member has its own and can stop early. A program calls those of epochs, and refuses those of batches.
+            `lambda: [sb.KLSchedule(), sb.EarlyStopping(patience=5)]`. Each member has its own and can stop early. A
+            program calls those of epochs, and refuses those of batches.
         validation_data: (x, y) or (x, y, sample_weight), or such batches, evaluated after every epoch.
         rows: which examples each member sees, row numbers (members, examples), for folds or a bootstrap; None is all.
         padding: the id that fills up sequences of token ids (examples, length). Batches then have sequences of like
@@ -241,16 +247,17 @@ class Job:
 
         turn = keras.callbacks.LambdaCallback(on_epoch_begin=begin)
         validation = None if self.held_out is None else self.held_out.arrays
-        return model.fit(
-            data,
-            epochs=self.epochs.stop,
-            initial_epoch=self.epochs.start,
-            callbacks=[turn, *self.callbacks()],
-            validation_data=validation,
-            validation_batch_size=self.train.batch_size,
-            shuffle=False,
-            verbose=0,
-        )
+        with stated(model, self.train.size):
+            return model.fit(
+                data,
+                epochs=self.epochs.stop,
+                initial_epoch=self.epochs.start,
+                callbacks=[turn, *self.callbacks()],
+                validation_data=validation,
+                validation_batch_size=self.train.batch_size,
+                shuffle=False,
+                verbose=0,
+            )
 
 
 def factory(callbacks) -> Callbacks:

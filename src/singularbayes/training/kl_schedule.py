@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,6 +10,7 @@ from keras import ops
 from singularbayes.checks import require_choice, require_integer
 from singularbayes.likelihoods import logits_hint, require_activations
 from singularbayes.models import compiled, drawing_test_function, find_posteriors, find_random_posteriors
+from singularbayes.training.data_size import data_of, read_size, remember_data
 from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay
 from singularbayes.training.logged_loss import (
     check_first_step,
@@ -29,23 +31,27 @@ class KLSchedule(keras.callbacks.Callback):
     epoch `zero_epochs + warmup` on (epochs count from 0): linear over 20 epochs is `warmup=20`; two zero epochs and
     full by epoch 4 is `zero_epochs=2, warmup=2`, which gives 0, 0, 0, ½, 1, 1, …
 
-    `loss` is what is minimised; `nll` and `val_nll` are the compiled loss alone. A callback that watches `kl` or
-    `kl_weight` has to come after this one in the list. Under annealing watch `val_nll` for
-    early stopping, and start watching only when the weight is full (`start_from_epoch=zero_epochs + warmup`).
+    `num_data` is read from the data of the `fit`. Of arrays it is their length without the `validation_split`. Of a
+    tf.data.Dataset, DataLoader or PyDataset with a known number of batches, the first epoch takes batches × size of the
+    first batch, and the others the number of examples that were counted in the first. It has to be given for
+    generators, data without a length or that repeat (`.repeat()`; for a finite one the repeats count as examples), and
+    losses with more than one term per example (outputs such as (examples, positions, classes)), where it is the number
+    of terms. A given number that is not that of an epoch, for one term per example, is a warning.
+
+    `loss` is what is minimised; `nll` and `val_nll` are the compiled loss alone. Under annealing stop early with
+    `singularbayes.EarlyStopping`, which watches `val_nll` once the weight is full. Any other callback that watches `kl`
+    or `kl_weight` has to come after this one in the list.
 
     With `pretrain_epochs` the first epochs train the means alone, without noise and KL: a deterministic network of the
     same rank. Then its factors are balanced by SVD, which leaves every W, and the variational part starts there with
-    the initial scales; `zero_epochs` and `warmup` count from there. Let early stopping watch from
-    `pretrain_epochs + zero_epochs + warmup` on, or it may restore weights without noise. An `Anchored` prior needs a
-    choice of its anchor.
+    the initial scales; `zero_epochs` and `warmup` count from there. An `Anchored` prior needs a choice of its anchor.
 
     `fit` then also refuses what would train on nonsense: a loss that takes logits behind a softmax or sigmoid, one that
-    takes probabilities behind a layer without an activation, and, after the first step and after every epoch, labels
-    out of range. It warns where `num_data` is not the number of examples of an epoch, unless the loss has more than one
-    term per example (outputs such as (examples, positions, classes)): there `num_data` is the number of terms.
+    takes probabilities behind a layer without an activation; after the first step, a `train_step` of your own that
+    leaves out the KL or the noise; and, after the first step and after every epoch, labels out of range.
 
     Args:
-        num_data: number of training examples.
+        num_data: number of different training examples; None reads it.
         beta: 1 is the ELBO; the paper tempers with β < 1 on some tasks.
         validation: what `validation_data` are scored with: "mean", the posterior mean, or "draw", one draw per batch.
         pretrain_epochs: epochs that train the means without noise first.
@@ -56,7 +62,7 @@ class KLSchedule(keras.callbacks.Callback):
 
     def __init__(
         self,
-        num_data: int,
+        num_data: int | None = None,
         beta: float = 1.0,
         zero_epochs: int = 0,
         warmup: int = 0,
@@ -65,19 +71,30 @@ class KLSchedule(keras.callbacks.Callback):
         validation: str = "mean",
     ):
         super().__init__()
-        require_kl_weight(num_data, beta)
+        require_kl_weight(1 if num_data is None else num_data, beta)
         require_integer("KLSchedule", 0, zero_epochs=zero_epochs, warmup=warmup, pretrain_epochs=pretrain_epochs)
         require_choice("KLSchedule", VALIDATIONS, validation=validation)
         self.pretrain_epochs = pretrain_epochs
         self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
+        self._reads_num_data = num_data is None  # from the data of every `fit`
+        self._data: Any = None  # of the `fit` that begins
+        if self._reads_num_data:
+            remember_data()
         self.validation = validation
         self._steps: tuple | None = None  # of `evaluate`: the model's own, and the one that draws
         self._epoch = 0
         self._lost: int | None = None  # the first epoch whose loss was not finite
-        self._counted = False  # whether the examples of an epoch of this training were counted
+        self._counted = False  # whether the examples of an epoch of this training were counted, or need not be
+        self._ended: int | None = None  # the epoch whose end is dealt with
+        self._weight = 0.0  # of the KL, in this epoch
 
     def weight(self, epoch: int) -> float:
         """Returns the KL weight of an epoch."""
+        if self.num_data is None:
+            raise ValueError(
+                "KLSchedule needs num_data to know its weights before `fit` has read it from the data; got None. Pass "
+                "KLSchedule(num_data=len(x))."
+            )
         begun = epoch - self.pretrain_epochs - self.zero_epochs
         risen = 1.0 if begun >= self.warmup else max(0, begun) / max(1, self.warmup)
         return float(self.beta * risen / self.num_data)
@@ -98,6 +115,7 @@ class KLSchedule(keras.callbacks.Callback):
         prepare_mixtures(model)
         log_nll(model)
         take_kl_weight(model, self)
+        self._data = data_of(model)
 
     def on_train_begin(self, logs=None):
         if not find_posteriors(self.model):
@@ -105,8 +123,12 @@ class KLSchedule(keras.callbacks.Callback):
                 f"KLSchedule needs a model with a posterior, for example layers.Dense(..., posterior=LowRank(8)); got "
                 f"{self.model.name!r} with none."
             )
-        prepare_fit(self.model, self)
-        self._lost, self._counted = None, False
+        data, self._data = self._data, None
+        self._lost, self._counted, self._ended = None, False, None
+        if self._reads_num_data:
+            size = read_size(data, "KLSchedule")
+            self.num_data, self._counted = size.examples, size.exact or not size.an_epoch
+        prepare_fit(self.model, self, "KLSchedule" if self._reads_num_data else None)
         self._steps_before = self._count_steps()
         self._set_weight(0)
 
@@ -128,6 +150,7 @@ class KLSchedule(keras.callbacks.Callback):
             self.model.test_function = self._steps[0]
 
     def on_train_end(self, logs=None):
+        give_up_kl_weight(self.model, self)
         if self.pretrain_epochs:
             switch_noise(self.model, on=True)  # where training ended before
         if self._lost is not None:  # Keras trains on
@@ -147,13 +170,20 @@ class KLSchedule(keras.callbacks.Callback):
             )
 
     def on_epoch_end(self, epoch, logs=None):
+        self.end_epoch(epoch, logs)
+
+    def end_epoch(self, epoch: int, logs: dict | None) -> None:
+        """Checks an epoch, prunes columns and logs the KL, once; a callback that needs the KL may call it before."""
+        if self._ended == epoch:
+            return
+        self._ended = epoch
         self._check_epoch()
         if self.weight(epoch) == self.full_weight > 0:
             for posterior in find_random_posteriors(self.model):
                 posterior.prune_columns()
         if logs is not None:
             logs["kl"] = float(ops.convert_to_numpy(compiled(self.model, kl)))
-            logs["kl_weight"] = self.weight(epoch)
+            logs["kl_weight"] = self._weight
             if self._lost is None and not math.isfinite(logs.get("loss", 0.0)):
                 self._lost = epoch
 
@@ -162,12 +192,14 @@ class KLSchedule(keras.callbacks.Callback):
         require_sound_steps(self.model)
         if not self._counted and not self.model.stop_training:
             self._counted = True
-            self._compare_num_data()
+            self._compare_num_data(count_examples_of_epoch(self.model))
 
-    def _compare_num_data(self) -> None:
+    def _compare_num_data(self, seen: int) -> None:
+        if self._reads_num_data or self.num_data is None:
+            self.num_data = seen or self.num_data
+            return
         # A generator does not know its length before its end.
         steps = self.params["steps"] or self._count_steps() - self._steps_before
-        seen = count_examples_of_epoch(self.model)
         if steps and seen and abs(seen - self.num_data) > seen / steps:
             warnings.warn(
                 f"KLSchedule has num_data={self.num_data}, but an epoch of this `fit` has {seen} examples, so the KL "
@@ -180,8 +212,9 @@ class KLSchedule(keras.callbacks.Callback):
         return int(ops.convert_to_numpy(getattr(self.model.optimizer, "iterations", 0)))
 
     def _set_weight(self, epoch):
+        self._weight = self.weight(epoch)
         for posterior in find_random_posteriors(self.model):
-            posterior.set_kl_weight(self.weight(epoch))
+            posterior.set_kl_weight(self._weight)
 
 
 def take_kl_weight(model: keras.Model, callback: keras.callbacks.Callback) -> None:
@@ -189,13 +222,19 @@ def take_kl_weight(model: keras.Model, callback: keras.callbacks.Callback) -> No
     model._kl_callback = callback
 
 
+def give_up_kl_weight(model: keras.Model, callback: keras.callbacks.Callback) -> None:
+    """Ends what `take_kl_weight` began, when the `fit` ends."""
+    if model._kl_callback is callback:
+        model._kl_callback = None
+
+
 def validates_draws(model: keras.Model) -> bool:
     """Returns whether the `fit` that is under way scores validation data with draws."""
     return getattr(getattr(model, "_kl_callback", None), "validation", "mean") == "draw"
 
 
-def prepare_fit(model: keras.Model, callback: keras.callbacks.Callback) -> None:
-    """Raises where a `fit` would train on nonsense, and makes its first step check labels and draws."""
+def prepare_fit(model: keras.Model, callback: keras.callbacks.Callback, one_term_for: str | None = None) -> None:
+    """Raises where a `fit` would train on nonsense, and makes its first step check labels, draws and the KL."""
     # Keras gives the model to all callbacks before training begins, so the last one has it.
     if model._kl_callback is not callback:
         raise ValueError(
@@ -204,4 +243,4 @@ def prepare_fit(model: keras.Model, callback: keras.callbacks.Callback) -> None:
         )
     require_activations(model)
     spare_from_decay(model)
-    check_first_step(model)
+    check_first_step(model, one_term_for)

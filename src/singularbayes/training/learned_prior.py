@@ -58,6 +58,26 @@ def _centre(
             factor.set_prior(loc, (own if scale is None else np.array(scale)) / unit.scale, memory)
 
 
+def remember_examples(model: keras.Model, x, caller: str) -> None:
+    """Adds examples to what the prior remembers, and leaves the prior; raises unless the model is as it was centred.
+
+    What is read off a prior, such as a constant of a bound, then stands to these examples as the prior itself does.
+    """
+    posteriors = find_random_posteriors(model)
+    centred = bool(posteriors) and all(q.prior.has_centres for q in posteriors)
+    if not centred or _trained(model):
+        raise ValueError(
+            f"{caller} needs a model as learn_prior or centre_prior left it; {model.name!r} was trained since, or has "
+            "priors without centres, so what it shows would depend on other examples."
+        )
+    examples = hashed(arranged(model, x, caller))
+    for posterior in posteriors:
+        for factor in posterior.factors:
+            _, _, reference = factor.numbers()
+            assert reference is not None
+            factor.set_prior(reference[0], reference[1], factor.prior_memory().with_examples(examples, Origin.LEARNED))
+
+
 def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) -> keras.callbacks.History:
     """Fits a compiled model on examples that will not certify it, and makes the result its prior.
 

@@ -68,7 +68,7 @@ class _StoredKLWeight(keras.callbacks.Callback):
         weight = _kl_weight(self._stored[0])
         warnings.warn(
             f"fit resumes with the KL weight {weight:.3g} that the file of {self.model.name!r} holds. "
-            "Pass callbacks=[singularbayes.KLSchedule(num_data=len(x))] to set it for the data of this fit.",
+            "Pass callbacks=[singularbayes.KLSchedule()] to set it for the data of this fit.",
             stacklevel=2,
         )
 

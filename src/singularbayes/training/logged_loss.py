@@ -9,7 +9,7 @@ from keras.src.backend import get_keras_mask
 
 from singularbayes.likelihoods import find_wrong_labels, highest_label, wrong_labels_error
 from singularbayes.models import forget_compiled
-from singularbayes.posteriors import mean_gradient
+from singularbayes.posteriors import step_watch
 from singularbayes.training.repeated_examples import Repetition, repetition_of
 
 
@@ -23,16 +23,23 @@ def log_nll(model: keras.Model) -> None:
         model._compile_loss.repetition = repetition_of(model)
 
 
-def check_first_step(model: keras.Model) -> None:
-    """Makes the first step of a `fit` stop training where labels are out of range or posteriors are not drawn."""
+def check_first_step(model: keras.Model, one_term_for: str | None = None) -> None:
+    """Makes the first step of a `fit` stop training where it is not a step on the ELBO; see `require_sound_steps`.
+
+    Args:
+        one_term_for: the callback that counts examples, for which the loss must have one term per example.
+    """
     step, loss = model.train_function, model._compile_loss
-    if step is None or not isinstance(loss, _LoggedLoss):
+    if not isinstance(loss, _LoggedLoss):
+        return
+    loss.one_term_for = one_term_for
+    if step is None:
         return
 
     def first(*arguments):
         model.train_function = step
         try:
-            with mean_gradient.collected() as loss.trained_at_mean:
+            with step_watch.watching() as loss.watch:
                 result = step(*arguments)
         except Exception:
             _give_back(model, arguments)
@@ -42,7 +49,7 @@ def check_first_step(model: keras.Model) -> None:
             count = result[1][-1][places.index(True)]
         else:
             count = loss.nll.count
-        if np.isnan(ops.convert_to_numpy(count)) or loss.trained_at_mean:
+        if np.isnan(ops.convert_to_numpy(count)) or _wrong_step(model, loss):
             model.stop_training = True  # an error now would lose the model's weights on JAX
         return result
 
@@ -59,25 +66,46 @@ def _give_back(model: keras.Model, arguments: tuple) -> None:
 
 
 def require_sound_steps(model: keras.Model) -> None:
-    """Raises where the metrics of a model have seen labels out of range, or its first step used means for draws."""
+    """Raises where labels were out of range, or where the first step used means for draws or left the KL out."""
     loss = model._compile_loss
     if not isinstance(loss, _LoggedLoss):
         return
     if np.isnan(ops.convert_to_numpy(loss.nll.count)):
         raise wrong_labels_error(f"fit of {model.name!r}", *loss.highest_labels)
-    if loss.trained_at_mean:
-        paths, loss.trained_at_mean = loss.trained_at_mean, []
-        raise not_drawn_error(model, paths)
+    error = _wrong_step(model, loss)
+    loss.watch = step_watch.Watch()
+    if error is not None:
+        raise error
 
 
-def not_drawn_error(model: keras.Model, paths: list[str]) -> ValueError:
-    """Returns the error for a training step that uses the mean of posteriors with these paths."""
-    return ValueError(
-        f"fit of {model.name!r} needs draws of its posteriors, and its training step uses the mean of {paths[0]!r}: "
-        "the layer is called without training=True. In a `call` of your own, take the argument `training` and pass it "
-        "on: def call(self, x, training=None): return self.dense(x, training=training). In a `train_step` of your "
-        "own, call self(x, training=True)."
-    )
+def _wrong_step(model: keras.Model, loss: "_LoggedLoss") -> ValueError | None:
+    if loss.one_term_for and loss.by_position:
+        return ValueError(
+            f"{loss.one_term_for} needs num_data where the loss has more than one term per example, as for outputs "
+            f"(examples, positions, classes): the number of terms, positions without padding. {model.name!r} has such "
+            f"outputs, and got no num_data. Pass it, for example {loss.one_term_for}(num_data=y.size)."
+        )
+    return wrong_step_error(model, loss.watch)
+
+
+def wrong_step_error(model: keras.Model, watch: step_watch.Watch) -> ValueError | None:
+    """Returns the error for a training step that is not one on the ELBO, by what was noticed of it, or None."""
+    if watch.at_mean:
+        return ValueError(
+            f"fit of {model.name!r} needs draws of its posteriors, and its training step uses the mean of "
+            f"{watch.at_mean[0]!r}: the layer is called without training=True, so that Keras's own Dropout would do "
+            "nothing here either. In a `call` of your own, take the argument `training` and pass it on: def call(self, "
+            "x, training=None): return self.dense(x, training=training). In a `train_step` of your own, call "
+            "self(x, training=True)."
+        )
+    if watch.without_kl:
+        return ValueError(
+            f"fit of {model.name!r} needs the KL in its loss, and the gradient of its training step has nothing of "
+            f"the KL of {watch.without_kl[0]!r}. In a `train_step` of your own, let the loss be "
+            "self.compute_loss(x, y, y_pred), or add sum(self.losses) to it; on JAX these are the losses that "
+            "self.stateless_call(..., return_losses=True) returns."
+        )
+    return None
 
 
 def count_examples_of_epoch(model: keras.Model) -> int:
@@ -98,7 +126,8 @@ class _LoggedLoss:
         self.nll = keras.metrics.Mean(name="nll")
         self.highest_labels: set[int | None] = set()  # of the outputs whose labels are checked
         self.repetition: Repetition | None = None  # of examples, where all components of a mixture train on each
-        self.trained_at_mean: list[str] = []  # posteriors whose mean the first step trained
+        self.watch = step_watch.Watch()  # of the first step
+        self.one_term_for: str | None = None  # the callback that takes examples for terms of the loss
         self.by_position = False  # whether a loss has more than one term per example
 
     def __call__(self, y_true, y_pred, sample_weight=None):

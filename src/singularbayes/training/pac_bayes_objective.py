@@ -6,6 +6,7 @@ epoch the straight line lies above F and touches it there, so descending the one
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -13,8 +14,9 @@ from keras import ops
 from singularbayes.bounds import kl_inverse, pac_bayes
 from singularbayes.checks import require_choice, require_integer, require_share
 from singularbayes.models import compiled, find_random_posteriors
+from singularbayes.training.data_size import data_of, read_size, remember_data
 from singularbayes.training.elbo import kl, share_state
-from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
+from singularbayes.training.kl_schedule import give_up_kl_weight, prepare_fit, take_kl_weight
 from singularbayes.training.logged_loss import log_nll, require_sound_steps
 from singularbayes.training.repeated_examples import prepare_mixtures
 
@@ -49,21 +51,26 @@ class PACBayesObjective(keras.callbacks.Callback):
     afterwards, which holds whatever the objective was.
 
     Args:
-        num_data: number of examples that will certify, which the prior has not seen.
+        num_data: number of examples that will certify, which the prior has not seen; None is the number of this
+            `fit`, read from arrays. Of any other data it has to be given.
         delta: of the bound.
         form: "quadratic" (the default of Pérez-Ortiz et al. 2021), "sqrt" (McAllester's) or "kl", the tightest.
         penalty: multiplies the KL weight; 1 is the bound itself.
     """
 
-    def __init__(self, num_data: int, delta: float = 0.05, form: str = "quadratic", penalty: float = 1.0):
+    def __init__(self, num_data: int | None = None, delta: float = 0.05, form: str = "quadratic", penalty: float = 1.0):
         super().__init__()
-        require_integer("PACBayesObjective", num_data=num_data)
+        require_integer("PACBayesObjective", num_data=1 if num_data is None else num_data)
         require_share("PACBayesObjective", delta=delta)
         require_choice("PACBayesObjective", FORMS, form=form)
         if not 0 < penalty < math.inf:
             raise ValueError(f"PACBayesObjective needs penalty > 0 and finite; got penalty={penalty!r}.")
         self.num_data, self.delta, self.form, self.penalty = num_data, delta, form, penalty
-        self._kl_weight = penalty / num_data  # of the first epoch, when L̂ is not known: that of the ELBO
+        self._kl_weight: Any = None  # that of the next epoch, where L̂ is known
+        self._reads_num_data = num_data is None  # from the data of every `fit`
+        self._data: Any = None  # of the `fit` that begins
+        if self._reads_num_data:
+            remember_data()
 
     def set_model(self, model):
         super().set_model(model)
@@ -71,12 +78,33 @@ class PACBayesObjective(keras.callbacks.Callback):
         prepare_mixtures(model)
         log_nll(model)
         take_kl_weight(model, self)
+        self._data = data_of(model)
 
     def on_train_begin(self, logs=None):
         if not find_random_posteriors(self.model):
             raise ValueError(f"PACBayesObjective needs a model with a posterior; got {self.model.name!r} with none.")
-        prepare_fit(self.model, self)
+        data, self._data = self._data, None
+        if self._reads_num_data:
+            self.num_data = self._read_num_data(data)
+        if self._kl_weight is None:
+            self._kl_weight = self.penalty / self._examples  # that of the ELBO
+        prepare_fit(self.model, self, "PACBayesObjective" if self._reads_num_data else None)
         self._set_weight()
+
+    @staticmethod
+    def _read_num_data(data) -> int:
+        size = read_size(data, "PACBayesObjective")
+        if not size.exact:
+            raise ValueError(
+                "PACBayesObjective needs the exact num_data, which it reads from arrays alone; got batches, of "
+                f"which about {size.examples} examples are expected. Pass PACBayesObjective(num_data=…)."
+            )
+        return size.examples
+
+    @property
+    def _examples(self) -> int:
+        assert self.num_data is not None  # once training has begun
+        return self.num_data
 
     def on_epoch_begin(self, epoch, logs=None):
         self._set_weight()
@@ -96,8 +124,11 @@ class PACBayesObjective(keras.callbacks.Callback):
             )
         nats = float(ops.convert_to_numpy(compiled(self.model, kl)))
         logs["kl"], logs["kl_weight"] = nats, self._kl_weight
-        logs["bound"] = pac_bayes(risk, max(nats, 0.0), self.num_data, self.delta, self.form).value
-        self._kl_weight = self.penalty * bound_slope(self.form, risk, max(nats, 0.0), self.num_data, self.delta)
+        logs["bound"] = pac_bayes(risk, max(nats, 0.0), self._examples, self.delta, self.form).value
+        self._kl_weight = self.penalty * bound_slope(self.form, risk, max(nats, 0.0), self._examples, self.delta)
+
+    def on_train_end(self, logs=None):
+        give_up_kl_weight(self.model, self)
 
     def _set_weight(self):
         for posterior in find_random_posteriors(self.model):

@@ -25,8 +25,8 @@ def prepare_mixtures(model: keras.Model) -> None:
     if trained:
         raise ValueError(
             f"A mixture needs layers that treat every example alone; got BatchNormalization {trained}, whose "
-            "statistics are of examples of all components together. Use LayerNormalization, or set layer.trainable = "
-            "False before compile."
+            "statistics are of examples of all components together. Use layers.PerComponent(BatchNormalization(), "
+            f"components={mixtures[0].components}), LayerNormalization, or set layer.trainable = False before compile."
         )
     repeated = [posterior for posterior in mixtures if posterior.repeats]
     if not repeated:

@@ -44,11 +44,11 @@ class SpectralProjection(keras.callbacks.Callback):
 
     def _project(self):
         for posterior in _matrix_posteriors("SpectralProjection", self.model):
-            (factor,) = posterior.factors
-            parts = posterior.matrices(ops.convert_to_numpy(factor.loc).astype("float64"))
-            if any(np.linalg.norm(part, 2) > self.limit for part in parts):
-                limit = (1 - 1e-6) * self.limit  # rounded to single precision it is still within
-                factor.set_loc(np.concatenate([project_spectral(part, limit) for part in parts]))
+            for factor in posterior.factors:
+                parts = posterior.matrices(ops.convert_to_numpy(factor.loc).astype("float64"))
+                if any(np.linalg.norm(part, 2) > self.limit for part in parts):
+                    limit = (1 - 1e-6) * self.limit  # rounded to single precision it is still within
+                    factor.set_loc(np.concatenate([project_spectral(part, limit) for part in parts]))
 
 
 class SpectralPenalty(keras.callbacks.Callback):
@@ -73,7 +73,7 @@ class SpectralPenalty(keras.callbacks.Callback):
 
     def _set(self, penalties: dict) -> None:
         for posterior in _matrix_posteriors("SpectralPenalty", self.model):
-            posterior.factors[0].penalty = penalties.get(id(posterior))
+            posterior.set_penalty(penalties.get(id(posterior)))
         forget_compiled(self.model)  # the penalty is traced into what Keras has compiled
 
     def _penalty(self, posterior: Variational):
@@ -112,7 +112,7 @@ def truncation(
     posteriors, sources = _matrix_posteriors("truncation", model), find_sources(model)
     for key in draw_keys(seed, draws):
         drawn = dict(zip(map(id, sources), draw_sources(sources, noise.as_keys(key)), strict=True))
-        arrays = [a for posterior in posteriors for a in posterior.whole(drawn[id(posterior)])]
+        arrays = [a for posterior in posteriors for a in posterior.drawn_matrices(drawn[id(posterior)])]
         kept += all(np.linalg.norm(ops.convert_to_numpy(a).astype("float64"), 2) <= limit for a in arrays)
     share = probability_at_least(kept, draws, delta, f"factor norms <= {limit:g}")
     return Truncation(limit, share, truncated_kl(kl, share) if share.value > 0 else float("inf"))

@@ -10,10 +10,11 @@ import numpy as np
 from jax import numpy as jnp
 
 from singularbayes.models import find_posteriors, free_bytes, kind_of, optimizer_kind, share_programs, track
-from singularbayes.posteriors import mean_gradient, scope
+from singularbayes.posteriors import scope, step_watch
+from singularbayes.training.data_size import stated
 from singularbayes.training.fit_many import Examples, Job
 from singularbayes.training.kl_schedule import validates_draws
-from singularbayes.training.logged_loss import not_drawn_error
+from singularbayes.training.logged_loss import wrong_step_error
 
 _CPU_BYTES = 4 << 30  # of a program on a CPU; on an accelerator it is a share of what is free
 _ACCELERATOR_SHARE = 0.8
@@ -50,9 +51,9 @@ class Member:
         self.model._symbolic_build(data_batch=job.train.take(first))  # makes the weights of metrics and optimizer
         callbacks = job.callbacks()
         _refuse_batch_hooks(callbacks)
-        self.callbacks = keras.callbacks.CallbackList(
-            callbacks, add_history=True, model=self.model, epochs=job.epochs.stop, steps=job.train.steps, verbose=0
-        )
+        params = {"epochs": job.epochs.stop, "steps": job.train.steps, "verbose": 0}
+        with stated(self.model, job.train.size):
+            self.callbacks = keras.callbacks.CallbackList(callbacks, add_history=True, model=self.model, **params)
         self.history = self.model.history
         self.logs: dict[str, Any] = {}
         self.model.stop_training = False
@@ -133,10 +134,11 @@ class Program:
         size = len(members)
         if size not in self._compiled:
             state, order = jax.eval_shape(self._stack, [m.values for m in members]), self._orders(members, 0)
-            with mean_gradient.collected() as at_mean:
+            with step_watch.watching() as watch:
                 lowered = self._epoch.lower(state, order, self.job.train.kinds(0), self.data)
-            if at_mean:
-                raise not_drawn_error(self.model, at_mean)
+            error = wrong_step_error(self.model, watch)
+            if error is not None:
+                raise error
             self._compiled[size] = lowered.compile()
         needs = self._compiled[size].memory_analysis()
         free = free_bytes()

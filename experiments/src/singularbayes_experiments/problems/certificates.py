@@ -181,7 +181,8 @@ def run(
     model.fit(x[first:], y[first:], epochs=epochs, callbacks=[objective, *watched], **options)
     seconds = time.perf_counter() - start
     draws = settings.learned_draws if first else settings.draws
-    bound = certify(model, x[first:], y[first:], settings.delta, draws, tried=count_priors(prior, settings), seed=seed)
+    tried = count_priors(prior, settings)
+    bound = certify(model, x[first:], y[first:], settings.delta, draws, form="kl", tried=tried, seed=seed)
     metrics = {
         "certificate": bound.value,
         "is_certificate": float(bound.is_certificate),

@@ -1,10 +1,14 @@
-"""The display names of methods and presets by their keys in records, in the order of tables.
+"""The display names of methods, presets and metrics by their keys in records, in the order of tables.
 
-Those of metrics are the labels of `Measure`, beside the side that is better.
+The library's catalogue has the metrics that `evaluate` reports, `OWN_MEASURES` those of the experiments alone.
 """
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from singularbayes.metrics import MEASURES, Measure, find_measure
 
 NAMES = {
     "low_rank": "low-rank",
@@ -31,6 +35,53 @@ PRESETS = {
 }
 # Ensembles and sweeps come near others in lines: as many lines as can be distinguished.
 LINES = ("low_rank", "low_rank_svd", "full_rank", "rank_one", "deterministic", "deep_ensemble", "swag")
+OWN_MEASURES = {
+    measure.name: measure
+    for measure in (
+        Measure("auprc", "higher", label="AUPRC"),
+        Measure("unweighted_nll", "lower", label="NLL, weight undone"),
+        Measure("unweighted_ece", "lower", label="ECE, weight undone"),
+        Measure("ece_equal_mass_30", "lower", label="ECE (equal mass, 30 bins)"),
+        Measure("ece_equal_width_30", "lower", label="ECE (equal width, 30 bins)"),
+        Measure("recalibrated_temperature", label="temperature"),
+        Measure("recalibrated_nll", "lower", label="NLL, tempered"),
+        Measure("recalibrated_ece", "lower", label="ECE, tempered"),
+        Measure("shifted_auroc", "higher", label="AUROC under shift"),
+        Measure("shifted_nll", "lower", label="NLL under shift"),
+        Measure("shifted_deaths", label="deaths under shift"),
+        Measure("validation_nll", "lower", label="validation NLL"),
+        Measure("validation_accuracy", "higher", label="validation accuracy"),
+        Measure("conformal_picp_95", 0.95, label="conformal PICP"),
+        Measure("conformal_mpiw_95", "lower", label="conformal MPIW"),
+        Measure("risk_at_90_epistemic", "lower", label="risk at 90 % (epistemic)"),
+        Measure("risk_at_70_epistemic", "lower", label="risk at 70 % (epistemic)"),
+        Measure("posterior_kl", label="KL"),
+        Measure("posterior_sd_median", label="median sd"),
+        Measure("posterior_pruned", label="pruned"),
+        Measure("posterior_signal", label="|mean| / sd"),
+        Measure("rmse_near", "lower", label="RMSE"),
+        Measure("nll_near", "lower", label="NLL"),
+        Measure("coverage_near", 0.95, label="coverage"),
+        Measure("rmse_test", "lower", label="RMSE (test range)"),
+        Measure("iqr_published_inside", label="IQR 0.1 to 0.6"),
+        Measure("iqr_published_outside", label="IQR 0.5 to 1.5"),
+        Measure("iqr_published_ratio", "higher", label="ratio"),
+    )
+}
+
+
+def measure(name: str, decimals: int | None = None, **changes: Any) -> Measure:
+    """Returns the measure of a metric as a table shows it; one that is in no catalogue has its key as label.
+
+    >>> measure("nll", 3).label, measure("recalibrated_nll", label="NLL").better, measure("my_score").label
+    ('NLL', 'lower', 'my score')
+    """
+    base = name.rpartition("/")[2]
+    if base in MEASURES:
+        known = find_measure(name)
+    else:
+        known = replace(OWN_MEASURES.get(base, Measure(base, label=name.replace("_", " "))), name=name)
+    return replace(known, decimals=decimals, **changes)
 
 
 def file_name(array: str) -> str:

@@ -1,17 +1,18 @@
 """What a page shows of an experiment: one file per experiment in `sections/` describes it, and the page knows none."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from singularbayes.metrics import MEASURES, Measure
+from singularbayes.metrics import Measure
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.literature import Other
+from singularbayes_experiments.report.names import measure
 from singularbayes_experiments.report.picture import Picture
 from singularbayes_experiments.report.rows import Row
 
-PARAMETERS = replace(MEASURES["num_trained"], label="parameters")
-STORED = replace(MEASURES["num_stored"], label="stored")
-TRAINING = replace(MEASURES["train_seconds"], decimals=0)
+PARAMETERS = measure("num_trained", label="parameters")
+STORED = measure("num_stored", label="stored")
+TRAINING = measure("train_seconds", 0)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from singularbayes.metrics import MEASURES, Measure, find_measure
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report.names import NAMES
+from singularbayes_experiments.report.names import NAMES, measure
 from singularbayes_experiments.report.rows import words
 from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Section
 from singularbayes_experiments.report.sections import (
@@ -33,13 +32,9 @@ def section_of(experiment: str, records: Sequence[Record]) -> Section:
     if experiment in SECTIONS:
         return SECTIONS[experiment]
     names = dict.fromkeys(name for record in records for name in record.metrics)
-    measures = (PARAMETERS, *map(_measure, names), TRAINING)
+    measures = (PARAMETERS, *map(measure, names), TRAINING)
     description = (
         "There is no description of this experiment here, so all its metrics are shown as they are in the records."
     )
     columns = Columns("All metrics", measures, note="Which way is better is shown where the library knows the measure.")
     return Section(experiment, words(experiment).capitalize(), description, (columns,), NAMES, spectra=False)
-
-
-def _measure(name: str) -> Measure:
-    return find_measure(name) if name.rpartition("/")[2] in MEASURES else Measure(name, label=words(name))

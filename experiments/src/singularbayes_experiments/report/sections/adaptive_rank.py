@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singularbayes.metrics import Measure
 from singularbayes_experiments.problems.adaptive_rank import verdict
+from singularbayes_experiments.report.names import measure
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import Columns
 from singularbayes_experiments.report.sections.image_columns import section
@@ -12,8 +12,8 @@ from singularbayes_experiments.report.sections.image_columns import section
 VALIDATED = Columns(
     "On validation",
     (
-        Measure("validation_nll", "lower", label="NLL", decimals=4),
-        Measure("validation_accuracy", "higher", label="accuracy", decimals=4),
+        measure("validation_nll", 4, label="NLL"),
+        measure("validation_accuracy", 4, label="accuracy"),
     ),
     sort="validation_nll",
     note="The question: is the learned rank within one standard error of the best swept one?",

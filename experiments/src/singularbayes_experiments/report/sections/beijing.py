@@ -1,22 +1,21 @@
 """Beijing's PM2.5 an hour ahead, and out-of-distribution cities."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from singularbayes.metrics import MEASURES, Measure
+from singularbayes.metrics import Measure
 from singularbayes_experiments.report import value_pictures
 from singularbayes_experiments.report.measure_pictures import pareto_front, radars
-from singularbayes_experiments.report.names import LINES, NAMES
+from singularbayes_experiments.report.names import LINES, NAMES, measure
 from singularbayes_experiments.report.rows import Row, listed
 from singularbayes_experiments.report.section import PARAMETERS, STORED, TRAINING, Columns, Drawing, Section
 
 UNIT = "µg/m³"
-MAE = Measure("mae", "lower", UNIT, label="MAE", decimals=2)
-FOUND = Measure("auroc_ood_epistemic", "higher", label="Guangzhou AUROC", decimals=3)
-KEPT = Measure("risk_at_80_epistemic", "lower", UNIT, label="MAE, 80 % kept", decimals=2)
-NLL = Measure("nll_total", "lower", label="NLL", decimals=3)
-COVERED = Measure("picp_95_total", 0.95, label="PICP", decimals=3)
-WIDTH = Measure("mpiw_95_total", "lower", UNIT, label="MPIW", decimals=1)
+MAE = measure("mae", 2, unit=UNIT)
+FOUND = measure("auroc_ood_epistemic", 3, label="Guangzhou AUROC")
+KEPT = measure("risk_at_80_epistemic", 2, unit=UNIT, label="MAE, 80 % kept")
+NLL = measure("nll_total", 3, label="NLL")
+COVERED = measure("picp_95_total", 3, label="PICP")
+WIDTH = measure("mpiw_95_total", 1, unit=UNIT, label="MPIW")
 RANKS = {"low_rank_4": 4, "low_rank_8": 8, "low_rank_12": 12, "low_rank": 20, "low_rank_32": 32}
 METHODS = {**NAMES, **{name: f"low-rank, rank {rank}" for name, rank in RANKS.items() if name != "low_rank"}}
 LAST = "last_value_mae"
@@ -27,10 +26,10 @@ _ERRORS = Columns(
         PARAMETERS,
         STORED,
         MAE,
-        Measure("rmse", "lower", label="RMSE", decimals=2),
-        Measure("r2", "higher", label="R²", decimals=4),
+        measure("rmse", 2),
+        measure("r2", 4),
         NLL,
-        Measure("crps_total", "lower", label="CRPS", decimals=2),
+        measure("crps_total", 2, label="CRPS"),
         TRAINING,
     ),
     sort="mae",
@@ -44,11 +43,11 @@ _ERRORS = Columns(
 
 def _intervals(variance: str, more: Sequence[Measure], note: str) -> Columns:
     measures = (
-        Measure(f"calibration_error_{variance}", "lower", label="ECE", decimals=3),
-        Measure(f"calibration_area_{variance}", "lower", label="area", decimals=3),
-        Measure(f"picp_95_{variance}", 0.95, label="PICP", decimals=3),
-        Measure(f"mpiw_95_{variance}", "lower", label="MPIW", decimals=1),
-        Measure(f"interval_score_95_{variance}", "lower", label="interval score", decimals=1),
+        measure(f"calibration_error_{variance}", 3, label="ECE"),
+        measure(f"calibration_area_{variance}", 3, label="area"),
+        measure(f"picp_95_{variance}", 3, label="PICP"),
+        measure(f"mpiw_95_{variance}", 1, label="MPIW"),
+        measure(f"interval_score_95_{variance}", 1, label="interval score"),
         *more,
     )
     title = f"Intervals of the {variance} variance"
@@ -58,8 +57,8 @@ def _intervals(variance: str, more: Sequence[Measure], note: str) -> Columns:
 _EPISTEMIC = _intervals(
     "epistemic",
     (
-        Measure("nll_epistemic", "lower", label="NLL", decimals=2),
-        Measure("crps_epistemic", "lower", label="CRPS", decimals=2),
+        measure("nll_epistemic", 2, label="NLL"),
+        measure("crps_epistemic", 2, label="CRPS"),
     ),
     "What the draws disagree about, without noise, as the paper's table has it: such intervals are about the mean and "
     "ought to hold fewer targets than their level. ECE is the mean of |coverage − level| over 19 levels, the area the "
@@ -68,8 +67,8 @@ _EPISTEMIC = _intervals(
 _TOTAL = _intervals(
     "total",
     (
-        Measure("conformal_picp_95", 0.95, label="conformal PICP", decimals=3),
-        Measure("conformal_mpiw_95", "lower", label="conformal MPIW", decimals=1),
+        measure("conformal_picp_95", 3),
+        measure("conformal_mpiw_95", 1),
     ),
     "With the noise that has the least NLL on validation windows: one for all hours with the paper's settings, one "
     "that grows with a window's last value and changes with ours. Conformal: the 95 % interval is as many standard "
@@ -81,10 +80,10 @@ _TOTAL = _intervals(
 def _detection(prefix: str, label: str) -> tuple[Measure, ...]:
     """Returns how well the epistemic deviation finds windows of a city; names of its metrics begin with `prefix`."""
     return (
-        Measure(f"{prefix}auroc_ood_epistemic", "higher", label=label, decimals=3),
-        Measure(f"{prefix}aupr_ood_epistemic", "higher", label="AUPR", decimals=3),
-        Measure(f"{prefix}fpr_at_95_tpr_epistemic", "lower", label="FPR at 95 % TPR", decimals=3),
-        Measure(f"{prefix}tpr_at_5_fpr_epistemic", "higher", label="TPR at 5 % FPR", decimals=3),
+        measure(f"{prefix}auroc_ood_epistemic", 3, label=label),
+        measure(f"{prefix}aupr_ood_epistemic", 3, label="AUPR"),
+        measure(f"{prefix}fpr_at_95_tpr_epistemic", 3, label="FPR at 95 % TPR"),
+        measure(f"{prefix}tpr_at_5_fpr_epistemic", 3, label="TPR at 5 % FPR"),
     )
 
 
@@ -119,11 +118,11 @@ _SELECTIVE = Columns(
     "Selective prediction",
     (
         MAE,
-        Measure("risk_at_90_epistemic", "lower", label="90 % kept", decimals=2),
-        Measure("risk_at_80_epistemic", "lower", label="80 % kept", decimals=2),
-        Measure("risk_at_70_epistemic", "lower", label="70 % kept", decimals=2),
-        Measure("risk_at_80_total", "lower", label="80 % kept, by total", decimals=2),
-        replace(MEASURES["aurc_epistemic"], decimals=2),
+        measure("risk_at_90_epistemic", 2, label="90 % kept"),
+        measure("risk_at_80_epistemic", 2, label="80 % kept"),
+        measure("risk_at_70_epistemic", 2, label="70 % kept"),
+        measure("risk_at_80_total", 2, label="80 % kept, by total"),
+        measure("aurc_epistemic", 2),
     ),
     sort="risk_at_80_epistemic",
     note=(

@@ -1,17 +1,15 @@
 """What the sections of intensive care share: columns and figures."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from singularbayes.metrics import MEASURES, Measure
 from singularbayes_experiments.report import class_pictures
 from singularbayes_experiments.report.measure_pictures import pareto_front, radars
-from singularbayes_experiments.report.names import LINES
+from singularbayes_experiments.report.names import LINES, measure
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Drawing
 
-AUROC, NLL, ECE = (replace(MEASURES[name], decimals=3) for name in ("auroc", "nll", "ece"))
-FOUND = replace(MEASURES["auroc_ood_mi"], decimals=3)
+AUROC, NLL, ECE = (measure(name, 3) for name in ("auroc", "nll", "ece"))
+FOUND = measure("auroc_ood_mi", 3)
 RANKED = (NLL, ECE, FOUND)  # what is drawn against the rank
 DEPARTURES = (
     "Two things differ from the paper with its settings too. SWAG begins with 20 epochs of Adam, the optimiser of the "
@@ -27,24 +25,24 @@ _MANY_ERRORS = (
 def overview(title: str, note: str) -> Columns:
     """Returns the columns of the paper's table; `note` gets a warning of AUPR-Err, which many errors raise."""
     names = ("aupr_err_mi", "auroc_ood_mi", "aupr_ood_mi", "aupr_in_mi")
-    detection = (replace(MEASURES[name], decimals=3) for name in names)
-    more = (NLL, ECE, replace(MEASURES["mi_ratio"], decimals=2), replace(MEASURES["num_stored"], label="stored"))
+    detection = (measure(name, 3) for name in names)
+    more = (NLL, ECE, measure("mi_ratio", 2), measure("num_stored", label="stored"))
     return Columns(title, (AUROC, *detection, *more, PARAMETERS), "auroc_ood_mi", f"{note} {_MANY_ERRORS}")
 
 
 PROBABILITIES = Columns(
     "Probabilities of death",
     (
-        Measure("accuracy", "higher", label="accuracy %", scale=0.01, decimals=1),
-        Measure("auprc", "higher", label="AUPRC", decimals=3),
+        measure("accuracy", 1, label="accuracy %", scale=0.01),
+        measure("auprc", 3),
         NLL,
-        replace(MEASURES["brier"], decimals=3),
+        measure("brier", 3),
         ECE,
-        Measure("unweighted_nll", "lower", label="NLL, weight undone", decimals=3),
-        Measure("unweighted_ece", "lower", label="ECE, weight undone", decimals=3),
-        Measure("recalibrated_temperature", label="temperature", decimals=2),
-        Measure("recalibrated_nll", "lower", label="NLL, tempered", decimals=3),
-        Measure("recalibrated_ece", "lower", label="ECE, tempered", decimals=3),
+        measure("unweighted_nll", 3),
+        measure("unweighted_ece", 3),
+        measure("recalibrated_temperature", 2),
+        measure("recalibrated_nll", 3),
+        measure("recalibrated_ece", 3),
     ),
     sort="nll",
     note=(
@@ -57,11 +55,7 @@ PROBABILITIES = Columns(
 UNSURE = Columns(
     "Out-of-distribution stays and errors by other uncertainties",
     (
-        *(
-            replace(MEASURES[f"{name}_{by}"], decimals=3)
-            for name in ("auroc_ood", "aupr_succ", "aurc")
-            for by in ("mi", "std", "entropy")
-        ),
+        *(measure(f"{name}_{by}", 3) for name in ("auroc_ood", "aupr_succ", "aurc") for by in ("mi", "std", "entropy")),
         TRAINING,
     ),
     sort="auroc_ood_entropy",
@@ -74,9 +68,9 @@ UNSURE = Columns(
 UNDER_SHIFT = Columns(
     "Predictions of the out-of-distribution stays",
     (
-        Measure("shifted_auroc", "higher", label="AUROC", decimals=3),
-        Measure("shifted_nll", "lower", label="NLL", decimals=3),
-        Measure("shifted_deaths", label="deaths %", scale=0.01, decimals=1),
+        measure("shifted_auroc", 3, label="AUROC"),
+        measure("shifted_nll", 3, label="NLL"),
+        measure("shifted_deaths", 1, label="deaths %", scale=0.01),
     ),
     sort="shifted_nll",
     note="How good the predictions of the out-of-distribution stays are, where their ends are known.",
@@ -89,7 +83,7 @@ def drawings(ood: Sequence[tuple[str, str, str]]) -> tuple[Drawing, ...]:
     Args:
         ood: what the names of arrays begin with, of out-of-distribution and of known stays, and a label.
     """
-    axes = (AUROC, NLL, ECE, FOUND, MEASURES["aupr_succ_mi"])
+    axes = (AUROC, NLL, ECE, FOUND, measure("aupr_succ_mi"))
     curves = ("test_mean", "test_labels")
     return (
         Drawing("Calibration", class_pictures.calibration, curves, methods=LINES),

@@ -3,26 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singularbayes.metrics import MEASURES, Measure, find_measure
+from singularbayes.metrics import Measure
 from singularbayes_experiments.report import class_pictures, sentences
 from singularbayes_experiments.report.measure_pictures import pareto_front, radars
-from singularbayes_experiments.report.names import NAMES
+from singularbayes_experiments.report.names import NAMES, measure
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import PARAMETERS, STORED, TRAINING, Columns, Drawing, Section
 
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "notmnist": "notMNIST"}
-ACCURACY = Measure("accuracy", "higher", label="accuracy %", scale=0.01, decimals=2)
-NLL = Measure("nll", "lower", label="NLL", decimals=4)
-ECE = Measure("ece", "lower", label="ECE", decimals=4)
+ACCURACY = measure("accuracy", 2, label="accuracy %", scale=0.01)
+NLL = measure("nll", 4)
+ECE = measure("ece", 4)
 QUALITY = Columns(
     "Test images",
     (
         PARAMETERS,
         ACCURACY,
         NLL,
-        Measure("brier", "lower", label="Brier", decimals=4),
+        measure("brier", 4),
         ECE,
-        Measure("mean_mi", label="MI", decimals=4),
+        measure("mean_mi", 4),
     ),
     sort="nll",
     note=(
@@ -33,12 +33,12 @@ QUALITY = Columns(
 TEMPERED = Columns(
     "With a temperature, and what it costs",
     (
-        Measure("recalibrated_temperature", label="temperature", decimals=3),
-        Measure("recalibrated_nll", "lower", label="NLL", decimals=4),
-        Measure("recalibrated_ece", "lower", label="ECE", decimals=4),
+        measure("recalibrated_temperature", 3),
+        measure("recalibrated_nll", 4, label="NLL"),
+        measure("recalibrated_ece", 4, label="ECE"),
         STORED,
         TRAINING,
-        replace(MEASURES["peak_bytes"], decimals=0),
+        measure("peak_bytes", 0),
     ),
     sort="recalibrated_nll",
     note=(
@@ -52,7 +52,7 @@ TEMPERED = Columns(
 BINNINGS = Columns(
     "Calibration error under all binnings",
     tuple(
-        Measure(f"ece_{scheme}_{bins}", "lower", label=f"{short} {bins}", decimals=4)
+        measure(f"ece_{scheme}_{bins}", 4, label=f"{short} {bins}")
         for scheme, short in (("equal_mass", "EM"), ("equal_width", "EW"))
         for bins in (10, 15, 20, 30)
     ),
@@ -72,20 +72,20 @@ def detection(ood: Sequence[str]) -> Columns:
         "chance that an out-of-distribution image is the more uncertain one. A deterministic network has no MI. "
         "AUPR-Err: how well entropy finds errors among the test images."
     )
-    wrong = Measure("aupr_err_entropy", "higher", label="AUPR-Err", decimals=3)
+    wrong = measure("aupr_err_entropy", 3, label="AUPR-Err")
     title = "Out-of-distribution images and errors"
     return Columns(title, (*measures, wrong), f"{ood[-1]}/auroc_ood_entropy", note)
 
 
 def _found(name: str, by: str) -> Measure:
     label = f"{SETS[name]} ({'MI' if by == 'mi' else 'H'})"
-    return Measure(f"{name}/auroc_ood_{by}", "higher", label=label, decimals=4)
+    return measure(f"{name}/auroc_ood_{by}", 4, label=label)
 
 
 def drawings(ood: Sequence[str]) -> tuple[Drawing, ...]:
     """Returns the figures of a classifier of images."""
     found = replace(_found(ood[-1], "entropy"), label=f"{SETS[ood[-1]]} (H)")
-    axes = (ACCURACY, NLL, ECE, found, find_measure("aupr_err_entropy"))
+    axes = (ACCURACY, NLL, ECE, found, measure("aupr_err_entropy"))
     curves = ("test_mean", "test_labels")
     return (
         Drawing("Calibration", class_pictures.calibration, curves, methods=_LINES),

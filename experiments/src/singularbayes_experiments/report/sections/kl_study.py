@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from singularbayes.metrics import Measure
 from singularbayes_experiments.report.measure_pictures import sweep
+from singularbayes_experiments.report.names import measure
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import Columns, Drawing, Section
 from singularbayes_experiments.report.sections.image_columns import ACCURACY, BINNINGS, ECE, NLL, detection
 
 _CHANCE = 0.2  # an accuracy below this is a network that predicts the same for every image
-_SD = Measure("posterior_sd_median", label="median sd", decimals=4)
-_PRUNED = Measure("posterior_pruned", label="pruned %", scale=0.01, decimals=1)
-_SIGNAL = Measure("posterior_signal", label="|mean| / sd", decimals=3)
+_SD = measure("posterior_sd_median", 4)
+_PRUNED = measure("posterior_pruned", 1, label="pruned %", scale=0.01)
+_SIGNAL = measure("posterior_signal", 3)
 _FOREIGN = detection(("fashion_mnist", "notmnist"))
 _WIDTHS = Columns(
     "Accuracy and widths of the posterior",
@@ -19,8 +19,8 @@ _WIDTHS = Columns(
         ACCURACY,
         NLL,
         ECE,
-        Measure("mean_mi", label="MI", decimals=4),
-        Measure("posterior_kl", label="KL", decimals=0),
+        measure("mean_mi", 4),
+        measure("posterior_kl", 0),
         _SD,
         _SIGNAL,
         _PRUNED,

@@ -1,35 +1,28 @@
 """SST-2 with the paper's Transformer, and news as out-of-distribution text."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from singularbayes.metrics import MEASURES, Measure
 from singularbayes_experiments.report import class_pictures, sentences
 from singularbayes_experiments.report.measure_pictures import pareto_front, radars
-from singularbayes_experiments.report.names import LINES, NAMES
+from singularbayes_experiments.report.names import LINES, NAMES, measure
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Drawing, Section
 from singularbayes_experiments.report.sections.image_columns import BINNINGS
 
-
-def _measure(name: str, decimals: int = 3) -> Measure:
-    return replace(MEASURES[name], decimals=decimals)
-
-
-ACCURACY, NLL, ECE, FOUND = (_measure(name) for name in ("accuracy", "nll", "ece", "auroc_ood_mi"))
+ACCURACY, NLL, ECE, FOUND = (measure(name, 3) for name in ("accuracy", "nll", "ece", "auroc_ood_mi"))
 OVERVIEW = Columns(
     "Reviews, and news against them",
     (
         ACCURACY,
         NLL,
-        _measure("brier"),
+        measure("brier", 3),
         ECE,
         FOUND,
-        _measure("mi_ratio", 2),
-        _measure("aupr_in_mi"),
-        _measure("aupr_succ_mi"),
+        measure("mi_ratio", 2),
+        measure("aupr_in_mi", 3),
+        measure("aupr_succ_mi", 3),
         PARAMETERS,
-        replace(MEASURES["num_stored"], label="stored"),
+        measure("num_stored", label="stored"),
     ),
     sort="nll",
     note=(
@@ -41,7 +34,9 @@ OVERVIEW = Columns(
 )
 DETECTION = Columns(
     "News by each uncertainty",
-    tuple(_measure(f"{name}_{by}") for name in ("auroc_ood", "aupr_ood", "aupr_in") for by in ("mi", "std", "entropy")),
+    tuple(
+        measure(f"{name}_{by}", 3) for name in ("auroc_ood", "aupr_ood", "aupr_in") for by in ("mi", "std", "entropy")
+    ),
     sort="auroc_ood_entropy",
     note="7,600 articles of AG News against 872 reviews; std is that of the predicted class over draws.",
     headline=False,
@@ -49,12 +44,12 @@ DETECTION = Columns(
 TEMPERED = Columns(
     "Errors, a temperature, and what it costs",
     (
-        _measure("aupr_err_entropy"),
-        _measure("risk_at_80_entropy"),
-        Measure("recalibrated_temperature", label="temperature", decimals=2),
-        Measure("recalibrated_nll", "lower", label="NLL, tempered", decimals=3),
-        Measure("recalibrated_ece", "lower", label="ECE, tempered", decimals=3),
-        Measure("posterior_kl", label="KL (nats)", whole=True),
+        measure("aupr_err_entropy", 3),
+        measure("risk_at_80_entropy", 3),
+        measure("recalibrated_temperature", 2),
+        measure("recalibrated_nll", 3),
+        measure("recalibrated_ece", 3),
+        measure("posterior_kl", label="KL (nats)", whole=True),
         TRAINING,
     ),
     sort="recalibrated_nll",
@@ -71,7 +66,7 @@ def _histograms(by: str) -> Drawing:
     return Drawing(f"Histograms of {class_pictures.NAMES[by]}", draw, (f"test_{by}", f"ag_news_{by}"), methods=LINES)
 
 
-_AXES = (ACCURACY, NLL, ECE, FOUND, _measure("aupr_in_mi"), _measure("aupr_succ_mi"))
+_AXES = (ACCURACY, NLL, ECE, FOUND, measure("aupr_in_mi", 3), measure("aupr_succ_mi", 3))
 _CURVES = ("test_mean", "test_labels")
 DRAWINGS = (
     Drawing("Calibration", class_pictures.calibration, _CURVES, methods=LINES),

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from singularbayes.metrics import Measure
 from singularbayes_experiments.report import band_pictures, sentences
-from singularbayes_experiments.report.names import NAMES
+from singularbayes_experiments.report.names import NAMES, measure
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Drawing, Section
 
@@ -12,12 +11,12 @@ _FIT = Columns(
     "Fit and band",
     (
         PARAMETERS,
-        Measure("rmse_near", "lower", label="RMSE", decimals=4),
-        Measure("nll_near", "lower", label="NLL", decimals=3),
-        Measure("coverage_near", 95.0, label="coverage %", scale=0.01, decimals=1),
-        Measure("iqr_inside", label="IQR inside", decimals=4),
-        Measure("iqr_outside", label="IQR outside", decimals=4),
-        Measure("iqr_ratio", "higher", label="ratio", decimals=2),
+        measure("rmse_near", 4),
+        measure("nll_near", 3),
+        measure("coverage_near", 1, label="coverage %", scale=0.01, better=95.0),
+        measure("iqr_inside", 4),
+        measure("iqr_outside", 4),
+        measure("iqr_ratio", 2, label="ratio"),
         TRAINING,
     ),
     sort="iqr_ratio",
@@ -30,10 +29,10 @@ _FIT = Columns(
 _PAPER = Columns(
     "As the paper measures it",
     (
-        Measure("rmse_test", "lower", label="RMSE (test range)", decimals=3),
-        Measure("iqr_published_inside", label="IQR 0.1 to 0.6", decimals=4),
-        Measure("iqr_published_outside", label="IQR 0.5 to 1.5", decimals=4),
-        Measure("iqr_published_ratio", "higher", label="ratio", decimals=2),
+        measure("rmse_test", 3),
+        measure("iqr_published_inside", 4),
+        measure("iqr_published_outside", 4),
+        measure("iqr_published_ratio", 2),
     ),
     sort="iqr_published_ratio",
     note=(

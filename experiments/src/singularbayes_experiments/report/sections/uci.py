@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from singularbayes.metrics import Measure
 from singularbayes_experiments.report import literature
 from singularbayes_experiments.report.literature import SETS
-from singularbayes_experiments.report.names import NAMES
+from singularbayes_experiments.report.names import NAMES, measure
 from singularbayes_experiments.report.rows import Row, listed
 from singularbayes_experiments.report.section import PARAMETERS, TRAINING, Columns, Section
 
@@ -16,7 +15,7 @@ _SPREAD = "means over 20 splits, of protein over 5; the ± of PBP is a standard 
 
 def _columns(title: str, score: str, note: str) -> Columns:
     digits = _DECIMALS if score == "rmse" else {}
-    measures = [Measure(f"{name}/{score}", "lower", label=SETS[name], decimals=digits.get(name, 2)) for name in SETS]
+    measures = [measure(f"{name}/{score}", digits.get(name, 2), label=SETS[name]) for name in SETS]
     return Columns(title, tuple(measures), note=note, others=literature.uci(score))
 
 

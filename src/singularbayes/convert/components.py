@@ -1,0 +1,113 @@
+"""Some components of the mixtures of a model as a model of their own."""
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes import layers, posteriors
+from singularbayes.checks import is_integer
+from singularbayes.convert import counterparts, surgery
+from singularbayes.models import find_sources, flat_layers
+from singularbayes.posteriors import Posterior
+
+
+def take_components(model: keras.Model, components: int | Sequence[int]) -> keras.Model:
+    """Returns a copy of a model of mixtures with some of its components: compiled like it, with a fresh optimizer.
+
+    Args:
+        components: one number gives the network of that component, with plain posteriors instead of mixtures; a list
+            gives mixtures of these.
+
+    >>> import keras, singularbayes as sb
+    >>> head = sb.layers.Dense(2, posterior=sb.Mixture(sb.LowRank(2), components=4))
+    >>> model = keras.Sequential([keras.Input((5,)), head])
+    >>> take_components(model, [0, 2]).layers[0].posterior, take_components(model, 3).layers[0].posterior
+    (Mixture(LowRank(2), components=2), LowRank(2))
+    """
+    total = count_components(model, "take_components")
+    numbers: list[int] = list(components) if isinstance(components, Sequence) else [components]
+    _require_numbers("take_components", numbers, total, components)
+    chosen = sorted(map(int, numbers)) if isinstance(components, Sequence) else int(components)
+    copy = surgery.copied(model)
+    new = {
+        id(place.layer): _with_components(place.layer, chosen)
+        for place in surgery.places(copy, surgery.is_ours)
+        if surgery.is_ours(place.layer) and max(map(_components, flat_layers(place.layer))) > 1
+    }
+    taken = surgery.exchange(copy, new)
+    surgery.compile_like(taken, model)
+    return taken
+
+
+def drop_component(model: keras.Model, component: int) -> keras.Model:
+    """Returns a copy of a model of mixtures without one of its components, for example one that `diagnose` names.
+
+    >>> import keras, singularbayes as sb
+    >>> head = sb.layers.Dense(2, posterior=sb.Mixture(sb.LowRank(2), components=4))
+    >>> drop_component(keras.Sequential([keras.Input((5,)), head]), 1).layers[0].posterior
+    Mixture(LowRank(2), components=3)
+    """
+    total = count_components(model, "drop_component")
+    _require_numbers("drop_component", [component], total, component)
+    return take_components(model, [k for k in range(total) if k != component])
+
+
+def count_components(model: keras.Model, caller: str) -> int:
+    """Returns the number of components of a model's mixtures; raises where it has none, or several numbers of them."""
+    if not isinstance(model, keras.layers.Layer) or not model.built:
+        raise ValueError(f"{caller} needs a built Keras model; got {model!r}. Call it once on a batch first.")
+    numbers = sorted({source.components for source in find_sources(model)} - {1})
+    if len(numbers) != 1:
+        raise ValueError(
+            f"{caller} needs a model whose mixtures have one number of components above 1; got {numbers or 'none'} in "
+            f"{model.name!r}."
+        )
+    return numbers[0]
+
+
+def _require_numbers(caller: str, numbers: list, total: int, given) -> None:
+    known = all(is_integer(number, 0) and number < total for number in numbers)
+    if not numbers or not known or len(set(numbers)) < len(numbers):
+        raise ValueError(f"{caller} needs different components from 0 to {total - 1}; got {given!r}.")
+
+
+def _components(layer) -> int:
+    return layer.components if isinstance(layer, posteriors.Source) else 1
+
+
+def _with_components(layer, chosen: int | list[int]):
+    """Returns a layer with these components and their weights."""
+    if isinstance(layer, layers.PerComponent):
+        return layer.take_components(chosen)
+    config = layer.get_config()
+    for argument in [name for name, value in config.items() if name.endswith("posterior") and value is not None]:
+        mixture = posteriors.get(config[argument], argument)
+        config[argument] = posteriors.serialize(
+            mixture.with_components(None if isinstance(chosen, int) else len(chosen))
+        )
+    new = counterparts.built_like(type(layer).from_config(config), layer)
+    for old, made in zip(_outside_posteriors(layer), _outside_posteriors(new), strict=True):
+        if isinstance(old, Posterior):
+            old.give_components(made, chosen)
+        else:
+            _carry(old, made, chosen)
+    return new
+
+
+def _outside_posteriors(layer) -> list:
+    """Returns a layer and those in it, without what posteriors are made of."""
+    flat = flat_layers(layer)
+    inside = {id(part) for q in flat if isinstance(q, Posterior) for part in flat_layers(q)[1:]}
+    return [part for part in flat if id(part) not in inside]
+
+
+def _carry(old, new, chosen: int | list[int]) -> None:
+    """Gives a layer the plain weights of another; those of shape (components, …) the parts of its components."""
+    pairs = [(old._trainable_variables, new._trainable_variables)]
+    pairs.append((old._non_trainable_variables, new._non_trainable_variables))
+    for before, after in pairs:
+        for mine, theirs in zip(before, after, strict=True):
+            values = np.array(ops.convert_to_numpy(mine))
+            theirs.assign(values if values.shape == tuple(theirs.shape) else values[chosen])

@@ -1,0 +1,148 @@
+"""From the losses of draws and the KL to a certificate: the forms of the bound, how they share δ, and what they say.
+
+The averaged predictor errs only where the mean over draws of p(label) is at most ½. With ℓ = 1 − p(label) that is
+1{wrong} ≤ 2 E ℓ and 1{wrong} ≤ 4 (E ℓ)²: twice the bound of ℓ, or four times that of the loss of two networks.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from singularbayes.bounds import Bound, catoni, empirical_risk, mean_at_most, pac_bayes
+from singularbayes.prediction import BoundedLoss
+
+NAMES = {"kl": "PAC-Bayes-kl", "catoni": "Catoni", "tandem": "tandem", "holdout": "hold-out"}
+_RANDOMISED = "the randomised {kind}, which draws a network for every prediction,"
+_OTHER = " `sb.predict`, which averages draws, is another {kind}: this number does not bound its {what}."
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The parts of δ: of each form, and of the draws that bound an empirical risk."""
+
+    forms: Mapping[str, float]
+    monte_carlo: float
+    kinds: int  # of empirical risks that are bounded from draws
+
+    @property
+    def deltas(self) -> dict[str, float]:
+        """What may go wrong → its probability."""
+        alone = len(self.forms) == 1
+        parts = {"data" if alone else f"data, {NAMES[form]}": part for form, part in self.forms.items()}
+        return {**parts, **({"Monte Carlo": self.monte_carlo} if self.kinds else {})}
+
+
+def share_delta(forms: Sequence[str], delta: float) -> Shares:
+    """Returns how forms that are compared share δ: an equal part each, and of PAC-Bayes a fifth for the draws.
+
+    >>> share_delta(["kl"], 0.05).deltas
+    {'data': 0.04, 'Monte Carlo': 0.01}
+    >>> share_delta(["kl", "catoni", "holdout"], 0.06).deltas
+    {'data, PAC-Bayes-kl': 0.016, 'data, Catoni': 0.016, 'data, hold-out': 0.02, 'Monte Carlo': 0.008}
+    """
+    drawn = [form for form in forms if form != "holdout"]
+    rest = delta * len(drawn) / len(forms)
+    part = rest / 5
+    kinds = len({form == "tandem" for form in drawn})
+    own = {form: (rest - part) / len(drawn) if form != "holdout" else delta / len(forms) for form in forms}
+    return Shares(own, part if drawn else 0.0, kinds)
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What a certificate is about: a loss, and a mean over `average` draws, or None for the randomised predictor."""
+
+    loss: BoundedLoss
+    average: int | None
+    seed: int
+
+    @property
+    def quantity(self) -> str:
+        which = "randomised" if self.average is None else f"averaged ({self.average} draws)"
+        return f"{self.loss.words} of the {which} predictor"
+
+    def factor(self, form: str) -> float:
+        """Returns by how much the bound of the loss of draws is multiplied."""
+        if form == "holdout" or self.average is None or not self.loss.binary:
+            return 1.0
+        return 4.0 if form == "tandem" else 2.0
+
+    def sentence(self, bound: Bound, form: str, num_data: int) -> str:
+        """Returns the statement in plain words."""
+        kind = "classifier" if self.loss.classes else "predictor"
+        over = f"over the draw of these {num_data:,} examples"
+        over += "" if form == "holdout" and self.average else " and of networks"
+        says = f"errs on at most {bound.percent} of new examples"
+        what = "error"
+        if not self.loss.binary:
+            what = "loss"
+            says = f"has a {self.loss.words} of at most {bound.rounded} on new examples"
+            if self.loss.level is not None:
+                level = replace(bound, value=bound.value * self.loss.level).rounded
+                says += f": {level} in the units of the target"
+        start = f"With probability {100 * bound.confidence:.4g} % {over}, "
+        if self.average is None:
+            who = _RANDOMISED.format(kind=kind)
+            return f"{start}{who} {says}.{_OTHER.format(kind=kind, what=what)}"
+        if form == "holdout":
+            return f"{start}`sb.predict(draws={self.average}, seed={self.seed})` {says}."
+        who = f"`sb.predict(draws={self.average})` with draws made afresh"
+        return f"{start}{who} {says}, on average over its draws."
+
+
+def pac_bayes_bound(
+    form: str,
+    predictor: Predictor,
+    shares: Shares,
+    risks: np.ndarray,
+    kl: tuple[float, float],
+    num_data: int,
+    tried: int = 1,
+    constant: float | None = None,
+) -> Bound:
+    """Returns one form of the bound from the losses of independent draws and the KL before and after the gauge."""
+    empirical = empirical_risk(risks, shares.monte_carlo / shares.kinds, 1 / tried, "betting")
+    before, nats = kl
+    pairs = 2 if form == "tandem" else 1  # KL(Q² ‖ P²) = 2 KL(Q ‖ P)
+    delta, share = shares.forms[form], 1 / tried
+    if form == "catoni":
+        bound = catoni(empirical, nats, num_data, delta, constant, share)
+        budget = {"C": bound.terms["C"], "(KL + ln(1/δ))/N": bound.terms["budget"]}
+    else:
+        bound = pac_bayes(empirical, pairs * nats, num_data, delta, share=share)
+        budget = {f"({'2 ' if pairs == 2 else ''}KL + ln(2√N/δ))/N": bound.terms["budget"]}
+    factor = predictor.factor(form)
+    terms = {
+        f"{'mistakes' if predictor.loss.binary and factor == 1 else 'loss'} of the draws": empirical.terms["estimate"],
+        "with their error": empirical.value,
+        "KL": nats,
+        "KL before the gauge": before,
+        "N": num_data,
+        **budget,
+        **({"factor": factor} if factor != 1 else {}),
+        "tried": tried,
+    }
+    return replace(bound, value=min(1.0, factor * bound.value), terms=terms)
+
+
+def hold_out_bound(predictor: Predictor, shares: Shares, losses: np.ndarray, tried: int = 1) -> Bound:
+    """Returns the hold-out bound from one loss per example."""
+    method = "binomial" if predictor.loss.binary else "betting"
+    bound = mean_at_most(losses, shares.forms["holdout"] / tried, method)
+    return replace(bound, terms={**bound.terms, "tried": tried})
+
+
+def stated(bound: Bound, form: str, forms: Sequence[str], predictor: Predictor, shares: Shares, num_data: int) -> Bound:
+    """Returns a bound with its name, all the δ that was spent, the sentence, and what was to be fixed beforehand."""
+    chosen = "what is certified and how (form, loss, average, draws, seed) chosen before the result was seen"
+    if len(forms) > 1:
+        chosen = chosen.replace("form, ", "")
+    bound = replace(
+        bound,
+        name=f"Risk certificate, {NAMES[form]}",
+        quantity=predictor.quantity,
+        deltas=shares.deltas,
+        assumptions=(*bound.assumptions, chosen),
+    )
+    return replace(bound, sentence=predictor.sentence(bound, form, num_data))

@@ -1,0 +1,97 @@
+"""How many examples the data of a `fit` have.
+
+Keras tells callbacks the number of steps and nothing else of the data. But each `fit` hands the iterator of its data to
+the method that builds the model, before it makes the callbacks; that method remembers it here.
+"""
+
+import functools
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+from keras.src.trainers import data_adapters
+
+_DATA: weakref.WeakKeyDictionary[keras.Model, weakref.ref] = weakref.WeakKeyDictionary()
+_STATED: weakref.WeakKeyDictionary[keras.Model, "DataSize"] = weakref.WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class DataSize:
+    """The number of training examples, `exact` or an estimate; `an_epoch` where that many are in an epoch."""
+
+    examples: int
+    exact: bool
+    an_epoch: bool = True
+
+
+def remember_data() -> None:
+    """Makes every model remember the data of the `fit` or `evaluate` that it began last, from now on."""
+    name = "_maybe_symbolic_build" if keras.backend.backend() == "tensorflow" else "_symbolic_build"
+    build = getattr(keras.Model, name)
+    if getattr(build, "remembers_data", False):
+        return
+
+    @functools.wraps(build)
+    def build_and_remember(model, iterator=None, data_batch=None):
+        if iterator is not None:
+            _DATA[model] = weakref.ref(iterator)
+        return build(model, iterator=iterator, data_batch=data_batch)
+
+    build_and_remember.remembers_data = True  # type: ignore[attr-defined]
+    setattr(keras.Model, name, build_and_remember)
+
+
+@contextmanager
+def stated(model: keras.Model, size: DataSize) -> Iterator[None]:
+    """States the number of examples of the training that begins inside the `with` block."""
+    _STATED[model] = size
+    try:
+        yield
+    finally:
+        del _STATED[model]
+
+
+def data_of(model: keras.Model) -> Any:
+    """Returns what `read_size` needs of the `fit` that begins, while its callbacks get the model."""
+    return _STATED.get(model) or _DATA.get(model, lambda: None)()
+
+
+def read_size(data: Any, caller: str) -> DataSize:
+    """Returns how many examples the data of a `fit` have; raises where that cannot be known."""
+    if isinstance(data, DataSize):
+        return data
+    adapter = getattr(data, "data_adapter", None)
+    if adapter is None or adapter.num_batches is None or _processes() > 1:
+        kind = "the data of a `fit` of its own" if adapter is None else f"data for a {type(adapter).__name__}"
+        several = f" in {_processes()} processes" if _processes() > 1 else ""
+        raise ValueError(
+            f"{caller} needs num_data, the number of different training examples, where it cannot be read from the "
+            f"data: generators, streams without a length, and data that repeat; got {kind}{several}. Pass it: "
+            f"{caller}(num_data=60_000) for 60,000 examples."
+        )
+    if isinstance(adapter, data_adapters.ArrayDataAdapter):
+        last = adapter.partial_batch_size or adapter.batch_size
+        return DataSize((adapter.num_batches - 1) * adapter.batch_size + last, exact=True)
+    examples = adapter.num_batches * (adapter.batch_size or _first_batch_size(adapter))
+    return DataSize(examples, exact=False, an_epoch=data.steps_per_epoch is None)
+
+
+def _first_batch_size(adapter) -> int:
+    if isinstance(adapter, data_adapters.PyDatasetAdapter):
+        batch = adapter.py_dataset[0]
+    else:
+        batch = next(iter(adapter.get_numpy_iterator()))
+    x, *_ = keras.utils.unpack_x_y_sample_weight(batch)
+    return int(keras.tree.flatten(x)[0].shape[0])
+
+
+def _processes() -> int:
+    """Returns how many processes train together, each with a part of the data."""
+    if keras.backend.backend() != "jax":
+        return 1
+    import jax
+
+    return jax.process_count()

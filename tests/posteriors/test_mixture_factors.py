@@ -1,0 +1,136 @@
+"""What works on the arrays of random weights also works on those inside a mixture, component by component."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from table import RANDOM, built, set_factor, stirred
+
+import singularbayes as sb
+from singularbayes import layers
+from singularbayes.training import SpectralPenalty, SpectralProjection, centre_prior, learn_prior, truncation
+
+K = 3
+RNG = np.random.default_rng(4)
+X, Y = RNG.normal(size=(24, 4)).astype("float32"), RNG.integers(0, 3, 24)
+
+
+def _numpy(x):
+    return ops.convert_to_numpy(x)
+
+
+def _model(inside, **arguments):
+    posterior = sb.Mixture(inside, K)
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, use_bias=False, posterior=posterior, **arguments)])
+    model.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("name", RANDOM)
+def test_factors_are_those_of_the_components_and_keep_what_is_assigned(name):
+    mixture = stirred(sb.Mixture(RANDOM[name](), K))
+    per_component = len(mixture.component(0).factors)
+    assert len(mixture.factors) == K * per_component
+    own = [factor for k in range(K) for factor in mixture.component(k).factors]
+    for ours, theirs in zip(mixture.factors, own, strict=True):
+        np.testing.assert_array_equal(ours.numbers()[0], theirs.numbers()[0])
+        np.testing.assert_array_equal(ours.numbers()[1], theirs.numbers()[1])
+    assert sum(factor.kl_exact() for factor in mixture.factors) / K == pytest.approx(mixture.kl_exact())
+    before = [_numpy(w) for w in mixture.random_weights]
+    set_factor(mixture.factors[-1], 0.25, 0.5)
+    last = mixture.component(K - 1).factors[-1].numbers()
+    np.testing.assert_allclose(last[0], 0.25)
+    for old, new in zip(before, map(_numpy, mixture.random_weights), strict=True):
+        np.testing.assert_array_equal(old[: K - 1], new[: K - 1])
+
+
+def test_changes_of_one_component_stay_in_it():
+    mixture, matrices = built(sb.Mixture(sb.LowRank(4), K)), RNG.normal(size=(K, 5, 4))
+    mixture.center_components(list(matrices))
+    for k, matrix in enumerate(matrices):
+        np.testing.assert_allclose(_numpy(mixture.component(k).mean().dense()), matrix, atol=1e-5)
+    with pytest.raises(ValueError, match="one matrix for each of its 3 components; got 2"):
+        mixture.center_components(list(matrices[:2]))
+
+
+@pytest.mark.backend
+def test_a_mixture_centres_its_prior_at_every_component():
+    model = _model(sb.LowRank(2, prior=sb.Centred("normal"), kl_weight=0.1))
+    learn_prior(model, X[:12], Y[:12], verbose=0)
+    assert sb.kl(model, "exact") == pytest.approx(0.0, abs=1e-4)
+    (mixture,) = sb.find_posteriors(model)
+    centres = [factor.numbers()[2][0] for factor in mixture.factors]
+    assert all(np.abs(centres[i] - centres[j]).max() > 1e-3 for i in range(K) for j in range(i))
+    for factor, centre in zip(mixture.factors, centres, strict=True):
+        np.testing.assert_allclose(factor.numbers()[0], centre, atol=1e-6)
+        assert factor.prior_memory().examples == 12
+    with pytest.raises(ValueError, match="was trained"):
+        model.fit(X, Y, verbose=0)
+        centre_prior(model, learned_on=None)
+
+
+def test_certify_sees_the_prior_of_a_mixture():
+    model = _model(sb.LowRank(2, prior=sb.Centred("normal"), kl_weight=0.1))
+    learn_prior(model, X[:12], Y[:12], verbose=0)
+    with pytest.raises(ValueError, match="the prior was learned on these examples"):
+        sb.certify(model, X, Y, draws=10)
+    assert sb.certify(model, X[12:], Y[12:], draws=10).is_certificate
+    (mixture,) = sb.find_posteriors(model)
+    # The KL of a certificate is the mean over components, and each counts: one far off shows.
+    set_factor(mixture.factors[1], 5.0, 0.1)
+    parts = [mixture.component(k).certified_kl() for k in range(K)]
+    np.testing.assert_allclose(mixture.certified_kl(), np.mean(parts, axis=0))
+    assert parts[1][0] > 100 * max(parts[0][0], 1e-3)
+    reference = next(v for v in mixture.non_trainable_weights if v.name == "ab_prior")
+    moved = np.array(_numpy(reference))
+    moved[2] += 1.0  # somebody's own choice, in the last component alone
+    reference.assign(moved)
+    with pytest.raises(ValueError, match="neither learn_prior nor centre_prior"):
+        sb.certify(model, X[12:], Y[12:], draws=10)
+
+
+def test_certify_treats_an_anchor_at_the_start_of_a_mixture_as_seen():
+    model = _model(sb.LowRank(2, prior=sb.Anchored(0.1, anchor="start"), kl_weight=0.1))
+    assert sb.certify(model, X, Y, draws=10).is_certificate  # anchors are random as long as nothing was moved
+    (mixture,) = sb.find_posteriors(model)
+    mixture.center(RNG.normal(size=(4, 3)))
+    with pytest.raises(ValueError, match="anchored at weights that the means started at"):
+        sb.certify(model, X, Y, draws=10)
+
+
+@pytest.mark.backend
+def test_spectral_limits_hold_in_every_component():
+    model = _model(sb.LowRank(2, prior=sb.Normal(1.0), kl_weight=0.0))
+    (mixture,) = sb.find_posteriors(model)
+
+    def norms():
+        locs = [_numpy(factor.loc) for factor in mixture.factors]
+        return np.array([[np.linalg.norm(part, 2) for part in mixture.matrices(loc)] for loc in locs])
+
+    for k, factor in enumerate(mixture.factors):
+        set_factor(factor, (k + 1.0) * RNG.normal(size=factor.shape), 1e-6)
+    before = norms()
+    assert (before > 1.0).all()
+    penalty = SpectralPenalty(limit=1.0, weight=2.0)
+    penalty.set_model(model)
+    expected = 2.0 * (np.maximum(0.0, before - 1.0) ** 2).sum(axis=1).mean()
+    assert float(_numpy(sum(model.losses))) == pytest.approx(expected, rel=1e-4)
+    penalty.on_train_end()
+    assert float(_numpy(sum(model.losses))) == 0.0
+    assert truncation(model, 2 * before.max(), kl=1.0, draws=20).kept.value > 0.7
+    assert truncation(model, 0.5, kl=1.0, draws=20).kept.value == 0.0
+    projection = SpectralProjection(1.0)
+    projection.set_model(model)
+    projection.on_train_begin()
+    assert (norms() <= 1.0).all()
+
+
+def test_a_mixture_is_not_clipped_as_a_whole():
+    with pytest.raises(ValueError, match=r"clip the components of a mixture: Mixture\(Clipped"):
+        sb.Clipped(sb.Mixture(sb.LowRank(2), K), limit=1.0)
+    draws = stirred(sb.Mixture(sb.Clipped(sb.LowRank(2), limit=0.4), K))
+    keys = [np.array([k, 7, k]) for k in range(K)]
+    for key in keys:
+        for part in draws.drawn_matrices(draws.draw_number(ops.convert_to_tensor(key[:2], "int32"), int(key[2]))):
+            assert np.linalg.norm(_numpy(part), 2) <= 0.4
