@@ -1,6 +1,6 @@
 """Which prior, initial scales, ρ learning rate, β and start should a newcomer get who sets nothing?
 
-Every configuration of `CONFIGURATIONS`, the third grid, trains a low-rank network with Adam at its default rate,
+Every configuration of `CONFIGURATIONS`, the fourth grid, trains a low-rank network with Adam at its default rate,
 without annealing, on each of `SETS`, for as many epochs as the deterministic network of the same width, which is
 stopped early. It is scored twice: as it ends, and at the epoch in which the NLL of its mean network was least on the
 rows that stop the deterministic network. Scores are of validation rows alone, paired by seed. The `SHORTLIST` best
@@ -28,12 +28,13 @@ from singularbayes_experiments.methods.configured_fit import Configuration, Memb
 TUNING_SEEDS, RESULT_SEEDS = (0, 1), (2, 3, 4, 5, 6)
 MIN_SCALE = 1e-6  # that of MeanScaleNLL
 RATE, DRAWS, PERTURBED = 1e-3, 20, 2000
-# Standard deviations of the prior.
-SCALES = {"normal": (("normal", 0.1),)}
-# The second grid chose this prior for mixtures and rank 32, its greatest; regression with little noise still fitted
-# badly, at every β: a step of Adam moves a product of factors more than one matrix, so the means may want a lower rate.
-BETAS, ETAS, RHO_RATES, PRETRAINED, RANKS = (0.03, 0.01), (0.03, 0.003), (1.0, 4.0), (0.0, 0.3), (32, 64)
-MEAN_RATES = (1.0, 0.3, 0.1)
+# Standard deviations of the priors.
+SCALES = {
+    "normal": (("normal", 0.1), ("normal", 0.3), ("normal", 1.0)),
+    "anchored": (("anchored", 0.1), ("anchored", 0.3), ("anchored", 1.0)),
+}
+# The third grid's least η was best where regression has little noise: posteriors start narrow, and the KL opens them.
+BETAS, ETAS, RHO_RATES, PRETRAINED, RANKS = (0.1, 0.03, 0.01), (1e-3, 3e-4, 1e-4), (1.0, 4.0), (0.0, 0.3), (32,)
 SHORTLIST, COMPONENTS = 8, 4
 IMAGES = ("mnist", "fashion_mnist")
 STOPPED = ", stopped"  # ends the name of a record: at its best epoch
@@ -75,10 +76,10 @@ SETS = {
 
 def configurations(method: str) -> list[Configuration]:
     """Returns the configurations of a prior, as many for each."""
-    grid = itertools.product(SCALES[method], BETAS, ETAS, RHO_RATES, PRETRAINED, RANKS, MEAN_RATES)
+    grid = itertools.product(SCALES[method], BETAS, ETAS, RHO_RATES, PRETRAINED, RANKS)
     return [
-        Configuration(prior, scale, beta, eta, rate, share, rank, mean_lr=mean_rate)
-        for (prior, scale), beta, eta, rate, share, rank, mean_rate in grid
+        Configuration(prior, scale, beta, eta, rate, share, rank)
+        for (prior, scale), beta, eta, rate, share, rank in grid
     ]
 
 

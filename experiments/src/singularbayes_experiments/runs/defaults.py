@@ -290,7 +290,7 @@ STAGES = {"networks": TUNING_SEEDS, "mixtures": TUNING_SEEDS, "results": RESULT_
 def wanted_in(stage: str, records: Sequence[dict], sets: Sequence[str], tiny: bool) -> list[Configuration]:
     """Returns the configurations of a stage, which follow from the records of the stages before it."""
     if stage == "networks":
-        return list(CONFIGURATIONS.values())[:: 60 if tiny else 1]
+        return list(CONFIGURATIONS.values())[:: 130 if tiny else 1]
     if stage == "mixtures":
         return shortlist(records, sets)[: 2 if tiny else None]
     every = {c.name: c for c in (*CONFIGURATIONS.values(), *shortlist(records, sets))}
