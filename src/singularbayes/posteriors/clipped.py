@@ -147,6 +147,10 @@ class Clipped(Posterior):
 
     # -- as they are after it ------------------------------------------------------------------------------------------
 
+    @property
+    def norm_limit(self):
+        return None if self.posterior.why_no_norms() else self.limit
+
     def why_no_norms(self):
         return "has clipped draws, whose norms and means are not those of the Gaussian"
 
