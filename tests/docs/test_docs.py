@@ -19,6 +19,8 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page):
     names: dict = {}
     for block in blocks:
         exec(compile(block, page.name, "exec"), names)
+    if page.name == "mixtures.md":
+        assert names["ratio"] > 2 and len(names["plain"]) == 3
     if page.name == "README.md":
         certain, ood = names["p"].mutual_information, names["ood"].mutual_information
         assert ood.mean() > 2 * certain.mean()

@@ -202,3 +202,36 @@ def test_a_plain_model_is_noticed_and_answers_of_another_shape_are_refused():
         sb.diagnose(plain, X, LABELS[:3], likelihood="categorical_logits")
     with pytest.raises(ValueError, match="diagnose needs arrays of one shape"):
         sb.diagnose(plain, X, TARGETS, likelihood="gaussian")
+
+
+def test_every_component_of_a_mixture_is_reported_and_one_that_does_harm_is_named():
+    mixture = sb.Mixture(FullRank(prior="normal", kl_weight=1e-3), components=3)
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2, use_bias=False, posterior=mixture)], name="net")
+    model.compile("sgd", LOGITS)
+    (posterior,) = sb.find_posteriors(model)
+    good = np.zeros((4, 2))
+    good[:2, 1] = 3.0, 1.5
+    for k, factor in enumerate(posterior.factors):
+        factor.set(good if k != 1 else -good, np.full((4, 2), 0.3))
+    found = sb.diagnose(model, X, LABELS, draws=30)
+    assert "weak_component" in found and "weak component" in repr(found)
+    (finding,) = [finding for finding in found.findings if finding.name == "weak_component"]
+    assert "without component 1" in finding.sentence and "drop_component(model, 1)" in finding.suggestion
+    p = sb.predict(model, X, draws=30, keep_draws=True)
+    for k, line in enumerate(found.components):
+        kl = posterior.component(k).kl_exact()
+        own = p.draws[k::3].mean(axis=0)[np.arange(len(X)), LABELS]
+        assert line == f"component {k}: KL {kl:.4g} nats, NLL {-np.log(own).mean():.3g}" and line in repr(found)
+    less = sb.diagnose(sb.drop_component(model, 1), X, LABELS, draws=20)
+    assert "weak_component" not in less and len(less.components) == 2
+    assert "NLL" not in sb.diagnose(model, X, draws=6).components[0]
+
+
+def test_a_dead_column_is_found_in_the_component_that_has_it():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=sb.Mixture(LowRank(2, kl_weight=1e-3), 2))])
+    (posterior,) = sb.find_posteriors(model)
+    loc, scale, _ = posterior.factors[1].numbers()
+    loc[:, 0], scale[:, 0] = 0.0, 1e-6
+    posterior.factors[1].set(loc, scale)
+    found = list(symptoms.dead_columns(_case(model)))
+    assert len(found) == 1 and "1 of 2 columns of component 1 of" in found[0].sentence

@@ -1,6 +1,6 @@
 """What is wrong with a model, in plain sentences, and what to try."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
@@ -10,7 +10,16 @@ from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.evaluate import ignore_labels
 from singularbayes.evaluation.symptoms import Case, Finding
 from singularbayes.likelihoods import by_position, likelihood_of_output, position_weights, rows
-from singularbayes.models import as_arrays, collected, few, find_random_posteriors, is_stream, loss_of, position_of
+from singularbayes.models import (
+    as_arrays,
+    collected,
+    few,
+    find_random_posteriors,
+    find_sources,
+    is_stream,
+    loss_of,
+    position_of,
+)
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)
@@ -23,16 +32,21 @@ _THEN = (
     symptoms.no_elbo,
 )
 _WITH_TARGETS = (symptoms.no_better_than_a_constant, symptoms.overconfident)
+_OF_MIXTURES = (symptoms.weak_component,)  # with targets
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Findings, the worst first. `len` counts them, `in` finds one by name; the repr also lists what was checked."""
+    """Findings, the worst first. `len` counts them, `in` finds one by name; the repr also lists what was checked.
+
+    Of a model with mixtures it has a line for every component: its KL, and the NLL or squared error of it alone.
+    """
 
     model: str
     findings: tuple[Finding, ...]
     checked: tuple[str, ...]
     not_checked: tuple[str, ...] = ()
+    components: tuple[str, ...] = ()  # of mixtures: a line for each, with its KL and its loss
 
     def __len__(self) -> int:
         return len(self.findings)
@@ -47,6 +61,7 @@ class Diagnosis:
             lines.append(f"Not checked: {', '.join(map(_words, self.not_checked))}.")
         for finding in self.findings:
             lines += [f"  {finding.severity}: {finding.sentence}", f"    Try: {finding.suggestion}"]
+        lines += [f"  {line}" for line in self.components]
         return "\n".join(lines)
 
 
@@ -84,7 +99,9 @@ def diagnose(
     findings = [finding for check in _FIRST for finding in check(bare)]
     if any(finding.name == "weights_not_finite" for finding in findings):
         return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_TARGETS))
-    p = predict(model, x, draws, seed, **options)
+    numbers = {source.components for source in find_sources(model)} - {1}
+    components = numbers.pop() if len(numbers) == 1 else 1
+    p = predict(model, x, draws, seed, **({"keep_draws": True} if components > 1 else {}), **options)
     position = position_of(model, options.get("output"))
     loss = loss_of(model, position)
     likelihood = likelihood_of_output(model, position, options.get("likelihood"), "diagnose")
@@ -97,10 +114,14 @@ def diagnose(
         p, targets, _ = by_position("diagnose", p, y, position_weights(p, counted))
         targets = _targets(p, targets)
     assert isinstance(p, (ClassPredictive, ValuePredictive))
-    case = Case(model, posteriors, p, targets, learned_noise=likelihood.predicts_noise, loss=loss)
-    checks = (*_THEN, *(() if y is None else _WITH_TARGETS))
+    case = Case(
+        model, posteriors, p, targets, learned_noise=likelihood.predicts_noise, loss=loss, components=components
+    )
+    with_targets = (*_WITH_TARGETS, *(_OF_MIXTURES if components > 1 else ()))
+    checks = (*_THEN, *(() if y is None else with_targets))
     findings += [finding for check in checks for finding in check(case)]
-    return _diagnosis(model, findings, (*_FIRST, *checks), _WITH_TARGETS if y is None else ())
+    found = _diagnosis(model, findings, (*_FIRST, *checks), with_targets if y is None else ())
+    return replace(found, components=symptoms.component_lines(case))
 
 
 def _targets(p: Predictive, y) -> np.ndarray:

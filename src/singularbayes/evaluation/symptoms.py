@@ -20,6 +20,7 @@ _NARROW = 0.05  # posterior sd as a share of the prior's
 _AGREED = 0.01  # disagreement of draws as a share of all uncertainty
 _DEAD = 1e-4  # squared norm of a column as a share of the largest's
 _SURE = 3.0  # standard errors
+_LITTLE = 0.005  # of the loss, by which a component has to make predictions worse
 _GAP = 0.02  # of confidence over accuracy, or of coverage under its level
 
 
@@ -40,6 +41,7 @@ class Case:
     Attributes:
         learned_noise: the model predicts the noise, so that training changes it.
         loss: the compiled loss of the output.
+        components: of the mixtures; then `p` has the draws, of one component after another.
     """
 
     model: keras.Model
@@ -48,6 +50,7 @@ class Case:
     y: np.ndarray | None = None
     learned_noise: bool = False
     loss: Any = None
+    components: int = 1
 
 
 def weights_not_finite(case: Case) -> Iterator[Finding]:
@@ -113,21 +116,73 @@ def collapsed(case: Case) -> Iterator[Finding]:
 
 def dead_columns(case: Case) -> Iterator[Finding]:
     """Columns of A and B that carry nothing."""
-    for q in case.posteriors:
-        norms = q.squared_column_norms()
+    found = [(q, k, norms) for q in case.posteriors for k, norms in enumerate(q.for_components(_column_norms))]
+    for q, k, norms in found:
         if norms is None:
             continue
         _, squares = norms
+        where = q.path if q.components == 1 else f"component {k} of {q.path}"
         alive = int((squares > _DEAD * squares.max()).sum())
         if alive < len(squares):
             yield Finding(
                 "dead_columns",
                 "notice",
-                f"{len(squares) - alive} of {len(squares)} columns of {q.path} have less than {100 * _DEAD:g} % of the "
+                f"{len(squares) - alive} of {len(squares)} columns of {where} have less than {100 * _DEAD:g} % of the "
                 "squared norm of the largest.",
                 f"rank {max(1, alive)} there, which does the same with fewer parameters; or a lower beta, if they died "
                 "early.",
             )
+
+
+def _column_norms(posterior):
+    return posterior.squared_column_norms()
+
+
+def weak_component(case: Case) -> Iterator[Finding]:
+    """A component of the mixtures without which predictions are better, beyond chance."""
+    assert case.y is not None
+    if case.components == 1:
+        return
+    whole, without = component_losses(case), [component_losses(case, without=k) for k in range(case.components)]
+    worst = int(np.argmin([losses.mean() for losses in without]))
+    gain = whole - without[worst]
+    mean, error = float(gain.mean()), float(gain.std() / math.sqrt(len(gain)))
+    if mean > max(_SURE * error, _LITTLE * abs(float(whole.mean()))):
+        yield Finding(
+            "weak_component",
+            "notice",
+            f"Predictions without component {worst} are better: {_loss_name(case)} {without[worst].mean():.3g} against "
+            f"{whole.mean():.3g} of all {case.components} (a difference of {mean:.2g} ± {error:.1g}).",
+            f"sb.drop_component(model, {worst}); or longer training, if it lags behind.",
+        )
+
+
+def component_losses(case: Case, only: int | None = None, without: int | None = None) -> np.ndarray:
+    """Returns −log p(label), or the squared error, of every example by all components, by one, or by all but one."""
+    assert case.p is not None and case.p.draws is not None and case.y is not None
+    component = np.arange(len(case.p.draws)) % case.components  # as `predict` draws them
+    used = (component == only) if only is not None else (component != (-1 if without is None else without))
+    mean = case.p.draws[used].mean(axis=0)
+    if isinstance(case.p, ClassPredictive):
+        return -np.log(np.maximum(mean[np.arange(len(mean)), case.y], 1e-30))
+    return ((mean - case.y) ** 2).reshape(len(mean), -1).mean(axis=1)
+
+
+def _loss_name(case: Case) -> str:
+    return "NLL" if isinstance(case.p, ClassPredictive) else "mean squared error"
+
+
+def component_lines(case: Case) -> tuple[str, ...]:
+    """Returns one line for every component of the mixtures: its KL, and with targets its loss alone."""
+    if case.components == 1:
+        return ()
+    mixtures = [q for q in case.posteriors if q.components > 1]
+    each = [q.for_components(lambda part: float(ops.convert_to_numpy(part.kl_bound()))) for q in mixtures]
+    nats, lines = np.sum(each, axis=0), []
+    for k in range(case.components):
+        loss = "" if case.y is None else f", {_loss_name(case)} {component_losses(case, only=k).mean():.3g}"
+        lines.append(f"component {k}: KL {nats[k]:.4g} nats{loss}")
+    return tuple(lines)
 
 
 def kl_dominates(case: Case) -> Iterator[Finding]:
