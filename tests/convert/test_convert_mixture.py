@@ -104,7 +104,7 @@ def test_a_lower_rank_starts_at_the_truncated_svd_of_each_member(members):
     plan = sb.plan(members, sb.Mixture(sb.LowRank(2), K))
     assert plan.after == sum(int(np.prod(w.shape)) for w in model.weights if len(w.shape))
     assert plan.before == sum(m.count_params() for m in members)
-    assert "Mixture(LowRank(2), 3)" in str(plan) and "one for each component" in str(plan)
+    assert "Mixture of 3 LowRank(2)" in str(plan) and "one for each component" in str(plan)
     first = [np.linalg.svd(kernels[k][0], compute_uv=False) for k in range(K)]
     residual = np.sqrt(sum((s[2:] ** 2).sum() for s in first))
     assert plan.rows[0].residual == pytest.approx(residual, rel=1e-4)

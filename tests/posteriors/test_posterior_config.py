@@ -129,9 +129,9 @@ LOWERED = {
     "LowRank(16)": lambda: LowRank(16, overcomplete=True),
     "Adapter(16 → 4)": lambda: Adapter(16),
     "AdaptiveLowRank(4)": lambda: AdaptiveLowRank(16),
-    "Clipped(LowRank(16 → 4), 2)": lambda: Clipped(16, 2.0),
-    "Mixture(LowRank(16 → 4), 2)": lambda: Mixture(16, components=2),
-    "Mixture(AdaptiveLowRank(4), 2)": lambda: Mixture("adaptive_low_rank", components=2),
+    "LowRank(16 → 4) clipped at 2": lambda: Clipped(16, 2.0),
+    "Mixture of 2 LowRank(16 → 4)": lambda: Mixture(16, components=2),
+    "Mixture of 2 AdaptiveLowRank(4)": lambda: Mixture("adaptive_low_rank", components=2),
     "FullRank()": FullRank,
 }
 

@@ -57,6 +57,28 @@ def integers(layer: str, **sizes) -> tuple[int, ...]:
     return tuple(int(value) for value in sizes.values())
 
 
+class _Parameters(int):
+    """How many parameters a layer has. Keras's summary, which formats it, also prints what they are of."""
+
+    label: str
+
+    def __format__(self, spec):
+        number = int.__format__(self, spec)
+        return f"{number} {self.label}" if spec == "," else number
+
+
+class Summarized(keras.layers.Layer):
+    """A layer whose row in `model.summary()` shows its posteriors, and their ranks.
+
+    A summary has the class of a layer and `count_params()`, and asks it nothing else.
+    """
+
+    def count_params(self):
+        counted = _Parameters(super().count_params())
+        counted.label = ", ".join(dict.fromkeys(q.label(q.effective_rank) for q in posteriors.find_posteriors(self)))
+        return counted
+
+
 class FreezesWhole(keras.layers.Layer):
     """A layer whose `trainable=False` holds for all it is made of, also what is made after the flag was set."""
 
@@ -90,7 +112,7 @@ class WithoutArrays(keras.layers.Layer):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
 
-class BayesianLayer(FreezesWhole, WithoutArrays):
+class BayesianLayer(Summarized, FreezesWhole, WithoutArrays):
     """A layer whose weight is drawn from a posterior.
 
     Args:

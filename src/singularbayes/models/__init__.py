@@ -23,7 +23,7 @@ from singularbayes.models.programs import (
 )
 from singularbayes.models.progress import quiet, track
 from singularbayes.models.saving import load_without_optimizer, read_model
-from singularbayes.models.traversal import (
+from singularbayes.posteriors import (
     count_stored,
     count_trained,
     draw_keys,

@@ -6,8 +6,7 @@ from contextlib import contextmanager
 import keras
 
 from singularbayes.models.programs import fetch_state
-from singularbayes.models.traversal import find_sources, flat_layers
-from singularbayes.posteriors import scope
+from singularbayes.posteriors import find_sources, flat_layers, scope
 
 _EVALUATION = ("test_function", "predict_function")
 

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 from keras.src.backend import get_keras_mask
 
-from singularbayes.models.traversal import flat_layers
+from singularbayes.posteriors import flat_layers
 
 
 def names_of(model: keras.Model) -> list[str]:

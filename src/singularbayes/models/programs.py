@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from singularbayes.models.traversal import flat_layers
+from singularbayes.posteriors import flat_layers
 
 
 class Program:

@@ -23,6 +23,16 @@ from singularbayes.posteriors.registry import DEFAULT_RANK, get, recipe
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import serialize
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
+from singularbayes.posteriors.traversal import (
+    count_stored,
+    count_trained,
+    draw_keys,
+    draw_sources,
+    find_posteriors,
+    find_random_posteriors,
+    find_sources,
+    flat_layers,
+)
 from singularbayes.posteriors.variational import KLGuard, RandomPosterior, SharedState, Variational
 
 __all__ = [
@@ -56,7 +66,15 @@ __all__ = [
     "Variational",
     "are_blocks",
     "assignment_of_pass",
+    "count_stored",
+    "count_trained",
+    "draw_keys",
+    "draw_sources",
     "entry_correlation",
+    "find_posteriors",
+    "find_random_posteriors",
+    "find_sources",
+    "flat_layers",
     "get",
     "in_blocks",
     "initializers",

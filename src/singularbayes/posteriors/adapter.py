@@ -58,7 +58,7 @@ class Adapter(Product):
         self.w0 = self.add_weight(
             name="w0",
             shape=(rows, columns),
-            initializer=start.initializer(self.damping * start.std) if start else self._initializer,
+            initializer=initializers.Given(start.initializer(self.damping * start.std) if start else self._initializer),
             trainable=False,
             dtype="float32",
             autocast=False,

@@ -134,7 +134,7 @@ class Clipped(Posterior):
         return self.posterior.num_columns(shape)
 
     def label(self, *ranks):
-        return f"Clipped({self.posterior.label(*ranks)}, {self.limit:g})"
+        return f"{self.posterior.label(*ranks)} clipped at {self.limit:g}"
 
     def with_rank(self, rank):
         return type(self).from_config({**self.get_config(), "posterior": serialize(self.posterior.with_rank(rank))})
@@ -146,6 +146,10 @@ class Clipped(Posterior):
         return self.posterior.squared_column_norms()
 
     # -- as they are after it ------------------------------------------------------------------------------------------
+
+    @property
+    def norm_limit(self):
+        return None if self.posterior.why_no_norms() else self.limit
 
     def why_no_norms(self):
         return "has clipped draws, whose norms and means are not those of the Gaussian"

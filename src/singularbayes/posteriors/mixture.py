@@ -94,9 +94,8 @@ class Mixture(RandomPosterior):
         self._build_kl_scale()
         shared = {id(variable) for variable in one.frozen_weights}
         for place, variable in enumerate(one.weights):
-            if variable is not one.kl_scale:
-                own = [part.weights[place] for part in parts]
-                self._inside.variables.append(self._stack(own, id(variable) in shared))
+            own = [part.weights[place] for part in parts]
+            self._inside.variables.append(self._stack(own, id(variable) in shared))
 
     def _fresh(self):
         """Returns one more posterior of a component, built."""
@@ -342,10 +341,10 @@ class Mixture(RandomPosterior):
     def give_components(self, other, numbers):
         values = self._read()
         if isinstance(numbers, int):
-            for theirs, value in zip(_own(other), self._of_component(values, numbers), strict=True):
+            for theirs, value in zip(other.weights, self._of_component(values, numbers), strict=True):
                 theirs.assign(np.array(ops.convert_to_numpy(value)))
         else:
-            for variable, theirs, value in zip(self._inside.variables, _own(other), values, strict=True):
+            for variable, theirs, value in zip(self._inside.variables, other.weights, values, strict=True):
                 array = np.array(ops.convert_to_numpy(value))
                 theirs.assign(array if variable.shared else array[list(numbers)])
         if self.kl_weight_is_set:
@@ -479,7 +478,7 @@ class Mixture(RandomPosterior):
         return self._inside.one.num_columns(shape)
 
     def label(self, *ranks):
-        return f"Mixture({self._inside.one.label(*ranks)}, {self.components})"
+        return f"Mixture of {self.components} {self._inside.one.label(*ranks)}"
 
     def with_rank(self, rank):
         return Mixture(self._inside.one.with_rank(rank), self.components, self.examples, name=self.name)
@@ -496,11 +495,6 @@ class Mixture(RandomPosterior):
         del config["initializer"]
         own = {"posterior": serialize(self._inside.one), "components": self.components, "examples": self.examples}
         return {**config, **own}
-
-
-def _own(posterior) -> list:
-    """Returns the variables of a posterior that a mixture keeps for its components."""
-    return [weight for weight in posterior.weights if weight is not posterior.kl_scale]
 
 
 def _dense_mean(posterior) -> np.ndarray:

@@ -49,7 +49,7 @@ class RankOne(Variational):
         self.w0 = self.add_weight(
             name="w0",
             shape=(rows, columns),
-            initializer=start.initializer(self.damping * start.std) if start else self._initializer,
+            initializer=initializers.Given(start.initializer(self.damping * start.std) if start else self._initializer),
             dtype="float32",
             autocast=False,
         )

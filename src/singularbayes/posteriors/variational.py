@@ -108,6 +108,11 @@ class RandomPosterior(Posterior):
         """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
 
     @property
+    def weights(self):
+        """Weights as Keras lists and counts them: without the KL weight, a setting that posteriors may share."""
+        return [weight for weight in super().weights if not self.built or weight is not self.kl_scale]
+
+    @property
     def training_weights(self) -> list:
         """The variables that only training needs: the KL weight, what the prior holds, and which columns are used."""
         parts = [part for factor in self.factors for part in (factor.reference, factor.memory, factor.live)]

@@ -7,7 +7,10 @@ from typing import cast
 import keras
 import numpy as np
 
-from singularbayes.posteriors import Posterior, RandomPosterior, Source, noise
+from singularbayes.posteriors import noise
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.scope import Source
+from singularbayes.posteriors.variational import RandomPosterior
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
