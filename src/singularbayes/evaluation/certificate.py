@@ -268,7 +268,7 @@ def catoni_constant(
 ) -> float:
     """Returns the constant C that suits Catoni's bound, from the prior and examples that will not certify it.
 
-    To be called after `learn_prior`, before training goes on: C is the best one for the risk of the prior on (x, y).
+    To be called after `learn_prior`, before training continues: C is the best one for the risk of the prior on (x, y).
     These are remembered with the prior, so that `certify` refuses them. Good ones were not fitted: those by which the
     prior was stopped or chosen, such as its `validation_data`.
 
