@@ -75,7 +75,8 @@ class Adapter(Product):
         return [self.w0]
 
     def _added_to_w0(self, part):
-        return SumMatrix(DenseMatrix(ops.convert_to_tensor(self.w0)), part)
+        # The value now: on TensorFlow a tensor of the variable would be read later, outside the scope of a mixture.
+        return SumMatrix(DenseMatrix(self.w0.value), part)
 
     def weight(self, draw):
         return self._added_to_w0(super().weight(draw))
