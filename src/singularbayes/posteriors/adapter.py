@@ -75,8 +75,7 @@ class Adapter(Product):
         return [self.w0]
 
     def _added_to_w0(self, part):
-        # The value now: on TensorFlow a tensor of the variable would be read later, outside the scope of a mixture.
-        return SumMatrix(DenseMatrix(self.w0.value), part)
+        return SumMatrix(DenseMatrix(self.w0.value), part)  # its value now: a mixture gives it one for a while
 
     def weight(self, draw):
         return self._added_to_w0(super().weight(draw))

@@ -36,7 +36,7 @@ class Product(Variational):
             loc = start.initializer(self.damping * s)
         else:
             loc = initializers.split_initializer(self._initializer, shape, rank)
-        self._build_ab(shape, rank, loc, self.eta * s)
+        self._build_ab(shape, rank, initializers.means(loc, self.prior), self.eta * s)
 
     def _build_ab(self, shape, rank: int, loc, scale) -> None:
         self._build_kl_scale()
