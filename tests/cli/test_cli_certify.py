@@ -32,6 +32,15 @@ def test_it_prints_the_bound_that_the_function_returns(files, capsys):
     assert capsys.readouterr().out.strip() == repr(sb.certify(model, X, Y, 0.1, 300, tried=2, seed=4))
 
 
+def test_form_and_predictor_are_options_and_the_certificate_is_saved(files, tmp_path, capsys):
+    model, arguments = files
+    options = ["--form", "holdout", "--average", "7", "--draws", "20", "--save", str(tmp_path / "certificate.json")]
+    assert cli.main(["certify", *arguments, *options]) == 0
+    saved = sb.Certificate.load(tmp_path / "certificate.json")
+    assert capsys.readouterr().out.strip() == repr(saved)
+    assert saved.verify(model, X, Y) == sb.certify(model, X, Y, draws=20, form="holdout", average=7)
+
+
 def test_examples_of_the_prior_come_from_a_file_or_are_declared_others(files, tmp_path, capsys):
     _, arguments = files
     np.savez(tmp_path / "prior.npz", x=X[:50])

@@ -60,6 +60,7 @@ def test_the_table_has_a_row_for_every_bound_with_its_worth(report):
         "PAC-Bayes, kl inverse",
         "PAC-Bayes, square root",
         "PAC-Bayes, quadratic",
+        "PAC-Bayes, Catoni",
         "PAC-Bayes, published",
         "Complexity ratio",
         "Critical rank",
@@ -443,9 +444,25 @@ def test_all_bounds_pay_for_what_was_tried(close, report):
         assert paid.terms != one.terms and paid.value >= one.value
 
 
-def test_clipped_draws_are_outside_the_perturbation_bounds():
-    report = bounds_report(_network(Clipped(LowRank(2, prior=Normal(0.3)), limit=1.0)), X, Y, draws=10)
-    assert "clipped" in report["Margin"].reason
+def test_clipped_draws_are_within_their_norms_almost_surely_and_outside_the_perturbation_bounds():
+    first, second = Clipped(LowRank(2, prior=Normal(0.3)), limit=0.7), Clipped(FullRank(prior=Normal(0.3)), limit=0.9)
+    model = _network(first, second)
+    report = bounds_report(model, X, Y, draws=20)
+    assert "clipped" in report["Margin"].reason and "clipped" in report["Small variance"].reason
+    found = report["Gaussian complexity, explicit"].bound
+    network = bounds.NetworkClass([0.7**2, 0.9], [2, 2], [4, 6, 2])  # ‖A‖ ‖B‖, and ‖W‖
+    complexity = bounds.gaussian_complexity(network, float(np.linalg.norm(X)), 120)
+    assert found.terms["gap"] == pytest.approx(np.sqrt(2 * np.pi) * np.sqrt(0.5) * complexity.value)
+    assert found.terms["share of δ"] == 1 and found.is_certificate and "probability of a bad draw" not in found.terms
+    mean = sb.predict(model, X, draws=20).mean
+    assert found.terms["empirical risk"] == pytest.approx(0.5 * sb.metrics.brier(mean, Y), rel=1e-4)
+    assert any("limits of the clipped draws fixed" in assumed for assumed in found.assumptions)
+    assert not any("approach" in row.name for row in report)
+    model = _network(first)
+    half = bounds_report(model, X, Y, draws=20)["Gaussian complexity, explicit"].bound
+    (limits,) = norm_limits(read_dense_layers(model, clipped=True)[0], 0.01)[1:]
+    assert half.terms["share of δ"] == bounds.stratify([limits[0]]).share < 1  # the Gaussian layer alone is rounded up
+    assert half.terms["probability of a bad draw"] == 0.01
 
 
 def test_rows_carry_what_the_certificate_assumes_and_what_it_refuses(close):

@@ -39,8 +39,9 @@ def test_a_pass_is_the_one_of_the_mean_matrices_and_draws_inside_the_block_alone
     np.testing.assert_allclose(_numpy(model(X)), mean, rtol=1e-5, atol=1e-6)
     with sb.draw_weights(model) as same:
         assert same is model
-        with sb.draw_weights(inner):
-            first = _numpy(model(X))
+        with sb.draw_weights(inner):  # and what is around it still draws
+            first, hidden = _numpy(model(X)), np.ones((2, 3), "float32")
+            assert not np.allclose(_numpy(outer(hidden)), _numpy(outer(hidden)))
         second = _numpy(model(X))
         assert not np.allclose(first, second) and not np.allclose(second, mean)
     np.testing.assert_allclose(_numpy(model(X)), mean, rtol=1e-5, atol=1e-6)
@@ -117,6 +118,22 @@ def test_it_holds_in_a_callback_of_the_loop_that_is_under_way(model):
     np.testing.assert_allclose(outputs, _numpy(model(X)), rtol=1e-5, atol=1e-6)
     assert len(seen) == 3 and not np.allclose(seen[0], seen[1])
     np.testing.assert_allclose(draws, [sb.predict(model, X, 5, likelihood="gaussian").std] * 3, rtol=1e-5)
+
+
+def test_predict_in_a_callback_of_training_batches_is_that_of_the_weights_of_the_moment(model):
+    model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=keras.backend.backend() == "jax")
+    found = []
+
+    def predict(batch, logs):
+        mean = sb.predict(model, X, 5).mean  # first: on JAX it gives the variables their values back
+        found.append((model.get_weights(), mean))
+
+    callbacks = [sb.KLSchedule(), keras.callbacks.LambdaCallback(on_train_batch_end=predict)]
+    model.fit(X, Y, 3, 1, 0, callbacks=callbacks)
+    assert len(found) == 2 and not np.allclose(found[0][1], found[1][1])
+    for weights, mean in found:
+        model.set_weights(weights)
+        np.testing.assert_allclose(sb.predict(model, X, 5).mean, mean, rtol=1e-4, atol=1e-6)
 
 
 def test_predict_draws_the_same_inside_and_outside(model):

@@ -10,13 +10,15 @@ import weakref
 import keras
 import numpy as np
 import pytest
+from networks import NETWORKS
 from table import stir
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
 from singularbayes.models import compiled, draw_keys, share_programs
+from singularbayes.posteriors import noise
 from singularbayes.prediction import memory, sampler
-from singularbayes.prediction.sampler import JaxSampler, sampler_of
+from singularbayes.prediction.sampler import JaxSampler, outputs_of_draw, sampler_of
 
 RNG = np.random.default_rng(3)
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="programs are compiled by XLA on JAX alone")
@@ -87,14 +89,42 @@ class TestPrograms:
         sb.predict(model, np.ones((16, 4)), 8, likelihood="gaussian")
         assert set(seen) == {(1, 8)}
 
-    def test_weights_are_made_once_for_requests_that_follow(self, monkeypatch):
-        model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1))])
-        run = sampler_of(model)
-        first = run.draw(draw_keys(0, 5))
-        assert run.draw(draw_keys(0, 5)) is first
-        assert run.draw(draw_keys(1, 5)) is not first
-        model.layers[0].posterior.ab.values.assign(model.layers[0].posterior.ab.values + 1.0)
-        assert run.draw(draw_keys(1, 5)) is not first
+
+@pytest.mark.backend
+def test_weights_are_made_once_for_requests_that_follow():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1))])
+    run = sampler_of(model)
+    first = run.draw(draw_keys(0, 5))
+    assert run.draw(draw_keys(0, 5)) is first
+    assert run.draw(draw_keys(1, 5)) is not first
+    second = run.draw(draw_keys(1, 5))
+    model.layers[0].posterior.ab.values.assign(model.layers[0].posterior.ab.values + 1.0)
+    assert run.draw(draw_keys(1, 5)) is not second
+
+
+class Unbatched(keras.layers.Layer):
+    """Looks at a number of its inputs, which operations on several draws at once do not have."""
+
+    def call(self, x):
+        return x * 2.0 if keras.backend.backend() == "torch" and float(x[0, 0]) > 0 else x + 1.0
+
+
+def _unbatched():
+    return keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1)), Unbatched()])
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX always runs draws side by side")
+@pytest.mark.parametrize("name", [*NETWORKS, "unbatched"])
+def test_draws_side_by_side_are_those_one_after_another(name):
+    make, x = {**NETWORKS, "unbatched": (_unbatched, NETWORKS["mlp"][1])}[name]
+    model = stir(make())
+    found = sb.predict(model, x, 4, likelihood="gaussian", keep_draws=True).draws
+    expected = [outputs_of_draw(model, key, x)[0] for key in noise.as_keys(draw_keys(0, 4))]
+    np.testing.assert_allclose(found, [keras.ops.convert_to_numpy(draw) for draw in expected], rtol=1e-4, atol=1e-5)
+    # Keras's convolution asks torch how images lie in memory, which is not known under vmap.
+    loops = keras.backend.backend() == "torch" and name in ("cnn", "unbatched")
+    assert sampler_of(model)._vectorised is not loops
 
 
 def test_a_recurrent_layer_counts_the_projections_of_all_steps():

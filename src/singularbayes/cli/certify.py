@@ -17,6 +17,10 @@ def certify(
     data: Path,
     delta: Annotated[float, Parameter(validator=Number(gt=0, lt=1))] = 0.05,
     draws: Annotated[int, Parameter(validator=Number(gte=1))] = 10_000,
+    form: Literal["best", "kl", "catoni", "tandem", "holdout"] = "best",
+    average: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    constant: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
+    unseen: Annotated[bool, Parameter(negative="")] = False,
     tried: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
     frozen: Annotated[bool, Parameter(negative="")] = False,
     prior_data: str | None = None,
@@ -24,11 +28,13 @@ def certify(
     allow_seen: Annotated[bool, Parameter(negative="")] = False,
     likelihood: str | None = None,
     seed: Annotated[int, Parameter(validator=Number(gte=0))] = 0,
+    save: Path | None = None,
     packages: Packages = None,
 ) -> int:
     """Certify a trained classifier: an upper bound of its error rate on new data.
 
-    The predictor draws a network for every prediction. All trained weights must have posteriors.
+    The predictor draws a network for every prediction, or with --average averages draws. All trained weights must have
+    posteriors, but for --form holdout.
 
     Parameters
     ----------
@@ -40,6 +46,15 @@ def certify(
         The probability with which the bound may be wrong.
     draws
         Networks to draw; more make the bound tighter. Choose before you see a result.
+    form
+        The form of the bound; best compares those that apply, and they share delta. holdout needs a model that was
+        neither trained nor chosen on these examples.
+    average
+        Certify the classifier that averages so many draws, as sb.predict does.
+    constant
+        C of Catoni's bound, fixed without these examples.
+    unseen
+        The model was neither trained nor chosen on these examples, so best compares holdout too.
     tried
         How many models were compared on these examples, this one included.
     frozen
@@ -55,6 +70,8 @@ def certify(
         What the outputs mean, such as categorical_logits, where the file does not specify it.
     seed
         Seed of the draws.
+    save
+        A .json file for the certificate, with all that is needed to check it later.
     packages
         A package that defines layers of the model, such as keras_hub; may be given more than once.
     """
@@ -67,6 +84,10 @@ def certify(
         y,
         delta,
         draws,
+        form=form,
+        average=average,
+        constant=constant,
+        unseen=unseen,
         tried=tried,
         frozen=frozen,
         prior_data=_prior_data(prior_data),
@@ -76,6 +97,8 @@ def certify(
         seed=seed,
     )
     print(bound)
+    if save is not None:
+        bound.save(save)
     return 0
 
 

@@ -82,7 +82,7 @@ def bounds_report(
         "output": output,
     }
     rows = list(_pac_bayes(question, options))
-    weights, reasons = read_dense_layers(model)
+    weights, reasons = read_dense_layers(model, clipped=True)
     reasons = reasons or (() if isinstance(x, np.ndarray) else ("several inputs",))
     ranked = rank_curves.ranked_weights(model)
     rows += _planning(question, ranked, rows[0].bound)
@@ -94,8 +94,13 @@ def bounds_report(
         rows += _index(question, ranked)
     else:
         rows += [_under(row, words, repeated) for row in complexity_rows(question, weights)]
-        *variance, margins = small_variance_rows(question, margin, radius, seen)
-        rows += [*variance, _under(margins, (*words, *prior_words), repeated)]
+        _, moved = read_dense_layers(model)
+        if moved:
+            why = f"about draws around the mean network: {'; '.join(moved)}"
+            rows += [Row(name, reason=why) for name in ("Small variance", "Margin")]
+        else:
+            *variance, margins = small_variance_rows(question, margin, radius, seen)
+            rows += [*variance, _under(margins, (*words, *prior_words), repeated)]
     rows.append(Row("Truncation and learned rank", reason=_ONE_MAP if len(weights) != 1 else _NO_TARGET))
     return BoundsReport(model.name, len(y), tuple(rows), _curves(question, ranked, weights, rows))
 
@@ -113,8 +118,12 @@ def _pac_bayes(question: Question, options: dict) -> Iterator[Row]:
     yield Row("PAC-Bayes, kl inverse", found)
     mistakes = {"Monte Carlo": found.deltas["Monte Carlo"]}
     empirical = Bound("Monte Carlo", "", found.terms["with their error"], deltas=mistakes)
-    for form in ("sqrt", "quadratic"):
-        other = bounds.pac_bayes(empirical, kl, len(y), found.deltas["data"], form, 1 / question.tried)
+    for form in ("sqrt", "quadratic", "catoni"):
+        part = found.deltas["data"]
+        if form == "catoni":
+            other = bounds.catoni(empirical, kl, len(y), part, share=1 / question.tried)
+        else:
+            other = bounds.pac_bayes(empirical, kl, len(y), part, form, 1 / question.tried)
         other = replace(other, assumptions=tuple(dict.fromkeys((*other.assumptions, *found.assumptions))))
         yield Row(other.name, other.with_defect(found.defect) if found.defect else other)
     plain = found.terms["KL before the gauge"]

@@ -69,11 +69,16 @@ class NormClass:
     @classmethod
     def from_weights(cls, weights: Sequence[DenseWeight], failure: float) -> "NormClass":
         limits = norm_limits(weights, failure)
-        strata = bounds.stratify([first * second for first, second in limits])  # ‖A Bᵀ‖ ≤ ‖A‖ ‖B‖, learned: rounded up
+        norms = [first * second for first, second in limits]  # ‖A Bᵀ‖ ≤ ‖A‖ ‖B‖
+        # Norms that were learned are rounded up to a grid; those of clipped draws were fixed beforehand.
+        strata = [bounds.stratify([norm]) for norm in norms]
+        learned = [weight.limit is None for weight in weights]
+        norms = [cell.norms[0] if one else norm for norm, cell, one in zip(norms, strata, learned, strict=True)]
+        share = math.prod(cell.share for cell, one in zip(strata, learned, strict=True) if one)
         # Between a layer that acts on every time step and one behind a Flatten, all steps together are the width.
         outputs, inputs = [weight.shape[1] for weight in weights], [weight.shape[0] for weight in weights]
         widths = [inputs[0], *map(max, outputs[:-1], inputs[1:]), outputs[-1]]
-        return cls(bounds.NetworkClass(strata.norms, [w.rank for w in weights], widths), strata.share, limits)
+        return cls(bounds.NetworkClass(norms, [w.rank for w in weights], widths), share, limits)
 
     def at(self, rank: int) -> bounds.NetworkClass:
         """Returns the class with another rank in all layers."""
@@ -81,18 +86,39 @@ class NormClass:
 
 
 def complexity_rows(question: Question, weights: list[DenseWeight]) -> Iterator[Row]:
-    """Yields the bounds for the mean over accepted draws by every variant of Ĝ, then approaches A and B."""
+    """Yields the bounds for the mean over accepted draws by every variant of Ĝ, then approaches A and B.
+
+    Where all draws are clipped the paper's theorem for norms that hold almost surely applies: no draw is rejected, and
+    the approaches, which are for draws that may exceed the norms, are left out.
+    """
     failure, draws = question.delta / 5, min(question.draws, _AVERAGED)
     inside = NormClass.from_weights(weights, failure)
     mean, each = accepted_brier(
         question.model, weights, question.x, question.y, inside.limits, draws, question.seed, question.likelihood
     )
+    surely = all(weight.limit is not None for weight in weights)
     for variant in ("explicit", "sound", "pinto", "published"):
         found = _risk(question, inside, _complexity(question, inside.network, variant), mean, variant)
-        yield Row(f"Gaussian complexity, {variant}", bounds.good_event_risk(found, failure))
+        yield Row(f"Gaussian complexity, {variant}", _almost_sure(found) if surely else _rejected(found, failure))
     if len(weights) == 1:
-        yield Row("Gaussian complexity, exact", bounds.good_event_risk(_exact(question, inside, mean), failure))
-    yield from _approaches(question, weights, each)
+        found = _exact(question, inside, mean)
+        yield Row("Gaussian complexity, exact", _almost_sure(found) if surely else _rejected(found, failure))
+    if not surely:
+        yield from _approaches(question, weights, each)
+
+
+def _rejected(bound: Bound, failure: float) -> Bound:
+    return bounds.good_event_risk(bound, failure)
+
+
+def _almost_sure(bound: Bound) -> Bound:
+    """Returns the bound of draws that are all within their norms: no draw is rejected, and no probability is added."""
+    return replace(
+        bound,
+        name="Gaussian complexity, almost surely",
+        quantity="risk of the mean predictor of all draws",
+        assumptions=(*bound.assumptions, "limits of the clipped draws fixed without these examples"),
+    )
 
 
 def _exact(question: Question, inside: NormClass, risk: float) -> Bound:

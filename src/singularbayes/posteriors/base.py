@@ -218,6 +218,11 @@ class Posterior(scope.Source, keras.layers.Layer):
         """Returns ‖E a_k E b_kᵀ‖² and E‖a_k b_kᵀ‖² of every column of A and B, or None."""
         return None
 
+    @property
+    def norm_limit(self) -> float | None:
+        """The spectral norm that no drawn factor, A and B or W, exceeds; None where there is none."""
+        return None
+
     def why_no_norms(self) -> str | None:
         """Returns why the norms of its draws have no bound by formula, None where they have one."""
         return f"has a {type(self).__name__}, whose norms are not computed here"

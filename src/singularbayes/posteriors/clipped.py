@@ -67,6 +67,10 @@ class Clipped(Posterior):
             return _find(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
+    @property
+    def frozen_weights(self):
+        return self.posterior.frozen_weights
+
     def build(self, input_shape):
         if self.by_rows:
             raise ValueError(f"Clipped needs whole draws, and {self.path} draws row by row; got limit={self.limit}.")
@@ -146,6 +150,10 @@ class Clipped(Posterior):
         return self.posterior.squared_column_norms()
 
     # -- as they are after it ------------------------------------------------------------------------------------------
+
+    @property
+    def norm_limit(self):
+        return None if self.posterior.why_no_norms() else self.limit
 
     def why_no_norms(self):
         return "has clipped draws, whose norms and means are not those of the Gaussian"

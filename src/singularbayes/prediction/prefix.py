@@ -17,7 +17,7 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.models.functional import Functional, operation_fn
 
 from singularbayes.models import find_sources, flat_layers
-from singularbayes.posteriors import Source
+from singularbayes.posteriors import Source, scope
 
 # Layers of these packages draw nothing outside training but what a `Source` of theirs draws.
 _QUIET = ("keras.", "keras_hub.", "singularbayes.")
@@ -242,3 +242,21 @@ def split_of(model: keras.Model) -> Split | None:
     if known is None or known.graph() is not graph:
         known = _SPLITS[model] = Split(model, graph)
     return known if known.is_useful else None
+
+
+def frontier_of(model: keras.Model, x) -> dict | None:
+    """Returns the frontier of a model for `x`, or None; states of a stateful layer are left as they are."""
+    split = split_of(model)
+    if split is None:
+        return None
+    with keras.StatelessScope(state_mapping=[(variable, variable.value) for variable in model.variables]):
+        return split.prefix(x)
+
+
+def outputs_under(model: keras.Model, sources, draw, x, frontier=None) -> list:
+    """Returns the outputs, flattened, of one draw; where there is a frontier, by the rest of the model after it."""
+    with scope.fix({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
+        if frontier is None:
+            return keras.tree.flatten(model(x, training=False))
+        split: Any = split_of(model)
+        return split.rest(frontier)

@@ -1,4 +1,4 @@
-"""Running draws of a model: vectorised over draws on JAX, a loop over draws elsewhere, in chunks that fit memory.
+"""Running draws of a model: vectorised over draws, in chunks that fit memory.
 
 Draw s of a seed is a key hashed from (seed, s), split into one key per posterior: it depends on nothing else, so it is
 the same function for every batch of the data and however draws are chunked. What no draw changes, the layers before the
@@ -24,9 +24,10 @@ from singularbayes.models import (
     track,
     variable_values,
 )
-from singularbayes.posteriors import noise, scope
+from singularbayes.posteriors import noise
 from singularbayes.prediction.memory import chunk_sizes, kept_limit, program_limit, side_by_side
-from singularbayes.prediction.prefix import split_of
+from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
+from singularbayes.prediction.vectorized import TensorFlowSampler, TorchSampler
 
 
 def stream_draws(
@@ -104,29 +105,11 @@ def _padded(array: np.ndarray, length: int) -> np.ndarray:
     return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
 
 
-def _outputs(model, sources, draw: list[tuple], x, frontier=None) -> list:
-    """Returns the outputs, flattened, of one draw; where there is a frontier, the rest of the model after it."""
-    with scope.fix({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
-        if frontier is not None:
-            split: Any = split_of(model)
-            return split.rest(frontier)
-        return keras.tree.flatten(model(x, training=False))
-
-
-def _prefix(model, x):
-    """Returns the frontier of a model, or None; every draw starts from the states of a stateful layer."""
-    split = split_of(model)
-    if split is None:
-        return None
-    with keras.StatelessScope(state_mapping=[(variable, variable.value) for variable in model.variables]):
-        return split.prefix(x)
-
-
 def outputs_of_draw(model: keras.Model, key, x) -> list:
     """Returns the outputs, flattened, of one draw for all of `x`, operation by operation."""
     sources = find_sources(model)
     with no_gradient():
-        return _outputs(model, sources, draw_sources(sources, key), x)
+        return outputs_under(model, sources, draw_sources(sources, key), x)
 
 
 def outputs_of_draws(model: keras.Model, keys, pick, x) -> list:
@@ -138,7 +121,7 @@ def outputs_of_draws(model: keras.Model, keys, pick, x) -> list:
 
     def outputs(key, rows):
         own = keras.tree.map_structure(lambda array: ops.take(array, rows, axis=0), x)
-        return _outputs(model, sources, draw_sources(sources, key), own)
+        return outputs_under(model, sources, draw_sources(sources, key), own)
 
     if keras.backend.backend() == "jax":
         import jax
@@ -147,50 +130,6 @@ def outputs_of_draws(model: keras.Model, keys, pick, x) -> list:
     with keras.StatelessScope():
         found = [outputs(key, rows) for key, rows in zip(keys, pick, strict=True)]
         return [ops.stack(output) for output in zip(*found, strict=True)]
-
-
-class LoopSampler:
-    """One draw after another, for torch and TensorFlow."""
-
-    def __init__(self, model: keras.Model):
-        self.model: Callable[[], Any] = weakref.ref(model)
-
-    def draw(self, keys: np.ndarray) -> list[list[tuple]]:
-        """Returns the weights of these draws."""
-        sources = find_sources(self.model())
-        with no_gradient():
-            return [draw_sources(sources, noise.as_keys(key)) for key in keys]
-
-    @property
-    def splits(self) -> bool:
-        """Whether the model has a part that all draws share."""
-        return split_of(self.model()) is not None
-
-    def prefix(self, x):
-        """Returns what the part of the model that all draws share gives for `x`, for `run`."""
-        with no_gradient():
-            return _prefix(self.model(), keras.tree.map_structure(ops.convert_to_tensor, x))
-
-    def run(self, draws, x, frontier=None) -> list[np.ndarray]:
-        """Returns the model's outputs, flattened, each (draws, examples, …).
-
-        Args:
-            frontier: what `prefix` gave for `x`, where it is known already.
-        """
-        model = self.model()
-        sources = find_sources(model)
-        x = keras.tree.map_structure(ops.convert_to_tensor, x)
-        frontier = self.prefix(x) if frontier is None else frontier
-        outputs = []
-        for draw in draws:
-            # Stateless, so that every draw starts from the states of a stateful layer, and leaves them.
-            with no_gradient(), keras.StatelessScope():
-                outputs.append(_outputs(model, sources, draw, x, frontier))
-        return [np.stack([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
-
-    def scratch_bytes(self, draws, x) -> int:
-        """Returns 0: one draw at a time takes what a plain forward pass takes."""
-        return 0
 
 
 class JaxSampler:
@@ -218,7 +157,7 @@ class JaxSampler:
 
     def prefix(self, x):
         """Returns what the part of the model that all draws share gives for `x`, for `run`."""
-        return program_of(self.model(), _prefix)(self._drawn[0], x)
+        return program_of(self.model(), frontier_of)(self._drawn[0], x)
 
     def run(self, draws, x, frontier=None) -> list:
         """Returns the model's outputs, flattened, each (draws, examples, …), for the draws of the last call of `draw`.
@@ -252,12 +191,12 @@ def _run_chunk(model, draws, x, frontier=None):
     import jax
 
     sources, values = find_sources(model), [(variable, variable.value) for variable in model.variables]
-    frontier = _prefix(model, x) if frontier is None else frontier
+    frontier = frontier_of(model, x) if frontier is None else frontier
 
     def run(draw):
         # Every draw starts from the states of a stateful layer.
         with keras.StatelessScope(state_mapping=values):
-            return _outputs(model, sources, draw, x, frontier)
+            return outputs_under(model, sources, draw, x, frontier)
 
     arrays = keras.tree.flatten(draws)
     if not arrays:  # nothing is random: one draw
@@ -296,8 +235,11 @@ def _whole(output):
 _SAMPLERS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
-def sampler_of(model: keras.Model) -> LoopSampler | JaxSampler:
+_KINDS: dict[str, Any] = {"jax": JaxSampler, "torch": TorchSampler, "tensorflow": TensorFlowSampler}
+
+
+def sampler_of(model: keras.Model) -> JaxSampler | TorchSampler | TensorFlowSampler:
     """Returns the model's sampler; it is kept with its last draws as long as the model lives."""
     if model not in _SAMPLERS:
-        _SAMPLERS[model] = (JaxSampler if keras.backend.backend() == "jax" else LoopSampler)(model)
+        _SAMPLERS[model] = _KINDS[keras.backend.backend()](model)
     return _SAMPLERS[model]

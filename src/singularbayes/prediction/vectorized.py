@@ -1,0 +1,175 @@
+"""Draws side by side on torch (`torch.func.vmap`) and TensorFlow (`tf.vectorized_map` in a compiled function).
+
+The weights of the last draws are kept for the next request while the variables they were made from are the same. A
+model with an operation that cannot run for several draws at once runs one draw after another.
+"""
+
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.models import draw_sources, find_sources, no_gradient
+from singularbayes.posteriors import noise
+from singularbayes.prediction.memory import side_by_side
+from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
+
+_NOT_VECTORISED = (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError)
+
+
+class _Sampler:
+    """What samplers of torch and TensorFlow share; `_stacked_draws` and `_run_group` are the backend's."""
+
+    def __init__(self, model: keras.Model):
+        self.model: Callable[[], Any] = weakref.ref(model)
+        self._drawn: tuple = ([], np.zeros(0), None)  # values, keys and draws of the last call
+        self._vectorised = True
+
+    def draw(self, keys: np.ndarray) -> list[tuple]:
+        """Returns the weights of these draws, stacked; those of the last call again while the model is the same."""
+        sources: list[Any] = find_sources(self.model())
+        if not any(source.random for source in sources):
+            return [() for _ in sources]
+        values = [variable.value for source in sources for variable in source.variables]
+        old_values, old_keys, draws = self._drawn
+        same = np.array_equal(keys, old_keys) and len(values) == len(old_values)
+        if draws is None or not (same and all(map(self._equal, values, old_values))):
+            self._drawn = ([], np.zeros(0), None)  # free before others are made
+            with no_gradient():
+                draws = self._stacked_draws(sources, keys)
+                self._drawn = ([ops.copy(value) for value in values], keys, draws)
+        return draws
+
+    @property
+    def splits(self) -> bool:
+        """Whether the model has a part that all draws share."""
+        return split_of(self.model()) is not None
+
+    def prefix(self, x):
+        """Returns what the part of the model that all draws share gives for `x`, for `run`."""
+        with no_gradient():
+            return frontier_of(self.model(), keras.tree.map_structure(ops.convert_to_tensor, x))
+
+    def run(self, draws, x, frontier=None) -> list[np.ndarray]:
+        """Returns the model's outputs, flattened, each (draws, examples, …).
+
+        Args:
+            frontier: what `prefix` gave for `x`, where it is known already.
+        """
+        model, arrays = self.model(), keras.tree.flatten(draws)
+        sources, number = find_sources(model), len(arrays[0]) if arrays else 1
+        x = keras.tree.map_structure(ops.convert_to_tensor, x)
+        frontier = self.prefix(x) if frontier is None else frontier
+        outputs = []
+        with no_gradient():
+            group = side_by_side(model, x, number) if arrays else 1
+            if self._vectorised and group > 1:
+                try:
+                    for first in range(0, number, group):
+                        some = [tuple(array[first : first + group] for array in draw) for draw in draws]
+                        outputs.append(self._run_group(some, x, frontier))
+                except _NOT_VECTORISED:  # what is wrong with the model or the data is raised again below
+                    self._vectorised, outputs = False, []
+            for s in range(number) if not outputs else ():
+                one = self._run_one(sources, [tuple(array[s] for array in draw) for draw in draws], x, frontier)
+                outputs.append([output[None] for output in one])
+        return [np.concatenate([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
+
+    @staticmethod
+    @abstractmethod
+    def _equal(value, other) -> bool:
+        """Returns whether two tensors have the same shape and entries."""
+
+    @abstractmethod
+    def _stacked_draws(self, sources, keys) -> list[tuple]:
+        """Returns the arrays of every source, draws on their first axis."""
+
+    @abstractmethod
+    def _run_group(self, draws, x, frontier) -> list:
+        """Returns the outputs of stacked draws, side by side."""
+
+    def _run_one(self, sources, draw, x, frontier) -> list:
+        # Stateless, so that every draw starts from the states of a stateful layer, and leaves them.
+        with keras.StatelessScope():
+            return outputs_under(self.model(), sources, draw, x, frontier)
+
+    def scratch_bytes(self, draws, x) -> int:
+        """Returns 0: groups of draws take what fits the caches, or what a plain forward pass takes."""
+        return 0
+
+
+class TorchSampler(_Sampler):
+    """Groups of draws under `torch.func.vmap`."""
+
+    @staticmethod
+    def _equal(value, other) -> bool:
+        import torch
+
+        return torch.equal(value, other)
+
+    def _stacked_draws(self, sources, keys) -> list[tuple]:
+        drawn = [draw_sources(sources, noise.as_keys(key)) for key in keys]
+        return [tuple(map(ops.stack, zip(*draws, strict=True))) for draws in zip(*drawn, strict=True)]
+
+    def _run_group(self, draws, x, frontier) -> list:
+        import torch
+
+        sources = find_sources(self.model())
+        # Attention as products of matrices, which run for several draws at once; its fused kernels do not.
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return torch.func.vmap(lambda draw: self._run_one(sources, draw, x, frontier))(draws)
+
+
+class TensorFlowSampler(_Sampler):
+    """Groups of draws under `tf.vectorized_map`, and draws of weights under `tf.map_fn`, as compiled functions."""
+
+    def __init__(self, model: keras.Model):
+        super().__init__(model)
+        self._functions: dict[tuple, Any] = {}  # by name, and the variables and the graph that they were made for
+
+    @staticmethod
+    def _equal(value, other) -> bool:
+        return value.shape == other.shape and bool(ops.all(ops.equal(value, other)))
+
+    def _function(self, name: str, make: Callable) -> Any:
+        import tensorflow as tf
+
+        split, model = split_of(self.model()), self.model()
+        state = (name, id(split), *(id(variable) for variable in model.variables))
+        if state not in self._functions:
+            self._functions = {key: value for key, value in self._functions.items() if key[1:] == state[1:]}
+            self._functions[state] = tf.function(make())
+        return self._functions[state]
+
+    def _stacked_draws(self, sources, keys) -> list[tuple]:
+        def make():
+            import tensorflow as tf
+
+            places: list[Any] = [weakref.ref(source) for source in sources]
+
+            def one(key):
+                return [tuple(arrays) for arrays in draw_sources([place() for place in places], key)]
+
+            def every(keys):
+                first = keras.tree.map_structure(tf.TensorSpec.from_tensor, one(keys[0]))
+                return tf.map_fn(one, keys, fn_output_signature=first)
+
+            return every
+
+        return self._function("draw", make)(noise.as_keys(keys))
+
+    def _run_group(self, draws, x, frontier) -> list:
+        def make():
+            import tensorflow as tf
+
+            def group(draws, x, frontier):
+                sources = find_sources(self.model())
+                return tf.vectorized_map(lambda draw: self._run_one(sources, draw, x, frontier), draws)
+
+            return group
+
+        return self._function("run", make)(draws, x, frontier)

@@ -1,0 +1,47 @@
+"""The simulation of certificates.md, short: every form fails at most as often as it says, the naive risk more often."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(scope="module")
+def script():
+    specification = importlib.util.spec_from_file_location("coverage_page", DOCS / "scripts" / "coverage.py")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["coverage_page"] = module  # where dataclasses look their types up
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def results(script):
+    model = script.network()
+    return [script.simulate(name, 12, model) for name in script.CASES]
+
+
+def test_every_form_fails_at_most_as_often_as_it_says(results):
+    assert [result.name for result in results if not result.holds] == []
+    assert all(result.mean_bound > result.mean_risk for result in results)
+    fitted = [result for result in results if result.name in ("PAC-Bayes-kl", "best", "regression, PAC-Bayes-kl")]
+    assert all(result.naive > 0.5 * result.repetitions for result in fitted)
+
+
+def test_the_record_of_the_page_has_every_form_and_holds(script, results, tmp_path):
+    script.draw(results, tmp_path / "coverage.png")
+    assert (tmp_path / "coverage.png").stat().st_size > 1000
+    copy = tmp_path / "certificates.md"
+    page = script.PAGE.read_text(encoding="utf-8")
+    copy.write_text(page, encoding="utf-8")
+    script.fill(copy, "here")
+    assert "<!-- coverage.py -->\nhere\n<!-- end -->" in copy.read_text(encoding="utf-8")
+    record = DOCS / "coverage.json"
+    if record.is_file():  # the long run
+        found = [script.Result(**result) for result in json.loads(record.read_text())["results"]]
+        assert [r.name for r in found] == list(script.CASES) and all(r.holds and r.repetitions >= 1000 for r in found)
+        assert script.table(found) in page
