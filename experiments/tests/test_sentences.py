@@ -1,6 +1,7 @@
 """What a page says of an experiment in a sentence is true whatever the numbers."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from made_up import (
     rows_of,
     toy_record,
 )
+from singularbayes_experiments.problems import simple_detectors
 from singularbayes_experiments.report import chapters, sentences
+from singularbayes_experiments.report.names import SIMPLE_NAMES
 from singularbayes_experiments.report.sections import SECTIONS
 
 
@@ -111,3 +114,34 @@ def test_what_is_said_of_rows_that_differ_in_more_than_the_posterior_is_so_in_th
     ]
     page = (folder.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
     assert f"0.1 to 0.6, low-rank has {sum(ratios) / len(ratios):.2f}, where the paper has 2.01." in page
+
+
+def test_detectors_without_a_network_stand_below_every_table_with_an_auroc_ood():
+    records = [image_record("low_rank"), image_record("full_rank")]
+    simple = Record("mnist", "more_pixels", 0, {}, {"notmnist/auroc_ood": 0.75}, 0, 1.0, preset="simple")
+    (plain,) = chapters.make_chapters(records)
+    (chapter,) = chapters.make_chapters([*records, simple])
+    assert [part.label for part in chapter.parts] == [
+        part.label for part in plain.parts
+    ] and chapter.finding == plain.finding
+    for table, before in zip(chapter.parts[0].tables, plain.parts[0].tables, strict=True):
+        has = any(measure.name.startswith("notmnist/auroc_ood") for measure in table.measures)
+        added = table.rows[len(before.rows) :]
+        assert [row.name for row in added] == ["more non-zero pixels (no network)"] * has
+        for row in added:
+            shown = {measure.name: cell.ours for measure, cell in zip(table.measures, row.cells, strict=True)}
+            assert shown["notmnist/auroc_ood_mi"] == shown["notmnist/auroc_ood_entropy"] == "0.7500"
+            assert all(value == "–" for name, value in shown.items() if not name.startswith("notmnist/auroc_ood"))
+            assert all(cell.place is None for cell in row.cells) and row.seeds == 0
+    assert chapters.make_chapters([simple]) == []
+
+
+@pytest.mark.skipif("SINGULARBAYES_DATA" not in os.environ, reason="needs $SINGULARBAYES_DATA")
+def test_the_committed_detectors_are_those_of_the_data():
+    lines = (Path(__file__).parents[1] / "results" / "simple_detectors.jsonl").read_text(encoding="utf-8").splitlines()
+    kept = {(run["experiment"], run["method"]): run["metrics"] for run in map(json.loads, lines)}
+    assert {experiment for experiment, _ in kept} == set(simple_detectors.EXPERIMENTS)
+    assert {method for _, method in kept} == SIMPLE_NAMES.keys()
+    for experiment in ("mnist", "beijing"):
+        for method, found in simple_detectors.detect(experiment):
+            assert found == pytest.approx(kept[experiment, method], abs=1e-6)

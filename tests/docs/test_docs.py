@@ -54,6 +54,13 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     runs = [json.loads(line) for line in (ROOT / "experiments" / "results" / "sst2.jsonl").read_text().splitlines()]
     nll = [run["metrics"]["nll"] for run in runs if (run["preset"], run["method"]) == ("chosen", "low_rank_svd")]
     assert re.search(rf"^\| low-rank, SVD-initialised \| 1,470,340 \| .* \| {sum(nll) / 4:.3f} \|", page, re.MULTILINE)
+    simple = {
+        run["method"]: run["metrics"]["auroc_ood"]
+        for run in readme._runs("simple_detectors")
+        if "auroc_ood" in run["metrics"]
+    }
+    for name, least in (("sst2", simple["text_length"]), ("icu", simple["input_distance"])):
+        assert max(found.get("auroc_ood_mi", 0.0) for found in readme.means(name).values()) < least
     # Runs that diverged left no record: their seeds are those that the other methods have.
     for name in ("sst2", "sst2 refit"):
         preset = name.partition(" ")[2] or "chosen"

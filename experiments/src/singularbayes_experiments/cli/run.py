@@ -113,6 +113,20 @@ def _run_together(
     return 0
 
 
+def simple_detectors(*, out: Path = Path("runs/simple_detectors.jsonl")) -> int:
+    """Score detectors of out-of-distribution data that need no network, such as the length of a text.
+
+    Parameters
+    ----------
+    out
+        File of records. Beside other records, the report shows them below every table of such data.
+    """
+    from singularbayes_experiments.problems.simple_detectors import run_simple_detectors
+
+    print(f"Records: {run_simple_detectors(out)}")
+    return 0
+
+
 def certificates(
     *,
     methods: str | None = None,

@@ -7,6 +7,8 @@ from singularbayes.metrics import MEASURES
 from singularbayes.plots import style
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, general, looks, published, settings, tables
+from singularbayes_experiments.report.literature import Other
+from singularbayes_experiments.report.names import SIMPLE, SIMPLE_NAMES
 from singularbayes_experiments.report.picture import Picture, apart
 from singularbayes_experiments.report.published import Number
 from singularbayes_experiments.report.rows import Group, grouped
@@ -16,6 +18,10 @@ from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.tables import Table
 
 _DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
+_NO_NETWORK = (
+    "Rows without a network: the AUROC-OOD by a number of each example alone, whatever the column. Their direction "
+    "suits the main pair of the experiment and was set with that pair in mind."
+)
 _VALIDATION = Columns(
     "Validation",
     tuple(
@@ -58,7 +64,7 @@ class Chapter:
 
 def make_chapters(records: Sequence[Record]) -> list[Chapter]:
     """Returns a chapter an experiment: those with a section in its order, then the others by name."""
-    experiments = {made.experiment for made in records}
+    experiments = {made.experiment for made in records if made.preset != SIMPLE}
     order = [*(name for name in SECTIONS if name in experiments), *sorted(experiments - SECTIONS.keys())]
     return [_chapter(name, [made for made in records if made.experiment == name]) for name in order]
 
@@ -70,13 +76,17 @@ def compared(section: Section) -> dict[tuple[str, str], Number]:
 
 def _chapter(experiment: str, records: list[Record]) -> Chapter:
     section = section_of(experiment, records)
+    simple = [made for made in records if made.preset == SIMPLE]
+    records = [made for made in records if made.preset != SIMPLE]
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
     drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
     with style.same_looks(looks.row_looks(drawn.rows)):
         pictures, left_out = _draw(section, drawn)
     return Chapter(
         section,
-        tuple(_part(section, group, [made for made in records if made.preset == group.preset]) for group in groups),
+        tuple(
+            _part(section, group, [made for made in records if made.preset == group.preset], simple) for group in groups
+        ),
         drawn.label(section.in_paper),
         section.finding(drawn.rows) if section.finding else "",
         tuple(apart(picture, experiment) for picture in pictures),
@@ -84,9 +94,10 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
     )
 
 
-def _part(section: Section, group: Group, runs: Sequence[Record]) -> Part:
+def _part(section: Section, group: Group, runs: Sequence[Record], simple: Sequence[Record]) -> Part:
     numbers = compared(section)
     columns = (_VALIDATION,) if group.preset == "trial" else section.tables
+    columns = tuple(_with_simple(each, simple) for each in columns)
     ranked, survivors = section.same_data(group.rows), section.survivors.get(group.preset, {})
     made = [tables.make(group.rows, each, numbers, section.comparable, ranked, survivors) for each in columns]
     # Overrides may differ between runs that are one row.
@@ -100,6 +111,22 @@ def _part(section: Section, group: Group, runs: Sequence[Record]) -> Part:
         tuple(settings.commands(section.experiment, own)),
         settings.made_with(runs),
     )
+
+
+def _with_simple(columns: Columns, simple: Sequence[Record]) -> Columns:
+    """Returns the columns with a row below for each detector that needs no network, where they have an AUROC-OOD."""
+    found = []
+    for made in simple:
+        numbers = {}
+        for measure in columns.measures:
+            start, by, _ = measure.name.partition("auroc_ood_")
+            value = made.metrics.get(f"{start}auroc_ood") if by else None
+            if value is not None:
+                numbers[measure.name] = f"{value:.{3 if measure.decimals is None else measure.decimals}f}"
+        if numbers:
+            found.append(Other(SIMPLE_NAMES.get(made.method, made.method), 0, numbers))
+    note = f"{columns.note} {_NO_NETWORK}".strip() if found else columns.note
+    return replace(columns, others=(*columns.others, *found), note=note)
 
 
 def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:

@@ -24,6 +24,15 @@ NAMES = {
     "low_rank_svd_ensemble": "low-rank ensemble from SVDs",
     "swag": "SWAG",
 }
+SIMPLE = "simple"  # the preset of detectors that need no network
+SIMPLE_NAMES = {
+    "more_pixels": "more non-zero pixels (no network)",
+    "fewer_pixels": "fewer non-zero pixels (no network)",
+    "text_length": "longer text (no network)",
+    "word_rarity": "rarer word pieces (no network)",
+    "dew_point": "higher dew point (no network)",
+    "input_distance": "distance from training inputs (no network)",
+}
 # Where settings come from, in the order of a page.
 PRESETS = {
     "paper": "Paper's settings",

@@ -28,7 +28,7 @@ def latex(table: Table, label: str) -> str:
 
 
 def _lines(row: TableRow) -> list[str]:
-    lines = [_line([escape_latex(row.name), str(row.seeds), *map(_ours, row.cells)])]
+    lines = [_line([escape_latex(row.name), str(row.seeds or "–"), *map(_ours, row.cells)])]
     if any(cell.paper for cell in row.cells):
         lines.append(_line([r"\quad paper", "", *(_paper(cell) for cell in row.cells)]))
     if any(cell.difference for cell in row.cells):

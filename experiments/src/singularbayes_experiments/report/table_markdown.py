@@ -12,7 +12,9 @@ def markdown(table: Table) -> str:
         f"| {' | '.join(map(_in_cell, heads))} |",
         f"|---|{'---:|' * (len(heads) - 1)}",
     ]
-    lines += [f"| {' | '.join([_in_cell(row.name), str(row.seeds), *map(_cell, row.cells)])} |" for row in table.rows]
+    lines += [
+        f"| {' | '.join([_in_cell(row.name), str(row.seeds or '–'), *map(_cell, row.cells)])} |" for row in table.rows
+    ]
     lines += ["", table.caption] if table.caption else []
     for mark, reason in table.footnotes.items():
         lines += ["", f"{mark} {reason}"]
