@@ -4,6 +4,7 @@ from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.bayesianize import bayesianize
 from singularbayes.convert.collapse import collapse
 from singularbayes.convert.components import drop_component, take_components
+from singularbayes.convert.distill import distill
 from singularbayes.convert.freeze_draws import freeze_draws
 from singularbayes.convert.plan import Plan, plan
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
@@ -15,6 +16,7 @@ __all__ = [
     "bayesianize",
     "collapse",
     "counterparts",
+    "distill",
     "drop_component",
     "freeze_draws",
     "plan",
