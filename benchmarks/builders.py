@@ -7,10 +7,11 @@ import keras
 from shapes import SHAPES, Convolution, Lstm, Mlp, Transformer
 from singularbayes_experiments.problems import beijing, reviews
 
-from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
+from singularbayes import Deterministic, FullRank, LowRank, Mixture, RankOne, layers
 
 Rivals = dict[str, Callable[[], keras.Model]]
 POSTERIORS = ("low_rank", "full_rank", "deterministic")  # of the LSTM
+MIXTURES = ("split_4", "repeat_5")  # compared by bench_mixture.py alone
 
 
 def rivals(name: str) -> Rivals:
@@ -46,6 +47,8 @@ def mlp(shape: Mlp) -> Rivals:
         "full_rank": ours(lambda rank: FullRank()),
         "rank_one": ours(lambda rank: RankOne()),
         "deterministic": ours(lambda rank: Deterministic()),
+        "split_4": ours(lambda rank: Mixture(LowRank(rank), components=4)),
+        "repeat_5": ours(lambda rank: Mixture(LowRank(rank), components=5, examples="repeat")),
     }
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from builders import rivals
+from builders import MIXTURES, rivals
 from environments import PEERS
 from interleaved import ratios, seconds, summary
 from shapes import SHAPES, Mlp
@@ -20,7 +20,12 @@ COMPILED = ("bayesian_torch", "torchbnn")  # torch.compile takes their loss and 
 
 
 def ours(network: str) -> dict[str, Rival]:
-    return {variant: Rival("ours", variant) for variant in rivals(network)}
+    return {variant: Rival("ours", variant) for variant in rivals(network) if variant not in MIXTURES}
+
+
+def mixtures(network: str) -> dict[str, Rival]:
+    """Returns the mixtures, and what they are compared with."""
+    return {variant: Rival("ours", variant) for variant in ("keras", "low_rank", *MIXTURES)}
 
 
 def peers(network: str) -> dict[str, Rival]:

@@ -66,7 +66,20 @@ def test_members_are_what_fit_gives_with_their_settings():
 def test_every_prior_has_as_many_configurations_and_results_have_seeds_of_their_own():
     protocol.require_equal_tuning({m: {c.name: asdict(c) for c in defaults.configurations(m)} for m in defaults.SCALES})
     protocol.require_result_seeds(defaults.TUNING_SEEDS, defaults.RESULT_SEEDS)
-    assert len(CONFIGURATIONS) == 3 * 144
+    assert len(CONFIGURATIONS) == 2 * 108
+
+
+def test_components_have_starts_of_their_own_and_are_pooled():
+    program = Program(lambda seed: _network(sb.Centred(sb.Normal(1.0)), 0.1, 1.0), X, Y, 24, _order, epochs=1)
+    one, other = (program.start(Member(MEMBERS[0], 3, component))[0][1] for component in (0, 1))
+    assert not np.allclose(one, other)
+    draws = RNG.normal(size=(4, 50, 6, 2))  # components, draws, examples; means and noise
+    averages = np.stack([draws[..., 0].mean(1), draws[..., 0].var(1), (draws[..., 1] ** 2).mean(1)], axis=-1)
+    found = defaults.pooled("regression", averages)
+    flat = draws.reshape(200, 6, 2)
+    np.testing.assert_allclose(found[:, 0], flat[..., 0].mean(0))
+    np.testing.assert_allclose(found[:, 1], flat[..., 0].var(0))
+    np.testing.assert_allclose(found[:, 2], (flat[..., 1] ** 2).mean(0))
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -86,10 +99,11 @@ def test_test_rows_are_not_among_the_rows():
 def test_the_command_runs_resumes_chooses_and_confirms(sets, tmp_path, capsys):
     arguments = ["--tiny", "--sets", sets, "--workers", "0", "--minutes"]
     assert command.main(["--out", str(tmp_path / "one"), *arguments, "0.0001"]) == 0
-    assert "tuning runs are missing" in capsys.readouterr().out
+    assert "runs of networks are missing" in capsys.readouterr().out
     assert command.main(["--out", str(tmp_path / "one"), *arguments, "9"]) == 0
     said = capsys.readouterr().out
-    assert "chosen by the tuning seeds" in said and "five fresh seeds:" in said and said.count("deterministic ") >= 2
+    assert said.count("chosen by the tuning seeds") == said.count("five fresh seeds:") == 2  # networks, and mixtures
+    assert said.count("deterministic ") >= 3
     first = command.read([tmp_path / "one"])
     assert {one["seed"] for one in first} == {*defaults.TUNING_SEEDS, *defaults.RESULT_SEEDS}
     assert command.main(["--out", str(tmp_path / "two"), "--earlier", str(tmp_path / "one"), *arguments, "9"]) == 0
@@ -111,11 +125,13 @@ def test_a_configuration_that_diverged_on_a_set_is_not_chosen():
     assert command.chosen(runs, ["a", "b"]).name == "fine"
 
 
-def test_the_page_shows_what_the_committed_records_say():
-    folder = ROOT / "experiments" / "results" / "defaults"
+@pytest.mark.parametrize("grid, components", [("", 1), ("second", 1), ("second", 4), ("third", 1), ("third", 4)])
+def test_the_page_shows_what_the_committed_records_say(grid, components):
+    folder = ROOT / "experiments" / "results" / "defaults" / grid
     records = command.read([folder])
-    choice = command.chosen(records, list(SETS))
-    assert choice.name == json.loads((folder / "first_grid.json").read_text())["chosen"]
+    choice = command.chosen(records, list(SETS), components)
+    stated = json.loads(next(folder.glob("*.json")).read_text())["chosen"]
+    assert choice.name == (stated if grid == "" else stated[str(components)])
     page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     by_run = {(one["set"], one["method"], one["seed"]): one["nll"] for one in records if "nll" in one}
     for name in SETS:

@@ -30,7 +30,7 @@ with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='n
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What happened to runs, and to a sweep, on a cluster that loses one thing after another."""
+    """What happened to runs, and to a sweep, on a cluster that loses one thing after another: a minute of a core."""
     program = Path(__file__).parent / "clustered.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, program, tmp_path_factory.mktemp("cluster")]
@@ -39,6 +39,7 @@ def found(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.exhaustive
 @with_ray
 def test_a_lost_worker_a_lost_machine_and_a_lost_driver_change_no_bit(found):
     assert found["lost"]  # what was killed was a raylet
@@ -51,6 +52,7 @@ def test_a_lost_worker_a_lost_machine_and_a_lost_driver_change_no_bit(found):
     assert sum("rmse_near" in line for line in lines) == 2
 
 
+@pytest.mark.exhaustive
 @with_ray
 def test_workers_use_the_code_that_was_sent_to_them(found):
     """Whatever is installed on their machine: Ray unpacks what is sent under this folder."""
@@ -58,6 +60,7 @@ def test_workers_use_the_code_that_was_sent_to_them(found):
     assert all("py_modules_files" in path for path in found["code"])
 
 
+@pytest.mark.exhaustive
 @with_ray
 def test_a_sweep_that_loses_a_machine_and_the_head_says_so_and_goes_on_with_another_head(found):
     sweep = found["sweep"]

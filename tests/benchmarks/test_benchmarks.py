@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import bench_mixture
 import bench_prediction
 import bench_training_step
 import environments
@@ -151,6 +152,10 @@ def test_every_goal_names_rivals_that_take_part():
     for network, goals in bench_training_step.GOALS.items():
         names = lineup.ours(network) | lineup.peers(network)
         assert {name for pair in goals for name in pair.split(" / ")} <= names.keys()
+    mixtures = lineup.mixtures(bench_mixture.NETWORK)
+    assert mixtures.keys() <= rivals(bench_mixture.NETWORK).keys()
+    for goals in (bench_mixture.GOALS, bench_mixture.PREDICTION_GOALS):
+        assert {name for pair in goals for name in pair.split(" / ")} <= mixtures.keys()
     for job in bench_prediction.JOBS.values():
         names = job.rivals() | lineup.peers(job.network)
         assert {name for pair in job.goals for name in pair.split(" / ")} <= names.keys()

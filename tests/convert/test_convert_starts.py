@@ -57,3 +57,18 @@ def test_a_frozen_layer_stays_frozen_at_its_weights(kind, tmp_path):
     bayes.save(tmp_path / "frozen.keras")
     assert len(sb.load(tmp_path / "frozen.keras").trainable_variables) == 2
     assert len(sb.collapse(bayes, merge=True).trainable_variables) == 2
+
+
+def test_no_start_is_drawn_that_the_trained_weights_replace(monkeypatch):
+    """On JAX every shape of a random start costs a compilation."""
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5), keras.layers.Dense(2)])
+    for kind in (keras.initializers.RandomNormal, keras.initializers.RandomUniform):
+        monkeypatch.setattr(kind, "__call__", lambda *_, **__: pytest.fail("a start was drawn"))
+    x = np.ones((1, 6), "float32")
+    for posterior in (LowRank(8), sb.FullRank(), sb.AdaptiveLowRank(), sb.Clipped(LowRank(8), 100.0)):
+        assert sb.plan(model, posterior).after
+        np.testing.assert_allclose(
+            *(ops.convert_to_numpy(m(x)) for m in (sb.bayesianize(model, posterior), model)), 1e-4
+        )
+    with pytest.raises(pytest.fail.Exception, match="a start was drawn"):  # the centres of its prior
+        sb.bayesianize(model, LowRank(8, prior=sb.Anchored(0.1, anchor="random")))

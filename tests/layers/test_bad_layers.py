@@ -225,7 +225,8 @@ WITHOUT = {
 
 
 def test_a_layer_without_a_posterior_says_what_to_type():
-    assert set(WITHOUT) == {name for name in layers.__all__ if name[0].isupper()} - {"BayesianLayer", "LearnedNoise"}
+    no_posterior = {"BayesianLayer", "LearnedNoise", "PerComponent"}
+    assert set(WITHOUT) == {name for name in layers.__all__ if name[0].isupper()} - no_posterior
     for kind, arguments in WITHOUT.items():
         fix = 'Add posterior="low_rank", a rank such as posterior=16, or a posterior such as posterior=LowRank\\(16\\)'
         with pytest.raises(ValueError, match=f"{kind} needs a posterior, .*; got none. {fix}"):

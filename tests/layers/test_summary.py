@@ -35,7 +35,7 @@ def test_the_rows_show_the_posteriors_and_add_up_also_once_a_kl_weight_is_shared
             layers.LSTM(8, return_sequences=True, posterior=7, name="memory"),  # kernels 6 × 32 and 8 × 32
             layers.TransformerEncoder(16, 2, posterior="low_rank", name="block"),  # 8 × 8, 8 × 16
             keras.layers.LayerNormalization(name="norm"),
-            keras.layers.Flatten(),
+            keras.layers.Flatten(name="flatten"),
             layers.Dense(3, posterior=sb.LowRank(2, prior="anchored"), bias_posterior="full_rank", name="head"),
         ]
     )

@@ -110,6 +110,23 @@ def many(examples, batch_size):
     return np.concatenate([*map(np.ravel, losses), *(weights(run.model) for run in runs)])
 
 
+def refused():
+    """What plain `fit` says of a last batch that four devices do not divide."""
+    x, y = data()
+    model, found = built(shared), []
+    before = weights(model)
+    held_out = {"validation_data": (x[:10], y[:10])}
+    for rows, size, more in ((14, 8, {}), (16, 8, held_out)):
+        try:
+            model.fit(x[:rows], y[:rows], size, verbose=0, callbacks=[sb.KLSchedule()], **more)
+        except ValueError as error:
+            found.append(str(error))
+        if not more:
+            np.testing.assert_array_equal(weights(model), before)
+    model.fit(x[:12], y[:12], 8, verbose=0, callbacks=[sb.KLSchedule()], validation_data=(x[:8], y[:8]))
+    return found
+
+
 def counted_once(model):
     """What the KL adds to the mean negative log-likelihood of `evaluate`, and the KL over the number of data."""
     log_nll(model)
@@ -137,6 +154,8 @@ def results(name):
     found |= {f"local/{key}": value for key, value in trained(local)[1].items()}
     for build in (shared, local):
         found[f"{build.__name__}/alike"], found["devices"] = alike(build)
+    if name == "data":
+        found["refused"] = refused()
     if name != "data":  # one distribution is enough for all the layers
         found |= {f"mixed/{key}": value for key, value in trained(mixed)[1].items()}
         found["kl_once"] = counted_once(model)

@@ -99,6 +99,13 @@ def test_members_trained_under_a_distribution_are_those_of_one_device(found, nam
     np.testing.assert_allclose(found[f"{name}/many"], found["one/many"], rtol=1e-4, atol=1e-5)
 
 
+def test_plain_fit_says_what_to_pass_where_devices_do_not_divide_the_last_batch(found):
+    training, validation = found["data/refused"]
+    assert "Training data under a DataParallel over 4 devices" in training and "got 14 examples" in training
+    assert "Pass batch_size=8 and 12 examples (x[:12]), or train by fit_many" in training
+    assert "Validation data" in validation and "Pass batch_size=8 and 8 examples" in validation
+
+
 @pytest.mark.parametrize(("sizes", "whole"), [((8, 0), False), ((8, 5), True), ((3,), True)])
 def test_batches_that_devices_do_not_divide_lie_whole_on_each(monkeypatch, sizes, whole):
     from singularbayes.models import distribution

@@ -47,4 +47,5 @@ def test_long_names_keep_their_ends():
 
 def test_a_zero_matrix_can_be_drawn():
     rows = (MatrixSpectrum("layer", "Dense", "kernel", (3, 2), np.zeros(2)),)
-    plots.spectra(Spectrum("model", rows), 0.9)
+    chosen = plots.spectra(Spectrum("model", rows), 0.9).axes[-1]
+    assert [label.get_text() for label in chosen.get_yticklabels()] == [rows[0].name]

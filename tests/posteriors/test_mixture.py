@@ -121,7 +121,7 @@ def test_components_start_apart_and_draw_independent_noise():
 
     def draws(key):
         values = mixture._read()
-        a, b = mixture.each_component(mixture._one.draw, values, mixture._keys(key)[0])
+        a, b = mixture.each_component(mixture._inside.one.draw, values, mixture._keys(key)[0])
         return ops.concatenate([a, b], axis=1)
 
     found = over_keys(draws, 1500)

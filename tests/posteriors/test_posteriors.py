@@ -32,6 +32,7 @@ from singularbayes import (
     layers,
 )
 from singularbayes.posteriors import entry_correlation, noise, scope
+from singularbayes.posteriors.full_rank import Entrywise
 
 pytestmark = pytest.mark.backend
 
@@ -303,7 +304,7 @@ def test_consecutive_draws_are_independent(drawn):
         assert_uncorrelated(draws[:-lag], draws[lag:])
 
 
-@pytest.mark.parametrize("name", [name for name in RANDOM if "full_rank" not in name and name != "k_tied"])
+@pytest.mark.parametrize("name", [name for name, make in RANDOM.items() if not isinstance(make(), Entrywise)])
 def test_the_two_factors_of_a_draw_have_independent_noise(name):
     _, _, (first, second) = _drawn(name, False)
     assert_uncorrelated(first, second)

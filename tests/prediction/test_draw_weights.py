@@ -39,8 +39,9 @@ def test_a_pass_is_the_one_of_the_mean_matrices_and_draws_inside_the_block_alone
     np.testing.assert_allclose(_numpy(model(X)), mean, rtol=1e-5, atol=1e-6)
     with sb.draw_weights(model) as same:
         assert same is model
-        with sb.draw_weights(inner):
-            first = _numpy(model(X))
+        with sb.draw_weights(inner):  # and what is around it still draws
+            first, hidden = _numpy(model(X)), np.ones((2, 3), "float32")
+            assert not np.allclose(_numpy(outer(hidden)), _numpy(outer(hidden)))
         second = _numpy(model(X))
         assert not np.allclose(first, second) and not np.allclose(second, mean)
     np.testing.assert_allclose(_numpy(model(X)), mean, rtol=1e-5, atol=1e-6)

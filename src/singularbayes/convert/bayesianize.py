@@ -6,7 +6,7 @@ from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
 from singularbayes.convert.members import Models, count_components, is_per_component, make_per_component, members_of
 from singularbayes.models import track
-from singularbayes.posteriors import Posterior
+from singularbayes.posteriors import Posterior, initializers
 
 
 def bayesianize(
@@ -81,9 +81,13 @@ def bayesianize(
     for decision in track(decisions, len(decisions), "layers"):
         given = [layers[decision.place.keys] for layers in by_keys]
         if decision.posteriors:
-            counterpart = counterparts.make_counterpart(decision.layer, decision.posteriors, bias_posterior, per_head)
             adapts = any(chosen.adapts for chosen in decision.posteriors.values())
-            if init == "svd" or adapts or decision.frozen:
+            centred = init == "svd" or adapts or decision.frozen
+            with initializers.without("means" if centred else ""):
+                counterpart = counterparts.make_counterpart(
+                    decision.layer, decision.posteriors, bias_posterior, per_head
+                )
+            if centred:
                 counterparts.start_from(counterpart, *given, equal=decision.frozen)
             new[id(in_copy[decision.place.keys])] = counterpart
         elif is_per_component(decision, by_keys, components):

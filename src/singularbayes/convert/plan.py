@@ -212,6 +212,7 @@ def _count(posterior: Posterior, shape: tuple[int, int], counts: dict) -> int:
     key = (repr(posterior), shape)
     if key not in counts:
         made = posteriors.get(posterior)
-        made.build(shape)
+        with posteriors.initializers.without("values"):
+            made.build(shape)
         counts[key] = sum(math.prod(weight.shape) for weight in made.weights)
     return counts[key]

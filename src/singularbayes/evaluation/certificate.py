@@ -59,6 +59,15 @@ class Certificate(Bound):
         call: the arguments of `certify`, as JSON holds them.
         data: SHA-256 of the certifying examples, in their order; weights: of the model's weights.
         versions: of Python and packages, and the backend.
+
+    >>> import os, tempfile, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(2, use_bias=False, posterior=sb.FullRank())])
+    >>> x, y = np.random.default_rng(0).normal(size=(100, 2)).astype("float32"), np.zeros(100, int)
+    >>> bound = sb.certify(model, x, y, form="holdout", average=5, likelihood="categorical_logits")
+    >>> path = os.path.join(tempfile.mkdtemp(), "certificate.json")
+    >>> bound.save(path)
+    >>> Certificate.load(path).verify(model, x, y) == bound
+    True
     """
 
     form: str = "kl"
@@ -268,7 +277,7 @@ def catoni_constant(
 ) -> float:
     """Returns the constant C that suits Catoni's bound, from the prior and examples that will not certify it.
 
-    To be called after `learn_prior`, before training goes on: C is the best one for the risk of the prior on (x, y).
+    To be called after `learn_prior`, before training continues: C is the best one for the risk of the prior on (x, y).
     These are remembered with the prior, so that `certify` refuses them. Good ones were not fitted: those by which the
     prior was stopped or chosen, such as its `validation_data`.
 

@@ -78,7 +78,7 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
         )
     require_stateless(model)
     for layer in flat_layers(model):
-        plain = layer.wrapped if isinstance(layer, PerComponent) else layer
+        plain = layer.wrapped() if isinstance(layer, PerComponent) else layer
         if isinstance(plain, keras.layers.BatchNormalization) and layer.trainable:
             raise Refused(
                 f"certify needs weights that are drawn, or fixed before the certifying examples; {layer.path} took its "

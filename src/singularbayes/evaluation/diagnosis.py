@@ -7,8 +7,8 @@ import numpy as np
 
 from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
-from singularbayes.evaluation.evaluate import ignore_labels
 from singularbayes.evaluation.symptoms import Case, Finding
+from singularbayes.evaluation.targets import ignore_labels
 from singularbayes.likelihoods import by_position, likelihood_of_output, position_weights, rows
 from singularbayes.models import (
     as_arrays,

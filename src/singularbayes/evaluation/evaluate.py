@@ -5,7 +5,6 @@ import inspect
 import json
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,8 +13,16 @@ import numpy as np
 
 from singularbayes.evaluation import scores
 from singularbayes.evaluation.memory import Peak
+from singularbayes.evaluation.targets import (
+    ignore_labels,
+    named_sets,
+    require_same_form,
+    split_test,
+    targets_alone,
+    targets_of_output,
+    weights_of_output,
+)
 from singularbayes.likelihoods import (
-    ClassPredictive,
     LabelPredictive,
     by_position,
     likelihood_of_loss,
@@ -27,10 +34,7 @@ from singularbayes.models import (
     as_arrays,
     count_stored,
     count_trained,
-    few,
-    is_stream,
     loss_of,
-    names_of,
     position_of,
 )
 from singularbayes.prediction import Predictive, predict
@@ -156,21 +160,21 @@ def evaluate(
     if task is not None and task not in TASKS:
         raise ValueError(f"evaluate needs task to be one of {list(TASKS)} or None; got task={task!r}.")
     predictions_of = _predictor(method, task, draws, seed, options)
-    x, y, weight = (method, _targets(method, test), None) if isinstance(method, Predictive) else _parts(test)
+    x, y, weight = (method, targets_alone(method, test), None) if isinstance(method, Predictive) else split_test(test)
     if weight is not None and sample_weight is not None:
         raise ValueError("evaluate needs sample_weight once; got it in test and by name.")
     weight = weight if sample_weight is None else sample_weight
     y = None if y is None else as_arrays(y, "evaluate")
-    ood_sets = _named_sets(ood)
+    ood_sets = named_sets(ood)
     for name_of_set, examples in ood_sets.items():
-        _require_same_form(x, examples, name_of_set)
+        require_same_form(x, examples, name_of_set)
     with Peak() as peak:
         start = time.perf_counter()
         p = predictions_of(x)
         seconds = time.perf_counter() - start
     found_task = _task_of(p, task)
-    y = _targets_of_output(method, targets_of("evaluate", p, y), options.get("output"))
-    weight = _weights_of_output(method, weight, options.get("output"))
+    y = targets_of_output(method, targets_of("evaluate", p, y), options.get("output"))
+    weight = weights_of_output(method, weight, options.get("output"))
     weight = position_weights(p, ignore_labels(method, y, p, weight, options.get("output")))
     each, targets, weights = by_position("evaluate", p, y, weight)
     found = (
@@ -236,106 +240,6 @@ def _task_of(p: Predictive, task: str | None) -> str:
     if task not in (None, p.task):
         raise ValueError(f"evaluate needs predictions of task={task!r}; got those of {p.task}.")
     return p.task
-
-
-def _targets(p: Predictive, test):
-    """Returns the targets of predictions; (x, y) is refused, unless it can be the targets of two examples."""
-    if test is None:
-        return None
-    if isinstance(test, tuple) and len(test) == 2 and (len(p) != 2 or np.shape(test[0]) != np.shape(test[1])):
-        raise ValueError("evaluate needs y alone for a Predictive; got test=(x, y).")
-    return test
-
-
-def _parts(test):
-    """Returns examples, targets and weights; None for those that are in the batches of a stream."""
-    if is_stream(test):
-        return test, None, None
-    if not isinstance(test, (tuple, list)) or len(test) not in (2, 3):
-        raise ValueError(f"evaluate needs test=(x, y), or batches (x, y); got {type(test).__name__}.")
-    if is_stream(test[0]):
-        raise ValueError(
-            f"evaluate needs the targets inside the batches of a {type(test[0]).__name__}, test=dataset with batches "
-            "(x, y), because it may come in another order; got test=(dataset, y)."
-        )
-    return (*test, None)[:3]
-
-
-def _weights_of_output(method, weight, output):
-    """Returns the weights of one output, where those of several are given by name or in order."""
-    if not isinstance(method, keras.Model) or not isinstance(weight, (Mapping, list, tuple)):
-        return weight
-    names, position = names_of(method), position_of(method, output, "evaluate") or 0
-    if isinstance(weight, Mapping):
-        return weight.get(names[position])
-    return weight[position] if len(weight) == len(names) > 1 else weight
-
-
-def ignore_labels(method, y, p: Predictive, weight, output):
-    """Returns the weights without positions whose label the compiled loss ignores."""
-    ignored = None
-    if isinstance(method, keras.Model) and isinstance(p, ClassPredictive):
-        ignored = getattr(loss_of(method, position_of(method, output)), "ignore_class", None)
-    if ignored is None:
-        return weight
-    counts = np.reshape(np.asarray(y) != ignored, p.position_shape).astype("float64")
-    return position_weights(dataclasses.replace(p, weights=counts), weight)
-
-
-def _targets_of_output(method, y, output):
-    """Returns the targets of one output, where those of several are given by name or in order."""
-    if isinstance(y, np.ndarray):
-        return y
-    if output is None or not isinstance(method, keras.Model):
-        raise ValueError(f"evaluate needs the targets of one output; got those of {_keys(y)}. Pass output=.")
-    names = names_of(method)
-    position = position_of(method, output, "evaluate")
-    assert position is not None
-    if not isinstance(y, dict):
-        if position >= len(y):
-            raise ValueError(f"evaluate needs targets of output={output!r}; got {len(y)} arrays.")
-        return y[position]
-    name = names[position] if names else output
-    if name not in y:
-        raise ValueError(f"evaluate needs targets of the output {name!r}; got those of {_keys(y)}.")
-    return y[name]
-
-
-def _keys(y) -> list:
-    return sorted(y) if isinstance(y, dict) else [f"{len(y)} outputs"]
-
-
-def _named_sets(ood) -> dict[str, Any]:
-    """Returns the out-of-distribution sets by name, "" for one set without."""
-    if ood is None:
-        return {}
-    if isinstance(ood, Mapping):
-        if not ood or not all(isinstance(name, str) and name and "/" not in name for name in ood):
-            raise ValueError(f"evaluate needs names without / for the examples of ood; got {list(ood)}.")
-        return dict(ood)
-    return {"": ood}
-
-
-def _require_same_form(x, ood, name: str) -> None:
-    """Raises where out-of-distribution examples have another form than the test examples."""
-    which = f"ood[{name!r}]" if name else "ood"
-    if isinstance(x, Predictive) != isinstance(ood, Predictive):
-        raise TypeError(f"evaluate needs a Predictive in {which} if and only if it evaluates one; got {type(ood)}.")
-    if is_stream(x) or is_stream(ood):
-        return  # known only when it is read; `predict` compares it with the inputs of the model
-    pairs = [(x.mean, ood.mean)] if isinstance(x, Predictive) else _paired_arrays(x, ood, which)
-    for inside, outside in pairs:
-        lengths_free = inside.dtype.kind in "iu"  # sequences of ids may be longer or shorter
-        if inside.ndim != outside.ndim or (inside.shape[1:][-1:] != outside.shape[1:][-1:] and not lengths_free):
-            shapes = [(None, *array.shape[1:]) for array in (inside, outside)]
-            raise ValueError(f"evaluate needs {which} like the test examples, {shapes[0]}; got {shapes[1]}.")
-
-
-def _paired_arrays(x, ood, which: str):
-    flat, other = (keras.tree.flatten(few(part, "evaluate")) for part in (x, ood))
-    if len(flat) != len(other):
-        raise ValueError(f"evaluate needs {which} with {len(flat)} inputs, as the test has; got {len(other)}.")
-    return zip(flat, other, strict=True)
 
 
 def _count_trained(method) -> int | None:

@@ -51,13 +51,15 @@ class PerComponent(scope.Source, FreezesWhole):
         self.seed_generator = keras.random.SeedGenerator()
         self.supports_masking = layer.supports_masking
 
-    @property
     def wrapped(self) -> keras.layers.Layer:
-        """The layer of one component; its weights have no values of their own."""
+        """Returns the layer of one component; its weights have no values of their own.
+
+        No property: Keras would take what it holds for a layer to save.
+        """
         return self._inside.layer
 
     def build(self, input_shape):
-        copies = [_copy_of(self.wrapped) for _ in range(self.components)]
+        copies = [_copy_of(self._inside.layer) for _ in range(self.components)]
         for layer in copies:
             layer.build(input_shape)
         self._inside.layer = copies[0]
@@ -66,7 +68,7 @@ class PerComponent(scope.Source, FreezesWhole):
     @property
     def _weights(self) -> list:
         """The weights of one component, in the order of the stacked ones."""
-        return self.wrapped.weights
+        return self._inside.layer.weights
 
     def _stack(self, own: list):
         one = own[0]
@@ -103,7 +105,7 @@ class PerComponent(scope.Source, FreezesWhole):
 
     def _run(self, values: list, inputs, training: bool, mask) -> tuple[Any, list]:
         """Returns outputs with these weights, and the weights that the call has changed; None for the others."""
-        layer = self.wrapped
+        layer = self._inside.layer
         layer.trainable = self.trainable  # a frozen normalisation uses its statistics in training too
         arguments: dict[str, Any] = {"training": training} if layer._call_has_training_arg else {}
         if mask is not None and "mask" in layer._call_signature.parameters:
@@ -143,7 +145,7 @@ class PerComponent(scope.Source, FreezesWhole):
         """Returns the layer of some components, or the Keras layer of one where `numbers` is one number."""
         values = [[np.array(ops.convert_to_numpy(w)[k]) for w in self._stacked] for k in np.atleast_1d(numbers)]
         shape = self.get_build_config()["input_shape"]
-        plain = _copy_of(self.wrapped)
+        plain = _copy_of(self._inside.layer)
         if isinstance(numbers, int):
             plain.build(shape)
             plain.set_weights(values[0])
@@ -154,12 +156,12 @@ class PerComponent(scope.Source, FreezesWhole):
         return made
 
     def compute_output_spec(self, inputs, training=None):
-        return self.wrapped.compute_output_spec(inputs)
+        return self._inside.layer.compute_output_spec(inputs)
 
     def get_config(self):
         return {
             **super().get_config(),
-            "layer": keras.saving.serialize_keras_object(_copy_of(self.wrapped)),
+            "layer": keras.saving.serialize_keras_object(_copy_of(self._inside.layer)),
             "components": self.components,
         }
 

@@ -39,6 +39,7 @@ def likelihood_of_output(
     _refuse_second_activation(model, position, likelihood)
     if identifier is None:
         _require_activation(model, position, likelihood)
+        _refuse_softmax_of_labels(model, position, likelihood)
     return likelihood
 
 
@@ -62,6 +63,7 @@ def require_activations(model: keras.Model) -> None:
     for position, likelihood in _classifications(model):
         _refuse_second_activation(model, position, likelihood)
         _require_activation(model, position, likelihood)
+        _refuse_softmax_of_labels(model, position, likelihood)
 
 
 def logits_hint(model: keras.Model) -> str:
@@ -99,6 +101,17 @@ def _require_activation(model, position, likelihood) -> None:
             "logits, and training ends in NaN or in nonsense. Compile with "
             f"{loss}(from_logits=True), or give the last layer "
             f"activation={likelihood.activation.__name__!r}."
+        )
+
+
+def _refuse_softmax_of_labels(model, position, likelihood) -> None:
+    """Refuses one yes-or-no label per output where the outputs sum to 1."""
+    of_labels = likelihood.from_logits is False and likelihood.activation is keras.activations.sigmoid
+    if of_labels and _last_activation(model, position) is keras.activations.softmax:
+        raise ValueError(
+            f"The loss of {model.name!r} is a binary cross-entropy, which needs an output of its own for every "
+            "yes-or-no label; got a softmax, whose outputs sum to 1. For classes that exclude each other compile with "
+            'SparseCategoricalCrossentropy() (CategoricalCrossentropy() for one-hot y); for labels use "sigmoid".'
         )
 
 

@@ -58,7 +58,7 @@ class Adapter(Product):
         self.w0 = self.add_weight(
             name="w0",
             shape=(rows, columns),
-            initializer=start.initializer(self.damping * start.std) if start else self._initializer,
+            initializer=initializers.Given(start.initializer(self.damping * start.std) if start else self._initializer),
             trainable=False,
             dtype="float32",
             autocast=False,
@@ -75,7 +75,7 @@ class Adapter(Product):
         return [self.w0]
 
     def _added_to_w0(self, part):
-        return SumMatrix(DenseMatrix(ops.convert_to_tensor(self.w0)), part)
+        return SumMatrix(DenseMatrix(self.w0.value), part)  # its value now: a mixture gives it one for a while
 
     def weight(self, draw):
         return self._added_to_w0(super().weight(draw))

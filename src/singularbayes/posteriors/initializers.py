@@ -8,6 +8,9 @@ entry starts with standard deviation s = (σ_W²/r)^¼, normal or uniform on ±�
 import hashlib
 import math
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import keras
@@ -23,6 +26,8 @@ _SMALL_MATRIX, _SMALL_RANK = 128, 8
 _OVERSAMPLES, _ITERATIONS, _CONVERGED, _HOPELESS = 24, (8, 40), 1e-6, 0.03
 _KEPT: OrderedDict[tuple, Factors] = OrderedDict()
 _KEPT_BYTES = 1 << 28
+# What is not made anew, because JAX compiles it for every shape: "values" for a count, "means" that are given later.
+_LEFT_OUT: ContextVar[str] = ContextVar("singularbayes_left_out", default="")
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,30 @@ class Given(keras.initializers.Initializer):
         self.function = function
 
     def __call__(self, shape, dtype=None):
-        return self.function(shape, dtype)
+        return np.zeros(shape, dtype) if _LEFT_OUT.get() == "values" else self.function(shape, dtype)
 
     def clone(self):
         return self  # the function has to make its random numbers anew
+
+
+@contextmanager
+def without(what: str) -> Iterator[None]:
+    """Inside a `with` block posteriors are built with zeros for "values", all of them, or for "means".
+
+    Means are for `center` to set; a prior with centres, which are the initial means, has them all the same.
+    """
+    token = _LEFT_OUT.set(what)
+    try:
+        yield
+    finally:
+        _LEFT_OUT.reset(token)
+
+
+def means(initializer, prior):
+    """Returns the initializer of means, or zeros where `without("means")` leaves them out."""
+    if _LEFT_OUT.get() == "means" and not prior.has_centres:
+        return lambda shape, dtype=None: np.zeros(shape, dtype)
+    return initializer
 
 
 def default(activation) -> keras.initializers.Initializer:

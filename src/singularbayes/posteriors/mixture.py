@@ -35,10 +35,13 @@ class _Stacked:
 
 
 class _Inside:
-    """The posterior of one component, held where Keras does not look for layers."""
+    """The posterior of one component, held where Keras does not look for layers, and neither for what to save.
+
+    Its variables have values only inside `with_values`.
+    """
 
     def __init__(self, posterior):
-        self.posterior: Any = posterior
+        self.one: Any = posterior
         self.variables: list[_Stacked] = []
         self.largest_batch = 0  # that training has seen
 
@@ -79,20 +82,15 @@ class Mixture(RandomPosterior):
         self.repeats = examples == "repeat" and self.components > 1
         self._inside = _Inside(inside)
 
-    @property
-    def _one(self) -> Any:
-        """The posterior of one component; its variables have values only inside `with_values`."""
-        return self._inside.posterior
-
     def require_local(self, where):
-        self._one.require_local(where)
+        self._inside.one.require_local(where)
 
     # -- variables: those of one component, stacked --------------------------------------------------------------------
 
     def build(self, input_shape):
         self._shape = tuple(input_shape)
         parts = [self._fresh() for _ in range(self.components)]
-        one = self._inside.posterior = parts[0]
+        one = self._inside.one = parts[0]
         self._build_kl_scale()
         shared = {id(variable) for variable in one.frozen_weights}
         for place, variable in enumerate(one.weights):
@@ -101,7 +99,7 @@ class Mixture(RandomPosterior):
 
     def _fresh(self):
         """Returns one more posterior of a component, built."""
-        posterior = copy_posterior(self._one, "component")
+        posterior = copy_posterior(self._inside.one, "component")
         posterior.default_initializer = initializers.fresh(self.default_initializer)
         posterior.by_rows = self.by_rows
         posterior.build(self._shape)
@@ -113,7 +111,8 @@ class Mixture(RandomPosterior):
 
         def start(_, dtype=None):
             values = [variable.value for variable in own]
-            return values[0] if shared else ops.stack(values)
+            # A copy: on JAX a step gives the buffer of a variable away.
+            return ops.copy(values[0]) if shared else ops.stack(values)
 
         def mean_regularizer(_):
             return watched_kl(self._mean(lambda: one.regularizer(one)), self.path)
@@ -135,9 +134,9 @@ class Mixture(RandomPosterior):
 
     def with_values(self, values: list) -> keras.StatelessScope:
         """Returns a scope in which the posterior of one component has these values."""
-        self._one.by_rows = self.by_rows
+        self._inside.one.by_rows = self.by_rows
         mapping = [(variable.one, value) for variable, value in zip(self._inside.variables, values, strict=True)]
-        return keras.StatelessScope(state_mapping=[*mapping, (self._one.kl_scale, self.kl_scale)])
+        return keras.StatelessScope(state_mapping=[*mapping, (self._inside.one.kl_scale, self.kl_scale)])
 
     def _of_component(self, values: list, component) -> list:
         """Returns the values of one component, a number or a tensor of one."""
@@ -174,7 +173,7 @@ class Mixture(RandomPosterior):
 
     def _mean(self, function: Callable):
         """Returns the mean over components of what function() gives for each, which may draw noise."""
-        state, drawn = self._one.seed_generator.state, []
+        state, drawn = self._inside.one.seed_generator.state, []
 
         def one(key):
             before = state.assign(ops.cast(key, state.dtype))
@@ -189,10 +188,10 @@ class Mixture(RandomPosterior):
         return mean
 
     def kl(self):
-        return watched_kl(self._mean(self._one.kl), self.path)
+        return watched_kl(self._mean(self._inside.one.kl), self.path)
 
     def kl_bound(self):
-        return self._mean(self._one.kl_bound)
+        return self._mean(self._inside.one.kl_bound)
 
     def kl_exact(self):
         return float(np.mean(self.for_components(lambda part: part.kl_exact())))
@@ -215,8 +214,8 @@ class Mixture(RandomPosterior):
             self,
             values,
             assignment_of_pass(lambda: more),
-            keys if local else self.each_component(self._one.draw, values, keys),
-            self._one.local if local else self._one.weight,
+            keys if local else self.each_component(self._inside.one.draw, values, keys),
+            self._inside.one.local if local else self._inside.one.weight,
         )
 
     def _number_of_pass(self):
@@ -232,23 +231,23 @@ class Mixture(RandomPosterior):
     def draw_number(self, key, number):
         component = ops.cast(number, "int32") % self.components
         with self.with_values(self._of_component(self._read(), component)):
-            return component, *self._one.draw(key)
+            return component, *self._inside.one.draw(key)
 
     def weight(self, draw):
         component, *arrays = draw
         values = self._of_component(self._read(), ops.cast(component, "int32"))
         with self.with_values(values):
-            matrix = self._one.weight(tuple(arrays))
+            matrix = self._inside.one.weight(tuple(arrays))
         return ComponentMatrix(self, values, matrix) if self.by_rows else matrix
 
     def whole(self, draw):
         component, *arrays = draw
         with self.with_values(self._of_component(self._read(), component)):
-            return component, *self._one.whole(tuple(arrays))
+            return component, *self._inside.one.whole(tuple(arrays))
 
     @property
     def draw_size(self):
-        return 1 + self._one.draw_size
+        return 1 + self._inside.one.draw_size
 
     def local(self, key):
         raise NotImplementedError("A mixture draws outputs per example only in training, where `sample` does.")
@@ -277,7 +276,7 @@ class Mixture(RandomPosterior):
 
     def mean(self):
         with self.with_values(self._of_component(self._read(), 0)):
-            return self._one.mean()
+            return self._inside.one.mean()
 
     def variance(self):
         # The law of total variance.
@@ -315,7 +314,7 @@ class Mixture(RandomPosterior):
         self.for_components(lambda part: part.center(next(of_components)))
 
     def residual(self, matrix):
-        return self._one.residual(matrix)
+        return self._inside.one.residual(matrix)
 
     # -- components ----------------------------------------------------------------------------------------------------
 
@@ -336,8 +335,8 @@ class Mixture(RandomPosterior):
 
     def with_components(self, number):
         if number is None:
-            return copy_posterior(self._one, self.name)
-        return Mixture(self._one, number, self.examples, name=self.name)
+            return copy_posterior(self._inside.one, self.name)
+        return Mixture(self._inside.one, number, self.examples, name=self.name)
 
     def give_components(self, other, numbers):
         values = self._read()
@@ -354,12 +353,12 @@ class Mixture(RandomPosterior):
     def for_components(self, function):
         results, values = [], self._read()
         keys, _ = self._keys(self.seed_generator.state.value)
-        state = self._one.seed_generator.state
+        state = self._inside.one.seed_generator.state
         for k in range(self.components):
             with self.with_values(self._of_component(values, k)) as inside:
                 state.assign(ops.cast(keys[k], state.dtype))
                 before = [inside.get_current_value(variable.one) for variable in self._inside.variables]
-                results.append(function(self._one))
+                results.append(function(self._inside.one))
                 after = [inside.get_current_value(variable.one) for variable in self._inside.variables]
             for variable, old, new in zip(self._inside.variables, before, after, strict=True):
                 if new is not old:
@@ -374,7 +373,7 @@ class Mixture(RandomPosterior):
         stacked = {id(variable.one): variable for variable in self._inside.variables}
         found = []
         for k in range(self.components):
-            for factor in self._one.factors:
+            for factor in self._inside.one.factors:
                 own = copy.copy(factor)
                 own.values, own.reference, own.memory = (
                     None if one is None else stacked[id(one)].part(k)
@@ -387,13 +386,13 @@ class Mixture(RandomPosterior):
     @property
     def prior(self):
         """The prior of every component."""
-        return self._one.prior
+        return self._inside.one.prior
 
     def set_penalty(self, penalty):
-        self._one.set_penalty(penalty)
+        self._inside.one.set_penalty(penalty)
 
     def matrices(self, scalars):
-        return self._one.matrices(scalars)
+        return self._inside.one.matrices(scalars)
 
     def drawn_matrices(self, draw):
         return self.whole(draw)[1:]
@@ -411,7 +410,7 @@ class Mixture(RandomPosterior):
         return [np.stack(each) for each in zip(*self.for_components(restarted), strict=True)]
 
     def prune_columns(self):
-        if self._one.learned_rank is not None:
+        if self._inside.one.learned_rank is not None:
             self.for_components(lambda part: part.prune_columns())
 
     def stack(self, shape):
@@ -454,12 +453,12 @@ class Mixture(RandomPosterior):
 
     @property
     def random_weights(self):
-        values = {id(factor.values) for factor in self._one.factors}
+        values = {id(factor.values) for factor in self._inside.one.factors}
         return [variable.all for variable in self._inside.variables if id(variable.one) in values]
 
     @property
     def training_weights(self):
-        only = {id(weight) for weight in self._one.training_weights}
+        only = {id(weight) for weight in self._inside.one.training_weights}
         return [self.kl_scale, *(variable.all for variable in self._inside.variables if id(variable.one) in only)]
 
     def num_switched_off(self):
@@ -468,33 +467,33 @@ class Mixture(RandomPosterior):
     @property
     def learned_rank(self):
         """The columns that the component with most of them uses."""
-        ranks = self.for_components(lambda part: part.learned_rank) if self.built else [self._one.learned_rank]
+        ranks = self.for_components(lambda part: part.learned_rank) if self.built else [self._inside.one.learned_rank]
         return None if ranks[0] is None else max(ranks)
 
     @property
     def fixed_rank(self):
-        return self._one.fixed_rank
+        return self._inside.one.fixed_rank
 
     def num_columns(self, shape):
-        return self._one.num_columns(shape)
+        return self._inside.one.num_columns(shape)
 
     def label(self, *ranks):
-        return f"Mixture of {self.components} {self._one.label(*ranks)}"
+        return f"Mixture of {self.components} {self._inside.one.label(*ranks)}"
 
     def with_rank(self, rank):
-        return Mixture(self._one.with_rank(rank), self.components, self.examples, name=self.name)
+        return Mixture(self._inside.one.with_rank(rank), self.components, self.examples, name=self.name)
 
     def why_no_norms(self):
         return "has a mixture, whose draws are of several components"
 
     def __repr__(self):
         examples = "" if self.examples == "split" else f", examples={self.examples!r}"
-        return f"Mixture({self._one!r}, components={self.components}{examples})"
+        return f"Mixture({self._inside.one!r}, components={self.components}{examples})"
 
     def get_config(self):
         config = super().get_config()
         del config["initializer"]
-        own = {"posterior": serialize(self._one), "components": self.components, "examples": self.examples}
+        own = {"posterior": serialize(self._inside.one), "components": self.components, "examples": self.examples}
         return {**config, **own}
 
 

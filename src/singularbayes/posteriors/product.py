@@ -36,7 +36,7 @@ class Product(Variational):
             loc = start.initializer(self.damping * s)
         else:
             loc = initializers.split_initializer(self._initializer, shape, rank)
-        self._build_ab(shape, rank, loc, self.eta * s)
+        self._build_ab(shape, rank, initializers.means(loc, self.prior), self.eta * s)
 
     def _build_ab(self, shape, rank: int, loc, scale) -> None:
         self._build_kl_scale()
@@ -110,9 +110,9 @@ class Product(Variational):
 
     def _start_at(self, ab: np.ndarray) -> None:
         """Moves A and B, turned so that they are nearest to centres that stay: (A Q)(B Q)ᵀ = A Bᵀ for orthogonal Q."""
-        _, _, reference = self.ab.numbers()
-        if reference is not None and self.prior.anchor == "random":
-            u, _, vt = np.linalg.svd(ab.T.astype("float64") @ reference[0])
+        if self.ab.reference is not None and self.prior.anchor == "random":
+            centre = ops.convert_to_numpy(self.ab.reference)[0].astype("float64")
+            u, _, vt = np.linalg.svd(ab.T.astype("float64") @ centre)
             ab = ab @ (u @ vt)
         self.ab.start_at(ab.astype("float32"))
 

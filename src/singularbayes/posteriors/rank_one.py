@@ -49,7 +49,7 @@ class RankOne(Variational):
         self.w0 = self.add_weight(
             name="w0",
             shape=(rows, columns),
-            initializer=start.initializer(self.damping * start.std) if start else self._initializer,
+            initializer=initializers.Given(start.initializer(self.damping * start.std) if start else self._initializer),
             dtype="float32",
             autocast=False,
         )
@@ -71,7 +71,7 @@ class RankOne(Variational):
 
     def weight(self, draw):
         s, r = draw
-        return ScaledMatrix(ops.convert_to_tensor(self.w0), s + self.shift, r + self.shift, self.keep)
+        return ScaledMatrix(self.w0.value, s + self.shift, r + self.shift, self.keep)
 
     def mean(self):
         return self.weight(halves(self.sr.loc, self.rows))

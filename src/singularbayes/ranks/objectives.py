@@ -13,7 +13,7 @@ _SHORT = {
     "classification": {"auroc_ood": "auroc_ood_mi", "aupr_ood": "aupr_ood_mi"},
     "regression": {"auroc_ood": "auroc_ood_epistemic", "aupr_ood": "aupr_ood_epistemic", "nll": "nll_total"},
 }
-_FOREIGN = ("auroc_ood", "aupr_ood", "aupr_in", "fpr_at_95_tpr", "tpr_at_5_fpr", "mi_ratio", "iqr_")
+_OOD = ("auroc_ood", "aupr_ood", "aupr_in", "fpr_at_95_tpr", "tpr_at_5_fpr", "mi_ratio", "iqr_")
 
 
 def is_ood(name: str) -> bool:
@@ -22,7 +22,7 @@ def is_ood(name: str) -> bool:
     >>> is_ood("auroc_ood"), is_ood("digits/mi_ratio"), is_ood("auroc")
     (True, True, False)
     """
-    return name.rpartition("/")[2].startswith(_FOREIGN)
+    return name.rpartition("/")[2].startswith(_OOD)
 
 
 def full_name(name: str, task: str) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 import keras
 from keras.src.trainers import data_adapters
 
+from singularbayes.models import device_count
+
 _DATA: weakref.WeakKeyDictionary[keras.Model, weakref.ref] = weakref.WeakKeyDictionary()
 _STATED: weakref.WeakKeyDictionary[keras.Model, "DataSize"] = weakref.WeakKeyDictionary()
 
@@ -77,6 +79,28 @@ def read_size(data: Any, caller: str) -> DataSize:
         return DataSize((adapter.num_batches - 1) * adapter.batch_size + last, exact=True)
     examples = adapter.num_batches * (adapter.batch_size or _first_batch_size(adapter))
     return DataSize(examples, exact=False, an_epoch=data.steps_per_epoch is None)
+
+
+def require_divisible_batches(data: Any, what: str) -> None:
+    """Raises where Keras could not split a batch of arrays over the devices of a distribution.
+
+    Args:
+        what: the data, as errors name them.
+    """
+    adapter = getattr(data, "data_adapter", None)
+    distribution = keras.distribution.distribution()
+    if distribution is None or not isinstance(adapter, data_adapters.ArrayDataAdapter) or _processes() > 1:
+        return
+    devices, size = device_count(), adapter.batch_size
+    examples = read_size(data, what).examples
+    if all(batch % devices == 0 for batch in (min(size, examples), examples % size)):
+        return
+    raise ValueError(
+        f"{what} under a {type(distribution).__name__} over {devices} devices need batches that the devices divide, "
+        f"the last one too, because Keras splits no others; got {examples} examples in batches of {size}. Pass "
+        f"batch_size={max(devices, size - size % devices)} and {examples - examples % devices} examples "
+        f"(x[:{examples - examples % devices}]), or train by fit_many, which takes them as they are."
+    )
 
 
 def _first_batch_size(adapter) -> int:

@@ -5,6 +5,7 @@ loop that adds `model.losses` maximise the ELBO. Here the KL's weight is set; `k
 """
 
 import math
+import warnings
 from numbers import Real
 from operator import methodcaller
 from typing import Any
@@ -94,10 +95,34 @@ def spare_from_decay(model: keras.layers.Layer) -> None:
         guard.prepare = spare_from_new_optimizer
 
 
-def _spare_from_current_decay(model: keras.layers.Layer) -> None:
+def _inner_optimizer(model: keras.layers.Layer) -> Any:
     optimizer: Any = getattr(model, "optimizer", None)
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):  # Keras adds one under mixed_float16
         optimizer = optimizer.inner_optimizer
+    return optimizer
+
+
+def warn_of_optimizer(model: keras.Model) -> None:
+    """Warns of what optimizers of Keras do to weights in silence."""
+    optimizer = _inner_optimizer(model)
+    if isinstance(optimizer, keras.optimizers.Ftrl):
+        warnings.warn(
+            "Ftrl forgets in its first step where weights start, whatever its learning rate: the initial means and "
+            f"scales of the posteriors of {model.name!r} are lost. Compile with Adam.",
+            stacklevel=2,
+        )
+    # β₂ = 0.999 is 1 in bfloat16, and the step size is √(1 − β₂ᵗ) times something.
+    still = [v.path for v in model.trainable_variables if keras.backend.standardize_dtype(v.dtype) == "bfloat16"]
+    if still and getattr(optimizer, "beta_2", 0.0) > 1 - 2**-9:
+        warnings.warn(
+            f"{type(optimizer).__name__} does not move weights of type bfloat16, where β₂ = {optimizer.beta_2} is 1: "
+            f'{still[0]!r} stays as it is. Use dtype="mixed_bfloat16", whose weights are float32.',
+            stacklevel=2,
+        )
+
+
+def _spare_from_current_decay(model: keras.layers.Layer) -> None:
+    optimizer = _inner_optimizer(model)
     if not getattr(optimizer, "weight_decay", None):
         return
     posteriors = find_random_posteriors(model)

@@ -10,8 +10,8 @@ from keras import ops
 from singularbayes.checks import require_choice, require_integer
 from singularbayes.likelihoods import logits_hint, require_activations
 from singularbayes.models import compiled, drawing_test_function, find_posteriors, find_random_posteriors
-from singularbayes.training.data_size import data_of, read_size, remember_data
-from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay
+from singularbayes.training.data_size import data_of, read_size, remember_data, require_divisible_batches
+from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay, warn_of_optimizer
 from singularbayes.training.logged_loss import (
     check_first_step,
     count_examples_of_epoch,
@@ -78,8 +78,7 @@ class KLSchedule(keras.callbacks.Callback):
         self.num_data, self.beta, self.zero_epochs, self.warmup = num_data, beta, zero_epochs, warmup
         self._reads_num_data = num_data is None  # from the data of every `fit`
         self._data: Any = None  # of the `fit` that begins
-        if self._reads_num_data:
-            remember_data()
+        remember_data()
         self.validation = validation
         self._steps: tuple | None = None  # of `evaluate`: the model's own, and the one that draws
         self._epoch = 0
@@ -125,6 +124,7 @@ class KLSchedule(keras.callbacks.Callback):
             )
         data, self._data = self._data, None
         self._lost, self._counted, self._ended = None, False, None
+        require_divisible_batches(data, "Training data")
         if self._reads_num_data:
             size = read_size(data, "KLSchedule")
             self.num_data, self._counted = size.examples, size.exact or not size.an_epoch
@@ -140,6 +140,7 @@ class KLSchedule(keras.callbacks.Callback):
 
     def on_test_begin(self, logs=None):
         self._check_epoch()  # before validation resets the metrics
+        require_divisible_batches(data_of(self.model), "Validation data")
         if self.validation == "draw" and self.model.test_function is not None:  # `fit_many` has a program instead
             if self._steps is None or self._steps[0] is not self.model.test_function:
                 self._steps = self.model.test_function, drawing_test_function(self.model)
@@ -243,4 +244,5 @@ def prepare_fit(model: keras.Model, callback: keras.callbacks.Callback, one_term
         )
     require_activations(model)
     spare_from_decay(model)
+    warn_of_optimizer(model)
     check_first_step(model, one_term_for)

@@ -65,9 +65,9 @@ def remember_examples(model: keras.Model, x, caller: str) -> None:
     """
     posteriors = find_random_posteriors(model)
     centred = bool(posteriors) and all(q.prior.has_centres for q in posteriors)
-    if not centred or _trained(model):
+    if not centred or not all(all(factor.unchanged()) for q in posteriors for factor in q.factors):
         raise ValueError(
-            f"{caller} needs a model as learn_prior or centre_prior left it; {model.name!r} was trained since, or has "
+            f"{caller} needs a model as learn_prior or centre_prior left it; {model.name!r} was changed since, or has "
             "priors without centres, so what it shows would depend on other examples."
         )
     examples = hashed(arranged(model, x, caller))

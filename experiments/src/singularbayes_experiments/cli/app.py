@@ -18,6 +18,7 @@ app = App(
 app.command(run.run)
 app.command(run.list_experiments, name="list")
 app.command(run.certificates)
+app.command(run.sharp_certificates)
 app.command(run.merge)
 app.command(data.app)
 app.command(report.report)

@@ -145,6 +145,29 @@ def certificates(
     return 0
 
 
+def sharp_certificates(
+    *, methods: str | None = None, seeds: str = "0,1", out: Path = Path("runs/sharp_certificates")
+) -> int:
+    """Certify risks on MNIST with grid, split, rule and δ written down beforehand, and keep a record of each run.
+
+    Parameters
+    ----------
+    methods
+        Methods with commas between, such as low_rank_25,cnn_low_rank; all by default.
+    seeds
+        Seeds, such as 0,1 or 0-4.
+    out
+        Folder for records.jsonl.
+    """
+    from singularbayes_experiments.problems.sharp_certificates import run_sharp_certificates
+    from singularbayes_experiments.runs.runner import parse_seeds
+
+    require_writable(out)
+    for line in run_sharp_certificates(split_names(methods), parse_seeds(seeds), out):
+        print(line, flush=True)
+    return 0
+
+
 def split_names(text: str | None) -> list[str] | None:
     """Returns the names of a list with commas between; None for none."""
     return None if text is None else [name.strip() for name in text.split(",")]

@@ -33,6 +33,9 @@ class Configuration:
         eta: initial posterior scales as a multiple of the scale of the means.
         rho_lr: learning rate of ρ as a multiple of the optimizer's.
         pretrained: share of the epochs that train the means without noise first.
+        components: networks from starts of their own, trained on the same batches, whose predictions are pooled: what
+            a `Mixture` is whose examples train every component.
+        mean_lr: learning rate of the means as a multiple of the optimizer's.
     """
 
     prior: str
@@ -41,11 +44,17 @@ class Configuration:
     eta: float
     rho_lr: float
     pretrained: float = 0.0
+    rank: int = 16
+    components: int = 1
+    mean_lr: float = 1.0
 
     @property
     def name(self) -> str:
-        start = f", pretrained {self.pretrained:g}" if self.pretrained else ""
-        return f"{self.prior} {self.scale:g}, beta {self.beta:g}, eta {self.eta:g}, rho_lr {self.rho_lr:g}{start}"
+        more = f", pretrained {self.pretrained:g}" if self.pretrained else ""
+        more += f", rank {self.rank}" if self.rank != 16 else ""
+        more += f", mean_lr {self.mean_lr:g}" if self.mean_lr != 1 else ""
+        more += f", components {self.components}" if self.components > 1 else ""
+        return f"{self.prior} {self.scale:g}, beta {self.beta:g}, eta {self.eta:g}, rho_lr {self.rho_lr:g}{more}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,12 @@ class Member:
 
     configuration: Configuration | None
     seed: int
+    component: int = 0
+
+    @property
+    def start(self) -> int:
+        """The seed of its initial weights and of its noise; `seed` is that of its rows and their order."""
+        return self.seed + 1000 * self.component
 
 
 class Program:
@@ -95,7 +110,7 @@ class Program:
             if find_random_posteriors(model):
                 set_kl(model, self.num_data)
             model.optimizer.build(model.trainable_variables)
-            rows = self.orders(seed, 0)[0]
+            rows = self.orders(0, 0)[0]
             model._symbolic_build(data_batch=jax.tree.map(lambda array: array[rows], self.data))
             self.models[seed] = model
         return self.models[seed]
@@ -106,10 +121,10 @@ class Program:
 
     def start(self, member: Member) -> State:
         """Returns the state in which a member begins."""
-        model = self._model(member.seed)
-        if member.seed not in self._starts:
-            self._starts[member.seed] = [[np.asarray(variable) for variable in group] for group in self._groups(model)]
-        state = [list(group) for group in self._starts[member.seed]]
+        model, seed = self._model(member.start), member.start
+        if seed not in self._starts:
+            self._starts[seed] = [[np.asarray(variable) for variable in group] for group in self._groups(model)]
+        state = [list(group) for group in self._starts[seed]]
         settings = member.configuration
         if settings is None:
             return state
@@ -128,7 +143,8 @@ class Program:
         which = jnp.array([seeds.index(member.seed) for member in members])
         starts = [self.start(member) for member in members]
         state = jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *starts)
-        rates = jnp.array([1.0 if m.configuration is None else m.configuration.rho_lr for m in members], "float32")
+        multiples = [(c.mean_lr, c.rho_lr) if (c := member.configuration) else (1.0, 1.0) for member in members]
+        rates = jnp.array(multiples, "float32")
         for epoch in range(self.epochs):
             state = self._begin(epoch, members, state)
             orders = np.stack([self.orders(seed, epoch) for seed in seeds])
@@ -141,13 +157,13 @@ class Program:
         """Returns means above ρ of every factor of one member."""
         return [np.asarray(state[0][i][place]) for i in self._values]
 
-    def _train(self, state, which, rho_lr, orders, data):
+    def _train(self, state, which, rates, orders, data):
         def step(state, ids):
             old = state[0]
             _, state = self.model.train_step(state, jax.tree.map(lambda array: array[ids], data))
             new = list(state[0])
-            for i in self._values:  # Adam's step does not depend on the gradient's scale, so this is ρ's rate
-                new[i] = old[i] + (new[i] - old[i]) * jnp.stack([1.0, rho_lr]).reshape(2, *[1] * (new[i].ndim - 1))
+            for i in self._values:  # Adam's step does not depend on the gradient's scale, so these are rates
+                new[i] = old[i] + (new[i] - old[i]) * rates.reshape(2, *[1] * (new[i].ndim - 1))
             return [new, *map(list, state[1:])], None
 
         return jax.lax.scan(step, state, orders[which])[0]

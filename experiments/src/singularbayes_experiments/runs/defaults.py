@@ -2,10 +2,10 @@
 
     python -m singularbayes_experiments.runs.defaults --out runs/defaults --minutes 9
 
-Work is done in chunks, each of which is one program (`configured_fit`) and ends in lines of JSON in the folder: a
-second call does what is missing. On a machine with many cores, processes on the CPU take small tables from the end of
-the list while this one takes images and tables on the accelerator. When all tuning runs are there, it prints the
-choice, confirms it with fresh seeds, and prints how it compares.
+Work has stages: single networks, mixtures of the shortlist, and both choices with fresh seeds. It is done in chunks,
+each of which is one program (`configured_fit`) and ends in lines of JSON in the folder: a second call does what is
+missing. On a machine with many cores, processes on the CPU take small tables from the end of the list while this one
+takes images and tables on the accelerator. It prints the choices and how they compare.
 """
 
 import argparse
@@ -30,12 +30,16 @@ from singularbayes import metrics
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program, State
 from singularbayes_experiments.problems.defaults import (
+    COMPONENTS,
     CONFIGURATIONS,
     DRAWS,
+    IMAGES,
     PERTURBED,
     RESULT_SEEDS,
     SCALES,
     SETS,
+    SHORTLIST,
+    STOPPED,
     TUNING_SEEDS,
     Moments,
     Rows,
@@ -44,6 +48,7 @@ from singularbayes_experiments.problems.defaults import (
     kind_of,
     network,
     nll_without_inputs,
+    pooled,
     rows_of,
     run_name,
     scores,
@@ -62,18 +67,31 @@ class Chunk:
     name: str
     members: tuple[Member, ...]
 
+    @property
+    def configured(self) -> bool:
+        return self.kind != "deterministic"
 
-def chunks(sets: Sequence[Set], names: Sequence[str], seeds: Sequence[int], done: set[tuple]) -> Iterator[Chunk]:
+
+def chunks(
+    sets: Sequence[Set], wanted: Sequence[Configuration], seeds: Sequence[int], done: set[tuple]
+) -> Iterator[Chunk]:
     """Yields what is left to be trained: set by set, the deterministic networks first."""
     every: dict[str, list[Configuration | None]] = defaultdict(list)
-    for configuration in (None, *(CONFIGURATIONS[name] for name in names)):
+    for configuration in (None, *wanted):
         every[kind_of(configuration)].append(configuration)
-    for one, (kind, wanted) in itertools.product(sets, every.items()):
-        members = [Member(configuration, seed) for configuration in wanted for seed in seeds]
-        for number, i in enumerate(range(0, len(members), CHUNK)):
-            missing = [m for m in members[i : i + CHUNK] if (one.name, run_name(m), m.seed) not in done]
-            if missing:
-                yield Chunk(one, kind, f"{one.name}-{kind}-{seeds[0]}-{number}", tuple(missing))
+    for one, (kind, own) in itertools.product(sets, every.items()):
+        most = CHUNK // max(1 if configuration is None else configuration.components for configuration in own)
+        runs = list(itertools.product(own, seeds))
+        for number, i in enumerate(range(0, len(runs), most)):
+            members = [
+                Member(configuration, seed, component)
+                for configuration, seed in runs[i : i + most]
+                for component in range(1 if configuration is None else configuration.components)
+                if (one.name, run_name(Member(configuration, seed)), seed) not in done
+            ]
+            if members:
+                count = members[0].configuration.components if members[0].configuration else 1
+                yield Chunk(one, kind, f"{one.name}-{kind}-{count}-{seeds[0]}-{number}", tuple(members))
 
 
 class Trained:
@@ -82,7 +100,7 @@ class Trained:
     def __init__(self) -> None:
         self._rows: tuple[str, Rows] | None = None
         self._programs: dict[tuple[str, str], Program] = {}
-        self._moments: dict[tuple[str, str], Moments] = {}
+        self._moments: dict[tuple[str, str, int], Moments] = {}
 
     def rows(self, one: Set) -> Rows:
         if self._rows is None or self._rows[0] != one.name:
@@ -106,49 +124,60 @@ class Trained:
         return self._programs[one.name, chunk.kind]
 
     def __call__(self, chunk: Chunk, deadline: float) -> list[dict]:
-        """Returns a record of every member; raises `TimeoutError` where the deadline comes first."""
+        """Returns the records of all members; raises `TimeoutError` where the deadline comes first.
+
+        Every network is scored at the epoch in which the NLL of its mean, of a mixture its first component's, was
+        least on the rows that stop; low-rank networks as they end, too.
+        """
         start, one, rows, program = time.time(), chunk.set, self.rows(chunk.set), self.program(chunk)
-        splits = [rows.split(member.seed) for member in chunk.members]
-        best: list = [None] * len(chunk.members)
         seeds = sorted({member.seed for member in chunk.members})
         which = np.array([seeds.index(member.seed) for member in chunk.members])
         parts = [rows.x[np.stack([rows.split(seed)[part] for seed in seeds])] for part in (1, 2)]
-        moments = self.moments(chunk)
+        runs = [i for i, member in enumerate(chunk.members) if member.component == 0]
+        run_of = np.searchsorted(runs, np.arange(len(chunk.members)), side="right") - 1
+        watched = self.moments(chunk, draws=1)
+        first = [math.ceil(m.configuration.pretrained * one.epochs) if m.configuration else 0 for m in chunk.members]
+        least, epochs = np.full(len(runs), math.inf), np.zeros(len(runs), int)
+        best: State = []
 
-        def stop_early(epoch: int, state: State) -> None:
+        def watch(epoch: int, state: State) -> None:
+            nonlocal best
             if time.time() > deadline:
                 raise TimeoutError
-            if chunk.kind == "deterministic":
-                p = moments(state, parts[0], which)
-                for i, (_, stop, _) in enumerate(splits):
-                    nll = scores(one.task, p[i], rows.y[stop])["nll"]
-                    if best[i] is None or nll < best[i][0]:
-                        best[i] = (nll, epoch + 1, jax.tree.map(lambda values: values[i], state[:2]))  # noqa: B023
+            p = watched(state, parts[0], which)
+            nll = np.array([scores(one.task, p[i], rows.y[rows.split(chunk.members[i].seed)[1]])["nll"] for i in runs])
+            better = (nll < least) & np.array([epoch >= first[i] for i in runs])
+            least[better], epochs[better] = nll[better], epoch + 1
+            best = _where(better[run_of], state[:2], best) if best else state[:2]
+            best = jax.tree.map(jnp.copy, best)  # the next epoch is given the buffers of this state
 
-        state = program.train(chunk.members, stop_early)
-        if chunk.kind == "deterministic":
-            state = jax.tree.map(lambda *values: jnp.stack(values), *(each[2] for each in best))
-        validation = moments(state, parts[1], which)
-        strange = moments(state, np.stack([self._perturbed(rows, seed) for seed in seeds]), which)
-        share = (time.time() - start) / len(chunk.members)
+        last = program.train(chunk.members, watch)
+        moments = self.moments(chunk, DRAWS if chunk.configured else 1)
+        strange = np.stack([self._perturbed(rows, seed) for seed in seeds])
+        ends = {STOPPED: best, "": last} if chunk.configured else {"": best}
         found = []
-        for i, (member, (train, _, validate)) in enumerate(zip(chunk.members, splits, strict=True)):
-            line = {"set": one.name, "method": run_name(member), "seed": member.seed}
-            line |= {} if member.configuration is None else {"configuration": asdict(member.configuration)}
-            line |= {"epochs": best[i][1] if best[i] else one.epochs, "seconds": round(share, 3)}
-            line["without_inputs"] = nll_without_inputs(one.task, rows.y[validate], rows.y[train])
-            if np.isfinite(validation[i]).all() and np.isfinite(strange[i]).all():
-                line |= scores(one.task, validation[i], rows.y[validate])
-                spreads = (uncertainty(one.task, p[i]) for p in (validation, strange))
-                line["proxy_ood"] = metrics.auroc_ood(*spreads)
-            found.append(line)
+        for end, state in ends.items():
+            every = [moments(state, x, which) for x in (parts[1], strange)]
+            share = round((time.time() - start) / len(runs), 3)
+            for run, i in enumerate(runs):
+                member = chunk.members[i]
+                train, _, validate = rows.split(member.seed)
+                validation, perturbed = (pooled(one.task, p[run_of == run]) for p in every)
+                line = {"set": one.name, "method": run_name(member) + end, "seed": member.seed}
+                line |= {} if member.configuration is None else {"configuration": asdict(member.configuration)}
+                line |= {"epochs": int(epochs[run]) if end or state is best else one.epochs, "seconds": share}
+                line["without_inputs"] = nll_without_inputs(one.task, rows.y[validate], rows.y[train])
+                if np.isfinite(validation).all() and np.isfinite(perturbed).all():
+                    line |= scores(one.task, validation, rows.y[validate])
+                    spreads = (uncertainty(one.task, p) for p in (validation, perturbed))
+                    line["proxy_ood"] = metrics.auroc_ood(*spreads)
+                found.append(line)
         return found
 
-    def moments(self, chunk: Chunk) -> Moments:
+    def moments(self, chunk: Chunk, draws: int) -> Moments:
         """Returns the averages over draws that the program of a chunk is scored by."""
-        key = chunk.set.name, chunk.kind
+        key = chunk.set.name, chunk.kind, draws
         if key not in self._moments:
-            draws = 1 if chunk.kind == "deterministic" else DRAWS
             self._moments[key] = Moments(self.program(chunk).model, chunk.set.task, draws)
         return self._moments[key]
 
@@ -156,6 +185,13 @@ class Trained:
     def _perturbed(rows: Rows, seed: int) -> np.ndarray:
         train, _, _ = rows.split(seed)
         return protocol.perturbed(rows.x[train[:PERTURBED]], seed)
+
+
+def _where(chosen: np.ndarray, new: State, old: State) -> State:
+    def pick(these, those):
+        return jnp.where(chosen.reshape(-1, *[1] * (those.ndim - 1)), these, those)
+
+    return jax.tree.map(pick, new, old)
 
 
 def read(folders: Sequence[Path]) -> list[dict]:
@@ -166,21 +202,36 @@ def read(folders: Sequence[Path]) -> list[dict]:
     return list({(one["set"], one["method"], one["seed"]): one for one in found}.values())
 
 
-def chosen(records: Sequence[dict], sets: Sequence[str]) -> protocol.Choice:
+def chosen(records: Sequence[dict], sets: Sequence[str], components: int = 1) -> protocol.Choice:
     """Returns the default by the tuning seeds; every configuration needs all sets, unless it diverged on one."""
+    differences, ood = _differences(records, sets, components)
+    return protocol.choose_default(differences, ood)
+
+
+def shortlist(records: Sequence[dict], sets: Sequence[str]) -> list[Configuration]:
+    """Returns the configurations that are trained as mixtures too: the best, in the better of their two ends."""
+    best = [name.removesuffix(STOPPED) for name in protocol.best_defaults(_differences(records, sets, 1)[0])]
+    kept = list(dict.fromkeys(name for name in best if name in CONFIGURATIONS))[:SHORTLIST]
+    return [replace(CONFIGURATIONS[name], components=COMPONENTS) for name in kept]
+
+
+def _differences(
+    records: Sequence[dict], sets: Sequence[str], components: int
+) -> tuple[dict[str, dict[str, list[float]]], dict[str, float]]:
     by_run = {(one["set"], one["method"], one["seed"]): one for one in records}
     differences: dict[str, dict[str, list[float]]] = {}
     ood = {}
-    for name in {one["method"] for one in records} - {"deterministic"}:
+    own = {one["method"] for one in records if one.get("configuration", {}).get("components", 1) == components}
+    for name in own - {"deterministic"}:
         runs = {one: [by_run.get((one, name, seed)) for seed in TUNING_SEEDS] for one in sets}
         flat = [run for each in runs.values() for run in each]
         if not all(run is not None and run.get("nll", math.inf) <= run["without_inputs"] for run in flat):
             continue
-        own = {one: [run["nll"] for run in each] for one, each in runs.items()}  # type: ignore[index]
+        ours = {one: [run["nll"] for run in each] for one, each in runs.items()}  # type: ignore[index]
         theirs = {one: [by_run[one, "deterministic", seed]["nll"] for seed in TUNING_SEEDS] for one in sets}
-        differences[name] = {one: list(np.subtract(own[one], theirs[one])) for one in sets}
+        differences[name] = {one: list(np.subtract(ours[one], theirs[one])) for one in sets}
         ood[name] = float(np.mean([run["proxy_ood"] for run in flat]))  # type: ignore[index]
-    return protocol.choose_default(dict(sorted(differences.items())), ood)
+    return dict(sorted(differences.items())), ood
 
 
 def report(records: Sequence[dict], name: str, seeds: Sequence[int]) -> str:
@@ -203,7 +254,7 @@ def report(records: Sequence[dict], name: str, seeds: Sequence[int]) -> str:
 
 def work(
     sets: Sequence[Set],
-    names: Sequence[str],
+    configurations: Sequence[Configuration],
     seeds: Sequence[int],
     out: Path,
     earlier: Sequence[Path],
@@ -215,7 +266,7 @@ def work(
     trained = Trained()
     for one in sets:
         done = {(run["set"], run["method"], run["seed"]) for run in read([out, *earlier])}
-        for chunk in chunks([one], names, seeds, done):
+        for chunk in chunks([one], configurations, seeds, done):
             try:
                 (claims / chunk.name).touch(exist_ok=False)
             except FileExistsError:
@@ -233,8 +284,21 @@ def work(
     return True
 
 
+STAGES = {"networks": TUNING_SEEDS, "mixtures": TUNING_SEEDS, "results": RESULT_SEEDS}
+
+
+def wanted_in(stage: str, records: Sequence[dict], sets: Sequence[str], tiny: bool) -> list[Configuration]:
+    """Returns the configurations of a stage, which follow from the records of the stages before it."""
+    if stage == "networks":
+        return list(CONFIGURATIONS.values())[:: 130 if tiny else 1]
+    if stage == "mixtures":
+        return shortlist(records, sets)[: 2 if tiny else None]
+    every = {c.name: c for c in (*CONFIGURATIONS.values(), *shortlist(records, sets))}
+    return [every[chosen(records, sets, number).name.removesuffix(STOPPED)] for number in (1, COMPONENTS)]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing for so many minutes, and prints the choice when all is there."""
+    """Runs what is missing for so many minutes, and prints the choices when all is there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of the records")
     parser.add_argument("--earlier", type=Path, action="append", default=[], help="folders of earlier records")
@@ -244,42 +308,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tiny", action="store_true", help="few configurations and epochs, to see that it works")
     parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     parser.add_argument("--worker", default="main", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     protocol.require_equal_tuning({m: {c.name: asdict(c) for c in configurations(m)} for m in SCALES})
     protocol.require_result_seeds(TUNING_SEEDS, RESULT_SEEDS)
-    names, wanted = list(CONFIGURATIONS), [SETS[name] for name in given.sets.split(",")]
+    sets = [SETS[name] for name in given.sets.split(",")]
     if given.tiny:
-        names = names[::37]
-        wanted = [replace(one, units=tuple(min(u, 16) for u in one.units), epochs=5) for one in wanted]
+        sets = [replace(one, units=tuple(min(u, 16) for u in one.units), epochs=2) for one in sets]
     out, deadline = given.out, given.deadline or time.time() + 60 * given.minutes
     out.mkdir(parents=True, exist_ok=True)
+    every = sorted(one.name for one in sets)  # processes on the CPU have them in another order
+
+    def wanted(stage: str) -> list[Configuration]:
+        return wanted_in(stage, read([out, *given.earlier]), every, given.tiny)
+
     if given.claims is not None:  # one of the processes on the CPU
-        work(wanted, names, TUNING_SEEDS, out, given.earlier, deadline, given.claims, given.worker)
+        sets = [one for one in sets if one.name not in IMAGES]
+        work(sets, wanted(given.stage), STAGES[given.stage], out, given.earlier, deadline, given.claims, given.worker)
         return 0
-    claims = out / f"claims-{time.time_ns()}"
-    claims.mkdir()
     cores = os.cpu_count() or 1
     count = given.workers if given.workers is not None else max(0, cores // 2 - 2)
-    small = [one.name for one in wanted if one.name not in ("mnist", "fashion_mnist")][::-1]
-    workers = [_start_worker(given, small[i % len(small) :] + small[: i % len(small)], claims, deadline, f"cpu{i}")
-               for i in range(min(count, len(small)))]  # fmt: skip
-    whole = work(wanted, names, TUNING_SEEDS, out, given.earlier, deadline, claims, "main")
-    for process in workers:
-        try:
-            process.wait(timeout=max(1.0, deadline - time.time()) + 15)
-        except subprocess.TimeoutExpired:  # it compiles, or makes the draws of a chunk that comes too late
-            process.kill()
+    for stage, seeds in STAGES.items():
+        claims = out / f"claims-{time.time_ns()}"
+        claims.mkdir()
+        workers = [_start_worker(given, stage, i, claims, deadline) for i in range(min(count, len(sets)))]
+        work(sets, wanted(stage), seeds, out, given.earlier, deadline, claims, "main")
+        for process in workers:
+            try:
+                process.wait(timeout=max(1.0, deadline - time.time()) + 15)
+            except subprocess.TimeoutExpired:  # it compiles, or makes the draws of a chunk that comes too late
+                process.kill()
+        done = _keys(read([out, *given.earlier]))
+        missing = sum(len(chunk.members) for chunk in chunks(sets, wanted(stage), seeds, done))
+        if missing:
+            print(f"{missing} runs of {stage} are missing: call it again with --earlier {out}, or the same --out.")
+            return 0
     records = read([out, *given.earlier])
-    missing = sum(len(chunk.members) for chunk in chunks(wanted, names, TUNING_SEEDS, _keys(records)))
-    if missing or not whole:
-        print(f"{missing} tuning runs are missing: call it again with --earlier {out}, or the same --out.")
-        return 0
-    choice = chosen(records, [one.name for one in wanted])
-    print(f"chosen by the tuning seeds: {choice.name}; {len(choice.ties)} tied\n{report(records, choice.name, (0, 1))}")
-    whole = work(wanted, [choice.name], RESULT_SEEDS, out, given.earlier, deadline, claims, "main")
-    print(f"five fresh seeds{'' if whole else ' (unfinished)'}:")
-    print(report(read([out, *given.earlier]), choice.name, RESULT_SEEDS))
+    for number in (1, COMPONENTS):
+        choice = chosen(records, every, number)
+        print(f"chosen by the tuning seeds, components {number}: {choice.name}; {len(choice.ties)} tied")
+        print(f"{report(records, choice.name, TUNING_SEEDS)}\nfive fresh seeds:")
+        print(report(records, choice.name, RESULT_SEEDS))
     return 0
 
 
@@ -287,12 +357,15 @@ def _keys(records: Sequence[dict]) -> set[tuple]:
     return {(one["set"], one["method"], one["seed"]) for one in records}
 
 
-def _start_worker(given, sets: list[str], claims: Path, deadline: float, name: str) -> subprocess.Popen:
+def _start_worker(given, stage: str, number: int, claims: Path, deadline: float) -> subprocess.Popen:
+    sets = given.sets.split(",")[::-1]
+    order = sets[number % len(sets) :] + sets[: number % len(sets)]
     command = [sys.executable, "-m", "singularbayes_experiments.runs.defaults", "--out", str(given.out)]
     command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
-    command += ["--sets", ",".join(sets), "--claims", str(claims), "--deadline", str(deadline), "--worker", name]
+    command += ["--sets", ",".join(order), "--claims", str(claims), "--deadline", str(deadline), "--stage", stage]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    return subprocess.Popen([*command, *(["--tiny"] if given.tiny else [])], env=environment)
+    more = ["--worker", f"cpu{number}", *(["--tiny"] if given.tiny else [])]
+    return subprocess.Popen([*command, *more], env=environment)
 
 
 if __name__ == "__main__":

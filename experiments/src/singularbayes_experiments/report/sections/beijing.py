@@ -87,7 +87,7 @@ def _detection(prefix: str, label: str) -> tuple[Measure, ...]:
     )
 
 
-_FOREIGN = Columns(
+_OOD = Columns(
     "Out-of-distribution cities",
     (
         *_detection("", FOUND.label),
@@ -160,7 +160,7 @@ SECTION = Section(
     "A two-layer LSTM of 64 units reads 24 hours of PM2.5 and weather and predicts the PM2.5 of the next: 29,213 "
     "windows train, the next 6,260 in time validate, the last 6,260 test. Out-of-distribution cities are Guangzhou "
     "(the paper's), Chengdu, Shanghai and Shenyang.",
-    (_ERRORS, _TOTAL, _EPISTEMIC, _FOREIGN, _BARE, _SELECTIVE),
+    (_ERRORS, _TOTAL, _EPISTEMIC, _OOD, _BARE, _SELECTIVE),
     METHODS,
     (
         Drawing(

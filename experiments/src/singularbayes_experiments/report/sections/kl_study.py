@@ -12,7 +12,7 @@ _CHANCE = 0.2  # an accuracy below this is a network that predicts the same for 
 _SD = measure("posterior_sd_median", 4)
 _PRUNED = measure("posterior_pruned", 1, label="pruned %", scale=0.01)
 _SIGNAL = measure("posterior_signal", 3)
-_FOREIGN = detection(("fashion_mnist", "notmnist"))
+_OOD = detection(("fashion_mnist", "notmnist"))
 _WIDTHS = Columns(
     "Accuracy and widths of the posterior",
     (
@@ -47,14 +47,14 @@ def _finding(rows: Sequence[Row]) -> str:
 
 
 _BETAS = sorted(digit * 10.0**power for power in range(-6, 4) for digit in (1, 2, 3, 5))
-_PANELS = (ACCURACY, NLL, _FOREIGN.measures[-2], _SD, _PRUNED)
+_PANELS = (ACCURACY, NLL, _OOD.measures[-2], _SD, _PRUNED)
 
 SECTION = Section(
     "kl_study",
     "The weight of the KL",
     "The low-rank network of MNIST with the KL weighed by β/N, over six decades of β; β = 1 is the evidence bound. "
     "Small β leaves the posterior narrow, large β lets the prior win. Not an experiment of the paper.",
-    (_WIDTHS, _FOREIGN, BINNINGS),
+    (_WIDTHS, _OOD, BINNINGS),
     {f"beta_{beta:g}": f"β = {beta:g}" for beta in _BETAS},
     (
         Drawing(
