@@ -20,6 +20,8 @@ from singularbayes.likelihoods import (
 from singularbayes.models import arranged
 from singularbayes.prediction import predict
 
+_HIDDEN = 64  # units of the hidden layer of the epistemic part
+
 
 def distill(
     bayes: keras.Model,
@@ -46,7 +48,8 @@ def distill(
         x: inputs, as for `predict`, in memory; no labels are needed.
         unlabelled: further inputs, of the same kind.
         student: a functional or Sequential model with the inputs and outputs of `bayes`, whose layers the result
-            uses; None starts at `collapse(bayes)`, the posterior means.
+            uses; None starts at `collapse(bayes, merge=True)`, the posterior means. Their matrices are merged because
+            draws differ in directions of the inputs that the mean of a low-rank weight does not pass on.
         draws, seed, likelihood: as for `predict(bayes, …)`.
 
     >>> import keras, numpy as np, singularbayes as sb
@@ -58,7 +61,7 @@ def distill(
     ((64, 3), True)
     """
     require_integer("distill", draws=draws, epochs=epochs, batch_size=batch_size)
-    base = collapse(bayes) if student is None else student
+    base = collapse(bayes, merge=True) if student is None else student
     if len(getattr(base, "outputs", None) or []) != 1:
         raise ValueError(
             f"distill needs a functional or Sequential model with one output; got {base.name!r}. Wrap it: "
@@ -114,6 +117,8 @@ def _student(base: keras.Model, p: Predictive, meaning) -> keras.Model:
         )
     start_at = keras.initializers.Constant(bias)
     epistemic = keras.layers.Dense(width, bias_initializer=start_at, kernel_initializer="zeros", name="epistemic")
-    outputs.append(epistemic(features))
+    # Uncertainty is not linear in the features of the mean: it grows to all sides of where they are certain.
+    hidden = keras.layers.Dense(_HIDDEN, "gelu", name="epistemic_hidden")(features)
+    outputs.append(epistemic(hidden))
     inputs = getattr(base, "_inputs_struct", base.inputs[0])
     return keras.Model(inputs, ops.concatenate(outputs, axis=-1), name=f"{base.name}_student")
