@@ -26,7 +26,7 @@ def _teacher(units, loss):
 def classes():
     """A teacher of classes and its student."""
     teacher = _teacher(3, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    options = {"draws": 40, "epochs": 25, "batch_size": 32, "learning_rate": 0.02}
+    options = {"draws": 40, "epochs": 40, "batch_size": 128, "learning_rate": 0.03}
     return teacher, sb.distill(teacher, SHOWN[:300], unlabelled=SHOWN[300:], **options)
 
 
@@ -58,7 +58,7 @@ def test_its_outputs_are_valid_everywhere_and_the_same_from_a_file_and_as_a_grap
 def test_a_student_of_a_regression_has_the_teachers_noise_and_epistemic_spread():
     teacher = _teacher(1, sb.GaussianNLL(0.3))
     own = keras.Sequential([keras.Input((3,)), keras.layers.Dense(24, "tanh"), keras.layers.Dense(1)])
-    student = sb.distill(teacher, SHOWN, student=own, draws=40, epochs=12, batch_size=32, learning_rate=0.02)
+    student = sb.distill(teacher, SHOWN, student=own, draws=40, epochs=20, learning_rate=0.03)
     p, t = sb.predict(student, NEW), sb.predict(teacher, NEW, draws=40)
     assert p.noise == 0.3 and p.mean.shape == t.mean.shape == (128,)
     assert (p.std > 0).all()
