@@ -24,7 +24,9 @@ from .convert import collapse as collapse
 from .convert import distill as distill
 from .convert import drop_component as drop_component
 from .convert import freeze_draws as freeze_draws
+from .convert import load_adapters as load_adapters
 from .convert import plan as plan
+from .convert import save_adapters as save_adapters
 from .convert import spectrum as spectrum
 from .convert import take_components as take_components
 from .evaluation import Certificate as Certificate
@@ -170,6 +172,7 @@ __all__ = [
     "learn_prior",
     "likelihoods",
     "load",
+    "load_adapters",
     "metrics",
     "models",
     "ood_scores",
@@ -181,6 +184,7 @@ __all__ = [
     "prediction",
     "ranks",
     "recalibrate",
+    "save_adapters",
     "selective",
     "set_kl",
     "spectrum",

@@ -120,6 +120,22 @@ def test_it_holds_in_a_callback_of_the_loop_that_is_under_way(model):
     np.testing.assert_allclose(draws, [sb.predict(model, X, 5, likelihood="gaussian").std] * 3, rtol=1e-5)
 
 
+def test_predict_in_a_callback_of_training_batches_is_that_of_the_weights_of_the_moment(model):
+    model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=keras.backend.backend() == "jax")
+    found = []
+
+    def predict(batch, logs):
+        mean = sb.predict(model, X, 5).mean  # first: on JAX it gives the variables their values back
+        found.append((model.get_weights(), mean))
+
+    callbacks = [sb.KLSchedule(), keras.callbacks.LambdaCallback(on_train_batch_end=predict)]
+    model.fit(X, Y, 3, 1, 0, callbacks=callbacks)
+    assert len(found) == 2 and not np.allclose(found[0][1], found[1][1])
+    for weights, mean in found:
+        model.set_weights(weights)
+        np.testing.assert_allclose(sb.predict(model, X, 5).mean, mean, rtol=1e-4, atol=1e-6)
+
+
 def test_predict_draws_the_same_inside_and_outside(model):
     outside = sb.predict(model, X, 5, likelihood="gaussian").std
     with sb.draw_weights(model):

@@ -1,6 +1,7 @@
 """From a trained Keras model to a Bayesian one, and back."""
 
 from singularbayes.convert import counterparts, surgery
+from singularbayes.convert.adapters import load_adapters, save_adapters
 from singularbayes.convert.bayesianize import bayesianize
 from singularbayes.convert.collapse import collapse
 from singularbayes.convert.components import drop_component, take_components
@@ -19,7 +20,9 @@ __all__ = [
     "distill",
     "drop_component",
     "freeze_draws",
+    "load_adapters",
     "plan",
+    "save_adapters",
     "spectrum",
     "surgery",
     "take_components",

@@ -22,7 +22,7 @@ from singularbayes.models.programs import (
     variable_values,
 )
 from singularbayes.models.progress import quiet, track
-from singularbayes.models.saving import load_without_optimizer, read_model
+from singularbayes.models.saving import has_unknown_objects, load_without_optimizer, read_model
 from singularbayes.posteriors import (
     count_stored,
     count_trained,
@@ -59,6 +59,7 @@ __all__ = [
     "flat_layers",
     "forget_compiled",
     "free_bytes",
+    "has_unknown_objects",
     "in_order",
     "is_stream",
     "kind_of",

@@ -122,6 +122,11 @@ def _unknown_objects(config: dict, custom_objects: dict) -> Iterator[tuple[str, 
             yield module, name
 
 
+def has_unknown_objects(config) -> bool:
+    """Whether a config names a class or function that is neither Keras's nor registered."""
+    return any(True for _ in _unknown_objects(config, {}))
+
+
 def _is_keras_function(found: dict) -> bool:
     """Whether an object is one of Keras's functions, which configs call builtins."""
     if found["module"] != "builtins" or found["class_name"] != "function":

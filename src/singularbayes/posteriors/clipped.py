@@ -67,6 +67,10 @@ class Clipped(Posterior):
             return _find(self, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
+    @property
+    def frozen_weights(self):
+        return self.posterior.frozen_weights
+
     def build(self, input_shape):
         if self.by_rows:
             raise ValueError(f"Clipped needs whole draws, and {self.path} draws row by row; got limit={self.limit}.")

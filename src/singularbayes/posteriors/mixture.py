@@ -128,6 +128,10 @@ class Mixture(RandomPosterior):
         )
         return _Stacked(one, stacked, shared)
 
+    @property
+    def frozen_weights(self):
+        return [variable.all for variable in self._inside.variables if variable.shared]
+
     def _read(self) -> list:
         """Returns the values of all variables. They have to be read outside the scopes that `with_values` makes."""
         return [variable.all.value for variable in self._inside.variables]
