@@ -11,6 +11,8 @@ from table import set_factor
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, BoundedError, Centred, FullRank, LowRank, Normal, bounds, certify, layers
 from singularbayes.evaluation.certificate import certified_kl
+from singularbayes.evaluation.certificate_forms import Predictor, pac_bayes_bound, share_delta
+from singularbayes.prediction.bounded_loss import ERROR
 from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses, paired_risks
 
 RNG = np.random.default_rng(0)
@@ -116,6 +118,17 @@ def test_the_averaged_predictor_has_twice_the_bound_of_one_or_four_times_that_of
     held = certify(model, X, Y, form="holdout", average=20, seed=3, **DRAWS)
     assert held.terms["mistakes"] == (p.mean.argmax(axis=1) != Y).sum()
     assert "`sb.predict(draws=20, seed=3)` errs on at most" in held.sentence
+
+
+def test_pairs_pay_twice_the_kl_and_share_the_delta_of_draws_with_single_ones():
+    forms, numbers = ("kl", "catoni", "tandem"), np.full(1000, 0.03)
+    predictor, shares = Predictor(ERROR, 20, seed=0), share_delta(forms, 0.05)
+    found = {form: pac_bayes_bound(form, predictor, shares, numbers, (60.0, 50.0), 10_000, 2) for form in forms}
+    risk = bounds.betting_mean(numbers, 0.01 / 2 / 2)  # of 0.01 half for pairs and half for single draws, and two tried
+    budget = (100 + np.log(2 * np.sqrt(10_000) / (0.04 / 3 / 2))) / 10_000
+    tandem = found["tandem"].value
+    assert tandem == pytest.approx(4 * bounds.kl_inverse(risk, budget), rel=1e-9) and tandem < 1  # not cut at 1
+    assert {bound.terms["with their error"] for bound in found.values()} == {risk}
 
 
 def test_a_mean_over_draws_errs_only_where_its_loss_is_a_half():
