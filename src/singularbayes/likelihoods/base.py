@@ -133,7 +133,7 @@ class Regression(Likelihood):
 
     def export_interval(self, found: Mapping[str, Any], level: float) -> dict[str, Any]:
         noise = found.get("noise", self.noise_std)
-        if noise is None:
+        if noise is None or "std" not in found:
             return {}
         total = ops.sqrt(ops.square(found["std"]) + ops.square(ops.cast(noise, found["std"].dtype)))
         if self.family.discrete:  # quantiles of counts are no multiple of their standard deviation
