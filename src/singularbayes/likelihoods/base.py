@@ -138,7 +138,7 @@ class Regression(Likelihood):
         total = ops.sqrt(ops.square(found["std"]) + ops.square(ops.cast(noise, found["std"].dtype)))
         if self.family.discrete:  # quantiles of counts are no multiple of their standard deviation
             return {"total_std": total}
-        z = float(self.family.quantile((1 + level) / 2, np.float64(0.0), np.float64(1.0)))
+        z = float(self.family.quantile((1 + level) / 2, np.zeros(()), np.ones(())))
         return {"total_std": total, "lower": found["mean"] - z * total, "upper": found["mean"] + z * total}
 
     def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ValuePredictive:
