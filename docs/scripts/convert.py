@@ -186,11 +186,11 @@ def convert_bert(settings: Settings, folder: Path) -> dict:
     model.compile(keras.optimizers.Adam(1e-3), loss)
     model.fit(x, y, epochs=settings.text_epochs, verbose=0)
 
-    plan = sb.plan(model, sb.Adapter(4))
+    plan = sb.plan(model, sb.Adapter(4, prior="scale_mixture"))
     print(plan)
 
     truncated = sb.bayesianize(model, sb.LowRank(4), unsupported="keep")
-    adapted = sb.bayesianize(model, sb.Adapter(4), unsupported="keep")
+    adapted = sb.bayesianize(model, sb.Adapter(4, prior="scale_mixture"), unsupported="keep")
 
     at_means = {}
     for name, made in {"truncated": truncated, "adapted": adapted}.items():

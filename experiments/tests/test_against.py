@@ -67,10 +67,9 @@ def test_turning_the_measure_round_turns_the_answer_round(values, deviation, pri
     [
         (Measure("mi"), SEEDS, Number("9.0", 0.01, "")),
         (LOWER, SEEDS, Number("9.0", 0.01, "", wrong="0/0.")),
-        (LOWER, SEEDS, Number("9.0", 0.01, "", apart=True)),
         (LOWER, [], Number("9.0", 0.01, "")),
     ],
-    ids=["neither end is better", "cannot be right", "other data", "none of ours"],
+    ids=["neither end is better", "cannot be right", "none of ours"],
 )
 def test_what_cannot_be_compared_is_not_counted(measure, values, number):
     assert against.verdict(measure, values, number) is None

@@ -47,12 +47,10 @@ def test_a_metric_that_no_table_shows_is_not_counted():
     assert place.count == 1  # the size; the paper's own regions are not among the metrics of this record
 
 
-def test_a_stand_in_is_said_to_have_other_data():
+def test_a_stand_in_of_other_data_is_no_place_of_the_papers_table():
     metrics = {"auroc": 0.8, "nll": 0.3}
     one = Record("icu", "low_rank", 0, {"shift": "eicu", "epochs": 9}, metrics, 13_612, 9.0, preset="hand")
-    (place,) = entries([one])["tab:mimic"].places
-    assert place.text(42).endswith("3 of 42 numbers, of other data")
-    assert entries([one])["tab:mimic_time"].places == ()
+    assert entries([one])["tab:mimic"].places == ()
 
 
 def test_settings_are_where_a_table_without_numbers_is():

@@ -1,6 +1,8 @@
 """What a page says of an experiment in a sentence is true whatever the numbers."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from made_up import (
@@ -86,3 +88,26 @@ def test_the_study_of_the_kl_weight_says_where_the_posterior_collapses():
     )
     assert "; at β = 10 the network" in section.finding(rows[:4])
     assert section.finding(rows[:3]).endswith("nowhere in the range does the posterior collapse.")
+
+
+def test_what_is_said_of_rows_that_differ_in_more_than_the_posterior_is_so_in_the_records():
+    folder = Path(__file__).parents[1] / "results"
+    runs = {
+        name: [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+        for name in ("beijing", "uci", "toy")
+    }
+    change = {run["method"] for run in runs["beijing"] if run["settings"]["from_last"]}
+    value = {run["method"] for run in runs["beijing"] if not run["settings"]["from_last"] and run["preset"] == "chosen"}
+    ranks = {"low_rank_4", "low_rank_8", "low_rank_12", "low_rank_32"}
+    assert change == {"low_rank", "low_rank_ensemble"} | ranks and not change & value
+    assert "their other ranks and their ensemble predict the change" in SECTIONS["beijing"].notes[0]
+    noise = {run["method"]: run["settings"]["own_noise"] for run in runs["uci"]}
+    assert noise == {"low_rank": True, "deep_ensemble": True, "full_rank": False}
+    assert "full-rank ones have one noise level" in SECTIONS["uci"].notes[0]
+    ratios = [
+        run["metrics"]["iqr_published_ratio"]
+        for run in runs["toy"]
+        if (run["preset"], run["method"]) == ("chosen", "low_rank")
+    ]
+    page = (folder.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    assert f"0.1 to 0.6, low-rank has {sum(ratios) / len(ratios):.2f}, where the paper has 2.01." in page

@@ -54,6 +54,15 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     runs = [json.loads(line) for line in (ROOT / "experiments" / "results" / "sst2.jsonl").read_text().splitlines()]
     nll = [run["metrics"]["nll"] for run in runs if (run["preset"], run["method"]) == ("chosen", "low_rank_svd")]
     assert re.search(rf"^\| low-rank, SVD-initialised \| 1,470,340 \| .* \| {sum(nll) / 4:.3f} \|", page, re.MULTILINE)
+    # Runs that diverged left no record: their seeds are those that the other methods have.
+    for name in ("sst2", "sst2 refit"):
+        preset = name.partition(" ")[2] or "chosen"
+        seeds = {
+            m: {run["seed"] for run in runs if (run["preset"], run["method"]) == (preset, m)}
+            for m in ("swag", "low_rank")
+        }
+        assert len(seeds["low_rank"]) == readme.RUN[name, "swag"] and seeds["swag"] < seeds["low_rank"]
+        assert f"| SWAG ({len(seeds['swag'])} of 4 seeds) |" in page
     with pytest.raises(ValueError, match=r"README\.md needs <!-- mnist --> and <!-- end --> once"):
         readme.filled(page.replace("<!-- mnist -->", ""))
 

@@ -1,13 +1,14 @@
 """scikit-learn's own checks of estimators."""
 
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 from small_tables import MLP, SMALL, build
 
 from singularbayes.estimators import BayesianClassifier, BayesianMLPClassifier, BayesianMLPRegressor, BayesianRegressor
 
 OPTIONS = {"calibrate": None, "random_state": None}  # the checks set the random state
-MLPS = [BayesianMLPRegressor(**MLP | OPTIONS), BayesianMLPClassifier(**MLP | OPTIONS)]
+REGRESSOR, CLASSIFIER = BayesianMLPRegressor(**MLP | OPTIONS), BayesianMLPClassifier(**MLP | OPTIONS)
 BUILT = [BayesianRegressor(build, **SMALL | OPTIONS), BayesianClassifier(build, **SMALL | OPTIONS)]
 
 
@@ -17,12 +18,30 @@ def _exceptions(estimator):
     return {"check_sample_weight_equivalence_on_dense_data": "Adam with minibatches in single precision"}
 
 
-@parametrize_with_checks(MLPS, expected_failed_checks=_exceptions)
+def _name(check):
+    return getattr(check, "func", check).__name__
+
+
+def _of_classifiers_only():
+    general = {_name(check) for _, check in estimator_checks_generator(REGRESSOR)}
+    return [
+        pytest.param(check, id=_name(check))
+        for _, check in estimator_checks_generator(CLASSIFIER)
+        if _name(check) not in general
+    ]
+
+
+@parametrize_with_checks([REGRESSOR], expected_failed_checks=_exceptions)
 def test_a_multilayer_perceptron_passes(estimator, check):
     check(estimator)
 
 
+@pytest.mark.parametrize("check", _of_classifiers_only())
+def test_a_classifier_passes_what_regressors_are_not_asked(check):
+    check(clone(CLASSIFIER))
+
+
 @pytest.mark.exhaustive
-@parametrize_with_checks(BUILT, expected_failed_checks=_exceptions)
-def test_a_network_of_the_user_passes(estimator, check):
+@parametrize_with_checks([CLASSIFIER, *BUILT], expected_failed_checks=_exceptions)
+def test_the_others_pass(estimator, check):
     check(estimator)

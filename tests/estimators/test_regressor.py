@@ -9,6 +9,7 @@ import singularbayes as sb
 from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, base
 from singularbayes.estimators.fitting import Data, draw, train
 from singularbayes.estimators.network import MultilayerPerceptron
+from singularbayes.estimators.trainer import one_thread_if_small
 
 X, Y = table(120)
 NEW, TARGETS = table(500, seed=1)
@@ -47,6 +48,23 @@ def test_the_same_random_state_gives_the_same_numbers_and_leaves_global_generato
     np.testing.assert_array_equal(one, two)
     assert np.abs(one - other).max() > 1e-3
     np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="only torch has threads to set")
+def test_small_networks_leave_the_threads_of_torch_as_they_were():
+    import torch
+
+    model, before = build(X, Y[:, None]), torch.get_num_threads()
+    torch.set_num_threads(2)
+    with one_thread_if_small(model, 32):
+        assert torch.get_num_threads() == 1
+    with one_thread_if_small(model, 10**7):
+        assert torch.get_num_threads() == 2
+    with pytest.raises(KeyError), one_thread_if_small(model, 32):
+        raise KeyError
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
 
 
 def test_samples_have_the_predicted_mean_and_standard_deviation(fitted):

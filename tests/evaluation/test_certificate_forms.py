@@ -190,6 +190,11 @@ def test_a_certificate_is_saved_loaded_and_verified(model, tmp_path):
         ({"value": 0.9 * found.value}, "the value is .*, recomputed"),
         ({"assumptions": ["none"]}, "assumptions: .*recomputed"),
         ({"deltas": {"data": 0.001}}, "deltas"),
+        ({"value": float("nan")}, "the value is nan, recomputed"),
+        ({"sentence": "It errs on at most 1 % of new examples."}, "sentence: 'It errs"),
+        ({"value": found.value - 1e-12, "sentence": "It never errs."}, "sentence: 'It never errs"),
+        ({"terms": {**content["terms"], "KL": 0.1}}, "terms: "),
+        ({"side": "≥"}, "side: "),
     ):
         (tmp_path / "forged.json").write_text(json.dumps({**content, **change}))
         with pytest.raises(ValueError, match=message):
@@ -266,6 +271,17 @@ def test_a_mixture_pays_the_mean_of_its_components(model):
     numbers = drawn_risks(mixed, X, Y, 600, likelihood="categorical_logits")
     error = np.sqrt(risks.var() / 999 + numbers.var() / 600)
     assert numbers.mean() == pytest.approx(risks.mean(), abs=4 * error)
+
+
+@pytest.mark.parametrize("options", [{"form": "kl"}, {"form": "holdout"}, {"form": "holdout", "average": 5}], ids=str)
+def test_several_predictions_for_an_example_are_refused(model, options):
+    """Labels that do not exclude each other are no classes, and steps of a sequence no examples."""
+    with pytest.raises(ValueError, match=r"certify needs one prediction per example.*of shape \(2, 2\)"):
+        certify(model, X, Y, **{**options, "draws": 20, "likelihood": "bernoulli_logits"})
+    steps = keras.Sequential([keras.Input((2, 4)), layers.Dense(2, posterior=FullRank(), use_bias=False)])
+    x = np.stack([X, X + 1], axis=1)
+    with pytest.raises(ValueError, match=r"certify needs one prediction per example.*of shape \(2, 2\)"):
+        certify(steps, x, Y, **{**options, **DRAWS, "draws": 20})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from singularbayes.estimators.network import Network
-from singularbayes.estimators.trainer import Batches, trainer_of
+from singularbayes.estimators.trainer import Batches, one_thread_if_small, trainer_of
 from singularbayes.models import quiet
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 from singularbayes.training import set_kl
@@ -120,7 +120,7 @@ def draw(network: Network, x: np.ndarray, draws: int, seed: int, keep_draws: boo
     missing = -len(x) % block
     padded = np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)])
     options: dict[str, Any] = {"likelihood": network.likelihood, "batch_size": block, "keep_draws": keep_draws}
-    with quiet():
+    with quiet(), one_thread_if_small(network.model, block):
         p = predict(network.model, padded, draws, seed, **options)
     return _first(p, len(x))
 

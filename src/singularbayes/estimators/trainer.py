@@ -8,7 +8,8 @@ learning rate are values. Elsewhere Keras trains batch by batch, on one model th
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from singularbayes.training import set_kl
 
 _STEPS = 256  # of one call of the program
 _KEPT = 16  # networks whose programs are kept
+_SMALL = 2**26  # parameters × rows
 LOCK = threading.RLock()  # Keras traces and builds in one thread at a time
 
 Arrays = list[np.ndarray]
@@ -89,9 +91,10 @@ class Trainer:
     def run(self, state: State, x, y, batches: Batches, rates: np.ndarray) -> np.ndarray:
         """Advances the state by one step per batch; returns the loss of every step."""
         losses: list[np.ndarray] = []
-        for first in range(0, len(batches.rows), _STEPS):
-            part = slice(first, first + _STEPS)
-            losses.append(self._run(state, x, y, batches.rows[part], batches.weights[part], rates[part]))
+        with one_thread_if_small(self.model, batches.rows.shape[1]):
+            for first in range(0, len(batches.rows), _STEPS):
+                part = slice(first, first + _STEPS)
+                losses.append(self._run(state, x, y, batches.rows[part], batches.weights[part], rates[part]))
         return np.concatenate(losses)
 
     def finish(self, state: State, model: keras.Model) -> Arrays:
@@ -170,6 +173,23 @@ def trainer_of(network: Network) -> Trainer:
     trainer = _TRAINERS[network.key]
     share_programs([trainer.model, network.model])
     return trainer
+
+
+@contextmanager
+def one_thread_if_small(model: keras.Model, rows: int) -> Iterator[None]:
+    """Keeps torch to one thread for a batch of a small network: there its threads wait longer for each other than
+    they compute, by a factor of ten where the cores have other work too."""
+    if keras.backend.backend() != "torch" or model.count_params() * rows > _SMALL:
+        yield
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _values(variables) -> list:

@@ -22,8 +22,8 @@ RULE = (
 )
 HOW = (
     "The paper's standard error is its ±, a standard deviation, over √4: it has 4 or 5 seeds. A number "
-    "without ± is taken for a single run that varies as ours do. A single seed of ours, costs, numbers that cannot be "
-    "right and numbers of other data are not counted."
+    "without ± is taken for a single run that varies as ours do. A single seed of ours, costs and numbers "
+    "that cannot be right are not counted."
 )
 APART = ("quick", "hand", "trial")  # presets that nobody sets against the paper
 _SEEDS = 4
@@ -95,8 +95,8 @@ def counts(made: Sequence[Line]) -> tuple[int, ...]:
 def verdict(measure: Measure, values: Sequence[float], number: Number) -> int | None:
     """Returns 1 where the values of our seeds are clearly better than the paper's, −1 where worse, 0 where neither.
 
-    None where that cannot be decided: no end of the measure is the better one, the paper's number cannot be right or is
-    of other data, or there are not two seeds of ours.
+    None where that cannot be decided: no end of the measure is the better one, the paper's number cannot be right,
+    or there are not two seeds of ours.
 
     >>> verdict(Measure("nll", "lower"), [0.40, 0.42, 0.44], Number(".490", 0.02, "tab:sst2"))
     1
@@ -104,7 +104,7 @@ def verdict(measure: Measure, values: Sequence[float], number: Number) -> int | 
     0
     """
     paper = measure.loss(number.value / measure.scale)
-    if paper is None or number.wrong or number.apart or len(values) < 2:
+    if paper is None or number.wrong or len(values) < 2:
         return None
     with np.errstate(invalid="ignore"):  # a run that diverged has no deviation, and a clear difference
         spread = float(np.std(values, ddof=1))

@@ -10,7 +10,7 @@ from singularbayes_experiments.report import against, general, looks, published,
 from singularbayes_experiments.report.picture import Picture, apart
 from singularbayes_experiments.report.published import Number
 from singularbayes_experiments.report.rows import Group, grouped
-from singularbayes_experiments.report.section import TRAINING, Columns, Section
+from singularbayes_experiments.report.section import Columns, Section
 from singularbayes_experiments.report.sections import SECTIONS, section_of
 from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.tables import Table
@@ -65,11 +65,7 @@ def make_chapters(records: Sequence[Record]) -> list[Chapter]:
 
 def compared(section: Section) -> dict[tuple[str, str], Number]:
     """Returns the paper's numbers that stand below ours, by method and measure."""
-    numbers = published.numbers(section.beside or section.experiment)
-    if not section.beside:
-        return numbers
-    # The paper's are of other data. What it took to train on them is not comparable.
-    return {key: replace(number, apart=True) for key, number in numbers.items() if key[1] != TRAINING.name}
+    return published.numbers(section.experiment)
 
 
 def _chapter(experiment: str, records: list[Record]) -> Chapter:
@@ -91,14 +87,17 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
 def _part(section: Section, group: Group, runs: Sequence[Record]) -> Part:
     numbers = compared(section)
     columns = (_VALIDATION,) if group.preset == "trial" else section.tables
-    made = [tables.make(group.rows, each, numbers, section.comparable) for each in columns]
+    ranked, survivors = section.same_data(group.rows), section.survivors.get(group.preset, {})
+    made = [tables.make(group.rows, each, numbers, section.comparable, ranked, survivors) for each in columns]
+    # Overrides may differ between runs that are one row.
+    own = grouped(runs, section.methods)[0] if group.preset == "hand" else group
     return Part(
         group,
         group.label(section.in_paper),
         tuple(table for table in made if table is not None),
         () if group.preset in against.APART else against.lines(section, group.rows, numbers),
         settings.settings_table(group.rows),
-        tuple(settings.commands(section.experiment, group)),
+        tuple(settings.commands(section.experiment, own)),
         settings.made_with(runs),
     )
 

@@ -37,8 +37,7 @@ class Place:
         """Returns which tables of the chapter they are."""
         if not self.titles:
             return "its settings"
-        where = f"{', '.join(self.titles)}, {self.count} of {printed} numbers"
-        return f"{where}, of other data" if self.section.beside else where
+        return f"{', '.join(self.titles)}, {self.count} of {printed} numbers"
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def _entry(table: PaperTable, chapters: Sequence[Chapter]) -> Entry:
     places = tuple(
         _place(table, chapter)
         for chapter in chapters
-        if table.experiment and table.experiment in (chapter.section.experiment, chapter.section.beside)
+        if table.experiment and table.experiment == chapter.section.experiment
     )
     numbers = table.numbers()
     return Entry(

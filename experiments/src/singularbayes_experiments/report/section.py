@@ -79,8 +79,9 @@ class Section:
         rank_note: what else is noted below them.
         in_paper: whether the default settings are the paper's.
         gather: makes the records that rows are made of, where several runs are one row; None takes them as they are.
-        beside: the experiment of the paper whose numbers stand beside; empty is its own.
         spectra: whether its runs leave the singular values of their weights, so that a page notes their absence.
+        data: names of settings that choose the data: no row is marked best among rows that differ in one.
+        survivors: by preset and method, how many seeds were run where some diverged and left no record.
         alike: whether a run is of data that can be held against the paper's numbers at all; None is all runs.
     """
 
@@ -97,10 +98,15 @@ class Section:
     rank_note: str = ""
     in_paper: bool = True
     gather: Callable[[Sequence[Record]], list[Record]] | None = None
-    beside: str = ""
     spectra: bool = True
+    data: tuple[str, ...] = ()
+    survivors: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     alike: Callable[[Record], bool] | None = None
 
     def comparable(self, row: Row) -> bool:
         """Returns whether the paper's numbers may stand below those of a row."""
         return self.alike is None or self.alike(row.first)
+
+    def same_data(self, rows: Sequence[Row]) -> bool:
+        """Returns whether rows are of the same data, so that one may be called the best."""
+        return all(len({str(row.first.settings.get(name)) for row in rows}) == 1 for name in self.data)

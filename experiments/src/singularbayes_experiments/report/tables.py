@@ -6,6 +6,7 @@ A table is text already; the page, Markdown and LaTeX only lay it out.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from singularbayes.evaluation import NONE, Column, Evaluation, compare
 from singularbayes.evaluation import Cell as Summary
@@ -90,11 +91,15 @@ def make(
     columns: Columns,
     published: Mapping[tuple[str, str], Number],
     comparable: Callable[[Row], bool] = lambda row: True,
+    ranked: bool = True,
+    survivors: Mapping[str, int] = MappingProxyType({}),
 ) -> Table | None:
     """Returns the table of these rows, or None where no record has any of the columns.
 
     Args:
         published: the paper's numbers by method and measure, which stand below those of comparable rows.
+        ranked: whether the best and the second of a column are marked.
+        survivors: by method, how many seeds were run where some diverged and left no record.
     """
     beside = [row.method if comparable(row) and not columns.median else None for row in rows]
     made = [_column(column, beside, published) for column in _compared(rows, columns)]
@@ -106,14 +111,27 @@ def make(
     names = [measure.name for measure in measures]
     sort = names.index(columns.sort) if columns.sort in names else None
     table_rows = [
-        TableRow(row.name, len(row.records), tuple(_marked(cells[i], wrong[i], footnotes) for _, cells, wrong in shown))
+        TableRow(
+            _name(row, survivors),
+            len(row.records),
+            tuple(_marked(_placed(cells[i], ranked), wrong[i], footnotes) for _, cells, wrong in shown),
+        )
         for i, row in enumerate(rows)
     ]
-    reading = _reading(rows, published, table_rows, measures, columns.median)
+    reading = _reading(rows, published, table_rows, measures, columns.median, ranked)
     ordered = table_rows if sort is None else sorted(table_rows, key=lambda row: _loss(measures[sort], row.cells[sort]))
     marks = {mark: reason for reason, mark in footnotes.items()}
     ordered = [*ordered, *(_published(other, measures) for other in columns.others)]
     return Table(columns.title, measures, tuple(ordered), sort, columns.note, reading, marks)
+
+
+def _name(row: Row, survivors: Mapping[str, int]) -> str:
+    run = survivors.get(row.method, 0)
+    return f"{row.name} ({len(row.records)} of {run} seeds, the others diverged)" if run else row.name
+
+
+def _placed(cell: Cell, ranked: bool) -> Cell:
+    return cell if ranked else replace(cell, place=None)
 
 
 def _published(other: Other, measures: Sequence[Measure]) -> TableRow:
@@ -178,7 +196,7 @@ def _cell(column: Column, summary: Summary, number: Number | None) -> Cell:
     spread = ""
     if number.deviation is not None and not column.measure.whole:
         spread = f"± {column.number(number.deviation)}"
-    alike = not number.wrong and not number.apart and column.measure.name not in _OF_A_MACHINE
+    alike = not number.wrong and column.measure.name not in _OF_A_MACHINE
     difference = _difference(column, summary.mean, number) if alike else ""
     return Cell(ours, error, summary.mean, summary.place, paper, spread, difference)
 
@@ -215,6 +233,7 @@ def _reading(
     made: Sequence[TableRow],
     measures: Sequence[Measure],
     median: bool,
+    ranked: bool,
 ) -> str:
     """Returns how to read the numbers: what ± is, and which tables the paper's numbers are from."""
     shown = {
@@ -229,12 +248,13 @@ def _reading(
     if any(cell.spread for cell in shown.values()):
         parts.append("The paper's ± is the standard deviation over its seeds.")
     if len(rows) > 1:
-        parts.append("Best in bold, second underlined.")
+        parts.append(
+            "Best in bold, second underlined." if ranked else "Rows are of different data: none is marked best."
+        )
     numbers = [number for key, number in published.items() if key in shown]
     if numbers:
         tables = listed(list(dict.fromkeys(number.table for number in numbers)))
-        less = ", which is of other data" if all(number.apart for number in numbers) else ""
-        less = ", and ours less the paper's" if any(cell.difference for cell in shown.values()) else less
+        less = ", and ours less the paper's" if any(cell.difference for cell in shown.values()) else ""
         parts.append(f"Below ours: the paper's number ({tables}){less}.")
     if any(measure in _OF_A_MACHINE for _, measure in shown):
         parts.append(

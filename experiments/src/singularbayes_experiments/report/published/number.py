@@ -23,7 +23,6 @@ class Number:
         table: the label of its table in the paper's source.
         wrong: why it cannot be right; empty where nothing is known against it.
         unit: what one of it is in the unit of records: 60 for minutes.
-        apart: it is of other data than ours, so that a difference means nothing.
     """
 
     printed: str
@@ -31,7 +30,6 @@ class Number:
     table: str
     wrong: str = ""
     unit: int = 1
-    apart: bool = False
 
     @property
     def value(self) -> float:

@@ -26,7 +26,7 @@ def overview(title: str, note: str) -> Columns:
     """Returns the columns of the paper's table; `note` gets a warning of AUPR-Err, which many errors raise."""
     names = ("aupr_err_mi", "auroc_ood_mi", "aupr_ood_mi", "aupr_in_mi")
     detection = (measure(name, 3) for name in names)
-    more = (NLL, ECE, measure("mi_ratio", 2), measure("num_stored", label="stored"))
+    more = (NLL, measure("unweighted_nll", 3), ECE, measure("mi_ratio", 2), measure("num_stored", label="stored"))
     return Columns(title, (AUROC, *detection, *more, PARAMETERS), "auroc_ood_mi", f"{note} {_MANY_ERRORS}")
 
 

@@ -32,24 +32,30 @@ SHIFTS = {
     "surgical": "surgical",
     "eicu": "eICU",
 }
-_APART = ("hand", "trial")  # presets whose runs are of one shift each
 
 
 def gathered(records: Sequence[Record]) -> list[Record]:
     """Returns one record for the runs of a method and seed that differ only in their shift.
 
+    Manual overrides are gathered where each shift was run once, with a weight β of the KL of its own or not.
+
     Its metrics are "shift/metric", and "metric" for the mean over the five shifts where all five are there. Its arrays
     are "shift_array", those of the known stays one after the other, and the singular values of the first shift.
     """
-    groups: dict[str, dict[str, Record]] = {}
+    groups: dict[str, list[Record]] = {}
     found: list[Record] = []
     for one in records:
-        if one.preset in _APART or one.settings.get("shift") not in SHIFTS:
+        if one.preset == "trial" or one.settings.get("shift") not in SHIFTS:
             found.append(one)
             continue
-        key = json.dumps([one.preset, one.method, one.seed, _without(one.settings)], sort_keys=True)
-        groups.setdefault(key, {})[one.settings["shift"]] = one
-    return found + [_merged({name: runs[name] for name in SHIFTS if name in runs}) for runs in groups.values()]
+        ignored = ("shift", "beta") if one.preset == "hand" else ("shift",)
+        key = json.dumps([one.preset, one.method, one.seed, _without(one.settings, ignored)], sort_keys=True)
+        groups.setdefault(key, []).append(one)
+    for runs in groups.values():
+        by_shift = {name: one for name in SHIFTS for one in runs if one.settings["shift"] == name}
+        apart = runs[0].preset == "hand" and not len(runs) == len(by_shift) == len(SHIFTS)
+        found += runs if apart else [_merged(by_shift)]
+    return found
 
 
 def _merged(runs: dict[str, Record]) -> Record:
@@ -63,18 +69,19 @@ def _merged(runs: dict[str, Record]) -> Record:
     for name in ("test_mean", "test_labels", "test_entropy"):
         if all(name in one.arrays for one in runs.values()):
             arrays[name] = np.concatenate([one.arrays[name] for one in runs.values()])
+    ignored = [name for name in ("shift", "beta") if len({str(one.settings.get(name)) for one in runs.values()}) > 1]
     return replace(
         first,
-        settings=_without(first.settings),
-        paper=_without(first.paper),
+        settings=_without(first.settings, ["shift", *ignored]),
+        paper=_without(first.paper, ["shift", *ignored]),
         metrics=metrics,
         arrays=arrays,
         seconds=sum(one.seconds for one in runs.values()),
     )
 
 
-def _without(settings: dict) -> dict:
-    return {name: value for name, value in settings.items() if name != "shift"}
+def _without(settings: dict, ignored: Sequence[str]) -> dict:
+    return {name: value for name, value in settings.items() if name not in ignored}
 
 
 def _each(title: str, measure, note: str) -> Columns:
@@ -92,10 +99,10 @@ SECTION = Section(
     (
         overview(
             "Known and out-of-distribution stays",
-            "Means over the five shifts, each with a network of its own. Runs with manual overrides are of one shift "
-            "each, so that rows compare shifts too. The paper's numbers are of MIMIC-III with newborns as "
-            "out-of-distribution stays: other patients and other features, so no difference to them is given. "
-            "Out-of-distribution stays are detected by mutual information.",
+            "Means over the five shifts, each with a network of its own. The paper's numbers are of MIMIC-III with "
+            "newborns as out-of-distribution stays, other patients and other features, so none stands here. "
+            "Out-of-distribution stays are detected by mutual information. With class weights the NLL is of "
+            "probabilities that are too high for the sake of the weights: the one with the weight undone compares.",
         ),
         _each(
             "Out-of-distribution stays, shift by shift",
@@ -118,17 +125,20 @@ SECTION = Section(
         "Every method has four configurations. Rank-one networks had four others before, of 100 epochs, which all "
         "overfitted and were replaced by shorter ones; those tuning runs were not kept.",
         "With the paper's settings low-rank networks collapse here: an NLL of 0.686, where equal probabilities have "
-        "ln 2 = 0.693, an accuracy of 41.5 % and an AUROC of 0.639. Their AUPR-Err is high because they err so "
-        "often.",
-        "The weight of the KL is a reason. The paper's, 0.5 over the number of batches, is 32 / N beside the mean "
-        "loss, and N is 4,064 to 6,396 stays here and 40,406 there, so that it is 6 to 10 times as strong. With β = "
-        "32 N / 40,406, the paper's weight, and all else alike, runs with manual overrides of two seeds and all "
-        "shifts have these means, and the same seeds with β = 32 those in brackets. Low-rank: NLL 0.561 (0.686), "
-        "accuracy 70.8 % (47.6 %), AUROC 0.818 (0.616), out-of-distribution stays 0.590 (0.445). Full-rank: NLL "
+        "ln 2 = 0.693, an accuracy of 41.5 % and an AUROC of 0.639; with the class weight undone the NLL is 0.404. "
+        "Their AUPR-Err is high because they err so often.",
+        "The weight of the KL is a reason. The paper's settings, 0.5 over the number of batches, are β = 32, a weight "
+        "of 32 / N beside the mean loss. N is 4,064 to 6,396 stays here and 40,406 in the paper, so that the same β "
+        "weighs 6 to 10 times as much. The manual overrides have β = 32 N / 40,406, the weight 32 / 40,406 of the "
+        "paper's own data, and all else alike, class weights included: two seeds, all shifts. Their means, and in "
+        "brackets those of the same seeds with β = 32. Low-rank: NLL with the class weight undone 0.329 (0.405), as "
+        "it comes 0.561 (0.686), "
+        "accuracy 70.8 % (47.6 %), AUROC 0.818 (0.616), out-of-distribution stays 0.590 (0.445). Full-rank: NLL with "
+        "the class weight undone 0.322 (0.376), as it comes "
         "0.563 (0.684), accuracy 70.9 % (53.6 %), AUROC 0.826 (0.796), out-of-distribution stays 0.585 (0.545).",
         DEPARTURES,
     ),
     ranked=RANKED,
     gather=gathered,
-    beside="mimic3",
+    data=("shift",),
 )

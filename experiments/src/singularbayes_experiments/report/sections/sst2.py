@@ -127,4 +127,5 @@ SECTION = Section(
     _finding,
     NOTES,
     ranked=(ACCURACY, NLL, ECE, FOUND),
+    survivors={"chosen": {"swag": 4}, "refit": {"swag": 4}},
 )
