@@ -118,7 +118,7 @@ def _student(base: keras.Model, p: Predictive, meaning) -> keras.Model:
     start_at = keras.initializers.Constant(bias)
     epistemic = keras.layers.Dense(width, bias_initializer=start_at, kernel_initializer="zeros", name="epistemic")
     # Uncertainty is not linear in the features of the mean: it grows to all sides of where they are certain.
-    hidden = keras.layers.Dense(_HIDDEN, "gelu", name="epistemic_hidden")(features)
+    hidden = keras.layers.Dense(_HIDDEN, "silu", name="epistemic_hidden")(features)
     outputs.append(epistemic(hidden))
     inputs = getattr(base, "_inputs_struct", base.inputs[0])
     return keras.Model(inputs, ops.concatenate(outputs, axis=-1), name=f"{base.name}_student")

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 from scipy import special
 
-from singularbayes.likelihoods.base import Classification, Moments, Regression, is_loss, one_column
+from singularbayes.likelihoods.base import Classification, Moments, Regression, export_entropy, is_loss, one_column
 from singularbayes.likelihoods.class_predictive import ClassPredictive
 from singularbayes.likelihoods.value_predictive import ValuePredictive
 
@@ -97,8 +97,9 @@ class DistilledClasses(Classification):
 
     def export(self, outputs) -> dict:
         mean = ops.softmax(outputs[0, ..., :-1], axis=-1)
-        entropy = -ops.sum(mean * ops.log(ops.maximum(mean, 1e-37)), axis=-1)
-        return {"mean": mean, "mutual_information": entropy * ops.sigmoid(outputs[0, ..., -1])}
+        entropy = export_entropy(mean)
+        information = entropy * ops.sigmoid(outputs[0, ..., -1])
+        return {"mean": mean, "entropy": entropy, "mutual_information": information}
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")

@@ -169,8 +169,8 @@ class Anchored(ScalePrior):
             raise ValueError(
                 f"Anchored needs {needs} where means start at given weights (an SVD, a pretrained network, an "
                 f"initializer with values of its own, pretrain_epochs); got anchor={self.anchor!r} in {where}. "
-                "'random' keeps the anchor at random initial values, 'start' moves it to the weights, which may have "
-                "seen the data."
+                f"Pass prior=Anchored({self.scale:g}, anchor={possible[-1]!r}): 'random' keeps the anchor at random "
+                "initial values, 'start' moves it to the weights, which may have seen the data."
             )
 
     def get_config(self):
