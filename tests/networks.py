@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from singularbayes import Adapter, Deterministic, FullRank, LowRank, RankOne, layers
+from singularbayes import Adapter, Deterministic, FullRank, LowRank, RankOne, ValuePredictive, layers
 
 RNG = np.random.default_rng(6)
 ROWS = RNG.normal(size=(7, 4)).astype("float32")
@@ -57,3 +57,15 @@ def transformer():
 
 
 NETWORKS = {"mlp": (mlp, ROWS), "cnn": (cnn, IMAGES), "lstm": (lstm, SEQUENCES), "transformer": (transformer, IDS)}
+
+
+def expected_outputs(p) -> dict[str, np.ndarray]:
+    """Returns what an exported graph should output for predictions, by name."""
+    if not isinstance(p, ValuePredictive):
+        return {"mean": p.mean, "entropy": p.entropy, "mutual_information": p.mutual_information}
+    found = {"mean": p.mean, "std": p.std} | ({"noise": p.noise} if isinstance(p.noise, np.ndarray) else {})
+    if p.noise is not None:
+        found["total_std"] = np.sqrt(p.variance("total"))
+        if not p.family.discrete:
+            found["lower"], found["upper"] = p.interval(0.95)
+    return found

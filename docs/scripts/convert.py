@@ -1,6 +1,6 @@
 """A trained CNN and a small BERT become Bayesian, and leave as files that others can run: the code of convert.md.
 
-    pip install 'singularbayes[tensorflow,export,report]' keras-hub
+    pip install 'singularbayes[tensorflow,export,plots]' keras-hub
     KERAS_BACKEND=tensorflow python docs/scripts/convert.py
 
 It needs no download and takes some minutes. It writes convert.json and convert.png beside itself and prints what the
@@ -121,7 +121,7 @@ def convert_cnn(settings: Settings, folder: Path) -> dict:
     import onnxruntime
 
     session = onnxruntime.InferenceSession(folder / "digits.onnx")
-    mean, mutual_information = session.run(None, {"image": x_test})
+    _, mean, mutual_information = session.run(None, {"image": x_test})
 
     sb.collapse(bayes).save(folder / "plain.keras")  # Keras alone can load it
 
@@ -186,11 +186,11 @@ def convert_bert(settings: Settings, folder: Path) -> dict:
     model.compile(keras.optimizers.Adam(1e-3), loss)
     model.fit(x, y, epochs=settings.text_epochs, verbose=0)
 
-    plan = sb.plan(model, sb.Adapter(4))
+    plan = sb.plan(model, sb.Adapter(4, prior="scale_mixture"))
     print(plan)
 
     truncated = sb.bayesianize(model, sb.LowRank(4), unsupported="keep")
-    adapted = sb.bayesianize(model, sb.Adapter(4), unsupported="keep")
+    adapted = sb.bayesianize(model, sb.Adapter(4, prior="scale_mixture"), unsupported="keep")
 
     at_means = {}
     for name, made in {"truncated": truncated, "adapted": adapted}.items():
@@ -206,7 +206,7 @@ def convert_bert(settings: Settings, folder: Path) -> dict:
 
     import onnxruntime
 
-    mean, mutual_information = onnxruntime.InferenceSession(folder / "bert.onnx").run(None, x_test)
+    _, mean, mutual_information = onnxruntime.InferenceSession(folder / "bert.onnx").run(None, x_test)
 
     p = sb.predict(adapted, x_test, draws=settings.text_draws)
     difference = max(np.abs(mean - p.mean).max(), np.abs(mutual_information - p.mutual_information).max())

@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ PAGE = FOLDER / "certificates.md"
 DELTA, NUM_DATA, INPUTS, SCALE, FLIPPED, NOISE, AVERAGE, DRAWS = 0.1, 40, 6, 0.3, 0.1, 0.3, 11, 200
 LOSS = sb.BoundedError(limit=1.0)
 _MARKS = re.compile(r"(<!-- coverage\.py -->\n).*?(<!-- end -->)", flags=re.DOTALL)
-RNG = np.random.default_rng(20261116)
+SEED = 20261116
+RNG = np.random.default_rng(SEED)
 OTHERS = RNG.normal(size=(20_000, INPUTS)).astype("float32")  # fresh inputs, where the risk has no formula
 NETWORKS = SCALE * RNG.normal(size=(2000, INPUTS))  # draws around the mean, where the risk has a formula
 
@@ -182,7 +184,7 @@ def draw(results: list[Result], path: Path) -> None:
     axes.axvline(DELTA, color="black", linewidth=1, label=f"δ = {DELTA:g}")
     axes.set_yticks(places, [r.name for r in results])
     axes.set(xlabel="share of repetitions below the true risk", xlim=(-0.02, 1.02))
-    axes.legend(loc="upper right", fontsize="small")
+    figure.legend(loc="outside upper center", ncols=3, fontsize="small")
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
@@ -203,7 +205,9 @@ def main(arguments: list[str]) -> None:
         results.append(simulate(name, repetitions, model))
         print(results[-1], flush=True)
     if not short:
-        record = {"delta": DELTA, "examples": NUM_DATA, "results": [asdict(result) for result in results]}
+        versions = {name: metadata.version(name) for name in ("singularbayes", "keras", "jax", "numpy")}
+        record = {"command": "python docs/scripts/coverage.py", "seed": SEED, "versions": versions}
+        record |= {"delta": DELTA, "examples": NUM_DATA, "results": [asdict(result) for result in results]}
         (FOLDER / "coverage.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         draw(results, FOLDER / "coverage.png")
         fill(PAGE, f"![Share of certificates below the true risk](coverage.png)\n\n{table(results)}")

@@ -21,6 +21,7 @@ from .baselines import MCDropout as MCDropout
 from .baselines import TemperatureScaled as TemperatureScaled
 from .convert import bayesianize as bayesianize
 from .convert import collapse as collapse
+from .convert import distill as distill
 from .convert import drop_component as drop_component
 from .convert import freeze_draws as freeze_draws
 from .convert import load_adapters as load_adapters
@@ -157,6 +158,7 @@ __all__ = [
     "conformal_sets",
     "convert",
     "diagnose",
+    "distill",
     "draw_weights",
     "drop_component",
     "estimators",

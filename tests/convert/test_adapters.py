@@ -167,3 +167,31 @@ def test_what_is_no_file_or_has_no_adapters_is_refused_and_nothing_is_written(fi
     with pytest.raises(FileNotFoundError, match="existing folder"):
         sb.save_adapters(files[1][0], tmp_path / "missing" / "a.npz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.npz", "text.npz"]
+
+
+def test_the_kl_of_adapters_is_small_before_anything_was_learned():
+    base = keras.Sequential([keras.Input((40,)), L.Dense(30, "relu"), L.Dense(4, kernel_initializer="orthogonal")])
+    exact = np.log(2) + 1 / 8 - 1 / 2  # KL(N(μ, σ²) ‖ N(μ, 4σ²)) = 0.318
+    for posterior, limit in ((Adapter(2), 0.32), (Adapter(3, eta=0.5), 0.32), (Mixture(Adapter(2), 3), 0.46)):
+        for found in sb.find_posteriors(sb.bayesianize(base, posterior)):
+            rows, columns = found.shape
+            each = found.kl_exact() / (found.fixed_rank * (rows + columns))
+            assert each < limit
+            if found.components == 1:
+                np.testing.assert_allclose(each, exact, rtol=1e-4)
+    (before, *_) = sb.find_posteriors(sb.bayesianize(base, Adapter(2, prior="scale_mixture")))
+    assert before.kl_exact() / (2 * 70) > 1.5
+
+
+def test_a_relative_anchor_is_a_width_of_each_weight():
+    posterior = LowRank(2, prior=sb.Anchored(1.5, relative=True, anchor="start"))
+    posterior.build((4, 5))
+    assert sb.Anchored.from_config(posterior.prior.get_config()) == posterior.prior != sb.Anchored(1.5, anchor="start")
+    start = 18 * (np.log(1.5) + 1 / (2 * 1.5**2) - 0.5)
+    np.testing.assert_allclose(posterior.kl_exact(), start, rtol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(posterior.kl()), start, rtol=1e-5)
+    posterior.center(np.ones((4, 5)))  # the anchor moves with the means, and keeps its widths
+    np.testing.assert_allclose(posterior.kl_exact(), start, rtol=1e-5)
+    moved = ops.convert_to_numpy(posterior.ab.loc) + 3 * ops.convert_to_numpy(posterior.ab.scale)
+    posterior.ab.set_loc(moved)
+    np.testing.assert_allclose(posterior.kl_exact(), start + 18 * 9 / (2 * 1.5**2), rtol=1e-4)

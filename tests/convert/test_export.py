@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from networks import NETWORKS
+from networks import NETWORKS, ROWS, expected_outputs
 
 import singularbayes as sb
 
@@ -38,10 +38,29 @@ def test_frozen_draws_answer_as_predict_does_in_onnxruntime(name, tmp_path):
     make, x = NETWORKS[name]
     model = make()
     frozen = sb.freeze_draws(model, 2, seed=1, likelihood="categorical_logits")
-    mean, mutual_information = _onnx(frozen, x, str(tmp_path / "frozen.onnx"))
-    p = sb.predict(model, x, draws=2, seed=1, likelihood="categorical_logits")
-    np.testing.assert_allclose(mean, p.mean, rtol=2e-5, atol=2e-6)
-    np.testing.assert_allclose(mutual_information, p.mutual_information, rtol=1e-4, atol=2e-6)
+    found = _onnx(frozen, x, str(tmp_path / "frozen.onnx"))
+    _assert_same(found, sb.predict(model, x, draws=2, seed=1, likelihood="categorical_logits"))
+
+
+def _assert_same(found, p):
+    """Outputs of an ONNX file are in the alphabetical order of their names."""
+    expected = dict(sorted(expected_outputs(p).items()))
+    for (name, values), array in zip(expected.items(), found, strict=True):
+        np.testing.assert_allclose(array, values, rtol=1e-4, atol=5e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", ["regression", "mixture", "student", "student_regression"])
+def test_regressions_mixtures_and_students_answer_as_predict_does_in_onnxruntime(kind, tmp_path):
+    posterior = sb.Mixture(sb.FullRank(eta=0.5), components=2) if kind == "mixture" else sb.LowRank(1, eta=0.5)
+    regression = kind.endswith("regression")
+    head = sb.layers.Dense(1 if regression else 3, posterior=posterior)
+    model = keras.Sequential([keras.Input((4,), name="rows"), keras.layers.Dense(5, "tanh"), head])
+    loss = sb.GaussianNLL(0.3) if regression else keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("sgd", loss)
+    if kind.startswith("student"):
+        model = sb.distill(model, ROWS, draws=4, epochs=1)
+    found = _onnx(sb.freeze_draws(model, 4, seed=1), ROWS, str(tmp_path / "model.onnx"))
+    _assert_same(found, sb.predict(model, ROWS, draws=4, seed=1))
 
 
 @pytest.mark.parametrize("name", NETWORKS if BACKEND != "jax" else ["mlp"])

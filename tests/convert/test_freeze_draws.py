@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from networks import NETWORKS, ROWS, mlp
+from networks import NETWORKS, ROWS, expected_outputs, mlp
 from table import RANDOM, SHAPE, stir, stirred
 
 import singularbayes as sb
@@ -17,9 +17,10 @@ DRAWS = 2 if keras.backend.backend() == "jax" else 5  # where compiling takes lo
 
 def _assert_is_predict(answer, model, x, draws, seed, likelihood=None, **arguments):
     p = sb.predict(model, x, draws=draws, seed=seed, likelihood=likelihood, **arguments)
-    assert set(answer) == {"mean", "std" if isinstance(p, sb.ValuePredictive) else "mutual_information"}
+    expectations = expected_outputs(p)
+    assert set(answer) == set(expectations)
     for name, found in answer.items():
-        expected = getattr(p, name)
+        expected = expectations[name]
         assert found.shape == expected.shape and found.dtype == "float32"
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
     return p
@@ -42,6 +43,9 @@ def test_frozen_draws_answer_as_predict_does(name):
         (1, "sigmoid", "bernoulli"),
         (2, None, "gaussian"),
         (2, None, sb.Gaussian(0.3)),
+        (1, None, sb.StudentTNoise(4.0, 0.3)),
+        (2, None, "mean_scale"),
+        (1, "softplus", "poisson"),
     ],
 )
 def test_so_they_do_whatever_the_outputs_mean(units, activation, likelihood):
@@ -122,6 +126,7 @@ def _subclassed():
     [
         (mlp, {"draws": 0}, r"freeze_draws needs draws to be an integer >= 1; got draws=0"),
         (mlp, {"draws": True}, r"got draws=True"),
+        (mlp, {"level": 95}, r"freeze_draws needs 0 < level < 1; got level=95"),
         (mlp, {"seed": -1}, r"freeze_draws needs seed to be an integer >= 0; got seed=-1"),
         (mlp, {"likelihood": "mean_scale"}, r"two outputs for every target, .*; got outputs of shape .*3"),
         (mlp, {"likelihood": None}, r"^freeze_draws needs to know what the outputs mean.*ass likelihood="),
@@ -143,6 +148,7 @@ def _subclassed():
     ids=[
         "no_draws",
         "true_draws",
+        "level",
         "seed",
         "mean_scale",
         "meaning",

@@ -234,7 +234,7 @@ class TestFiles:
 
     def test_a_missing_file(self, tmp_path):
         self._refused(tmp_path / "none.keras", "which is not there", FileNotFoundError)
-        self._refused(tmp_path, "which is not there", FileNotFoundError)
+        self._refused(tmp_path, "which is a folder", FileNotFoundError)
 
     @pytest.mark.parametrize("content", [b"", b"not a model", b"\x89HDF\r\n\x1a\n" + bytes(100)])
     def test_a_file_of_something_else(self, tmp_path, content):

@@ -433,6 +433,8 @@ def test_the_margin_bound_needs_a_radius_and_a_prior_that_has_not_seen_the_examp
     assert bounds_report(close, X, Y, draws=50, radius=2 * largest)["Margin"].bound.is_certificate
     saw = bounds_report(close, X, Y, draws=50, radius=2 * largest, prior_data=X, allow_seen=True)["Margin"].bound
     assert not saw.is_certificate and "learned on these examples" in saw.defect
+    with pytest.raises(ValueError, match="bounds_report needs examples that count the same"):
+        bounds_report(close, [(X, Y, np.ones(len(X)))].__iter__(), None)
     with pytest.raises(ValueError, match="bounds_report needs radius"):
         bounds_report(close, X, Y, draws=50, radius=largest / 2)
 

@@ -11,6 +11,8 @@ from table import set_factor
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, BoundedError, Centred, FullRank, LowRank, Normal, bounds, certify, layers
 from singularbayes.evaluation.certificate import certified_kl
+from singularbayes.evaluation.certificate_forms import Predictor, pac_bayes_bound, share_delta
+from singularbayes.prediction.bounded_loss import ERROR
 from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses, paired_risks
 
 RNG = np.random.default_rng(0)
@@ -118,6 +120,17 @@ def test_the_averaged_predictor_has_twice_the_bound_of_one_or_four_times_that_of
     assert "`sb.predict(draws=20, seed=3)` errs on at most" in held.sentence
 
 
+def test_pairs_pay_twice_the_kl_and_share_the_delta_of_draws_with_single_ones():
+    forms, numbers = ("kl", "catoni", "tandem"), np.full(1000, 0.03)
+    predictor, shares = Predictor(ERROR, 20, seed=0), share_delta(forms, 0.05)
+    found = {form: pac_bayes_bound(form, predictor, shares, numbers, (60.0, 50.0), 10_000, 2) for form in forms}
+    risk = bounds.betting_mean(numbers, 0.01 / 2 / 2)  # of 0.01 half for pairs and half for single draws, and two tried
+    budget = (100 + np.log(2 * np.sqrt(10_000) / (0.04 / 3 / 2))) / 10_000
+    tandem = found["tandem"].value
+    assert tandem == pytest.approx(4 * bounds.kl_inverse(risk, budget), rel=1e-9) and tandem < 1  # not cut at 1
+    assert {bound.terms["with their error"] for bound in found.values()} == {risk}
+
+
 def test_a_mean_over_draws_errs_only_where_its_loss_is_a_half():
     """1{wrong} ≤ 2 ℓ̄ and ≤ 4 ℓ̄² for any probabilities, ties included; the risk of draws is no bound of it."""
     p = RNG.dirichlet(np.full(4, 0.3), size=(5, 2000))
@@ -190,6 +203,11 @@ def test_a_certificate_is_saved_loaded_and_verified(model, tmp_path):
         ({"value": 0.9 * found.value}, "the value is .*, recomputed"),
         ({"assumptions": ["none"]}, "assumptions: .*recomputed"),
         ({"deltas": {"data": 0.001}}, "deltas"),
+        ({"value": float("nan")}, "the value is nan, recomputed"),
+        ({"sentence": "It errs on at most 1 % of new examples."}, "sentence: 'It errs"),
+        ({"value": found.value - 1e-12, "sentence": "It never errs."}, "sentence: 'It never errs"),
+        ({"terms": {**content["terms"], "KL": 0.1}}, "terms: "),
+        ({"side": "≥"}, "side: "),
     ):
         (tmp_path / "forged.json").write_text(json.dumps({**content, **change}))
         with pytest.raises(ValueError, match=message):
@@ -266,6 +284,17 @@ def test_a_mixture_pays_the_mean_of_its_components(model):
     numbers = drawn_risks(mixed, X, Y, 600, likelihood="categorical_logits")
     error = np.sqrt(risks.var() / 999 + numbers.var() / 600)
     assert numbers.mean() == pytest.approx(risks.mean(), abs=4 * error)
+
+
+@pytest.mark.parametrize("options", [{"form": "kl"}, {"form": "holdout"}, {"form": "holdout", "average": 5}], ids=str)
+def test_several_predictions_for_an_example_are_refused(model, options):
+    """Labels that do not exclude each other are no classes, and steps of a sequence no examples."""
+    with pytest.raises(ValueError, match=r"certify needs one prediction per example.*of shape \(2, 2\)"):
+        certify(model, X, Y, **{**options, "draws": 20, "likelihood": "bernoulli_logits"})
+    steps = keras.Sequential([keras.Input((2, 4)), layers.Dense(2, posterior=FullRank(), use_bias=False)])
+    x = np.stack([X, X + 1], axis=1)
+    with pytest.raises(ValueError, match=r"certify needs one prediction per example.*of shape \(2, 2\)"):
+        certify(steps, x, Y, **{**options, **DRAWS, "draws": 20})
 
 
 @pytest.mark.parametrize(

@@ -372,6 +372,7 @@ def test_repeated_examples_are_counted_and_need_a_word():
 
 def test_a_hash_knows_an_example_from_all_of_its_parts():
     assert seen_among(hashed([X, Y]), hashed([X, 1 - Y])).count == 0
+    assert count_repeats(hashed(np.array([[0.0, 1.0], [-0.0, 1.0]]))) == 1
 
 
 def test_integers_that_single_precision_cannot_tell_apart_are_different_examples():

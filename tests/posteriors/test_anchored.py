@@ -158,8 +158,8 @@ def test_certify_asks_which_data_an_anchor_at_the_start_has_seen():
         sb.certify(models["start"], X, Y, draws=20, prior_data=X)
     found = sb.certify(models["start"], X[:20], Y[:20], draws=20, prior_data=X[20:])
     assert "the prior learned on prior_data, and on no other examples" in repr(found)
-    with pytest.raises(ValueError, match="Anchored needs anchor='random' or"):
-        sb.bayesianize(trained, LowRank(2, prior="anchored"), init="svd")
+    with pytest.raises(ValueError, match=r"needs anchor='random' or.*Pass prior=Anchored\(0\.1, anchor='start'\): "):
+        sb.bayesianize(trained, LowRank(2, prior="anchored"))
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,20 @@ def test_where_it_cannot_be_known_the_error_shows_how_to_give_it(model, kind):
     assert np.isfinite(model.predict(X, verbose=0)).all()
 
 
+def test_a_keras_that_shows_no_data_needs_the_number(model, monkeypatch):
+    name = "_maybe_symbolic_build" if keras.backend.backend() == "tensorflow" else "_symbolic_build"
+    owner = next(cls for cls in keras.Model.__mro__ if cls is not keras.Model and name in vars(cls))
+    own = vars(owner)[name]
+    sb.KLSchedule()  # from here on models remember their data
+    monkeypatch.delattr(keras.Model, name)
+    monkeypatch.delattr(owner, name)
+    schedules = sb.KLSchedule(), sb.KLSchedule(len(X))
+    monkeypatch.setattr(owner, name, own, raising=False)  # Keras itself needs it
+    with pytest.raises(ValueError, match=r"got data that this `fit` does not show\. Pass it: KLSchedule\(num_data="):
+        model.fit(X, Y, verbose=0, callbacks=[schedules[0]])
+    assert model.fit(X, Y, verbose=0, callbacks=[schedules[1]]).history["kl_weight"] == pytest.approx([1 / 32])
+
+
 def test_one_schedule_reads_the_data_of_every_fit(model):
     schedule = sb.KLSchedule()
     for rows in (32, 20):

@@ -5,6 +5,7 @@ from singularbayes.convert.adapters import load_adapters, save_adapters
 from singularbayes.convert.bayesianize import bayesianize
 from singularbayes.convert.collapse import collapse
 from singularbayes.convert.components import drop_component, take_components
+from singularbayes.convert.distill import distill
 from singularbayes.convert.freeze_draws import freeze_draws
 from singularbayes.convert.plan import Plan, plan
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum, spectrum
@@ -16,6 +17,7 @@ __all__ = [
     "bayesianize",
     "collapse",
     "counterparts",
+    "distill",
     "drop_component",
     "freeze_draws",
     "load_adapters",

@@ -158,7 +158,7 @@ def _trained(layer, entry: _Entry | None = None) -> list:
 
 
 def _kind(layer) -> str:
-    return type(layer.wrapped if isinstance(layer, PerComponent) else layer).__name__
+    return type(layer.wrapped() if isinstance(layer, PerComponent) else layer).__name__
 
 
 def _posteriors(layer) -> dict[str, Posterior]:

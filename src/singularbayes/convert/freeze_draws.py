@@ -12,18 +12,27 @@ from singularbayes.posteriors import noise, scope
 
 
 def freeze_draws(
-    model: keras.Model, draws: int = 32, seed: int = 0, *, likelihood=None, output: str | int | None = None
+    model: keras.Model,
+    draws: int = 32,
+    seed: int = 0,
+    *,
+    likelihood=None,
+    output: str | int | None = None,
+    level: float = 0.95,
 ) -> keras.Model:
     """Returns a Keras model that predicts as `predict(model, x, draws, seed)` does, to the accuracy of float32.
 
-    Its outputs are "mean" and "mutual_information" (nats) for classes, "mean" and "std" (over draws: the epistemic part
-    alone) for regression, with their "noise" where the model has it. Nothing in it is random: the draws are weights of
+    Its outputs are "mean", "entropy" and "mutual_information" (nats) for classes; "mean" and "std" (over draws: the
+    epistemic part alone) for regression, with "noise" where the model predicts it, and where the noise is known
+    "total_std" and the ends "lower" and "upper" of the interval that has a new value with probability `level` (counts
+    have no such ends here). Nothing in it is random: the draws are weights of
     its own, k · r (m + n) numbers for a low-rank weight, so `save` and `export` keep the uncertainty. What `export`
     writes needs nothing of this package; a `.keras` file needs it to be loaded. The graph holds the model once a draw,
     one after another.
 
     Args:
         likelihood, output: as for `predict`.
+        level: of the interval.
 
     >>> import keras, numpy as np, singularbayes as sb
     >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
@@ -34,6 +43,8 @@ def freeze_draws(
     """
     require_integer("freeze_draws", draws=draws)
     require_integer("freeze_draws", 0, seed=seed)
+    if not 0 < level < 1:
+        raise ValueError(f"freeze_draws needs 0 < level < 1; got level={level!r}.")
     if not getattr(model, "inputs", None):
         raise ValueError(
             f"freeze_draws needs a model that knows its inputs; got {model.name!r}, which does not. Wrap it: "
@@ -46,7 +57,7 @@ def freeze_draws(
     chosen = likelihood_of_output(model, position, likelihood, "freeze_draws")
     outputs = keras.tree.flatten(model.outputs)[position or 0]
     chosen.export(keras.KerasTensor((draws, *outputs.shape)))  # raises where outputs of that shape do not fit
-    frozen = FrozenDraws(copied(model), int(draws), int(seed), likelihood=chosen, position=position or 0)
+    frozen = FrozenDraws(copied(model), int(draws), int(seed), likelihood=chosen, position=position or 0, level=level)
     # A Sequential model has one input and knows no structure of them.
     structure = getattr(model, "_inputs_struct", model.inputs[0])
     inputs = keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), structure)
@@ -62,16 +73,17 @@ class FrozenDraws(keras.layers.Layer):
     Args:
         likelihood: a `Likelihood`.
         position: which of the model's outputs, in the order in which they are flattened.
+        level: of the interval.
     """
 
-    def __init__(self, model, draws, seed, *, likelihood, position=0, **kwargs):
+    def __init__(self, model, draws, seed, *, likelihood, position=0, level=0.95, **kwargs):
         kwargs["trainable"] = False
         super().__init__(**kwargs)
         self.model, self.likelihood = (
             keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
             for part in (model, likelihood)
         )
-        self.draws, self.seed, self.position = draws, seed, position
+        self.draws, self.seed, self.position, self.level = draws, seed, position, level
         self.model.trainable = False
         self._sources = find_sources(self.model)
         if not any(source.random for source in self._sources):
@@ -101,11 +113,15 @@ class FrozenDraws(keras.layers.Layer):
     def compute_output_spec(self, inputs):
         # Said by the model, layer by layer: to find it by a call, torch would make inputs as long as it likes.
         output = keras.tree.flatten(self.model.compute_output_spec(inputs))[self.position]
-        found = self.likelihood.export(keras.KerasTensor((self.draws, *output.shape), "float32"))
+        found = self._summary(keras.KerasTensor((self.draws, *output.shape), "float32"))
         return {name: keras.KerasTensor(tensor.shape, "float32") for name, tensor in found.items()}
 
     def call(self, inputs):
-        return self.likelihood.export(ops.stack([self._output(inputs, s) for s in range(self.draws)]))
+        return self._summary(ops.stack([self._output(inputs, s) for s in range(self.draws)]))
+
+    def _summary(self, outputs) -> dict:
+        found = self.likelihood.export(outputs)
+        return found | self.likelihood.export_interval(found, self.level)
 
     def _output(self, inputs, s: int):
         """Returns the output of draw s."""
@@ -122,4 +138,5 @@ class FrozenDraws(keras.layers.Layer):
             "seed": self.seed,
             "likelihood": keras.saving.serialize_keras_object(self.likelihood),
             "position": self.position,
+            "level": self.level,
         }

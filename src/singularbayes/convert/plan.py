@@ -208,11 +208,11 @@ def _matrix(layer: str, name: str, slot: counterparts.Slot, chosen: Posterior, s
 
 
 def _count(posterior: Posterior, shape: tuple[int, int], counts: dict) -> int:
-    """Returns the number of parameters of a posterior over a matrix of that shape."""
+    """Returns the number of parameters that a posterior over a matrix of that shape predicts from."""
     key = (repr(posterior), shape)
     if key not in counts:
         made = posteriors.get(posterior)
         with posteriors.initializers.without("values"):
             made.build(shape)
-        counts[key] = sum(math.prod(weight.shape) for weight in made.weights)
+        counts[key] = posteriors.count_stored(made)
     return counts[key]

@@ -64,7 +64,9 @@ def bounds_report(
     require_share("bounds_report", delta=delta)
     require_integer("bounds_report", draws=draws, tried=tried)
     require_positive("bounds_report", margin=margin)
-    x, y, _ = collected(x, y, caller="bounds_report")
+    x, y, weight = collected(x, y, caller="bounds_report")
+    if weight is not None:
+        raise ValueError("bounds_report needs examples that count the same; got batches with sample weights.")
     y = np.asarray(y)
     seen, prior_words = seen_by_prior(model, x, prior_data)
     repeated, words = None, ()  # type: str | None, tuple[str, ...]

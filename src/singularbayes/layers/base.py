@@ -75,7 +75,8 @@ class Summarized(keras.layers.Layer):
 
     def count_params(self):
         counted = _Parameters(super().count_params())
-        counted.label = ", ".join(dict.fromkeys(q.label(q.effective_rank) for q in posteriors.find_posteriors(self)))
+        labels = dict.fromkeys(q.label(q.effective_rank) for q in posteriors.find_posteriors(self))
+        counted.label = ", ".join(labels).replace(" → ", "→")  # the column is narrow
         return counted
 
 

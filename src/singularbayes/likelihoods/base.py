@@ -67,6 +67,14 @@ class Likelihood(ABC):
             f"freeze_draws needs a likelihood with the method `export`; {type(self).__name__} has none."
         )
 
+    def export_interval(self, found: Mapping[str, Any], level: float) -> dict[str, Any]:
+        """Returns what follows from the tensors of `export` about the targets; for regression with known noise.
+
+        These are "total_std" and, but for counts, the ends "lower" and "upper" of the central interval of the total
+        variance.
+        """
+        return {}
+
     def get_config(self) -> dict[str, Any]:
         return dataclasses.asdict(self) if dataclasses.is_dataclass(self) else {}
 
@@ -123,6 +131,16 @@ class Regression(Likelihood):
     def specifies_noise(self) -> bool:
         return self.predicts_noise or self.scale is not None
 
+    def export_interval(self, found: Mapping[str, Any], level: float) -> dict[str, Any]:
+        noise = found.get("noise", self.noise_std)
+        if noise is None or "std" not in found:
+            return {}
+        total = ops.sqrt(ops.square(found["std"]) + ops.square(ops.cast(noise, found["std"].dtype)))
+        if self.family.discrete:  # quantiles of counts are no multiple of their standard deviation
+            return {"total_std": total}
+        z = float(self.family.quantile((1 + level) / 2, np.zeros(()), np.ones(())))
+        return {"total_std": total, "lower": found["mean"] - z * total, "upper": found["mean"] + z * total}
+
     def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ValuePredictive:
         p = moments["prediction"]
         noise = np.sqrt(moments["noise_variance"].mean) if self.predicts_noise else self.noise_std
@@ -178,10 +196,11 @@ def require_probabilities(outputs: np.ndarray, sum_to_one: bool, name: str) -> N
 
 
 def export_probabilities(probabilities) -> dict[str, Any]:
-    """Returns mean and mutual information over the draws in the first axis, as tensors."""
+    """Returns mean, its entropy and mutual information over the draws in the first axis, as tensors."""
     mean = ops.mean(probabilities, axis=0)
-    disagreement = _entropy(mean) - ops.mean(_entropy(probabilities), axis=0)
-    return {"mean": mean, "mutual_information": ops.maximum(disagreement, 0.0)}
+    entropy = export_entropy(mean)
+    disagreement = entropy - ops.mean(export_entropy(probabilities), axis=0)
+    return {"mean": mean, "entropy": entropy, "mutual_information": ops.maximum(disagreement, 0.0)}
 
 
 def export_moments(values) -> dict[str, Any]:
@@ -196,5 +215,6 @@ def one_column(values):
     return values[..., 0] if len(values.shape) == 3 and values.shape[-1] == 1 else values
 
 
-def _entropy(p):
+def export_entropy(p):
+    """Returns the entropy over the last axis, in nats."""
     return -ops.sum(p * ops.log(ops.maximum(p, 1e-37)), axis=-1)

@@ -27,7 +27,8 @@ def read_model(path: str | Path, **kwargs) -> keras.Model:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"load needs a .keras file; got {str(path)!r}, which is not there.")
+        found = "a folder" if path.is_dir() else "not there"
+        raise FileNotFoundError(f"load needs a .keras file; got {str(path)!r}, which is {found}.")
     if not zipfile.is_zipfile(path):
         with path.open("rb") as file:
             cut = " any more: it begins as one and is cut off" if file.read(4) == b"PK\x03\x04" else ""

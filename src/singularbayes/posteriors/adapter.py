@@ -7,7 +7,10 @@ from keras import ops
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
+from singularbayes.posteriors.priors import Anchored
 from singularbayes.posteriors.product import Product, checked_rank
+
+_PRIOR = Anchored(2.0, anchor="random", relative=True)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -28,8 +31,13 @@ class Adapter(Product):
     initializer's. For much smaller or larger ones choose η by their size. (`LowRank` starts with 2.01 %:
     there the mean of B is not 0.)
 
+    The default prior is anchored at the initial means, A random and B 0, with twice the initial posterior scales, so
+    that the KL starts at 0.32 nats for each scalar, before anything was learned. A prior around 0 of a fixed scale
+    starts with up to several, most of them for the means of A, which say nothing about W while B is 0.
+
     Args:
         rank: an integer above 0, lowered to min(rows, columns) where a matrix is smaller.
+        prior: see `Variational`.
         **kwargs: arguments of every posterior, see `Variational`.
 
     >>> import math
@@ -42,8 +50,8 @@ class Adapter(Product):
 
     adapts = True
 
-    def __init__(self, rank, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, rank, prior=_PRIOR, **kwargs):
+        super().__init__(prior=prior, **kwargs)
         self.rank = checked_rank("Adapter", rank)
 
     def num_columns(self, shape):

@@ -70,10 +70,11 @@ class Scalars(ABC):
         return kl if self.penalty is None else kl + self.penalty(self.loc)
 
     def _add_reference(self, layer, name):
-        """Returns centres and widths of a prior that has them, stacked: the initial means, and 1."""
+        """Returns centres and widths of a prior that has them, stacked: initial means, and 1 or initial scales."""
 
         def start(_, dtype=None):
-            return ops.stack([ops.cast(self.loc, dtype), ops.ones(self.shape, dtype)])
+            width = ops.cast(self.scale, dtype) if self.prior.relative else ops.ones(self.shape, dtype)
+            return ops.stack([ops.cast(self.loc, dtype), width])
 
         return layer.add_weight(
             name=f"{name}_prior",
@@ -87,7 +88,7 @@ class Scalars(ABC):
     def _add_memory(self, layer, name):
         """Returns what the prior remembers, see `PriorMemory`; at first only what it was built from."""
         given = any(map(initializers.has_values_of_its_own, (layer._initializer, layer.rho_initializer)))
-        if initializers.has_values_of_its_own(layer._initializer):
+        if initializers.has_values_of_its_own(layer._initializer) and not layer.adapts:  # there it is W₀ alone
             self.prior.require_anchor(self.values.path, "start")
         words = PriorMemory(Origin.GIVEN if given else Origin.INITIAL).words()
 
@@ -238,7 +239,8 @@ class Scalars(ABC):
         self.set_loc(loc)
         if self.reference is not None and self.prior.anchor == "start":
             memory = self.prior_memory()
-            self.set_prior(loc, np.array(1.0), replace(memory, origin=memory.origin | Origin.START))
+            width = ops.convert_to_numpy(self.reference)[1] if self.prior.relative else np.array(1.0)
+            self.set_prior(loc, width, replace(memory, origin=memory.origin | Origin.START))
 
     def prior_memory(self) -> PriorMemory:
         """Returns what a prior with centres remembers."""

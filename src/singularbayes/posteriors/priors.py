@@ -22,6 +22,7 @@ class Prior(ABC):
 
     by_column = False  # whether it is about whole columns: then arrays are (entries, columns), and a KL is a column's
     has_centres = False  # whether every weight has a centre and a width, which are kept beside it
+    relative = False  # whether that width is the posterior scale that the weight starts with, and not 1
     anchor: str | None = "random"  # where such centres are when means start at given weights: see `Anchored`
     spread: float | None = None  # standard deviation of the initial means of W; None is that of the initializer
 
@@ -130,6 +131,8 @@ class Anchored(ScalePrior):
         anchor: what the anchor is where the means start at given weights, at an SVD, a pretrained network or after
             `pretrain_epochs`: "random", the initial values from before, or "start", the given weights. Then the prior
             may have seen data, remembers it, and `certify` asks which. None refuses such a start.
+        relative: `scale` is a multiple of the posterior scale that the weight starts with. A weight then starts with
+            log(scale) + 1/(2 scale²) − ½ nats, whatever its layer: 0 for scale 1, 0.32 for 2.
 
     >>> import singularbayes as sb
     >>> posterior = sb.LowRank(
@@ -142,13 +145,16 @@ class Anchored(ScalePrior):
 
     has_centres = True
 
-    def __init__(self, scale: float = 0.1, spread: float | None = None, anchor: str | None = None):
+    def __init__(
+        self, scale: float = 0.1, spread: float | None = None, anchor: str | None = None, relative: bool = False
+    ):
         super().__init__(scale)
         if spread is not None:
             require_positive("Anchored", spread=spread)
         if anchor not in (None, "random", "start"):
             raise ValueError(f"Anchored needs anchor to be 'random', 'start' or None; got anchor={anchor!r}.")
         self.spread, self.anchor = None if spread is None else float(spread), anchor
+        self.relative = bool(relative)
         self._around = Normal(scale)
 
     def log_density(self, w, xp=ops):
@@ -163,12 +169,13 @@ class Anchored(ScalePrior):
             raise ValueError(
                 f"Anchored needs {needs} where means start at given weights (an SVD, a pretrained network, an "
                 f"initializer with values of its own, pretrain_epochs); got anchor={self.anchor!r} in {where}. "
-                "'random' keeps the anchor at random initial values, 'start' moves it to the weights, which may have "
-                "seen the data."
+                f"Pass prior=Anchored({self.scale:g}, anchor={possible[-1]!r}): 'random' keeps the anchor at random "
+                "initial values, 'start' moves it to the weights, which may have seen the data."
             )
 
     def get_config(self):
-        return {"scale": self.scale, "spread": self.spread, "anchor": self.anchor}
+        relative = {"relative": True} if self.relative else {}
+        return {"scale": self.scale, "spread": self.spread, "anchor": self.anchor, **relative}
 
 
 @_register

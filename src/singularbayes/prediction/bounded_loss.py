@@ -36,6 +36,14 @@ class BoundedLoss:
             return meaning.probabilities(outputs)
         return meaning.statistics(outputs)["prediction"]
 
+    def require_single(self, caller: str, shape: tuple[int, ...]) -> None:
+        """Raises unless predictions of this shape (examples, …) are one for every example, as targets are."""
+        if len(shape) > 2 or (self.classes and len(shape) < 2):
+            raise ValueError(
+                f"{caller} needs one prediction per example, which has one loss; got several, of shape {shape[1:]}, as "
+                "a model of sequences or of several labels has them. Certify one of them, by a model that has it alone."
+            )
+
     def targets(self, caller: str, y, count: int, outputs: int) -> np.ndarray:
         """Returns the labels or values that the loss compares with; raises unless there is one per example."""
         if self.classes:

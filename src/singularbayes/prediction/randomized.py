@@ -133,6 +133,7 @@ class _Losses:
             outputs = compiled(self.model, outputs_of_draws, noise.as_keys(own), ops.convert_to_tensor(rows), self.data)
             chosen = np.asarray(ops.convert_to_numpy(outputs[self.position or 0]))
             predictions = self.loss.predictions(self.meaning, chosen)
+            self.loss.require_single(self.caller, predictions.shape[1:])
             if not np.isfinite(predictions).all():
                 raise ValueError(
                     f"{self.caller} needs outputs that are finite; got NaN or infinity from {self.model.name!r}."

@@ -30,17 +30,20 @@ class DataSize:
 
 
 def remember_data() -> None:
-    """Makes every model remember the data of the `fit` or `evaluate` that it began last, from now on."""
+    """Makes every model remember the data of the `fit` or `evaluate` that it began last, from now on.
+
+    That method is not public. Where a version of Keras has none nothing is remembered, and num_data has to be given.
+    """
     name = "_maybe_symbolic_build" if keras.backend.backend() == "tensorflow" else "_symbolic_build"
-    build = getattr(keras.Model, name)
-    if getattr(build, "remembers_data", False):
+    build = getattr(keras.Model, name, None)
+    if build is None or getattr(build, "remembers_data", False):
         return
 
     @functools.wraps(build)
-    def build_and_remember(model, iterator=None, data_batch=None):
-        if iterator is not None:
-            _DATA[model] = weakref.ref(iterator)
-        return build(model, iterator=iterator, data_batch=data_batch)
+    def build_and_remember(model, *arguments, **named):
+        if named.get("iterator") is not None:
+            _DATA[model] = weakref.ref(named["iterator"])
+        return build(model, *arguments, **named)
 
     build_and_remember.remembers_data = True  # type: ignore[attr-defined]
     setattr(keras.Model, name, build_and_remember)
@@ -67,7 +70,7 @@ def read_size(data: Any, caller: str) -> DataSize:
         return data
     adapter = getattr(data, "data_adapter", None)
     if adapter is None or adapter.num_batches is None or _processes() > 1:
-        kind = "the data of a `fit` of its own" if adapter is None else f"data for a {type(adapter).__name__}"
+        kind = "data that this `fit` does not show" if adapter is None else f"data for a {type(adapter).__name__}"
         several = f" in {_processes()} processes" if _processes() > 1 else ""
         raise ValueError(
             f"{caller} needs num_data, the number of different training examples, where it cannot be read from the "

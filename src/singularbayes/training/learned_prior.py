@@ -152,7 +152,7 @@ def hashed(x) -> np.ndarray:
 
 def _row_bytes(row: np.ndarray) -> bytes:
     """Returns a row in single precision, which is what a model is given, and what integers lose by it."""
-    single = np.ascontiguousarray(row, "float32")
+    single = np.ascontiguousarray(row, "float32") + np.float32(0)  # −0 is 0
     if row.dtype.kind not in "iu":
         return single.tobytes()
     lost = row.astype("int64") - single.astype("float64").astype("int64")
