@@ -82,11 +82,8 @@ class ClassPredictive(Predictive):
         at = np.ones(self.position_shape, bool) if where is None else where
         return replace(
             self,
-            mean=self.mean[at],
-            std=self.std[at],
-            draws=None if self.draws is None else self.draws[:, at],
             expected_entropy=None if self.expected_entropy is None else self.expected_entropy[at],
-            **self._quantiles_at(at),
+            **self._at(at),
         )
 
     def _drawn_as(self) -> "Figure":

@@ -1,6 +1,7 @@
 """Regression with outliers: Student-t and Laplace noise, of known scale or of one that the model predicts."""
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import keras
@@ -105,8 +106,9 @@ class _LocationScale(Regression):
         return self.scale is None
 
     @property
+    @abstractmethod
     def std_of_scale_1(self) -> float:
-        raise NotImplementedError
+        """The standard deviation of the noise of scale 1."""
 
     @property
     def noise_std(self) -> float | None:

@@ -177,9 +177,12 @@ class Predictive:
         """
         raise NotImplementedError
 
-    def _quantiles_at(self, at: np.ndarray) -> dict[str, Any]:
+    def _at(self, at: np.ndarray) -> dict[str, Any]:
+        """Returns what every predictive has at some positions; the data's targets are of whole examples."""
         kept = None if self.quantiles is None else {q: values[at] for q, values in self.quantiles.items()}
-        return {"quantiles": kept, "targets": None, "weights": None}
+        draws = None if self.draws is None else self.draws[:, at]
+        averages = {"mean": self.mean[at], "std": self.std[at]}
+        return {**averages, "draws": draws, "quantiles": kept, "targets": None, "weights": None}
 
     def plot(self, y=None) -> "Figure":
         """Returns a figure: values with intervals of 95 %, or how uncertain classes are; see `figure.savefig`.

@@ -94,13 +94,10 @@ class ValuePredictive(Predictive):
         at = np.ones(self.position_shape, bool) if where is None else where
         return replace(
             self,
-            mean=self.mean[at],
-            std=self.std[at],
-            draws=None if self.draws is None else self.draws[:, at],
             noise=np.broadcast_to(self.noise, self.mean.shape)[at]
             if isinstance(self.noise, np.ndarray)
             else self.noise,
-            **self._quantiles_at(at),
+            **self._at(at),
         )
 
     def _spread(self, kind: str) -> np.ndarray:
