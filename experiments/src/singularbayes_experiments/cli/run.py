@@ -160,7 +160,12 @@ def certificates(
 
 
 def sharp_certificates(
-    *, methods: str | None = None, seeds: str = "0,1", out: Path = Path("runs/sharp_certificates")
+    *,
+    methods: str | None = None,
+    seeds: str = "0,1",
+    out: Path = Path("runs/sharp_certificates"),
+    processes: int = 1,
+    minutes: float | None = None,
 ) -> int:
     """Certify risks on MNIST with grid, split, rule and δ written down beforehand, and keep a record of each run.
 
@@ -171,13 +176,17 @@ def sharp_certificates(
     seeds
         Seeds, such as 0,1 or 0-4.
     out
-        Folder for records.jsonl.
+        Folder for records.jsonl; a call continues what lies there.
+    processes
+        How many share the work.
+    minutes
+        When to stop.
     """
-    from singularbayes_experiments.problems.sharp_certificates import run_sharp_certificates
     from singularbayes_experiments.runs.runner import parse_seeds
+    from singularbayes_experiments.runs.sharp_certificates import run_sharp_certificates
 
     require_writable(out)
-    for line in run_sharp_certificates(split_names(methods), parse_seeds(seeds), out):
+    for line in run_sharp_certificates(split_names(methods), parse_seeds(seeds), out, processes, minutes):
         print(line, flush=True)
     return 0
 

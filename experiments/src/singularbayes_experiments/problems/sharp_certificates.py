@@ -2,8 +2,8 @@
 
     singularbayes-experiments sharp-certificates --out runs/sharp_certificates
 
-Not run yet: the commit with this file comes before the commit with its records, and what comes out is reported, all
-five methods and both seeds.
+Not run yet: the commit with this plan comes before the commit with its records, and what comes out is reported, all
+five methods and both seeds. `runs/sharp_certificates.py` carries it out.
 
 - **Split.** One permutation of the 60,000 training images, of seed `SPLIT`: 42,000 teach the prior, the last sixth of
   them chooses, and 18,000 certify. The method `low_rank_initial` has a prior without data; all 60,000 certify it.
@@ -22,14 +22,13 @@ Aims: MLP low-rank at most 0.020, CNN low-rank at most 0.0150, prior without dat
 import itertools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
-from scipy import ndimage
 
 from singularbayes import bounds, layers
 from singularbayes.evaluation import certify
@@ -37,10 +36,10 @@ from singularbayes.likelihoods import BoundedCrossentropy
 from singularbayes.models import count_trained
 from singularbayes.posteriors import Centred, FullRank, LowRank, Normal, inverse_softplus
 from singularbayes.prediction import drawn_risks
-from singularbayes.training import KLSchedule, PACBayesObjective, learn_prior
+from singularbayes.training import KLSchedule, PACBayesObjective, centre_prior, fit_many
 from singularbayes_experiments.methods.training import require_method
 from singularbayes_experiments.problems import certificates
-from singularbayes_experiments.records import record
+from singularbayes_experiments.problems.image_copies import CopiesFolder, Moves
 from singularbayes_experiments.records.record import Record, plain
 
 SPLIT = 20261117
@@ -123,16 +122,46 @@ def network(kind: str, rank: int | None, settings: SharpSettings) -> keras.Model
     return keras.Sequential([keras.Input((784,)), image, *convolutions, *hidden, dense(units // 8, 10)])
 
 
-def with_copies(x: np.ndarray, y: np.ndarray, settings: SharpSettings, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the images and, behind them, shifted and rotated copies of each."""
-    rng = np.random.default_rng([seed, settings.shift])
+@dataclass(frozen=True)
+class Candidate:
+    """A prior to be fitted: its settings, and the seed of its network, its copies and its noise."""
 
-    def moved(image: np.ndarray) -> np.ndarray:
-        turned = ndimage.rotate(image, rng.uniform(-settings.angle, settings.angle), reshape=False, order=1)
-        return ndimage.shift(turned, rng.uniform(-settings.shift, settings.shift, 2), order=1)
+    settings: SharpSettings
+    seed: int
 
-    copies = [np.stack([moved(image) for image in x.reshape(-1, 28, 28)]) for _ in range(settings.copies)]
-    return np.concatenate([x, *(one.reshape(x.shape) for one in copies)]), np.tile(y, settings.copies + 1)
+    @property
+    def moves(self) -> Moves:
+        one = self.settings
+        return Moves(self.seed, one.copies, one.shift, one.angle)
+
+
+@dataclass(frozen=True)
+class Split:
+    """The images of the prior, of which the last sixth chooses, those that certify, and those that test."""
+
+    prior: tuple[np.ndarray, np.ndarray]
+    certifying: tuple[np.ndarray, np.ndarray]
+    test: tuple[np.ndarray, np.ndarray]
+
+    @classmethod
+    def of(cls, settings: SharpSettings, images=None) -> "Split":
+        (x, y), test = images or certificates.mnist(settings.pixel_scale)
+        order = np.random.default_rng(SPLIT).permutation(len(x))
+        first = int(settings.share * len(x))
+        return cls(*((x[rows], y[rows]) for rows in (order[:first], order[first:])), test)
+
+    @property
+    def fitted(self) -> tuple[np.ndarray, np.ndarray]:
+        """What the rule fits candidates on."""
+        x, y = self.prior
+        rest = len(x) - len(x) // 6
+        return x[:rest], y[:rest]
+
+    @property
+    def choosing(self) -> tuple[np.ndarray, np.ndarray]:
+        x, y = self.prior
+        rest = len(x) - len(x) // 6
+        return x[rest:], y[rest:]
 
 
 def run(method: str, seed: int, settings: SharpSettings = SharpSettings(), images=None) -> Record:
@@ -143,18 +172,48 @@ def run(method: str, seed: int, settings: SharpSettings = SharpSettings(), image
     """
     require_method(method, METHODS)
     if METHODS[method][0] == "initial":
-        found = certificates.run("low_rank_initial", seed, INITIAL, images=images)
-        return replace(found, experiment="sharp_certificates", method=method)
+        return run_initial(seed, images)
+    require_paid(settings)
+    split, start = Split.of(settings, images), time.perf_counter()
+    candidates = [Candidate(one, seed) for one in combinations(settings)]
+    mistakes = [count_mistakes(model, split, seed, settings) for model in fit_priors(method, candidates, *split.fitted)]
+    best = int(np.argmin(mistakes))
+    spent = time.perf_counter() - start
+    return certified(method, candidates[best], mistakes[best], split, settings, spent)
+
+
+def run_initial(seed: int, images=None) -> Record:
+    """Returns the record of the method whose prior has seen no data."""
+    found = certificates.run("low_rank_initial", seed, INITIAL, images=images)
+    return replace(found, experiment="sharp_certificates")
+
+
+def require_paid(settings: SharpSettings) -> None:
+    """Raises for settings that a certificate does not pay for."""
     for name, values in PAID.items():
         if getattr(settings, name) not in values:
             raise ValueError(f"A certificate pays for {name} among {values}; got {getattr(settings, name)!r}.")
-    (x, y), test = images or certificates.mnist(settings.pixel_scale)
-    order = np.random.default_rng(SPLIT).permutation(len(x))
-    x, y = x[order], y[order]
-    first, start = int(settings.share * len(x)), time.perf_counter()
-    used, mistakes = apply_rule(method, x[:first], y[:first], settings, seed)
-    model = _fitted_prior(method, x[:first], y[:first], used, seed)
-    x, y = x[first:], y[first:]
+
+
+def certified(
+    method: str,
+    chosen: Candidate,
+    mistakes: float,
+    split: Split,
+    settings: SharpSettings,
+    spent: float = 0.0,
+    copies: CopiesFolder | None = None,
+) -> Record:
+    """Returns the record of the chosen candidate, fitted on all images of the prior, trained further and certified.
+
+    Args:
+        mistakes: of the candidate, on the images that chose it.
+        spent: seconds of the rule.
+    """
+    used, seed, start = chosen.settings, chosen.seed, time.perf_counter()
+    (model,) = fit_priors(method, [chosen], *split.prior, copies)
+    centre_prior(model, learned_on=_with_copies(chosen.moves, split.prior[0], copies))
+    x, y = split.certifying
     paid: dict[str, Any] = {"delta": settings.delta, "tried": count_paid(), "seed": seed}
     held_out = {
         average: certify(model, x, y, form="holdout", average=average, **paid) for average in (None, used.average)
@@ -162,7 +221,7 @@ def run(method: str, seed: int, settings: SharpSettings = SharpSettings(), image
     objective = PACBayesObjective(num_data=len(x), delta=settings.delta)
     _compile(model, BoundedCrossentropy(settings.p_min), settings.further_rate, len(x), 1, settings)
     model.fit(x, y, epochs=1, batch_size=settings.batch_size, verbose=0, callbacks=[objective])
-    seconds = time.perf_counter() - start
+    seconds = spent + time.perf_counter() - start
     constant = bounds.catoni_constant(mistakes, 1.0, len(x), 0.8 * settings.delta / count_paid())
     bound = certify(model, x, y, draws=settings.draws, form="catoni", constant=constant, **paid)
     averaged = certify(model, x, y, draws=settings.draws, average=used.average, **paid)
@@ -176,7 +235,7 @@ def run(method: str, seed: int, settings: SharpSettings = SharpSettings(), image
         "averaged hold-out": held_out[used.average].value,
         "mistakes that chose": mistakes,
         **{f"chosen {name}": float(getattr(used, name)) for name in RULE},
-        "test error": float(drawn_risks(model, test[0], test[1], min(settings.draws, 2000), seed=seed).mean()),
+        "test error": float(drawn_risks(model, *split.test, min(settings.draws, 2000), seed=seed).mean()),
     }
     return Record("sharp_certificates", method, seed, plain(settings), metrics, count_trained(model), seconds)
 
@@ -190,33 +249,63 @@ def count_paid() -> int:
     return math.prod(len(values) for values in PAID.values())
 
 
-def apply_rule(
-    method: str, x: np.ndarray, y: np.ndarray, settings: SharpSettings, seed: int
-) -> tuple[SharpSettings, float]:
-    """Returns the settings that make the fewest mistakes on the last sixth of the prior's images, and how many."""
-    rest = len(x) - len(x) // 6
-
-    def mistakes(candidate: SharpSettings) -> float:
-        model = _fitted_prior(method, x[:rest], y[:rest], candidate, seed)
-        # With draws of its own: those of the certificate have to know nothing of the choice.
-        return float(drawn_risks(model, x[rest:], y[rest:], max(20, settings.draws // 15), seed=seed + _OTHER).mean())
-
-    combinations = (dict(zip(RULE, values, strict=True)) for values in itertools.product(*RULE.values()))
-    found = [(mistakes(one), one) for one in (replace(settings, **combination) for combination in combinations)]
-    fewest, best = min(found, key=lambda each: each[0])
-    return best, fewest
+def combinations(settings: SharpSettings) -> list[SharpSettings]:
+    """Returns the settings with every combination of `RULE`, in the order in which the first of equals is taken."""
+    products = itertools.product(*RULE.values())
+    return [replace(settings, **dict(zip(RULE, values, strict=True))) for values in products]
 
 
-def _fitted_prior(method: str, x: np.ndarray, y: np.ndarray, settings: SharpSettings, seed: int) -> keras.Model:
-    """Returns a model whose prior, and posterior, were fitted on these images and their copies."""
-    keras.utils.set_random_seed(seed)
-    model = network(*METHODS[method], settings)
-    x, y = with_copies(x, y, settings, seed)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    _compile(model, loss, settings.learning_rate, len(x), settings.epochs, settings)
-    options = {"epochs": settings.epochs, "batch_size": settings.batch_size, "verbose": 0}
-    learn_prior(model, x, y, callbacks=[KLSchedule(num_data=len(x), beta=settings.beta)], **options)
-    return model
+def count_mistakes(model: keras.Model, split: Split, seed: int, settings: SharpSettings) -> float:
+    """Returns the share of mistakes of a candidate on the last sixth of the prior's images."""
+    # With draws of its own: those of the certificate have to know nothing of the choice.
+    return float(drawn_risks(model, *split.choosing, max(20, settings.draws // 15), seed=seed + _OTHER).mean())
+
+
+def fit_priors(
+    method: str, wanted: Sequence[Candidate], x: np.ndarray, y: np.ndarray, copies: CopiesFolder | None = None
+) -> list[keras.Model]:
+    """Returns a model for each candidate, fitted on these images and their copies.
+
+    Candidates with one dropout are one program (`fit_many`), but convolutions train alone: those of many members are
+    convolutions in groups, which accelerators are slow at.
+    """
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for i, one in enumerate(wanted):
+        groups[i if METHODS[method][0] == "cnn" else one.settings.dropout].append(i)
+    models: dict[int, keras.Model] = {}
+    for places in groups.values():
+        models |= zip(places, _fit_together(method, [wanted[i] for i in places], x, y, copies), strict=True)
+    return [models[i] for i in range(len(wanted))]
+
+
+def _fit_together(method: str, wanted: list[Candidate], x, y, copies: CopiesFolder | None) -> list[keras.Model]:
+    """Returns the models of candidates with one network, each with its own images."""
+    settings = wanted[0].settings
+    size = len(x) * (settings.copies + 1)
+    sources = list(dict.fromkeys(one.moves for one in wanted))
+    moved = np.concatenate([_with_copies(moves, x, copies) for moves in sources])
+    rows = np.stack([np.arange(size) + size * sources.index(one.moves) for one in wanted])
+    built: list[Candidate] = []
+
+    def build(seed: int) -> keras.Model:
+        built.append(wanted[seed])
+        keras.utils.set_random_seed(built[-1].seed)
+        model = network(*METHODS[method], built[-1].settings)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        _compile(model, loss, settings.learning_rate, size, settings.epochs, settings)
+        return model
+
+    def callbacks() -> list[keras.callbacks.Callback]:  # of the model that was built last
+        return [KLSchedule(num_data=size, beta=built[-1].settings.beta)]
+
+    labels = np.tile(y, (settings.copies + 1) * len(sources))
+    members = range(len(wanted))
+    runs = fit_many(build, moved, labels, members, settings.epochs, settings.batch_size, callbacks=callbacks, rows=rows)
+    return [one.model for one in runs]
+
+
+def _with_copies(moves: Moves, x: np.ndarray, copies: CopiesFolder | None) -> np.ndarray:
+    return moves.apply(x) if copies is None else copies.read(moves, x)
 
 
 def _compile(model: keras.Model, loss, rate: float, num_data: int, epochs: int, settings: SharpSettings) -> None:
@@ -224,12 +313,3 @@ def _compile(model: keras.Model, loss, rate: float, num_data: int, epochs: int, 
     together = 1 if keras.backend.backend() == "torch" else min(steps, 100)
     schedule = keras.optimizers.schedules.CosineDecay(rate, steps * epochs)
     model.compile(keras.optimizers.Adam(schedule), loss, steps_per_execution=together)
-
-
-def run_sharp_certificates(methods: Sequence[str] | None, seeds: Sequence[int], folder: Path) -> Iterator[str]:
-    """Runs methods and seeds, appends each record to those of the folder as soon as it is there, and yields a line."""
-    for method in methods or METHODS:
-        for seed in seeds:
-            found = run(method, seed)
-            record.append(found, folder)
-            yield f"{found.name}: certified {found.metrics['certificate']:.4f}, {found.seconds:.0f} s"
