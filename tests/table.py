@@ -46,6 +46,7 @@ POSTERIORS = {
     "rank_one_outer": partial(RankOne, "outer"),
     "rank_one_scale": partial(RankOne, "scale"),
     "adapter": partial(Adapter, 2),
+    "adapter_random_a": partial(Adapter, 2, random_factors="a"),
     "adaptive_low_rank": _adaptive,
     "clipped": _clipped,
     "deterministic": Deterministic,
@@ -102,6 +103,9 @@ def stirred(posterior, shape=SHAPE, seed=0):
     rng = np.random.default_rng(seed)
     for factor in posterior.factors:
         set_factor(factor, rng.normal(0.3, 0.7, factor.shape), rng.uniform(0.2, 0.7, factor.shape))
+    b = getattr(getattr(posterior, "posterior", posterior), "b", None)
+    if b is not None:
+        b.assign(rng.normal(0.3, 0.7, b.shape))
     return posterior
 
 

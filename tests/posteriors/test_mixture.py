@@ -80,7 +80,11 @@ def test_another_first_axis_in_the_same_pass_is_refused():
 # -- K separate networks -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("inside", [sb.LowRank(2), sb.FullRank(), sb.RankOne(), sb.KTied(), sb.Adapter(2)], ids=repr)
+@pytest.mark.parametrize(
+    "inside",
+    [sb.LowRank(2), sb.FullRank(), sb.RankOne(), sb.KTied(), sb.Adapter(2), sb.Adapter(2, random_factors="a")],
+    ids=repr,
+)
 def test_outputs_and_gradients_are_those_of_separate_networks_on_their_shares(inside):
     config = inside.get_config()
     layer = _dense(type(inside).from_config({**config, "kl_weight": 0.1}))

@@ -61,7 +61,13 @@ def test_class_weights_are_sample_weights_of_every_component():
 @pytest.mark.backend
 @pytest.mark.parametrize(
     "inside",
-    [sb.AdaptiveLowRank(2, tolerance=0.999), sb.Clipped(sb.LowRank(2), limit=0.5), sb.Adapter(2), sb.RankOne()],
+    [
+        sb.AdaptiveLowRank(2, tolerance=0.999),
+        sb.Clipped(sb.LowRank(2), limit=0.5),
+        sb.Adapter(2),
+        sb.Adapter(2, random_factors="a"),
+        sb.RankOne(),
+    ],
     ids=repr,
 )
 def test_every_kind_of_posterior_trains_inside(inside, tmp_path):

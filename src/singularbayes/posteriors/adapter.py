@@ -9,13 +9,15 @@ from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
 from singularbayes.posteriors.priors import Anchored
 from singularbayes.posteriors.product import Product, checked_rank
+from singularbayes.posteriors.variational import Variational
 
+RANDOM_FACTORS = ("both", "a")
 _PRIOR = Anchored(2.0, anchor="random", relative=True)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
 class Adapter(Product):
-    """W₀ frozen, A (rows × rank) and B (columns × rank) random: 2 · rank · (rows + columns) trainable parameters.
+    """W = W₀ + A Bᵀ, W₀ frozen, A (rows × rank) and B (columns × rank) random: 2 · rank · (rows + columns) parameters.
 
     For a pretrained matrix that a truncation to `rank` would spoil. `center(matrix)` makes it W₀ and sets the mean of B
     to 0, so E[W] is the matrix itself and a mean prediction is what it was; the mean of A stays at its start, as in
@@ -35,9 +37,14 @@ class Adapter(Product):
     that the KL starts at 0.32 nats for each scalar, before anything was learned. A prior around 0 of a fixed scale
     starts with up to several, most of them for the means of A, which say nothing about W while B is 0.
 
+    With `random_factors="a"` only A, which reads the inputs, is random, and B is a plain weight that starts at 0: the
+    form of BLoB (Wang et al. 2024), with rank · (2 rows + columns) parameters. W then starts without noise, the KL is
+    that of A alone, and `certify` refuses it: B was trained, and no KL counts it.
+
     Args:
         rank: an integer above 0, lowered to min(rows, columns) where a matrix is smaller.
         prior: see `Variational`.
+        random_factors: "both" or "a".
         **kwargs: arguments of every posterior, see `Variational`.
 
     >>> import math
@@ -50,9 +57,13 @@ class Adapter(Product):
 
     adapts = True
 
-    def __init__(self, rank, prior=_PRIOR, **kwargs):
+    def __init__(self, rank, prior=_PRIOR, random_factors="both", **kwargs):
         super().__init__(prior=prior, **kwargs)
-        self.rank = checked_rank("Adapter", rank)
+        self.rank, self.random_factors = checked_rank("Adapter", rank), random_factors
+        if random_factors not in RANDOM_FACTORS:
+            raise ValueError(
+                f"Adapter needs random_factors to be one of {RANDOM_FACTORS}; got random_factors={random_factors!r}."
+            )
 
     def num_columns(self, shape):
         return min(self.rank, *shape)
@@ -72,6 +83,13 @@ class Adapter(Product):
             autocast=False,
         )
         mean_a = noise.initializer(self.damping * s)
+
+        if self.random_factors == "a":
+            self._build_ab((rows,), rank, lambda _, dtype=None: mean_a((rows, rank), dtype), self.eta * s)
+            self.b = self.add_weight(
+                name="b", shape=(columns, rank), initializer="zeros", dtype="float32", autocast=False
+            )
+            return
 
         def loc(_, dtype=None):
             return ops.concatenate([mean_a((rows, rank), dtype), ops.zeros((columns, rank), dtype)])
@@ -96,9 +114,18 @@ class Adapter(Product):
 
     def center(self, matrix):
         self.w0.assign(matrix)
+        if self.b is not None:
+            self.b.assign(np.zeros(self.b.shape))
+            return
         loc = np.array(ops.convert_to_numpy(self.ab.loc))
         loc[self.rows :] = 0
         self.ab.set_loc(loc)
+
+    def _balance_means(self):
+        if self.b is None:
+            super()._balance_means()
+        else:  # a smaller A with a larger B would have more noise
+            Variational._balance_means(self)
 
     def residual(self, matrix):
         return 0.0
@@ -114,4 +141,4 @@ class Adapter(Product):
         return self.rank
 
     def get_config(self):
-        return {**super().get_config(), "rank": self.rank}
+        return {**super().get_config(), "rank": self.rank, "random_factors": self.random_factors}

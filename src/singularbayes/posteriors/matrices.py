@@ -4,10 +4,10 @@
 `convolve(x, by)` convolves x with the columns as filters, where `by(x, filters)` is the layer's convolution. None
 forms W where a factored form is cheaper. `dense()` forms it.
 
-`LocalDense` and `LocalLowRank` only have `apply`: local reparameterisation draws the outputs x W per example, without
-drawing W. For independent Gaussian weights, x W given x is Gaussian with mean x μ and variance x² σ². With W = A Bᵀ
-that holds twice: z = x A given x, then y = z Bᵀ given z. Every example gets its own noise, so gradients vary less than
-with one shared draw. Exact only when an example uses the weight once.
+`LocalDense`, `LocalLowRank` and `AppliedInTurn` only have `apply`: local reparameterisation draws the outputs x W per
+example, without drawing W. For independent Gaussian weights, x W given x is Gaussian with mean x μ and variance x² σ².
+With W = A Bᵀ that holds twice: z = x A given x, then y = z Bᵀ given z. Every example gets its own noise, so gradients
+vary less than with one shared draw. Exact only when an example uses the weight once.
 """
 
 from dataclasses import dataclass
@@ -214,3 +214,14 @@ class LocalLowRank:
         z = _local_outputs(ops.cast(x, "float32"), self.loc_a, self.var_a, eps[:, :rank])
         y = _local_outputs(z, ops.transpose(self.loc_b), ops.transpose(self.var_b), eps[:, rank:])
         return ops.cast(y, x.dtype)
+
+
+@dataclass(frozen=True)
+class AppliedInTurn:
+    """x W₁ W₂, applied as (x W₁) W₂, where outputs of the first are drawn."""
+
+    first: Any
+    second: Any
+
+    def apply(self, x):
+        return self.second.apply(self.first.apply(x))

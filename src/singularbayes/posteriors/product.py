@@ -1,5 +1,8 @@
 """What posteriors with a random product A Bᵀ share."""
 
+import math
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -7,7 +10,14 @@ from singularbayes.bounds import best_gauge
 from singularbayes.checks import require_integer
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.factor import Factor, halves, standardised
-from singularbayes.posteriors.matrices import LocalLowRank, LowRankMatrix, LowRankRows
+from singularbayes.posteriors.matrices import (
+    AppliedInTurn,
+    DenseMatrix,
+    LocalDense,
+    LocalLowRank,
+    LowRankMatrix,
+    LowRankRows,
+)
 from singularbayes.posteriors.moments import Moments, moments, product_covariance, product_variance
 from singularbayes.posteriors.variational import Variational
 
@@ -21,11 +31,13 @@ def checked_rank(kind: str, rank, name: str = "rank") -> int:
 class Product(Variational):
     """W = A Bᵀ with independent entries; A stands above B in one array, `ab`.
 
-    One array has half the operations of two, and a step of a small network is mostly their number.
+    One array has half the operations of two, and a step of a small network is mostly their number. Where B is a plain
+    weight, `b`, the array is A alone.
     """
 
     has_columns = True
     ab: Factor
+    b: Any = None  # B where it has no noise
     rows: int  # of A
 
     def _build_product(self, shape, rank: int) -> None:
@@ -48,10 +60,20 @@ class Product(Variational):
 
     def draw(self, key):
         """Returns A and B; or, by rows, the key from which rows of A are made when they are needed, and B."""
-        if self.by_rows:
-            return key, self._used(self.ab.sample_range(key, self.rows, self.ab.shape[0]))
-        a, b = halves(self.ab.sample(key), self.rows)
-        return a, self._used(b)
+        if not self.by_rows:
+            a, b = self._halves(self.ab.sample(key))
+            return a, self._used(b)
+        if self.b is not None:
+            return key, ops.convert_to_tensor(self.b)
+        return key, self._used(self.ab.sample_range(key, self.rows, self.ab.shape[0]))
+
+    def _halves(self, ab):
+        """Returns A and B from a draw or the means of `ab`."""
+        return halves(ab, self.rows) if self.b is None else (ab, ops.convert_to_tensor(self.b))
+
+    @property
+    def draw_size(self):
+        return super().draw_size + (0 if self.b is None else math.prod(self.b.shape))
 
     def weight(self, draw):
         a, b = draw
@@ -66,18 +88,23 @@ class Product(Variational):
         return b if self.ab.live is None else b * self.ab.live
 
     def matrices(self, scalars):
-        return [scalars[: self.rows], scalars[self.rows :]]
+        return [scalars[: self.rows], scalars[self.rows :]] if self.b is None else [scalars]
 
     def mean(self):
-        a, b = halves(self.ab.loc, self.rows)
+        a, b = self._halves(self.ab.loc)
         return LowRankMatrix(a, self._used(b))
 
     def local(self, key):
+        if self.b is not None:
+            return AppliedInTurn(LocalDense(self.ab, key), DenseMatrix(ops.convert_to_tensor(self.b)).transposed())
         (loc_a, loc_b), (var_a, var_b) = (halves(v, self.rows) for v in (self.ab.loc, self.ab.variance))
         return LocalLowRank(loc_a, var_a, self._used(loc_b), self._used(var_b), key)
 
     def _moments(self) -> list[Moments]:
         """Returns means and variances of A and B; both are 0 in the columns of B that are not used."""
+        if self.b is not None:
+            b = ops.convert_to_numpy(self.b).astype("float64")
+            return [moments(self.ab), (b, np.zeros(b.shape))]
         live = 1.0 if self.ab.live is None else ops.convert_to_numpy(self.ab.live)
         (mean_a, mean_b), (var_a, var_b) = map(self.matrices, moments(self.ab))
         return [(mean_a, var_a), (mean_b * live, var_b * live)]
@@ -128,7 +155,8 @@ class Product(Variational):
 
     def certified_kl(self):
         before, after = super().certified_kl()
-        return before, after if self.prior.by_column else min(after, self._kl_in_best_gauge())
+        free = self.b is None and not self.prior.by_column
+        return before, min(after, self._kl_in_best_gauge()) if free else after
 
     def _kl_in_best_gauge(self) -> float:
         """Returns an upper bound of the KL after the search for D, which uses a quicker bound where there is one."""
