@@ -6,7 +6,7 @@ import numpy as np
 import singularbayes as sb
 
 SMALL = {"max_iter": 30, "learning_rate_init": 0.03, "batch_size": 32, "draws": 20, "random_state": 0}
-MLP = {"hidden_layer_sizes": (16,), "rank": 4, **SMALL}
+MLP = {"hidden_layer_sizes": (16,), "rank": 4, "components": 1, **SMALL}
 
 
 def table(rows: int, seed: int = 0, noise=0.3) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,7 @@
 """Regressors: standard deviations, intervals and samples agree with the posterior, whatever the units."""
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 import pytest
@@ -7,8 +9,10 @@ from small_tables import MLP, SMALL, build, table
 
 import singularbayes as sb
 from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, base
+from singularbayes.estimators.calibration import out_of_fold, pooled_error
+from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw, train
-from singularbayes.estimators.network import MultilayerPerceptron
+from singularbayes.estimators.network import MultilayerPerceptron, seeded
 from singularbayes.estimators.trainer import one_thread_if_small
 
 X, Y = table(120)
@@ -17,7 +21,7 @@ NEW, TARGETS = table(500, seed=1)
 
 @pytest.fixture(scope="module")
 def fitted():
-    return BayesianMLPRegressor(**MLP).fit(X, Y)
+    return BayesianMLPRegressor(**MLP, noise="constant").fit(X, Y)
 
 
 @pytest.mark.backend
@@ -31,7 +35,7 @@ def test_predictions_are_those_of_the_model_in_the_units_of_the_data():
 
 
 def test_predictions_do_not_depend_on_units(fitted):
-    other = BayesianMLPRegressor(**MLP).fit(X * 1e6 - 3e6, 2e8 * Y + 1e9)
+    other = BayesianMLPRegressor(**MLP, noise="constant").fit(X * 1e6 - 3e6, 2e8 * Y + 1e9)
     mean, std = fitted.predict(NEW, return_std=True)
     for ours, theirs in zip((mean, std), other.predict(NEW * 1e6 - 3e6, return_std=True), strict=True):
         moved = 2e8 * ours + (1e9 if ours is mean else 0)
@@ -83,7 +87,9 @@ def test_a_sample_is_one_function_of_all_rows(fitted):
     near = np.repeat(3 * NEW[:1], 2, axis=0)
     samples = fitted.sample_y(near, n_samples=1_000)
     epistemic = sb.predict(fitted.model_, fitted._features(near), 1_000, fitted._seed, likelihood="mean_scale").std
-    share = (epistemic[0] * fitted._values.scale * np.sqrt(fitted._variance_scale)) ** 2 / samples.var(axis=1).mean()
+    share = (epistemic[0] * fitted._values.scale * np.sqrt(fitted._variance(np.zeros((1, 5)))[0])) ** 2 / samples.var(
+        axis=1
+    ).mean()
     assert abs(np.corrcoef(samples)[0, 1] - share) < 0.15
 
 
@@ -104,7 +110,8 @@ def test_intervals_cover_as_often_as_promised(calibrate):
 
 
 def test_the_variance_is_scaled_to_the_errors_on_held_out_rows(fitted):
-    held_out, y = fitted._held_out
+    held_out, data = fitted._held_out
+    y = data.y
     assert sorted(y[:, 0]) == sorted(fitted._values(Y[:, None])[:, 0])  # with folds every row was held out once
     scale = np.mean((y - held_out.mean) ** 2 / held_out.variance("total"))
     p = sb.predict(fitted.model_, fitted._features(NEW), 20, fitted._seed, likelihood="mean_scale")
@@ -135,15 +142,66 @@ def test_no_network_predicts_rows_for_calibration_that_it_was_trained_on(calibra
         assert not rows & trained[id(network)] and len(trained[id(network)]) + len(rows) == 120
 
 
-def test_the_noise_head_is_taken_where_the_noise_depends_on_the_input():
-    options = MLP | {"max_iter": 60, "calibrate": "split", "validation_fraction": 0.3}
+def test_rows_have_noise_of_their_own_where_the_noise_depends_on_the_input():
+    options = MLP | {"max_iter": 20, "components": 5}
     x, y = table(400, noise=lambda x: np.exp(1.5 * x[:, 2] - 1))
     varied = BayesianMLPRegressor(**options).fit(x, y)
     same = BayesianMLPRegressor(**options).fit(*table(400))
-    assert varied.model_.output_shape == same.model_.output_shape == (None, 2)
-    assert varied._head and not same._head
+    assert varied._variance.per_row and not same._variance.per_row
     std = varied.predict(NEW, return_std=True)[1]
     assert np.corrcoef(np.log(std), NEW[:, 2])[0, 1] > 0.8
+    head = BayesianMLPRegressor(**options | {"components": 1, "calibrate": None}, noise="head").fit(x, y)
+    assert np.corrcoef(np.log(head.predict(NEW, return_std=True)[1]), NEW[:, 2])[0, 1] > 0.8
+
+
+def test_components_calibrate_with_the_rows_that_they_were_trained_without(monkeypatch):
+    """A row of enormous weight moves every component but those that leave it out, whose prediction is kept."""
+    trained = []
+
+    def spy_on_training(network, optimizer, data, recipe, seed, watch=None, used=None):
+        trained.append(used)
+        return train(network, optimizer, data, recipe, seed, watch, used)
+
+    monkeypatch.setattr(base, "train", spy_on_training)
+    model = BayesianMLPRegressor(**MLP | {"components": 10, "max_iter": 10}).fit(X, Y)
+    first, second, third = trained
+    assert third is None and (first == second).all() and model.n_iter_ == 10
+    assert ((~first).sum(axis=1) == 2).all() and ((~first).sum(axis=0) == 24).all()
+    p, data = model._held_out
+    assert len(p.mean) == 120 and p.draws is None
+    np.testing.assert_array_equal(data.y, model._values(Y[:, None]))
+
+
+@pytest.mark.backend
+def test_a_component_is_not_moved_by_rows_that_it_leaves_out():
+    recipe = replace(BayesianMLPRegressor(**MLP)._recipe(120), epochs=2)
+    used = np.ones((120, 3), bool)
+    used[:60, 0] = False
+    values = []
+    for change in (0.0, 5.0):
+        y = Y.copy()
+        y[:60] += change
+        with seeded(0):
+            network = MultilayerPerceptron(3, (16,), 1, "relu", 4, None, 0.1, 3, "regression").build()
+        data = Data(X.astype("float32"), y[:, None].astype("float32"), np.ones(120))
+        train(network, None, data, recipe, 0, used=used)
+        values.append(sb.find_posteriors(network.model)[0].trainable_weights[0])
+    one, two = (keras.ops.convert_to_numpy(value) for value in values)
+    moved = np.abs(one - two).reshape(3, -1).max(axis=1)
+    # The noise level, which all share, moves with the rows of the others, and the size of steps with it.
+    assert moved[0] < 0.1 * moved[1:].min()
+
+
+def test_the_error_of_a_pool_is_that_of_members_less_their_variance():
+    rng = np.random.default_rng(0)
+    each = rng.normal(size=(1, 40, 2_000, 1))  # 40 components around 0 for 2,000 rows of noise 1
+    held_out = np.arange(2_000)[:, None] % 20 == np.arange(40) % 20
+    y = rng.normal(size=(2_000, 1))
+    mean, between, count = out_of_fold(each.reshape(-1, 2_000, 1), held_out)
+    assert (count == 2).all() and between.mean() == pytest.approx(1, abs=0.1)
+    np.testing.assert_allclose(mean[:, 0], [each[0, held_out[i], i, 0].mean() for i in range(2_000)])
+    factor = pooled_error((y - mean) ** 2, between, count, 40)
+    assert factor**2 * np.mean((y - mean) ** 2) == pytest.approx(1 + 1 / 40, abs=0.1)
 
 
 @pytest.mark.backend
@@ -183,7 +241,7 @@ def test_early_stopping_keeps_the_best_epoch():
         weights.append(network.model.get_weights())
         return next(scores)
 
-    network = MultilayerPerceptron(3, (16,), 1, "relu", 4, None, 1, "regression").build()
+    network = MultilayerPerceptron(3, (16,), 1, "relu", 4, None, 0.1, 1, "regression").build()
     member = train(network, None, data, recipe, 0, watch)
     assert member.scores == [1, 3, 2, 2.5, 2] and len(member.losses) == 5
     for kept, best, last in zip(network.model.get_weights(), weights[1], weights[4], strict=True):
@@ -205,7 +263,7 @@ def test_rows_come_in_parts():
         model.partial_fit(x[start : start + 100], y[start : start + 100])
     assert model.n_samples_seen_ == 1_200 and model.n_iter_ == 13  # the first rows are learned in two parts
     weight = sb.find_posteriors(model.model_)[0].kl_scale
-    assert float(keras.ops.convert_to_numpy(weight)) == pytest.approx(0.1 / 1_200)
+    assert float(keras.ops.convert_to_numpy(weight)) == pytest.approx(DEFAULTS.beta / 1_200)
     low, high = model.predict_interval(NEW, coverage=0.9)
     assert 0.84 < np.mean((low <= TARGETS) & (high >= TARGETS)) < 0.97
     assert model.score(NEW, TARGETS) > 0.5

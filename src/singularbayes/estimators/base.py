@@ -66,15 +66,28 @@ class BayesianEstimator(BaseEstimator):
         return None
 
     @abstractmethod
-    def _calibrate(self, predictions, y: np.ndarray) -> None:
-        """Fits the calibration to predictions, a list, of held-out targets; None is no calibration."""
+    def _calibrate(self, p, held_out: Data | None) -> None:
+        """Fits the calibration to predictions of held-out rows; None is no calibration."""
 
     @abstractmethod
-    def _calibrate_further(self, p, y: np.ndarray) -> None:
-        """Fits the calibration to more held-out targets."""
+    def _calibrate_further(self, p, held_out: Data) -> None:
+        """Fits the calibration to more held-out rows."""
 
-    def _prepare(self) -> None:
-        """Sets what a fit from the beginning starts with."""
+    @abstractmethod
+    def _joined(self, predictions: list):
+        """Returns predictions of some rows after others as one."""
+
+    @abstractmethod
+    def _out_of_fold(self, p, y: np.ndarray, held_out: np.ndarray):
+        """Returns predictions of rows by the components that did not see them, of those with all draws.
+
+        Args:
+            held_out: (rows, components), which components did not see a row.
+        """
+
+    def _weights_of_rows(self, data: Data) -> np.ndarray:
+        """Returns the weights that rows have after the first calibration."""
+        return data.weight
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
@@ -133,7 +146,8 @@ class BayesianEstimator(BaseEstimator):
         rows, how = len(data), self._how_to_calibrate(len(data))
         rng = np.random.default_rng([self._seed, 1])
         if how is None:
-            member, held_out = self._member(data, 0, start), None
+            self._keep(self._member(data, 0, start))
+            self._calibrate(None, None)
         elif how == "split":
             parts = split(rows, self.validation_fraction, rng)
             if parts.min() == parts.max():
@@ -141,44 +155,63 @@ class BayesianEstimator(BaseEstimator):
                     f'calibrate="split" needs rows to hold out and rows to train on; got {rows} rows and '
                     f"validation_fraction={self.validation_fraction}. Pass calibrate=None."
                 )
-            member = self._chosen(data, parts, start)
-            held_out = [(member, parts == 0)]
+            self._keep(self._member(data.rows(parts == 1), 0, start))
+            held_out = data.rows(parts == 0)
+            self._calibrate(self._draw(self._network, held_out.x), held_out)
         else:
             if rows < DEFAULTS.folds:
                 raise ValueError(f'calibrate="folds" needs at least {DEFAULTS.folds} rows; got {rows} rows.')
             parts = folds(rows, DEFAULTS.folds, self._strata(data.y), rng)
-            held_out = [(self._chosen(data, parts), parts == 0)]
-            held_out += [
-                (self._member(data.rows(parts != fold), fold + 1), parts == fold) for fold in range(1, DEFAULTS.folds)
-            ]
-            member = self._member(data, 0)
-        self._keep(member)
-        if held_out is None:
-            self._calibrate(None, data.y)
-            return
-        predictions = [self._draw(member.network, data.x[rows]) for member, rows in held_out]
-        self._calibrate(predictions, np.concatenate([data.y[rows] for _, rows in held_out]))
+            (self._cross_fit if self._crosses else self._fit_folds)(data, parts)
+
+    def _cross_fit(self, data: Data, parts: np.ndarray) -> None:
+        """Trains every component without one of the parts, calibrates, and goes on with all rows."""
+        held_out = parts[:, None] == np.arange(self.components) % DEFAULTS.folds
+        shown = np.sort(np.random.default_rng([self._seed, 4]).permutation(len(data))[: DEFAULTS.calibrate_at_most])
+        start, rate = None, 1.0
+        for share, used in zip(DEFAULTS.phases, (~held_out, ~held_out, None), strict=True):
+            self._keep(self._member(data, 0, start, used, share, rate))
+            start, rate = (self._network, self._optimizer), DEFAULTS.later_rate
+            if used is not None:
+                p = self._draw(self._network, data.x[shown], keep_draws=True)
+                self._calibrate(self._out_of_fold(p, data.y[shown], held_out[shown]), data.rows(shown))
+                data = replace(data, weight=self._weights_of_rows(data))
+
+    def _fit_folds(self, data: Data, parts: np.ndarray) -> None:
+        """Trains a network without each of the parts to calibrate with, and one on all rows."""
+        order, predictions = [], []
+        for fold in range(DEFAULTS.folds):
+            member = self._member(data.rows(parts != fold), fold + 1)
+            order.append(np.flatnonzero(parts == fold))
+            predictions.append(self._draw(member.network, data.x[order[-1]]))
+        self._keep(self._member(data, 0))
+        self._calibrate(self._joined(predictions), data.rows(np.concatenate(order)))
 
     def _begin(self) -> None:
         self._seed = int(check_random_state(self.random_state).randint(np.iinfo("int32").max))
         self.n_iter_, self.loss_curve_, self.n_samples_seen_ = 0, [], 0.0
-        self._prepare()
 
     def _how_to_calibrate(self, rows: int) -> str | None:
         if self.calibrate != "auto":
             return self.calibrate
         if rows < DEFAULTS.calibrate_from:
             return None
-        return "folds" if rows < DEFAULTS.folds_below and not self.warm_start else "split"
+        return "folds" if (self._crosses or rows < DEFAULTS.folds_below) and not self.warm_start else "split"
 
-    def _chosen(self, data: Data, parts: np.ndarray, start=None) -> Member:
-        """Returns a member that is trained on all parts but 0."""
-        return self._member(data.rows(parts != 0), 1, start)
+    @property
+    def _crosses(self) -> bool:
+        """Whether the components of the network are enough that each can do without some rows."""
+        return getattr(self, "components", 1) >= DEFAULTS.folds
 
-    def _member(self, data: Data, index: int, start=None) -> Member:
-        """Returns a network trained on the data; `index` tells the members of one fit apart."""
+    def _member(self, data: Data, index: int, start=None, used=None, share=1.0, rate=1.0) -> Member:
+        """Returns a network trained on the data; `index` tells the members of one fit apart.
+
+        Args:
+            used: (rows, components), which rows train which component; None is all.
+            share, rate: of the epochs and of the learning rate.
+        """
         seed = int(np.random.SeedSequence([self._seed, self.n_iter_, index]).generate_state(1)[0] >> 1)
-        recipe, watch = self._recipe(len(data)), None
+        recipe, watch = self._recipe(len(data)).part(share, rate), None
         with LOCK, seeded(seed):
             network, optimizer = start or (self._new_network(data), None)
             if self.early_stopping:
@@ -186,12 +219,13 @@ class BayesianEstimator(BaseEstimator):
                 if parts.min() == parts.max():
                     raise ValueError(f"early_stopping needs rows to watch and rows to train on; got {len(data)} rows.")
                 watched, data = data.rows(parts == 0), data.rows(parts == 1)
+                used = None if used is None else used[parts == 1]
 
                 def watch(network: Network) -> float:
                     p = draw(network, watched.x, DEFAULTS.stopping_draws, self._seed)
                     return -float(np.average(self._row_nll(p, watched.y), weights=watched.weight))
 
-            return train(network, optimizer, data, recipe, seed, watch)
+            return train(network, optimizer, data, recipe, seed, watch, used)
 
     def _recipe(self, rows: int) -> Recipe:
         batch_size = DEFAULTS.batch_size(rows) if self.batch_size == "auto" else int(self.batch_size)
@@ -227,7 +261,7 @@ class BayesianEstimator(BaseEstimator):
                 self._one_epoch(data.rows(parts == 1), None)
                 data = data.rows(parts == 0)
         if hasattr(self, "_network") and self.calibrate is not None:
-            self._calibrate_further(self._draw(self._network, data.x), data.y)
+            self._calibrate_further(self._draw(self._network, data.x), data)
         self._one_epoch(data, (self._network, self._optimizer) if hasattr(self, "_network") else None)
 
     def _one_epoch(self, data: Data, start) -> None:

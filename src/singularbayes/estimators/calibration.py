@@ -37,23 +37,32 @@ def gaussian_nll(p: ValuePredictive, y: np.ndarray) -> np.ndarray:
     return 0.5 * ((y - p.mean) ** 2 / variance + np.log(2 * np.pi * variance)).sum(axis=1)
 
 
-def better_by_one_error(plain: ValuePredictive, head: ValuePredictive, y: np.ndarray) -> bool:
-    """Returns whether a noise head is worth it on held-out rows.
+def out_of_fold(draws: np.ndarray, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns what components that did not see a row predict for it: the mean of their draws, and the variance between
+    components; and how many they are. Draw s is of component s mod K.
 
-    Its NLL has to be lower by more than a standard error of the paired difference, and the error of its mean may not be
-    5 % larger: heads that explain errors as noise are known to have worse means.
+    Args:
+        draws: (draws, rows, outputs).
+        held_out: (rows, components).
     """
-    gain = gaussian_nll(plain, y) - gaussian_nll(head, y)
-    errors = [math.sqrt(np.mean((p.mean - y) ** 2)) for p in (plain, head)]
-    return bool(gain.mean() > gain.std(ddof=1) / math.sqrt(len(gain)) and errors[1] < 1.05 * errors[0])
+    each = draws.reshape(-1, held_out.shape[1], *draws.shape[1:]).mean(axis=0)  # (components, rows, outputs)
+    count = held_out.sum(axis=1)
+    mean = np.einsum("kno,nk->no", each, held_out) / count[:, None]
+    if count.min() > 1:
+        between = np.einsum("kno,nk->no", (each - mean) ** 2, held_out) / (count - 1)[:, None]
+    else:
+        between = each.var(axis=0, ddof=1)
+    return mean, between, count
 
 
-def variance_scale(p: ValuePredictive, y: np.ndarray) -> np.ndarray:
-    """Returns, for each output, the factor of the total variance that makes held-out targets most likely.
+def pooled_error(squares: np.ndarray, between: np.ndarray, count: np.ndarray, components: int) -> np.ndarray:
+    """Returns the factor of the errors of `count` components that makes them those of all, for each output.
 
-    It lies in [1/100, 100], so that a few rows that are predicted exactly do not make predictions certain.
+    The mean of m components has the error of infinitely many plus the variance between components over m (Krogh and
+    Vedelsby, 1995).
     """
-    return np.clip(((y - p.mean) ** 2 / p.variance("total")).mean(axis=0), 0.01, 100.0)
+    less = (between * (1 / count - 1 / components)[:, None]).mean(axis=0)
+    return np.sqrt(np.clip(1 - less / np.maximum(squares.mean(axis=0), 1e-30), 0.25, 1.0))
 
 
 def temperature(p: np.ndarray, y: np.ndarray) -> float:

@@ -1,5 +1,7 @@
 """Classification: probabilities averaged over draws, with a calibrated temperature."""
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
@@ -7,7 +9,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classi
 from sklearn.utils.validation import column_or_1d
 
 from singularbayes.estimators.base import BayesianEstimator, Scaler
-from singularbayes.estimators.calibration import class_nll, temper, temperature
+from singularbayes.estimators.calibration import class_nll, out_of_fold, temper, temperature
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
@@ -57,7 +59,7 @@ class Classifier(ClassifierMixin, BayesianEstimator):
             _require_two_classes(self.classes_)
         data = self._data(X, y, weight, first)
         if first:
-            self._calibrate(None, data.y)
+            self._calibrate(None, None)
         self._learn_more(data, first)
         return self
 
@@ -126,17 +128,22 @@ class Classifier(ClassifierMixin, BayesianEstimator):
 
     # -- calibration ---------------------------------------------------------------------------------------------------
 
-    def _calibrate(self, predictions, y) -> None:
+    def _calibrate(self, p, held_out) -> None:
         self._held_out, self._temperature = None, 1.0
-        if predictions is not None:
-            p = np.concatenate([p.mean for p in predictions])
-            self._temperature = temperature(p, y)
-            self._held_out = p[-_KEPT:], y[-_KEPT:]
+        if held_out is not None:
+            self._temperature = temperature(p.mean, held_out.y)
+            self._held_out = p.mean[-_KEPT:], held_out.y[-_KEPT:]
 
-    def _calibrate_further(self, p, y) -> None:
-        before, labels = (p.mean[:0], y[:0]) if self._held_out is None else self._held_out
-        self._held_out = np.concatenate([before, p.mean])[-_KEPT:], np.concatenate([labels, y])[-_KEPT:]
+    def _calibrate_further(self, p, held_out) -> None:
+        before, labels = (p.mean[:0], held_out.y[:0]) if self._held_out is None else self._held_out
+        self._held_out = np.concatenate([before, p.mean])[-_KEPT:], np.concatenate([labels, held_out.y])[-_KEPT:]
         self._temperature = temperature(*self._held_out)
+
+    def _joined(self, predictions):
+        return replace(predictions[0], mean=np.concatenate([p.mean for p in predictions]))
+
+    def _out_of_fold(self, p, y, held_out):
+        return replace(p, mean=out_of_fold(p.draws, held_out)[0], draws=None)
 
 
 def _require_two_classes(classes: np.ndarray) -> None:
@@ -181,6 +188,7 @@ class BayesianMLPClassifier(Classifier):
         rank=DEFAULTS.rank,
         components=DEFAULTS.components,
         prior=DEFAULTS.prior,
+        eta=DEFAULTS.eta,
         beta=DEFAULTS.beta,
         calibrate=DEFAULTS.calibrate,
         class_weight=None,
@@ -203,6 +211,7 @@ class BayesianMLPClassifier(Classifier):
         self.rank = rank
         self.components = components
         self.prior = prior
+        self.eta = eta
         self.beta = beta
         self.calibrate = calibrate
         self.class_weight = class_weight

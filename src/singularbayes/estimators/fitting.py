@@ -34,6 +34,9 @@ class Data:
     def rows(self, rows: np.ndarray) -> "Data":
         return Data(self.x[rows], self.y[rows], self.weight[rows])
 
+    def followed_by(self, other: "Data") -> "Data":
+        return Data(*(np.concatenate([a, b]) for a, b in zip(vars(self).values(), vars(other).values(), strict=True)))
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -54,6 +57,10 @@ class Recipe:
     verbose: bool
     num_data: float | None = None
 
+    def part(self, share: float, rate: float = 1.0) -> "Recipe":
+        """Returns a recipe with a share of the epochs, and of the learning rate."""
+        return replace(self, epochs=max(1, round(share * self.epochs)), rate=rate * self.rate)
+
     def rates(self, first: int, count: int, total: int) -> np.ndarray:
         """Returns the learning rates of `count` steps of `total`: constant, or a cosine that falls to 0."""
         position = np.arange(first, first + count) / total
@@ -71,19 +78,26 @@ class Member:
     scores: list[float]
 
 
-def train(network: Network, optimizer, data: Data, recipe: Recipe, seed: int, watch=None) -> Member:
+def train(
+    network: Network, optimizer, data: Data, recipe: Recipe, seed: int, watch=None, used: np.ndarray | None = None
+) -> Member:
     """Returns the network trained on all rows of the data.
 
     Args:
         optimizer: values of the optimizer to resume from; None starts a new one.
+        used: (rows, components), which rows train which component of the network's mixture; None is all.
         watch: scores the network on held-out rows, higher is better; then training stops early and the best epoch wins.
     """
     rng = np.random.default_rng([seed, 2])
     total, count = float(data.weight.sum()), len(data)
-    set_kl(network.model, recipe.num_data or total, recipe.beta)
+    uses, share = np.ones((count, network.copies), "float32"), 1.0
+    if used is not None:
+        shares = data.weight @ used / total  # of the rows of each component
+        uses, share = (used / shares).astype("float32"), float(shares.mean())
+    set_kl(network.model, recipe.num_data or share * total, recipe.beta)
     trainer = trainer_of(network)
     state = trainer.start(network.model, optimizer)
-    x, y = trainer.prepare(data.x), trainer.prepare(network.targets(data.y))
+    x, y, uses = (trainer.prepare(array) for array in (data.x, network.targets(data.y), uses))
     weights, steps = data.weight * (count / total), math.ceil(count / recipe.batch_size)
     together = 1 if watch or recipe.verbose else max(1, _CALL_STEPS // steps)  # epochs of a call
     losses: list[float] = []
@@ -93,7 +107,7 @@ def train(network: Network, optimizer, data: Data, recipe: Recipe, seed: int, wa
         epochs = min(together, recipe.epochs - first)
         batches = Batches.of_epochs(epochs, weights, recipe.batch_size, rng, recipe.shuffle)
         rates = recipe.rates(first * steps, epochs * steps, recipe.epochs * steps)
-        values = trainer.run(state, x, y, batches, rates).reshape(epochs, steps).mean(axis=1)
+        values = trainer.run(state, x, y, uses, batches, rates).reshape(epochs, steps).mean(axis=1)
         if not np.isfinite(values).all():
             fix = f"learning_rate_init={recipe.rate}" if network.sets_rate else "the optimizer's learning rate"
             raise Diverged(f"Training ended in numbers that are not finite by epoch {first + epochs}. Lower {fix}.")
@@ -128,7 +142,8 @@ def draw(network: Network, x: np.ndarray, draws: int, seed: int, keep_draws: boo
 def _first(p: Predictive, rows: int) -> Predictive:
     """Returns the predictions of the first rows; of regression (rows, outputs) also for one output."""
     if isinstance(p, ClassPredictive):
-        return replace(p, mean=p.mean[:rows], std=p.std[:rows], expected_entropy=None)
+        draws = None if p.draws is None else p.draws[:, :rows]
+        return replace(p, mean=p.mean[:rows], std=p.std[:rows], expected_entropy=None, draws=draws)
     assert isinstance(p, ValuePredictive) and p.noise is not None
     wide = (len(p), -1)
     mean = p.mean.reshape(wide)

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 from scipy import special
 
-from singularbayes.checks import require_choice, require_integer
+from singularbayes.checks import require_choice, require_integer, require_positive
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.layers import Dense, LearnedNoise
 from singularbayes.likelihoods import (
@@ -24,7 +24,7 @@ from singularbayes.likelihoods import (
     find_likelihood,
 )
 from singularbayes.models import find_random_posteriors, flat_layers
-from singularbayes.posteriors import LowRank, Mixture
+from singularbayes.posteriors import FullRank, LowRank, Mixture
 from singularbayes.training import set_kl
 
 ACTIVATIONS = {"identity": "linear", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}  # scikit-learn's names
@@ -89,6 +89,13 @@ class Network:
     key: Any = None
     sets_rate: bool = True
 
+    @property
+    def copies(self) -> int:
+        """How often a training pass repeats every row: for each component of a mixture that trains them all on it."""
+        return max(
+            [1, *(one.components for one in find_random_posteriors(self.model) if getattr(one, "repeats", False))]
+        )
+
     def targets(self, y: np.ndarray) -> np.ndarray:
         """Returns labels or standardised values in the form that the loss takes."""
         if self.task != "classes":
@@ -127,8 +134,9 @@ class MultilayerPerceptron:
     hidden: tuple[int, ...]
     outputs: int
     activation: str
-    rank: int
+    rank: int | None
     prior: Any
+    eta: float
     components: int
     task: str  # "regression", "classes" or "labels"
     head: bool = False
@@ -149,8 +157,8 @@ class MultilayerPerceptron:
         return Network(model, self.task, loss, likelihood, own_optimizer(), self.build, repr(self))
 
     def _posterior(self, largest: int):
-        options = {} if self.prior is None else {"prior": self.prior}
-        posterior = LowRank(min(self.rank, largest), **options)
+        options = {"prior": DEFAULTS.own_prior if self.prior is None else self.prior, "eta": self.eta}
+        posterior = FullRank(**options) if self.rank is None else LowRank(min(self.rank, largest), **options)
         return posterior if self.components == 1 else Mixture(posterior, self.components, DEFAULTS.component_examples)
 
 
@@ -300,7 +308,10 @@ def check_architecture(estimator) -> None:
     for size in _widths(estimator.hidden_layer_sizes):
         require_integer(name, hidden_layer_sizes=size)
     require_choice(name, tuple(ACTIVATIONS), activation=estimator.activation)
-    require_integer(name, rank=estimator.rank, components=estimator.components)
+    require_integer(name, components=estimator.components)
+    require_positive(name, eta=estimator.eta)
+    if estimator.rank is not None:
+        require_integer(name, rank=estimator.rank)
 
 
 def perceptron(estimator, inputs: int, outputs: int, task: str, head: bool = False) -> Network:
@@ -310,8 +321,9 @@ def perceptron(estimator, inputs: int, outputs: int, task: str, head: bool = Fal
         hidden=tuple(int(size) for size in _widths(estimator.hidden_layer_sizes)),
         outputs=outputs,
         activation=estimator.activation,
-        rank=int(estimator.rank),
+        rank=None if estimator.rank is None else int(estimator.rank),
         prior=estimator.prior,
+        eta=float(estimator.eta),
         components=int(estimator.components),
         task=task,
         head=head,

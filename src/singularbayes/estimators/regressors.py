@@ -9,10 +9,11 @@ from sklearn.utils.validation import column_or_1d
 
 from singularbayes.checks import require_choice, require_integer, require_share
 from singularbayes.estimators.base import BayesianEstimator, Scaler
-from singularbayes.estimators.calibration import better_by_one_error, gaussian_nll, variance_scale
+from singularbayes.estimators.calibration import gaussian_nll, out_of_fold, pooled_error
 from singularbayes.estimators.defaults import DEFAULTS
-from singularbayes.estimators.fitting import Data, Diverged, Member
+from singularbayes.estimators.fitting import Data
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
+from singularbayes.estimators.variance import VarianceModel
 from singularbayes.prediction import ValuePredictive, conformal_intervals
 
 _KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
@@ -23,8 +24,8 @@ class Regressor(RegressorMixin, BayesianEstimator):
 
     _features: Scaler
     _values: Scaler
-    _variance_scale: np.ndarray  # of the total variance, for each output
-    _held_out: tuple[ValuePredictive, np.ndarray] | None
+    _variance: VarianceModel | None
+    _held_out: tuple[ValuePredictive, Data] | None
 
     def fit(self, X, y, sample_weight=None):
         """Fits the network to features (rows, features) and targets (rows,) or (rows, outputs).
@@ -50,7 +51,7 @@ class Regressor(RegressorMixin, BayesianEstimator):
         X, y, weight = self._check_data(X, y, sample_weight, first, minimum=1)
         data = self._data(X, y, weight, first)
         if first:
-            self._calibrate(None, data.y)
+            self._calibrate(None, None)
         self._learn_more(data, first)
         return self
 
@@ -79,8 +80,10 @@ class Regressor(RegressorMixin, BayesianEstimator):
                 f"{DEFAULTS.calibrate_from} rows. Fit with calibrate='folds' or 'split', or use predict(X, "
                 "return_std=True)."
             )
-        held_out, y = self._held_out
-        low, high = conformal_intervals(self._in_units(held_out), self._values.back(y), level=coverage)(p)
+        held_out, data = self._held_out
+        assert self._variance is not None
+        known = self._in_units(held_out, data.x, self._variance.own)
+        low, high = conformal_intervals(known, self._values.back(data.y), level=coverage)(p)
         return self._shaped(low), self._shaped(high)
 
     def sample_y(self, X, n_samples=1, random_state=0):
@@ -92,7 +95,7 @@ class Regressor(RegressorMixin, BayesianEstimator):
         rng = check_random_state(random_state)
         x = self._check_features(X)
         seed = int(rng.randint(np.iinfo("int32").max))
-        p = self._in_units(self._draw(self._network, x, keep_draws=True, draws=int(n_samples), seed=seed))
+        p = self._in_units(self._draw(self._network, x, keep_draws=True, draws=int(n_samples), seed=seed), x)
         assert p.draws is not None
         functions = p.draws[:n_samples]  # a mixture rounds the number up
         samples = np.moveaxis(functions + p.noise * rng.standard_normal(functions.shape), 0, -1)
@@ -122,22 +125,52 @@ class Regressor(RegressorMixin, BayesianEstimator):
 
     # -- calibration ---------------------------------------------------------------------------------------------------
 
-    def _calibrate(self, predictions, y) -> None:
-        self._held_out, self._variance_scale = None, np.ones(y.shape[1])
-        if predictions is not None:
-            self._held_out = _joined(predictions), y
-            self._variance_scale = variance_scale(*self._held_out)
+    def _calibrate(self, p, held_out, per_row: bool = True) -> None:
+        self._held_out, self._variance = None, None
+        if held_out is not None:
+            self._held_out = p, held_out
+            ratios = (held_out.y - p.mean) ** 2 / p.variance("total")
+            per_row = per_row and getattr(self, "noise", "auto") == "auto"
+            self._variance = VarianceModel(_features_of_noise(p, held_out.x), ratios, held_out.weight, per_row)
 
-    def _calibrate_further(self, p, y) -> None:
-        if self._held_out is None:
-            return self._calibrate([p], y)
-        before, targets = self._held_out
-        newest = _joined([before, p], last=_KEPT)
-        return self._calibrate([newest], np.concatenate([targets, y])[-_KEPT:])
+    def _calibrate_further(self, p, held_out) -> None:
+        if self._held_out is not None:
+            before, rows = self._held_out
+            p, held_out = self._joined([before, p]), rows.followed_by(held_out)
+        newest = slice(-_KEPT, None)
+        p = replace(p, mean=p.mean[newest], std=p.std[newest], noise=p.noise[newest])
+        self._calibrate(p, held_out.rows(newest), per_row=False)
 
-    def _in_units(self, p: ValuePredictive) -> ValuePredictive:
-        """Returns predictions with a calibrated variance in the units of the targets."""
-        spread = np.sqrt(self._variance_scale) * self._values.scale
+    def _joined(self, predictions):
+        mean, std, noise = (
+            np.concatenate([getattr(p, name) for p in predictions]) for name in ("mean", "std", "noise")
+        )
+        return ValuePredictive(mean, std, predictions[0].num_draws, noise=noise)
+
+    def _out_of_fold(self, p, y, held_out):
+        mean, between, count = out_of_fold(p.draws, held_out)
+        error = (y - mean) * pooled_error((y - mean) ** 2, between, count, held_out.shape[1])
+        return replace(p, mean=y - error, draws=None)
+
+    def _weights_of_rows(self, data):
+        assert self._variance is not None
+        if not self._variance.per_row or self.n_outputs_ > 1:
+            return data.weight
+        p = self._draw(self._network, data.x)
+        variance = p.variance("total") * self._variance(_features_of_noise(p, data.x))
+        factor = variance[:, 0] ** -DEFAULTS.weight_power
+        weight = data.weight * np.clip(factor / np.median(factor), 0.1, 10.0)
+        return weight * (data.weight.sum() / weight.sum())
+
+    def _in_units(self, p: ValuePredictive, x: np.ndarray, factor: np.ndarray | None = None) -> ValuePredictive:
+        """Returns predictions for standardised features with a calibrated variance, in the units of the targets.
+
+        Args:
+            factor: of the variances of rows; None is that of the calibration.
+        """
+        if factor is None:
+            factor = np.ones(1) if self._variance is None else self._variance(_features_of_noise(p, x))
+        spread = np.sqrt(factor) * self._values.scale
         mean, draws = self._values.back(p.mean), p.draws
         if draws is not None:
             draws = mean + spread * (draws - p.mean)
@@ -145,13 +178,11 @@ class Regressor(RegressorMixin, BayesianEstimator):
 
     def _predictive(self, X) -> ValuePredictive:
         x = self._check_features(X)
-        return self._in_units(self._draw(self._network, x))
+        return self._in_units(self._draw(self._network, x), x)
 
 
-def _joined(predictions: list[ValuePredictive], last: int = 0) -> ValuePredictive:
-    names = ("mean", "std", "noise")
-    mean, std, noise = (np.concatenate([getattr(p, name) for p in predictions])[-last:] for name in names)
-    return ValuePredictive(mean, std, predictions[0].num_draws, noise=noise)
+def _features_of_noise(p: ValuePredictive, x: np.ndarray) -> np.ndarray:
+    return np.concatenate([x, p.mean, np.log(p.variance("total"))], axis=1)
 
 
 class BayesianMLPRegressor(Regressor):
@@ -166,8 +197,8 @@ class BayesianMLPRegressor(Regressor):
         components: how many networks the posterior mixes.
         prior: a prior or its name; None is the default of `LowRank`.
         beta: weight of the KL; 1 is the ELBO, and less fits small tables better.
-        noise: "constant" learns one noise level, "head" predicts the noise of every row, "auto" takes the head where it
-            predicts held-out rows better.
+        noise: "constant" learns one noise level; "auto" learns from the errors on held-out rows how noise depends on
+            the row, where that predicts them better; "head" is an output of the network.
         calibrate: what standard deviations and intervals are calibrated on: "split" holds out `validation_fraction` of
             the rows, "folds" predicts every row by a network that was trained without it and then trains on all, "auto"
             is folds below 1,000 rows, and None nothing.
@@ -199,6 +230,7 @@ class BayesianMLPRegressor(Regressor):
         rank=DEFAULTS.rank,
         components=DEFAULTS.components,
         prior=DEFAULTS.prior,
+        eta=DEFAULTS.eta,
         beta=DEFAULTS.beta,
         noise=DEFAULTS.noise,
         calibrate=DEFAULTS.calibrate,
@@ -221,6 +253,7 @@ class BayesianMLPRegressor(Regressor):
         self.rank = rank
         self.components = components
         self.prior = prior
+        self.eta = eta
         self.beta = beta
         self.noise = noise
         self.calibrate = calibrate
@@ -244,25 +277,7 @@ class BayesianMLPRegressor(Regressor):
         check_architecture(self)
 
     def _new_network(self, data: Data) -> Network:
-        return perceptron(self, data.x.shape[1], self.n_outputs_, "regression", self._head)
-
-    def _prepare(self) -> None:
-        self._head = self.noise == "head"
-
-    def _chosen(self, data, parts, start=None) -> Member:
-        plain = super()._chosen(data, parts, start)
-        if self.noise != "auto" or len(data) < DEFAULTS.head_from or self.warm_start:
-            return plain
-        self._head = True
-        held_out = parts == 0
-        try:
-            head = super()._chosen(data, parts)
-        except Diverged:
-            self._head = False
-            return plain
-        p, q = (self._draw(member.network, data.x[held_out]) for member in (plain, head))
-        self._head = better_by_one_error(p, q, data.y[held_out])
-        return head if self._head else plain
+        return perceptron(self, data.x.shape[1], self.n_outputs_, "regression", self.noise == "head")
 
 
 class BayesianRegressor(Regressor):

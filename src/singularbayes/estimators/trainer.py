@@ -2,7 +2,7 @@
 
 On JAX a call runs many steps as one program with the data on the device. It is compiled once for a network and a
 range of sizes: rows are padded to powers of two, batches have one size, and the number of steps, the KL weight and the
-learning rate are values. Elsewhere Keras trains batch by batch, on one model that is kept for the same reason.
+learning rate are values. Elsewhere training goes batch by batch, on one model that is kept for the same reason.
 """
 
 import math
@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import keras
@@ -88,13 +89,18 @@ class Trainer:
             _values(model.trainable_variables), _values(model.non_trainable_variables), optimizer or self._start
         )
 
-    def run(self, state: State, x, y, batches: Batches, rates: np.ndarray) -> np.ndarray:
-        """Advances the state by one step per batch; returns the loss of every step."""
+    def run(self, state: State, x, y, uses, batches: Batches, rates: np.ndarray) -> np.ndarray:
+        """Advances the state by one step per batch; returns the loss of every step.
+
+        Args:
+            uses: (rows, networks), by which the weight of a row is multiplied for each network of the mixture that all
+                rows are repeated for, or for the one network; 0 leaves a row out.
+        """
         losses: list[np.ndarray] = []
         with one_thread_if_small(self.model, batches.rows.shape[1]):
             for first in range(0, len(batches.rows), _STEPS):
                 part = slice(first, first + _STEPS)
-                losses.append(self._run(state, x, y, batches.rows[part], batches.weights[part], rates[part]))
+                losses.append(self._run(state, x, y, uses, batches.rows[part], batches.weights[part], rates[part]))
         return np.concatenate(losses)
 
     def finish(self, state: State, model: keras.Model) -> Arrays:
@@ -111,14 +117,13 @@ class Trainer:
 
         def objective(trainable, others, x, y, weight):
             outputs, others, losses = model.stateless_call(trainable, others, x, training=True, return_losses=True)
-            copies = len(outputs) // len(y)  # of a mixture whose components all see every row
-            y, weight = (jnp.concatenate([array] * copies) for array in (y, weight))
-            return loss(y, outputs, weight) + sum(losses), others
+            y = jnp.concatenate([y] * weight.shape[1])
+            return loss(y, outputs, weight.T.reshape(-1)) + sum(losses), others
 
-        def steps(state, x, y, rows, weights, rates, count):
+        def steps(state, x, y, uses, rows, weights, rates, count):
             def step(i, carried):
                 (trainable, others, slots), losses = carried
-                batch = x[rows[i]], y[rows[i]], weights[i]
+                batch = x[rows[i]], y[rows[i]], weights[i][:, None] * uses[rows[i]]
                 (value, others), gradient = jax.value_and_grad(objective, has_aux=True)(trainable, others, *batch)
                 if self.network.sets_rate:
                     slots = [rates[i] if j == self._rate_place else slot for j, slot in enumerate(slots)]
@@ -129,32 +134,59 @@ class Trainer:
 
         program = jax.jit(steps)
 
-        def run(state: State, x, y, rows, weights, rates) -> np.ndarray:
+        def run(state: State, x, y, uses, rows, weights, rates) -> np.ndarray:
             count = len(rows)
             padded = [
                 np.concatenate([a, np.zeros((_STEPS - count, *a.shape[1:]), a.dtype)]) for a in (rows, weights, rates)
             ]
             values = state.trainable, state.others, state.optimizer
-            (state.trainable, state.others, state.optimizer), losses = program(values, x, y, *padded, count)
+            (state.trainable, state.others, state.optimizer), losses = program(values, x, y, uses, *padded, count)
             return np.asarray(losses)[:count]
 
         return run
 
-    def _one_by_one(self, state: State, x, y, rows, weights, rates) -> np.ndarray:
+    def _one_by_one(self, state: State, x, y, uses, rows, weights, rates) -> np.ndarray:
         model, optimizer = self.model, self.network.optimizer
-        if not model.compiled or model.optimizer is not optimizer:
-            model.compile(optimizer, self.network.loss)
-            set_kl(model, 1)  # what it prepares depends on the loss; the weight itself is among the values below
         variables = model.trainable_variables, model.non_trainable_variables, optimizer.variables
         for some, values in zip(variables, (state.trainable, state.others, state.optimizer), strict=True):
             _assign(some, values)
-        losses = np.zeros(len(rows))
+        losses = []
         for i, ids in enumerate(rows):
             if self.network.sets_rate:
                 optimizer.learning_rate.assign(rates[i])
-            losses[i] = model.train_on_batch(x[ids], y[ids], sample_weight=weights[i])
+            weight = (weights[i][:, None] * uses[ids]).T.reshape(-1)
+            losses.append(self._step(x[ids], np.concatenate([y[ids]] * uses.shape[1]), weight.astype("float32")))
         state.trainable, state.others, state.optimizer = (_values(some) for some in variables)
-        return losses
+        return np.array([float(ops.convert_to_numpy(value)) for value in losses])
+
+    def _objective(self, x, y, weight):
+        outputs = self.model(x, training=True)
+        return self.network.loss(y, outputs, weight) + sum(self.model.losses)
+
+    def _step(self, *batch):
+        """Advances the model by one step; returns the loss."""
+        variables = self.model.trainable_variables
+        if keras.backend.backend() == "tensorflow":
+            return self._graph(*map(ops.convert_to_tensor, batch))
+        self.model.zero_grad()
+        value = self._objective(*map(ops.convert_to_tensor, batch))
+        value.backward()
+        self.network.optimizer.apply([variable.value.grad for variable in variables], variables)
+        return value.detach()
+
+    @cached_property
+    def _graph(self) -> Callable:
+        import tensorflow as tf
+
+        @tf.function
+        def step(x, y, weight):
+            variables = self.model.trainable_variables
+            with tf.GradientTape() as tape:
+                value = self._objective(x, y, weight)
+            self.network.optimizer.apply(tape.gradient(value, variables), variables)
+            return value
+
+        return step
 
 
 _TRAINERS: OrderedDict[Any, Trainer] = OrderedDict()

@@ -7,7 +7,7 @@ from cyclopts import App
 
 import singularbayes
 from singularbayes.cli import run_app
-from singularbayes_experiments.cli import data, report, run
+from singularbayes_experiments.cli import data, report, run, tables
 
 app = App(
     name=run.PROGRAM,
@@ -22,6 +22,7 @@ app.command(run.sharp_certificates)
 app.command(run.simple_detectors)
 app.command(run.merge)
 app.command(data.app)
+app.command(tables.app)
 app.command(report.report)
 
 

@@ -1,0 +1,19 @@
+"""Scores of predictions for rows of a table."""
+
+import numpy as np
+import scoringrules
+
+COVERAGE = 0.9
+
+
+def value_scores(
+    y: np.ndarray, mean: np.ndarray, std: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> dict[str, float]:
+    """Returns the scores of normal predictions and of intervals, in the units of y."""
+    return {
+        "nll": float(np.mean(scoringrules.logs_normal(y, mean, std))),
+        "crps": float(np.mean(scoringrules.crps_normal(y, mean, std))),
+        "rmse": float(np.sqrt(np.mean((y - mean) ** 2))),
+        "coverage": float(np.mean((low <= y) & (y <= high))),
+        "width": float(np.mean(high - low)),
+    }
