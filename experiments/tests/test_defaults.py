@@ -1,5 +1,6 @@
 """Defaults are compared by a program over configurations: each member is what plain `fit` gives with its settings."""
 
+import dataclasses
 import json
 import math
 from dataclasses import asdict
@@ -9,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program
+from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program, orthogonal_factors
 from singularbayes_experiments.problems import defaults
 from singularbayes_experiments.problems.defaults import CONFIGURATIONS, RESULT_SEEDS, SETS, Rows
 from singularbayes_experiments.runs import defaults as command
@@ -24,6 +25,7 @@ MEMBERS = (
     Configuration("normal", 0.5, 0.3, 0.1, 1.0),
     Configuration("anchored", 0.2, 1.0, 0.3, 4.0),
     Configuration("anchored", 0.2, 1.0, 0.1, 1.0, pretrained=0.4),
+    Configuration("normal", 0.1, 0.3, 0.01, 1.0, start="glorot"),
 )
 
 
@@ -31,8 +33,8 @@ def _order(seed, epoch):
     return np.random.default_rng([seed, epoch]).permutation(24).reshape(3, 8)
 
 
-def _network(prior, eta, rho_lr):
-    posteriors = [sb.LowRank(rank, prior=prior, eta=eta, rho_lr=rho_lr) for rank in (3, 2)]
+def _network(prior, eta, rho_lr, initializer=None):
+    posteriors = [sb.LowRank(rank, prior=prior, eta=eta, rho_lr=rho_lr, initializer=initializer) for rank in (3, 2)]
     first, last = sb.layers.Dense(5, "relu", posterior=posteriors[0]), sb.layers.Dense(2, posterior=posteriors[1])
     model = keras.Sequential([keras.Input((4,)), first, last])
     # A large gradient next to Adam's epsilon, by which alone a rate of ρ and a multiple of its step differ.
@@ -52,7 +54,7 @@ def test_members_are_what_fit_gives_with_their_settings():
         own = member.configuration
         prior = sb.Normal(own.scale) if own.prior == "normal" else sb.Anchored(own.scale, anchor="random")
         keras.utils.set_random_seed(member.seed)
-        model = _network(prior, own.eta, own.rho_lr)
+        model = _network(prior, own.eta, own.rho_lr, "glorot_uniform" if own.start == "glorot" else None)
         schedule = sb.KLSchedule(24, own.beta, pretrain_epochs=math.ceil(own.pretrained * 5))
         everything = np.concatenate([_order(member.seed, epoch) for epoch in range(5)])  # 15 batches, three an epoch
         batches = ((X[ids], Y[ids]) for ids in everything)
@@ -66,7 +68,28 @@ def test_members_are_what_fit_gives_with_their_settings():
 def test_every_prior_has_as_many_configurations_and_results_have_seeds_of_their_own():
     protocol.require_equal_tuning({m: {c.name: asdict(c) for c in defaults.configurations(m)} for m in defaults.SCALES})
     protocol.require_result_seeds(defaults.TUNING_SEEDS, defaults.RESULT_SEEDS)
-    assert len(CONFIGURATIONS) == 2 * 108
+    assert len(CONFIGURATIONS) == 3 * 2 * 4
+
+
+def test_orthogonal_factors_have_equal_singular_values_and_the_expected_norm():
+    found = orthogonal_factors(RNG.normal(size=(50, 3)), rows=30, std=0.2)
+    w = found[:30] @ found[30:].T
+    np.testing.assert_allclose(np.linalg.svd(w)[1][:3] ** 2, 30 * 20 * 0.2**4, rtol=1e-4)
+    np.testing.assert_allclose((w**2).sum(), 30 * 20 * 3 * 0.2**4, rtol=1e-4)
+
+
+def test_the_first_component_of_a_mixture_is_the_single_network(monkeypatch):
+    monkeypatch.setattr(command, "DRAWS", 2)
+    tiny = dataclasses.replace(SETS["yacht"], units=(4, 4), epochs=2)
+    records = []
+    for components in (1, 2):
+        own = Configuration("normal", 0.1, 0.1, 0.01, 1.0, rank=2, components=components, start="orthogonal")
+        members = tuple(Member(own, 1, component) for component in range(components))
+        records.append(command.Trained()(command.Chunk(tiny, defaults.kind_of(own), "", members), math.inf))
+    single, mixture = ({one["method"]: one["nll"] for one in each} for each in records)
+    assert len(single) == 2 and len(mixture) == 4
+    for name, nll in single.items():
+        np.testing.assert_allclose(mixture[name], nll, rtol=1e-5)
 
 
 def test_components_have_starts_of_their_own_and_are_pooled():
@@ -99,7 +122,7 @@ def test_test_rows_are_not_among_the_rows():
 def test_the_command_runs_resumes_chooses_and_confirms(sets, tmp_path, capsys):
     arguments = ["--tiny", "--sets", sets, "--workers", "0", "--minutes"]
     assert command.main(["--out", str(tmp_path / "one"), *arguments, "0.0001"]) == 0
-    assert "runs of networks are missing" in capsys.readouterr().out
+    assert "runs of tuning are missing" in capsys.readouterr().out
     assert command.main(["--out", str(tmp_path / "one"), *arguments, "9"]) == 0
     said = capsys.readouterr().out
     assert said.count("chosen by the tuning seeds") == said.count("five fresh seeds:") == 2  # networks, and mixtures

@@ -36,6 +36,9 @@ class Configuration:
         components: networks from starts of their own, trained on the same batches, whose predictions are pooled: what
             a `Mixture` is whose examples train every component.
         mean_lr: learning rate of the means as a multiple of the optimizer's.
+        start: what the means start with: "he", independent entries of A and B that give W the variance of He where the
+            activation is rectified and of Glorot else; "glorot", that of Glorot everywhere, as `keras.layers.Dense`
+            has it; or "orthogonal", the same with orthogonal columns of A and of B, all of one length.
     """
 
     prior: str
@@ -47,12 +50,14 @@ class Configuration:
     rank: int = 16
     components: int = 1
     mean_lr: float = 1.0
+    start: str = "he"
 
     @property
     def name(self) -> str:
         more = f", pretrained {self.pretrained:g}" if self.pretrained else ""
         more += f", rank {self.rank}" if self.rank != 16 else ""
         more += f", mean_lr {self.mean_lr:g}" if self.mean_lr != 1 else ""
+        more += f", {self.start}" if self.start != "he" else ""
         more += f", components {self.components}" if self.components > 1 else ""
         return f"{self.prior} {self.scale:g}, beta {self.beta:g}, eta {self.eta:g}, rho_lr {self.rho_lr:g}{more}"
 
@@ -97,6 +102,7 @@ class Program:
         posteriors = find_random_posteriors(self.model)
         factors = [factor for posterior in posteriors for factor in posterior.factors]
         groups = self._groups(self.model)
+        self._rows = [posterior.rows for posterior in posteriors for _ in posterior.factors]
         self._values = [_index(groups[0], factor.values) for factor in factors]
         self._references = [_index(groups[1], factor.reference) for factor in factors]
         self._kl_scale = _index(groups[1], posteriors[0].kl_scale) if posteriors else None
@@ -128,9 +134,13 @@ class Program:
         settings = member.configuration
         if settings is None:
             return state
-        for values, reference in zip(self._values, self._references, strict=True):
+        for values, reference, rows in zip(self._values, self._references, self._rows, strict=True):
             loc, rho = state[0][values]
             scale = np.logaddexp(0.0, rho) * (settings.eta / 0.1)
+            if settings.start != "he":
+                he, glorot = scale.flat[0] / settings.eta, (2.0 / len(loc) / loc.shape[1]) ** 0.25
+                loc, scale = loc * (glorot / he), np.full_like(scale, settings.eta * glorot)
+                loc = orthogonal_factors(loc, rows, glorot) if settings.start == "orthogonal" else loc
             rho = scale + np.log(-np.expm1(-scale)) - (RHO_SHIFT if settings.pretrained else 0.0)
             state[0][values] = np.stack([loc, rho]).astype("float32")
             centre = loc if settings.prior == "anchored" else np.zeros_like(loc)
@@ -192,6 +202,13 @@ class Program:
             for variable, values in pairs:
                 values[place] = np.asarray(variable)
         return jax.tree.map(jnp.asarray, host)
+
+
+def orthogonal_factors(ab: np.ndarray, rows: int, std: float) -> np.ndarray:
+    """Returns A above B with orthogonal columns of one length, and the expected ‖A Bᵀ‖² of entries N(0, std²)."""
+    a, b = ab[:rows], ab[rows:]
+    length = std * (len(a) * len(b)) ** 0.25  # ‖A Bᵀ‖² = rank · length⁴ = rows · columns · rank · std⁴
+    return (length * np.concatenate([np.linalg.qr(part)[0] for part in (a, b)])).astype("float32")
 
 
 def _index(variables: list, wanted: Any) -> int:

@@ -3,10 +3,11 @@
 Every configuration of `CONFIGURATIONS`, the fourth grid, trains a low-rank network with Adam at its default rate,
 without annealing, on each of `SETS`, for as many epochs as the deterministic network of the same width, which is
 stopped early. It is scored twice: as it ends, and at the epoch in which the NLL of its mean network was least on the
-rows that stop the deterministic network. Scores are of validation rows alone, paired by seed. The `SHORTLIST` best
-configurations are trained with `COMPONENTS` components too. The choice is `protocol.choose_default`, one among single
-networks and one among mixtures; both are confirmed with five fresh seeds. Small tables have a split of their own per
-seed; images have one. Test rows are not read. `runs/defaults.py` has the command.
+rows that stop the deterministic network. Scores are of validation rows alone, paired by seed. Every configuration is
+trained as a mixture of `COMPONENTS` components, the first of which is the single network. The choice is
+`protocol.choose_default`, one among single networks and one among mixtures; both are confirmed with five fresh seeds.
+Small tables have a split of their own per seed; images have one. Test rows are not read. `runs/defaults.py` has the
+command.
 """
 
 import itertools
@@ -28,14 +29,17 @@ from singularbayes_experiments.methods.configured_fit import Configuration, Memb
 TUNING_SEEDS, RESULT_SEEDS = (0, 1), (2, 3, 4, 5, 6)
 MIN_SCALE = 1e-6  # that of MeanScaleNLL
 RATE, DRAWS, PERTURBED = 1e-3, 20, 2000
-# Standard deviations of the priors.
-SCALES = {
-    "normal": (("normal", 0.1), ("normal", 0.3), ("normal", 1.0)),
-    "anchored": (("anchored", 0.1), ("anchored", 0.3), ("anchored", 1.0)),
-}
+# Widths and β of the priors: λ = β/width², by which means are pulled to 0, is 3, 1 and ⅓.
+SCALES = {"normal": ((0.1, 0.03), (0.1, 0.01), (0.3, 0.03))}
 # The third grid's least η was best where regression has little noise: posteriors start narrow, and the KL opens them.
-BETAS, ETAS, RHO_RATES, PRETRAINED, RANKS = (0.1, 0.03, 0.01), (1e-3, 3e-4, 1e-4), (1.0, 4.0), (0.0, 0.3), (32,)
-SHORTLIST, COMPONENTS = 8, 4
+ETAS = (3e-4, 1e-4)
+VARIANTS = (  # rank, learning rate of ρ, start of the means
+    (32, 1.0, "he"),
+    (32, 1.0, "glorot"),
+    (32, 4.0, "glorot"),
+    (32, 1.0, "orthogonal"),
+)
+COMPONENTS = 4
 IMAGES = ("mnist", "fashion_mnist")
 STOPPED = ", stopped"  # ends the name of a record: at its best epoch
 
@@ -76,10 +80,10 @@ SETS = {
 
 def configurations(method: str) -> list[Configuration]:
     """Returns the configurations of a prior, as many for each."""
-    grid = itertools.product(SCALES[method], BETAS, ETAS, RHO_RATES, PRETRAINED, RANKS)
+    grid = itertools.product(SCALES[method], ETAS, VARIANTS)
     return [
-        Configuration(prior, scale, beta, eta, rate, share, rank)
-        for (prior, scale), beta, eta, rate, share, rank in grid
+        Configuration(method, scale, beta, eta, rho_lr, rank=rank, components=COMPONENTS, start=start)
+        for (scale, beta), eta, (rank, rho_lr, start) in grid
     ]
 
 

@@ -2,10 +2,10 @@
 
     python -m singularbayes_experiments.runs.defaults --out runs/defaults --minutes 9
 
-Work has stages: single networks, mixtures of the shortlist, and both choices with fresh seeds. It is done in chunks,
-each of which is one program (`configured_fit`) and ends in lines of JSON in the folder: a second call does what is
-missing. On a machine with many cores, processes on the CPU take small tables from the end of the list while this one
-takes images and tables on the accelerator. It prints the choices and how they compare.
+Work has two stages: all configurations, and both choices with fresh seeds. It is done in chunks, each of which is one
+program (`configured_fit`) and ends in lines of JSON in the folder: a second call does what is missing. On a machine
+with many cores, processes on the CPU take small tables from the end of the list while this one takes images on the
+accelerator, and a second one tables. It prints the choices and how they compare.
 """
 
 import argparse
@@ -38,7 +38,6 @@ from singularbayes_experiments.problems.defaults import (
     RESULT_SEEDS,
     SCALES,
     SETS,
-    SHORTLIST,
     STOPPED,
     TUNING_SEEDS,
     Moments,
@@ -55,7 +54,7 @@ from singularbayes_experiments.problems.defaults import (
     uncertainty,
 )
 
-CHUNK = 288  # members of a program
+CHUNK = 96  # members of a program
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,8 @@ class Trained:
         """Returns the records of all members; raises `TimeoutError` where the deadline comes first.
 
         Every network is scored at the epoch in which the NLL of its mean, of a mixture its first component's, was
-        least on the rows that stop; low-rank networks as they end, too.
+        least on the rows that stop; low-rank networks as they end, too. The first component of a mixture is the single
+        network of the same configuration and seed, and has records as such.
         """
         start, one, rows, program = time.time(), chunk.set, self.rows(chunk.set), self.program(chunk)
         seeds = sorted({member.seed for member in chunk.members})
@@ -160,18 +160,26 @@ class Trained:
             every = [moments(state, x, which) for x in (parts[1], strange)]
             share = round((time.time() - start) / len(runs), 3)
             for run, i in enumerate(runs):
-                member = chunk.members[i]
-                train, _, validate = rows.split(member.seed)
-                validation, perturbed = (pooled(one.task, p[run_of == run]) for p in every)
-                line = {"set": one.name, "method": run_name(member) + end, "seed": member.seed}
-                line |= {} if member.configuration is None else {"configuration": asdict(member.configuration)}
-                line |= {"epochs": int(epochs[run]) if end or state is best else one.epochs, "seconds": share}
-                line["without_inputs"] = nll_without_inputs(one.task, rows.y[validate], rows.y[train])
-                if np.isfinite(validation).all() and np.isfinite(perturbed).all():
-                    line |= scores(one.task, validation, rows.y[validate])
-                    spreads = (uncertainty(one.task, p) for p in (validation, perturbed))
-                    line["proxy_ood"] = metrics.auroc_ood(*spreads)
-                found.append(line)
+                epoch = int(epochs[run]) if end or state is best else one.epochs
+                parts_of_run = [p[run_of == run] for p in every]
+                for member in dict.fromkeys((chunk.members[i], _first_component(chunk.members[i]))):
+                    count = member.configuration.components if member.configuration else 1
+                    line = {"set": one.name, "method": run_name(member) + end, "seed": member.seed}
+                    line |= {} if member.configuration is None else {"configuration": asdict(member.configuration)}
+                    line |= {"epochs": epoch, "seconds": share}
+                    found.append(line | self._scores(one, rows, member.seed, [p[:count] for p in parts_of_run]))
+        return found
+
+    @staticmethod
+    def _scores(one: Set, rows: Rows, seed: int, components: list[np.ndarray]) -> dict[str, float]:
+        """Returns the scores of a run by the averages of its components on validation and on perturbed rows."""
+        train, _, validate = rows.split(seed)
+        validation, perturbed = (pooled(one.task, p) for p in components)
+        found = {"without_inputs": nll_without_inputs(one.task, rows.y[validate], rows.y[train])}
+        if np.isfinite(validation).all() and np.isfinite(perturbed).all():
+            found |= scores(one.task, validation, rows.y[validate])
+            spreads = (uncertainty(one.task, p) for p in (validation, perturbed))
+            found["proxy_ood"] = metrics.auroc_ood(*spreads)
         return found
 
     def moments(self, chunk: Chunk, draws: int) -> Moments:
@@ -185,6 +193,12 @@ class Trained:
     def _perturbed(rows: Rows, seed: int) -> np.ndarray:
         train, _, _ = rows.split(seed)
         return protocol.perturbed(rows.x[train[:PERTURBED]], seed)
+
+
+def _first_component(member: Member) -> Member:
+    """Returns the single network that the first component of a mixture is."""
+    configuration = member.configuration
+    return member if configuration is None else replace(member, configuration=replace(configuration, components=1))
 
 
 def _where(chosen: np.ndarray, new: State, old: State) -> State:
@@ -206,13 +220,6 @@ def chosen(records: Sequence[dict], sets: Sequence[str], components: int = 1) ->
     """Returns the default by the tuning seeds; every configuration needs all sets, unless it diverged on one."""
     differences, ood = _differences(records, sets, components)
     return protocol.choose_default(differences, ood)
-
-
-def shortlist(records: Sequence[dict], sets: Sequence[str]) -> list[Configuration]:
-    """Returns the configurations that are trained as mixtures too: the best, in the better of their two ends."""
-    best = [name.removesuffix(STOPPED) for name in protocol.best_defaults(_differences(records, sets, 1)[0])]
-    kept = list(dict.fromkeys(name for name in best if name in CONFIGURATIONS))[:SHORTLIST]
-    return [replace(CONFIGURATIONS[name], components=COMPONENTS) for name in kept]
 
 
 def _differences(
@@ -284,17 +291,16 @@ def work(
     return True
 
 
-STAGES = {"networks": TUNING_SEEDS, "mixtures": TUNING_SEEDS, "results": RESULT_SEEDS}
+STAGES = {"tuning": TUNING_SEEDS, "results": RESULT_SEEDS}
 
 
 def wanted_in(stage: str, records: Sequence[dict], sets: Sequence[str], tiny: bool) -> list[Configuration]:
-    """Returns the configurations of a stage, which follow from the records of the stages before it."""
-    if stage == "networks":
-        return list(CONFIGURATIONS.values())[:: 130 if tiny else 1]
-    if stage == "mixtures":
-        return shortlist(records, sets)[: 2 if tiny else None]
-    every = {c.name: c for c in (*CONFIGURATIONS.values(), *shortlist(records, sets))}
-    return [every[chosen(records, sets, number).name.removesuffix(STOPPED)] for number in (1, COMPONENTS)]
+    """Returns the configurations of a stage: all, or the two that the records choose, each with its components."""
+    if stage == "tuning":
+        return list(CONFIGURATIONS.values())[:: len(CONFIGURATIONS) // 2 if tiny else 1]
+    single = {replace(one, components=1).name: one for one in CONFIGURATIONS.values()}
+    names = [chosen(records, sets, number).name.removesuffix(STOPPED) for number in (1, COMPONENTS)]
+    return list(dict.fromkeys({**single, **CONFIGURATIONS}[name] for name in names))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -305,6 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=9.0, help="end after so many minutes")
     parser.add_argument("--sets", default=",".join(SETS), help="data sets with commas between")
     parser.add_argument("--workers", type=int, default=None, help="processes on the CPU beside this one")
+    parser.add_argument("--beside", type=int, default=0, help="processes on the accelerator beside this one: tables")
     parser.add_argument("--tiny", action="store_true", help="few configurations and epochs, to see that it works")
     parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
@@ -323,7 +330,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def wanted(stage: str) -> list[Configuration]:
         return wanted_in(stage, read([out, *given.earlier]), every, given.tiny)
 
-    if given.claims is not None:  # one of the processes on the CPU
+    if given.claims is not None:  # one of the processes beside
         sets = [one for one in sets if one.name not in IMAGES]
         work(sets, wanted(given.stage), STAGES[given.stage], out, given.earlier, deadline, given.claims, given.worker)
         return 0
@@ -332,7 +339,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stage, seeds in STAGES.items():
         claims = out / f"claims-{time.time_ns()}"
         claims.mkdir()
-        workers = [_start_worker(given, stage, i, claims, deadline) for i in range(min(count, len(sets)))]
+        workers = [_start_worker(given, stage, f"accelerator{i}", i, claims, deadline) for i in range(given.beside)]
+        workers += [_start_worker(given, stage, f"cpu{i}", i, claims, deadline) for i in range(min(count, len(sets)))]
         work(sets, wanted(stage), seeds, out, given.earlier, deadline, claims, "main")
         for process in workers:
             try:
@@ -357,15 +365,17 @@ def _keys(records: Sequence[dict]) -> set[tuple]:
     return {(one["set"], one["method"], one["seed"]) for one in records}
 
 
-def _start_worker(given, stage: str, number: int, claims: Path, deadline: float) -> subprocess.Popen:
-    sets = given.sets.split(",")[::-1]
+def _start_worker(given, stage: str, name: str, number: int, claims: Path, deadline: float) -> subprocess.Popen:
+    """Starts a process that takes tables: on the accelerator the largest first, on the CPU the smallest."""
+    on_cpu = name.startswith("cpu")
+    sets = given.sets.split(",")[:: -1 if on_cpu else 1]
     order = sets[number % len(sets) :] + sets[: number % len(sets)]
     command = [sys.executable, "-m", "singularbayes_experiments.runs.defaults", "--out", str(given.out)]
     command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
     command += ["--sets", ",".join(order), "--claims", str(claims), "--deadline", str(deadline), "--stage", stage]
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    more = ["--worker", f"cpu{number}", *(["--tiny"] if given.tiny else [])]
-    return subprocess.Popen([*command, *more], env=environment)
+    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"} if on_cpu else {}
+    more = ["--worker", name, *(["--tiny"] if given.tiny else [])]
+    return subprocess.Popen([*command, *more], env={**os.environ, **environment})
 
 
 if __name__ == "__main__":
