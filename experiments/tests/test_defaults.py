@@ -25,7 +25,6 @@ MEMBERS = (
     Configuration("normal", 0.5, 0.3, 0.1, 1.0),
     Configuration("anchored", 0.2, 1.0, 0.3, 4.0),
     Configuration("anchored", 0.2, 1.0, 0.1, 1.0, pretrained=0.4),
-    Configuration("normal", 0.1, 0.3, 0.01, 1.0, start="glorot"),
 )
 
 
@@ -33,8 +32,8 @@ def _order(seed, epoch):
     return np.random.default_rng([seed, epoch]).permutation(24).reshape(3, 8)
 
 
-def _network(prior, eta, rho_lr, initializer=None):
-    posteriors = [sb.LowRank(rank, prior=prior, eta=eta, rho_lr=rho_lr, initializer=initializer) for rank in (3, 2)]
+def _network(prior, eta, rho_lr):
+    posteriors = [sb.LowRank(rank, prior=prior, eta=eta, rho_lr=rho_lr) for rank in (3, 2)]
     first, last = sb.layers.Dense(5, "relu", posterior=posteriors[0]), sb.layers.Dense(2, posterior=posteriors[1])
     model = keras.Sequential([keras.Input((4,)), first, last])
     # A large gradient next to Adam's epsilon, by which alone a rate of ρ and a multiple of its step differ.
@@ -54,7 +53,7 @@ def test_members_are_what_fit_gives_with_their_settings():
         own = member.configuration
         prior = sb.Normal(own.scale) if own.prior == "normal" else sb.Anchored(own.scale, anchor="random")
         keras.utils.set_random_seed(member.seed)
-        model = _network(prior, own.eta, own.rho_lr, "glorot_uniform" if own.start == "glorot" else None)
+        model = _network(prior, own.eta, own.rho_lr)
         schedule = sb.KLSchedule(24, own.beta, pretrain_epochs=math.ceil(own.pretrained * 5))
         everything = np.concatenate([_order(member.seed, epoch) for epoch in range(5)])  # 15 batches, three an epoch
         batches = ((X[ids], Y[ids]) for ids in everything)
@@ -96,6 +95,14 @@ def test_components_have_starts_of_their_own_and_are_pooled():
     program = Program(lambda seed: _network(sb.Centred(sb.Normal(1.0)), 0.1, 1.0), X, Y, 24, _order, epochs=1)
     one, other = (program.start(Member(MEMBERS[0], 3, component))[0][1] for component in (0, 1))
     assert not np.allclose(one, other)
+    # He's variance of W is 2/4, Glorot's 2/(4 + 5): that of a factor of two is as its root.
+    he, glorot = (
+        program.start(Member(dataclasses.replace(MEMBERS[0], start=start), 3))[0][0] for start in ("he", "glorot")
+    )
+    np.testing.assert_allclose(glorot[0], he[0] * (4 / 9) ** 0.25, rtol=1e-5)
+    np.testing.assert_allclose(
+        *(np.logaddexp(0, rho) / (4 / 9) ** power for rho, power in ((glorot[1], 0.25), (he[1], 0))), rtol=1e-3
+    )
     draws = RNG.normal(size=(4, 50, 6, 2))  # components, draws, examples; means and noise
     averages = np.stack([draws[..., 0].mean(1), draws[..., 0].var(1), (draws[..., 1] ** 2).mean(1)], axis=-1)
     found = defaults.pooled("regression", averages)
