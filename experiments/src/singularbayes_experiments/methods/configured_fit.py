@@ -102,10 +102,10 @@ class Program:
         posteriors = find_random_posteriors(self.model)
         factors = [factor for posterior in posteriors for factor in posterior.factors]
         groups = self._groups(self.model)
-        self._rows = [posterior.rows for posterior in posteriors for _ in posterior.factors]
-        self._values = [_index(groups[0], factor.values) for factor in factors]
-        self._references = [_index(groups[1], factor.reference) for factor in factors]
-        self._kl_scale = _index(groups[1], posteriors[0].kl_scale) if posteriors else None
+        self._rows = [posterior.shape[0] for posterior in posteriors for _ in posterior.factors]
+        self.values = [_index(groups[0], factor.values) for factor in factors]
+        self.references = [_index(groups[1], factor.reference) for factor in factors]
+        self.kl_scale = _index(groups[1], posteriors[0].kl_scale) if posteriors else None
         step = jax.vmap(self._train, in_axes=(0, 0, 0, None, None))
         self._epoch = jax.jit(step, donate_argnums=0)
 
@@ -125,16 +125,19 @@ class Program:
     def _groups(model: keras.Model) -> list[list]:
         return [list(model.optimizer.variables if name == "optimizer" else getattr(model, name)) for name in _GROUPS]
 
-    def start(self, member: Member) -> State:
-        """Returns the state in which a member begins."""
+    def start(self, member: Member, trained: list[np.ndarray] | None = None) -> State:
+        """Returns the state in which a member begins; `trained` has other means and plain weights to begin with."""
         model, seed = self._model(member.start), member.start
         if seed not in self._starts:
             self._starts[seed] = [[np.asarray(variable) for variable in group] for group in self._groups(model)]
         state = [list(group) for group in self._starts[seed]]
+        if trained is not None:
+            own = {i: np.stack([trained[i][0], state[0][i][1]]) for i in self.values}
+            state[0] = [own.get(i, weight) for i, weight in enumerate(trained)]
         settings = member.configuration
         if settings is None:
             return state
-        for values, reference, rows in zip(self._values, self._references, self._rows, strict=True):
+        for values, reference, rows in zip(self.values, self.references, self._rows, strict=True):
             loc, rho = state[0][values]
             scale = np.logaddexp(0.0, rho) * (settings.eta / 0.1)
             if settings.start != "he":
@@ -165,14 +168,14 @@ class Program:
 
     def factor_values(self, state: State, place: int) -> list[np.ndarray]:
         """Returns means above ρ of every factor of one member."""
-        return [np.asarray(state[0][i][place]) for i in self._values]
+        return [np.asarray(state[0][i][place]) for i in self.values]
 
     def _train(self, state, which, rates, orders, data):
         def step(state, ids):
             old = state[0]
             _, state = self.model.train_step(state, jax.tree.map(lambda array: array[ids], data))
             new = list(state[0])
-            for i in self._values:  # Adam's step does not depend on the gradient's scale, so these are rates
+            for i in self.values:  # Adam's step does not depend on the gradient's scale, so these are rates
                 new[i] = old[i] + (new[i] - old[i]) * rates.reshape(2, *[1] * (new[i].ndim - 1))
             return [new, *map(list, state[1:])], None
 
@@ -180,13 +183,13 @@ class Program:
 
     def _begin(self, epoch: int, members: Sequence[Member], state: State) -> State:
         """Returns the states with the KL weight and the noise of an epoch."""
-        if self._kl_scale is None:
+        if self.kl_scale is None:
             return state
         settings = [member.configuration for member in members]
         assert all(settings)
         first = np.array([math.ceil(one.pretrained * self.epochs) for one in settings])  # type: ignore[union-attr]
         betas = np.array([one.beta for one in settings])  # type: ignore[union-attr]
-        state[1][self._kl_scale] = jnp.array(np.where(epoch < first, 0.0, betas / self.num_data), "float32")
+        state[1][self.kl_scale] = jnp.array(np.where(epoch < first, 0.0, betas / self.num_data), "float32")
         on = np.flatnonzero((first > 0) & (epoch == first))
         return self._restart(on, state) if len(on) else state
 

@@ -1,0 +1,242 @@
+"""Data, networks and scores of the comparison of modes (`modes.py`)."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from jax import numpy as jnp
+
+from singularbayes import layers, metrics
+from singularbayes.likelihoods import MeanScaleNLL
+from singularbayes.posteriors import Centred, Deterministic, FullRank, LowRank, Normal, Posterior
+from singularbayes.prediction import ValuePredictive
+from singularbayes_experiments import data
+from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.methods.configured_fit import State
+from singularbayes_experiments.methods.network_fit import RATE
+from singularbayes_experiments.problems import defaults, fashion_mnist, mnist, toy
+from singularbayes_experiments.problems.images import ImageSettings
+from singularbayes_experiments.problems.modes import IMAGES, RESULT_SEEDS, TOY, TUNING_SEEDS, Set
+
+PERTURBED = 2000  # training inputs that are perturbed for the proxy OOD score
+_PROBLEMS: dict[str, Any] = {"mnist": mnist.EXPERIMENT.problem, "fashion_mnist": fashion_mnist.EXPERIMENT.problem}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Inputs (examples, features) and targets; `unit` is the standard deviation of targets before they were scaled."""
+
+    x: np.ndarray
+    y: np.ndarray | None = None
+    unit: float = 1.0
+
+
+@dataclass(frozen=True)
+class Data:
+    """Rows that train, by seed, and what is predicted, by seed and name; where seeds share them, one stands for all."""
+
+    x: np.ndarray
+    y: np.ndarray
+    rows: dict[int, np.ndarray]
+    parts: dict[int, dict[str, Part]]
+
+    def train(self, seed: int) -> np.ndarray:
+        return self.rows.get(seed, self.rows[min(self.rows)])
+
+    def asked(self, seed: int) -> dict[str, Part]:
+        return self.parts.get(seed, self.parts[min(self.parts)])
+
+
+def data_of(one: Set, tuning: bool) -> Data:
+    """Returns what tuning sees, validation rows and perturbed training inputs, or what results are scored on."""
+    if one.name in IMAGES:
+        return _images(one, tuning)
+    return _toy(tuning) if one.name == TOY else _uci(one, tuning)
+
+
+def result_seeds(one: Set) -> tuple[int, ...]:
+    """Returns the seeds of the results: those of all sets, but of protein, which has five splits, one fewer."""
+    return RESULT_SEEDS[:-1] if one.name == "protein_tertiary_structure" else RESULT_SEEDS
+
+
+def _images(one: Set, tuning: bool) -> Data:
+    problem, settings = _PROBLEMS[one.name], ImageSettings()
+    (x, y), held = problem.split(settings)
+    if tuning:
+        parts = {"validation": Part(*held), "perturbed": Part(protocol.perturbed(x[:PERTURBED]))}
+    else:
+        test, ood = problem.testing(settings)
+        parts = {"test": Part(*test)} | {name: Part(inputs) for name, inputs in ood.items()}
+    return Data(x, y.astype("int32"), {0: np.arange(len(x))}, {0: parts})
+
+
+def _toy(tuning: bool) -> Data:
+    settings = toy.ToySettings()
+    known = toy.parts(settings)
+    x, y = known["train"]
+    if tuning:
+        parts = {"validation": Part(*known["validation"]), "perturbed": Part(protocol.perturbed(x))}
+    else:
+        grid = np.linspace(*settings.grid_range, 401, dtype="float32")[:, None]
+        parts = {"test": Part(*known["near"]), "grid": Part(grid)}
+    return Data(x, y, {0: np.arange(len(x))}, {0: parts})
+
+
+def _uci(one: Set, tuning: bool) -> Data:
+    table = data.uci_regression(one.name)
+    every: list[tuple[np.ndarray, np.ndarray]] = []
+    rows, parts = {}, {}
+    for seed in TUNING_SEEDS if tuning else result_seeds(one):
+        train, test = table.splits[0 if tuning else seed - len(TUNING_SEEDS) + 1]
+        if tuning:
+            order = np.random.default_rng(seed).permutation(train)
+            train, test = np.split(order, [len(order) * 4 // 5])
+        x, y = table.x[train], table.y[train]
+        std = np.where(np.ptp(x, axis=0) > 0, x.std(axis=0), 1.0)
+        scaled, asked = (((part - x.mean(axis=0)) / std).astype("float32") for part in (x, table.x[test]))
+        targets, held = (((part - y.mean()) / y.std()).astype("float32")[:, None] for part in (y, table.y[test]))
+        start = sum(len(before) for before, _ in every)
+        rows[seed] = np.arange(start, start + len(scaled))
+        every.append((scaled, targets))
+        parts[seed] = {"validation" if tuning else "test": Part(asked, held, float(y.std()))}
+        if tuning:
+            parts[seed]["perturbed"] = Part(protocol.perturbed(scaled[:PERTURBED], seed))
+    x, y = (np.concatenate(part) for part in zip(*every, strict=True))
+    return Data(x, y, rows, parts)
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+def network(one: Set, kind: str, inputs: int) -> keras.Model:
+    """Returns a compiled network: "deterministic", "full_rank" or "low_rank"; priors are centred, of unit width."""
+    classes = one.task == "classes"
+    outputs = 10 if classes else 1
+
+    def posterior(kind: str, rank: int, shape: tuple[int, int]) -> Posterior:
+        prior = Centred(Normal(1.0))
+        kinds = {
+            "deterministic": Deterministic,
+            "full_rank": lambda: FullRank(prior=prior),
+            "low_rank": lambda: LowRank(min(rank, *shape), prior=prior),
+        }
+        return kinds[kind]()
+
+    first = hidden = keras.Input((inputs,))
+    random = kind != "deterministic"
+    for i, shape in enumerate(itertools.pairwise((inputs, *one.units, outputs))):
+        activation = None if i == len(one.units) else "tanh" if one.name == TOY else "relu"
+        own = (
+            "full_rank" if one.name == TOY and random and i != 1 else kind
+        )  # the toy's hidden weight alone is the method's
+        bias = FullRank(prior=Centred(Normal(1.0))) if one.name == TOY and random else None
+        options: dict[str, Any] = {"posterior": posterior(own, one.ranks[i], shape), "bias_posterior": bias}
+        if one.family == "uci" and not random:
+            options["kernel_initializer"] = "glorot_uniform"  # as in Keras
+        hidden = layers.Dense(shape[1], activation, **options)(hidden)
+    model = keras.Model(first, hidden if classes else layers.LearnedNoise()(hidden))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True) if classes else MeanScaleNLL()
+    model.compile(keras.optimizers.Adam(RATE), loss)
+    return model
+
+
+def products(one: Set, kind: str, inputs: int) -> int:
+    """Returns the multiplications of one example in the matrix products of a forward pass."""
+    shapes = list(itertools.pairwise((inputs, *one.units, 10 if one.task == "classes" else 1)))
+    low = [kind == "low_rank" and not (one.name == TOY and i != 1) for i in range(len(shapes))]
+    ranks = [min(rank, *shape) for rank, shape in zip(one.ranks, shapes, strict=True)]
+    return sum(r * (m + n) if factors else m * n for (m, n), r, factors in zip(shapes, ranks, low, strict=True))
+
+
+class Answers:
+    """Predictions of many networks: of classes the mean probabilities and the mean entropy over draws (examples,
+    classes + 1); of values mean and noise variance of every draw (draws, examples, 2)."""
+
+    def __init__(self, model: keras.Model, task: str, draws: int):
+        self.model, self.task, self.draws = model, task, draws
+
+        def every(trained, others, x, which):
+            return jax.lax.map(lambda one: self._one(one[0], one[1], x[one[2]]), (trained, others, which), batch_size=8)
+
+        self._all = jax.jit(every)
+
+    def __call__(self, state: State, x: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Returns the predictions of every network for the inputs x[which] of its seed."""
+        return np.asarray(self._all(state[0], state[1], x, which))
+
+    def _one(self, trained, others, x):
+        def draw(others, _):
+            outputs, others = self.model.stateless_call(trained, others, x, training=self.draws > 1)
+            if self.task == "classes":
+                p = jax.nn.softmax(outputs)
+                entropy = -jnp.sum(p * jax.nn.log_softmax(outputs), axis=1, keepdims=True)
+                return others, jnp.concatenate([p, entropy], axis=1)
+            scale = jax.nn.softplus(outputs[:, 1]) + defaults.MIN_SCALE
+            return others, jnp.stack([outputs[:, 0], scale**2], axis=1)
+
+        found = jax.lax.scan(draw, others, None, length=self.draws)[1]
+        return found.mean(axis=0) if self.task == "classes" else found
+
+
+# -- scores ------------------------------------------------------------------------------------------------------------
+
+
+def pooled(task: str, answers: np.ndarray) -> np.ndarray:
+    """Returns the predictions of a mixture from those of its components, on the first axis."""
+    answers = answers.astype("float64")
+    return answers.mean(axis=0) if task == "classes" else answers.reshape(-1, *answers.shape[2:])
+
+
+def scores(task: str, p: np.ndarray, part: Part) -> dict[str, float]:
+    """Returns the quality of pooled predictions, of values in their own units."""
+    assert part.y is not None
+    if task == "classes":
+        probabilities = _probabilities(p)
+        return {
+            "accuracy": metrics.accuracy(probabilities, part.y),
+            "nll": metrics.negative_log_likelihood(probabilities, part.y),
+            "ece": metrics.expected_calibration_error(probabilities, part.y),
+        }
+    found = toy.fit_scores(_values(p, part.unit), part.y[:, 0] * part.unit)
+    return found | {"mae": metrics.mean_absolute_error(p[..., 0].mean(axis=0), part.y[:, 0]) * part.unit}
+
+
+def uncertainty(task: str, p: np.ndarray) -> np.ndarray:
+    """Returns predictive entropy, or the total standard deviation."""
+    return metrics.entropy(_probabilities(p)) if task == "classes" else np.sqrt(_values(p).variance("total"))
+
+
+def ood_scores(known: np.ndarray, strange: np.ndarray, several: bool) -> dict[str, float]:
+    """Returns how well entropy and, of several draws, mutual information tell images of another kind."""
+    found = {"auroc_ood_entropy": metrics.auroc_ood(*(uncertainty("classes", p) for p in (known, strange)))}
+    if several:
+        mi = [np.maximum(uncertainty("classes", p) - p[:, -1], 0.0) for p in (known, strange)]
+        found["auroc_ood_mi"] = metrics.auroc_ood(*mi)
+    return found
+
+
+def band_scores(p: np.ndarray) -> dict[str, float]:
+    """Returns how much wider the toy's band of functions is away from the data."""
+    settings = toy.ToySettings()
+    grid = np.linspace(*settings.grid_range, 401, dtype="float32")
+    found = toy.spread(grid, metrics.epistemic_iqr(p[..., 0]), settings)
+    return {f"iqr_{name}": value for name, value in found.items()}
+
+
+def without_inputs(task: str, part: Part, known: np.ndarray) -> float:
+    """Returns the NLL of a prediction that ignores the inputs, in the units of the targets."""
+    assert part.y is not None
+    return defaults.nll_without_inputs(task, part.y, known) + (0.0 if task == "classes" else float(np.log(part.unit)))
+
+
+def _probabilities(p: np.ndarray) -> np.ndarray:
+    p = p[:, :-1]
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def _values(p: np.ndarray, unit: float = 1.0) -> ValuePredictive:
+    mean, noise = p[..., 0].mean(axis=0), np.sqrt(p[..., 1].mean(axis=0))
+    return ValuePredictive(unit * mean, unit * p[..., 0].std(axis=0), len(p), noise=unit * noise)

@@ -1,0 +1,334 @@
+"""The command that compares modes (`problems/modes.py`), for a machine with an accelerator.
+
+    python -m singularbayes_experiments.runs.modes --out runs/modes --minutes 9
+
+A task is one method on one data set, its tuning or its results, trained as one program and kept as lines of JSON: a
+second call does what is missing. Processes on the accelerator take images and the toy first, processes on the CPU the
+tables of UCI. It prints the tables of what is complete.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from singularbayes import metrics
+from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
+from singularbayes_experiments.problems import modes_data
+from singularbayes_experiments.problems.modes import METHODS, SETS, TOY, TUNING_SEEDS, Set, configurations
+from singularbayes_experiments.problems.modes_data import Answers, Data, data_of, result_seeds
+from singularbayes_experiments.records.record import machine
+from singularbayes_experiments.runs.modes_tables import tables
+
+TUNING, RESULTS = "tuning", "results"
+DIVERGED = ""  # the name of the choice where every configuration diverged; there are no results then
+Records = dict[tuple, dict]  # by set, stage, method, configuration and seed
+
+
+@dataclass(frozen=True)
+class Task:
+    """One method on one data set: all its configurations, or the chosen one."""
+
+    set: Set
+    method: str
+    stage: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.set.name}-{self.method}-{self.stage}"
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return TUNING_SEEDS if self.stage == TUNING else result_seeds(self.set)
+
+    def settings(self, records: Records, tiny: bool = False) -> dict[str, Settings] | None:
+        """Returns the configurations to train by name; None while what they follow from is missing."""
+        every = configurations(self.set, self.method)
+        if self.stage == RESULTS:
+            name = chosen(records, self.set, self.method)
+            every = {name: every[name]} if name else {}
+        if not every or (METHODS[self.method].svd and not chosen(records, self.set, "deep_ensemble")):
+            return None
+        return {name: replace(own, epochs=min(own.epochs, 2)) for name, own in every.items()} if tiny else every
+
+    def missing(self, records: Records) -> bool:
+        every = configurations(self.set, self.method)
+        names = list(every) if self.stage == TUNING else [chosen(records, self.set, self.method)]
+        if names == [DIVERGED]:
+            return False
+        return any((self.set.name, self.stage, self.method, n, s) not in records for n in names for s in self.seeds)
+
+
+def tasks(sets: Sequence[Set], methods: Sequence[str] = tuple(METHODS)) -> Iterator[Task]:
+    """Yields what there is to do, set by set within images, the toy and tables, the most important methods first."""
+    for family in ("images", TOY, "uci"):
+        for method in methods:
+            for stage in (TUNING, RESULTS):
+                yield from (Task(one, method, stage) for one in sets if one.family == family)
+
+
+def read_lines(folders: Sequence[Path]) -> list[dict]:
+    """Returns the records of some folders, packed or not; a line that a kill has cut is none."""
+    packed = [gzip.decompress(path.read_bytes()) for each in folders for path in sorted(each.glob("*.jsonl.gz"))]
+    plain = [path.read_bytes() for each in folders for path in sorted(each.glob("*.jsonl"))]
+    lines = [line for text in (*packed, *plain) for line in text.splitlines(keepends=True)]
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def by_run(lines: Sequence[dict]) -> Records:
+    return {tuple(one[key] for key in ("set", "stage", "method", "configuration", "seed")): one for one in lines}
+
+
+def chosen(records: Records, one: Set, method: str) -> str | None:
+    """Returns the configuration that the protocol chooses; None unless all tuning runs are there."""
+    tried = []
+    for name, settings in configurations(one, method).items():
+        runs = [records.get((one.name, TUNING, method, name, seed)) for seed in TUNING_SEEDS]
+        if not all(runs):
+            return None
+        nll, ood = (tuple(run.get(key, np.nan) for run in runs if run) for key in ("nll", "proxy_ood"))
+        base = min(run["without_inputs"] for run in runs if run)
+        tried.append(protocol.Tried(name, nll, ood, asdict(settings), base))
+    return DIVERGED if all(run.diverged for run in tried) else protocol.choose(tried).name
+
+
+class Trainer:
+    """Carries tasks out; data and programs are kept for the next."""
+
+    def __init__(self, deadline: float, tiny: bool = False):
+        self.deadline, self.tiny = deadline, tiny
+        self._data: dict[tuple, Data] = {}
+        self._fits: dict[tuple, Fit] = {}
+        self._answers: dict[tuple, Answers] = {}
+
+    def data(self, task: Task) -> Data:
+        key = task.set.name, task.stage
+        if key not in self._data:
+            self._data[key] = data_of(task.set, task.stage == TUNING)
+        return self._data[key]
+
+    def fit(self, task: Task, kind: str, newton: bool) -> Fit:
+        one, own = task.set, self.data(task)
+        key = one.name, kind, newton, task.stage if one.family == "uci" else ""
+        if key not in self._fits:
+            count = len(own.train(task.seeds[0]))
+
+            def build():
+                return modes_data.network(one, kind, own.x.shape[1])
+
+            size = min(one.batch_size, count)
+            self._fits[key] = Fit(build, own.x, own.y, own.train, size, count, newton)
+        return self._fits[key]
+
+    def answers(self, task: Task, fit: Fit, draws: int) -> Answers:
+        key = id(fit), draws
+        if key not in self._answers:
+            self._answers[key] = Answers(fit.model, task.set.task, draws)
+        return self._answers[key]
+
+    def __call__(self, task: Task, records: Records) -> list[dict]:
+        """Returns the records of a task; raises `TimeoutError` where the deadline comes first."""
+        wanted = task.settings(records, self.tiny)
+        assert wanted is not None
+        start, method = time.time(), METHODS[task.method]
+        fit = self.fit(task, method.kind, method.newton)
+        starts = self._svd_starts(task, records, fit) if method.svd else {}
+        lines = []
+        for epochs in sorted({settings.epochs for settings in wanted.values()}):
+            runs = [(n, s) for n, settings in wanted.items() for s in task.seeds if settings.epochs == epochs]
+            networks = [
+                Network(wanted[name], seed, k, method.components, method.examples)
+                for name, seed in runs
+                for k in range(method.components)
+            ]
+            state = fit.train(networks, [starts.get((n.seed, n.component)) for n in networks], self._watch)
+            found = self._predictions(task, fit, state, networks)
+            seconds = time.time() - start
+            for i, (name, seed) in enumerate(runs):
+                own = slice(i * method.components, (i + 1) * method.components)
+                line: dict[str, Any] = {
+                    "set": task.set.name,
+                    "stage": task.stage,
+                    "method": task.method,
+                    "configuration": name,
+                }
+                line |= {"seed": seed, "settings": asdict(wanted[name]), "parameters": self._parameters(fit, method)}
+                line |= {"products": self._products(task, wanted[name], records)}
+                line |= {"seconds": round(seconds / len(runs), 3), "device": jax.devices()[0].device_kind}
+                lines.append(line | self._scores(task, {part: p[own] for part, p in found.items()}, seed))
+            start = time.time()
+        return lines
+
+    def _watch(self, epoch: int) -> None:
+        if time.time() > self.deadline:
+            raise TimeoutError
+
+    def _svd_starts(self, task: Task, records: Records, fit: Fit) -> dict[tuple[int, int], list[np.ndarray]]:
+        """Returns where components start: at the members of the chosen deep ensemble of the same seed."""
+        name, own = chosen(records, task.set, "deep_ensemble"), METHODS["deep_ensemble"]
+        settings = Task(task.set, "deep_ensemble", TUNING).settings(records, self.tiny)
+        assert settings is not None and name is not None
+        count = METHODS[task.method].components
+        networks = [
+            Network(settings[name], s, k, own.components, own.examples) for s in task.seeds for k in range(count)
+        ]
+        plain = self.fit(task, own.kind, newton=False)
+        trained = [np.asarray(weights) for weights in plain.train(networks, [None] * len(networks), self._watch)[0]]
+        return {
+            (network.seed, network.component): fit.start_at(plain.model, [weights[i] for weights in trained])
+            for i, network in enumerate(networks)
+        }
+
+    def _predictions(self, task: Task, fit: Fit, state, networks: Sequence[Network]) -> dict[str, np.ndarray]:
+        """Returns by part the predictions of all networks, on the first axis."""
+        own = self.data(task)
+        seeds = sorted(own.parts)
+        which = np.array([seeds.index(n.seed) if n.seed in seeds else 0 for n in networks], "int32")
+        lengths = {name: len(part.x) for name, part in own.parts[seeds[0]].items()}
+        x = np.stack([np.concatenate([part.x for part in own.parts[seed].values()]) for seed in seeds])
+        every = self.answers(task, fit, METHODS[task.method].draws)(state, x, which)
+        cuts = np.cumsum(list(lengths.values()))[:-1]
+        return dict(zip(lengths, np.split(every, cuts, axis=-2), strict=True))
+
+    def _scores(self, task: Task, found: dict[str, np.ndarray], seed: int) -> dict[str, float]:
+        kind, parts = task.set.task, self.data(task).asked(seed)
+        p = {name: modes_data.pooled(kind, each) for name, each in found.items()}
+        known = self.data(task).y[self.data(task).train(seed)]
+        held = "validation" if task.stage == TUNING else "test"
+        scores = {"without_inputs": 1e9 if self.tiny else modes_data.without_inputs(kind, parts[held], known)}
+        if not all(np.isfinite(each).all() for each in p.values()):
+            return scores
+        scores |= modes_data.scores(kind, p[held], parts[held])
+        if task.stage == TUNING:
+            scores["proxy_ood"] = metrics.auroc_ood(*(modes_data.uncertainty(kind, p[n]) for n in (held, "perturbed")))
+        elif kind == "classes":
+            several = METHODS[task.method].components * METHODS[task.method].draws > 1
+            for name in [name for name in p if name != held]:
+                one = modes_data.ood_scores(p[held], p[name], several)
+                scores |= {f"{name}/{score}": value for score, value in one.items()}
+        elif "grid" in p and len(p["grid"]) > 1:
+            scores |= modes_data.band_scores(p["grid"])
+        return {name: float(value) for name, value in scores.items()}
+
+    @staticmethod
+    def _parameters(fit: Fit, method) -> int:
+        return fit.num_parameters * method.components
+
+    def _products(self, task: Task, settings: Settings, records: Records) -> float:
+        """Returns the multiplications of all matrix products of a training: three times those of the forward passes."""
+        method, own = METHODS[task.method], self.data(task)
+        passes = settings.epochs * (1 if method.examples == "split" else method.components)
+        count = len(own.train(task.seeds[0]))
+        found = 3.0 * passes * count * modes_data.products(task.set, method.kind, own.x.shape[1])
+        if method.svd:
+            name = chosen(records, task.set, "deep_ensemble")
+            before = Task(task.set, "deep_ensemble", TUNING)
+            found += self._products(before, configurations(task.set, "deep_ensemble")[str(name)], records)
+        return found
+
+
+def work(
+    every: Sequence[Task], out: Path, earlier: Sequence[Path], trainer: Trainer, claims: Path, worker: str
+) -> None:
+    """Does the tasks that no other process is at until the deadline or until nothing is left."""
+    waiting = True
+    while waiting and time.time() < trainer.deadline:
+        waiting = False
+        for task in every:
+            records = by_run(read_lines([out, *earlier]))
+            if not task.missing(records) or (claims / task.name).exists():
+                continue
+            if task.settings(records) is None:
+                waiting = True
+                continue
+            try:
+                (claims / task.name).touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            start = time.time()
+            try:
+                found = trainer(task, records)
+            except TimeoutError:
+                return
+            with (out / f"{worker}.jsonl").open("a") as file:
+                file.write("".join(f"{json.dumps(line)}\n" for line in found))
+            best = min((line["nll"] for line in found if "nll" in line), default=np.inf)
+            took = time.time() - start
+            print(f"{worker} {task.name}: {len(found)} runs in {took:.0f} s, best NLL {best:.4f}", flush=True)
+            waiting = True
+            break
+        else:
+            time.sleep(1 if waiting else 0)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs what is missing for so many minutes, and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the records")
+    parser.add_argument("--earlier", type=Path, action="append", default=[], help="folders of earlier records")
+    parser.add_argument("--minutes", type=float, default=9.0, help="end after so many minutes")
+    parser.add_argument("--sets", default=",".join(SETS), help="data sets with commas between")
+    parser.add_argument("--methods", default=",".join(METHODS), help="methods with commas between")
+    parser.add_argument("--accelerated", type=int, default=1, help="processes on the accelerator")
+    parser.add_argument("--workers", type=int, default=0, help="processes on the CPU for tables")
+    parser.add_argument("--tiny", action="store_true", help="small networks and few epochs, to see that it works")
+    parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", default="main", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    sets = [SETS[name] for name in given.sets.split(",")]
+    for one in sets:
+        grids = {m: {n: asdict(s) for n, s in configurations(one, m).items()} for m in METHODS}
+        protocol.require_equal_tuning(grids)
+        protocol.require_result_seeds(TUNING_SEEDS, result_seeds(one))
+    if given.tiny:
+        sets = [replace(one, units=(8,) * len(one.units)) for one in sets]
+    given.deadline = given.deadline or time.time() + 60 * given.minutes
+    given.out.mkdir(parents=True, exist_ok=True)
+    trainer, every = Trainer(given.deadline, given.tiny), list(tasks(sets, given.methods.split(",")))
+    if given.claims is not None:  # one of the other processes
+        work(every, given.out, given.earlier, trainer, given.claims, given.worker)
+        return 0
+    (given.out / "machine.json").write_text(json.dumps(machine()))
+    with tempfile.TemporaryDirectory() as folder:
+        given.claims = Path(folder)
+        processes = [_start(given, f"accelerated{i}", on_cpu=False) for i in range(1, given.accelerated)]
+        if any(one.family == "uci" for one in sets):
+            processes += [_start(given, f"cpu{i}", on_cpu=True) for i in range(given.workers)]
+        work(every, given.out, given.earlier, trainer, given.claims, given.worker)
+        for process in processes:
+            try:
+                process.wait(timeout=max(1.0, given.deadline - time.time()) + 10)
+            except subprocess.TimeoutExpired:  # it compiles, or predicts what comes too late
+                process.kill()
+    records = read_lines([given.out, *given.earlier])
+    left = [task.name for task in every if task.missing(by_run(records))]
+    print(tables(records))
+    print(f"{len(left)} tasks are missing: call it again with the same --out." if left else "All tasks are done.")
+    return 0
+
+
+def _start(given, worker: str, on_cpu: bool) -> subprocess.Popen:
+    sets = [n for n in given.sets.split(",") if not on_cpu or SETS[n].family == "uci"]
+    command = [sys.executable, "-m", "singularbayes_experiments.runs.modes", "--out", str(given.out)]
+    command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
+    command += ["--sets", ",".join(sets), "--claims", str(given.claims), "--deadline", str(given.deadline)]
+    command += ["--methods", given.methods, "--worker", worker, *(["--tiny"] if given.tiny else [])]
+    alone = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"} if on_cpu else {}
+    return subprocess.Popen(command, env={**os.environ, **alone})
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+"""Tables of the comparison of modes, in Markdown, from its records alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, Set
+
+RIVAL = "deep_ensemble"
+# Column → the score in a record and its decimals; the first score that a record has counts.
+_COLUMNS: dict[str, dict[str, tuple[tuple[str, ...], int]]] = {
+    "images": {
+        "accuracy": (("accuracy",), 4),
+        "NLL": (("nll",), 4),
+        "ECE": (("ece",), 4),
+    },
+    "toy": {"RMSE": (("rmse",), 4), "NLL": (("nll",), 4), "coverage": (("coverage",), 3), "ratio": (("iqr_ratio",), 1)},
+    "uci": {"RMSE": (("rmse",), 3), "NLL": (("nll",), 3), "coverage": (("coverage",), 3)},
+}
+_OOD = {"fashion_mnist": ("mnist", "notmnist"), "mnist": ("fashion_mnist", "notmnist")}
+_NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "notmnist": "notMNIST", "toy": "Toy"}
+
+
+def columns(one: Set) -> dict[str, tuple[tuple[str, ...], int]]:
+    """Returns the scores of a table; OOD inputs are told by mutual information, or, of one draw, by entropy."""
+    found = dict(_COLUMNS[one.family])
+    for name in _OOD.get(one.name, ()):
+        found[f"OOD {_NAMES[name]}"] = ((f"{name}/auroc_ood_mi", f"{name}/auroc_ood_entropy"), 3)
+    return found
+
+
+def results(records: Sequence[dict], one: str, method: str) -> dict[int, dict]:
+    """Returns the result records of a method by seed."""
+    kept = [r for r in records if (r["set"], r["stage"], r["method"]) == (one, "results", method)]
+    return {record["seed"]: record for record in kept}
+
+
+def difference(records: Sequence[dict], one: str, method: str, rival: str = RIVAL) -> protocol.Paired | None:
+    """Returns the paired difference of the NLL to the rival's; None where one of both is missing or not finite."""
+    ours, theirs = results(records, one, method), results(records, one, rival)
+    seeds = sorted(ours.keys() & theirs.keys())
+    if method == rival or len(seeds) < protocol.LEAST_RESULT_SEEDS or not all("nll" in ours[seed] for seed in seeds):
+        return None
+    return protocol.paired([ours[seed]["nll"] for seed in seeds], [theirs[seed]["nll"] for seed in seeds])
+
+
+def shown(found: protocol.Paired, decimals: int = 4) -> str:
+    """Returns a difference with its interval, and whether it is better or worse.
+
+    >>> shown(protocol.Paired(-0.02, -0.03, -0.01))
+    '−.0200 [−.0300, −.0100] better'
+    """
+    mean, low, high = (_short(value, decimals, sign=True) for value in (found.mean, found.low, found.high))
+    verdict = " better" if found.high < 0 else "" if found.not_worse else " worse"
+    return f"{mean} [{low}, {high}]{verdict}"
+
+
+def table(records: Sequence[dict], one: Set) -> str:
+    """Returns the table of one data set: mean ± standard error over seeds, and the paired difference of the NLL."""
+    head = ["method", "parameters", "cost", *columns(one), "NLL less the deep ensemble's [95 %]"]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for method, own in METHODS.items():
+        runs = list(results(records, one.name, method).values())
+        if not runs or not all("nll" in run for run in runs):
+            continue
+        cells = [own.words, f"{runs[0]['parameters']:,}", f"{_cost(records, one.name, runs):.2g}"]
+        for names, decimals in columns(one).values():
+            name = next((n for n in names if n in runs[0]), None)
+            values = [] if name is None else [run[name] for run in runs]
+            cells.append(_mean(values, decimals))
+        found = difference(records, one.name, method)
+        cells.append("" if found is None else shown(found))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def tables(records: Sequence[dict]) -> str:
+    """Returns the tables of all sets that have results, and that of IVON against Adam."""
+    parts = []
+    for one in SETS.values():
+        if results(records, one.name, RIVAL):
+            parts.append(f"### {name_of(one.name)}\n\n{table(records, one)}")
+    newton = newton_table(records)
+    return "\n\n".join([*parts, *([f"### IVON\n\n{newton}"] if newton else [])])
+
+
+def newton_table(records: Sequence[dict]) -> str:
+    """Returns the NLL of IVON beside that of Adam, on one low-rank network; "" where no set has both."""
+    lines = []
+    for one in NEWTON_SETS:
+        found = difference(records, one, "ivon", "low_rank")
+        if found is not None:
+            nll = [_mean([r["nll"] for r in results(records, one, m).values()], 4) for m in ("ivon", "low_rank")]
+            lines.append(f"| {name_of(one)} | {nll[0]} | {nll[1]} | {shown(found)} |")
+    return "\n".join(["| data | IVON | Adam | difference [95 %] |", "|---|---|---|---|", *lines]) if lines else ""
+
+
+def name_of(one: str) -> str:
+    return _NAMES.get(one, one.replace("_", " ").capitalize())
+
+
+def _cost(records: Sequence[dict], one: str, runs: Sequence[dict]) -> float:
+    """Returns the matrix products of a training as a multiple of the deterministic network's."""
+    base = list(results(records, one, "deterministic").values())
+    return float(runs[0]["products"] / base[0]["products"]) if base else float("nan")
+
+
+def _mean(values: Sequence[float], decimals: int) -> str:
+    if not values:
+        return "–"
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return f"{_short(float(np.mean(values)), decimals)} ± {_short(float(error), decimals)}"
+
+
+def _short(value: float, decimals: int, sign: bool = False) -> str:
+    text = f"{value:+.{decimals}f}" if sign else f"{value:.{decimals}f}"
+    text = text.replace("-", "−")
+    return text.replace("0.", ".", 1) if abs(value) < 1 else text

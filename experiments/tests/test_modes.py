@@ -1,0 +1,233 @@
+"""Modes are compared by programs over networks: each is what plain `fit` gives, and test rows wait for the results."""
+
+import json
+import math
+from dataclasses import asdict, replace
+
+import jax
+import keras
+import numpy as np
+import pytest
+from jax import numpy as jnp
+from singularbayes_experiments.methods import ivon, protocol
+from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
+from singularbayes_experiments.problems import modes, modes_data
+from singularbayes_experiments.problems.modes import METHODS, SETS
+from singularbayes_experiments.runs import modes as command
+
+import singularbayes as sb
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(24, 4)).astype("float32")
+Y = (X[:, 0] > 0).astype("int32")
+ROWS = np.arange(24)
+
+
+def _network(prior=None, eta=0.1, rho_lr=1.0, optimizer=None):
+    def posterior(rank):
+        return sb.Deterministic() if prior is None else sb.LowRank(rank, prior=prior, eta=eta, rho_lr=rho_lr)
+
+    stack = [sb.layers.Dense(5, "relu", posterior=posterior(3)), sb.layers.Dense(2, posterior=posterior(2))]
+    model = keras.Sequential([keras.Input((4,)), *stack])
+    # A large gradient next to Adam's epsilon, by which alone a rate and a multiple of a step differ.
+    optimizer = optimizer or keras.optimizers.Adam(1e-3, epsilon=1e-12)
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def _low_rank():
+    return _network(sb.Centred(sb.Normal(1.0)))
+
+
+def _fit(build, **options):
+    return Fit(build, X, Y, lambda seed: ROWS, 8, 24, **options)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_a_deterministic_network_is_what_fit_gives_with_its_rate_and_decay(decay):
+    network = Network(Settings(3, 0.02, decay), seed=5)
+    state = _fit(_network).train([network, replace(network, component=1)], [None, None])
+    adam = keras.optimizers.AdamW(0.02, weight_decay=decay, epsilon=1e-12)
+    adam.exclude_from_weight_decay(var_names=["bias"])
+    keras.utils.set_random_seed(5)
+    model = _network(optimizer=adam)
+    batches = np.concatenate([network.order(ROWS, 8, epoch) for epoch in range(3)])
+    rate = keras.callbacks.LearningRateScheduler(lambda epoch: 0.02 * 0.5 * (1 + math.cos(math.pi * epoch / 3)))
+    model.fit(((X[ids], Y[ids]) for ids in batches), epochs=3, steps_per_epoch=3, verbose=0, callbacks=[rate])
+    for ours, theirs in zip(state[0], model.trainable_variables, strict=True):
+        np.testing.assert_allclose(ours[0], theirs, atol=2e-5)
+        assert not np.allclose(ours[1], theirs, atol=1e-3) or np.ndim(theirs) == 1  # a start of its own
+
+
+def test_a_low_rank_network_is_what_fit_gives_with_its_prior_and_rates():
+    own = Settings(3, 0.01, prior="anchored", scale=0.2, beta=0.7, eta=0.3, rho_lr=4.0)
+    network, fit = Network(own, seed=5), _fit(_low_rank)
+    state = fit.train([network], [None])
+    keras.utils.set_random_seed(5)
+    model = _network(sb.Anchored(0.2), 0.3, 4.0, keras.optimizers.Adam(0.01, epsilon=1e-12))
+    batches = np.concatenate([network.order(ROWS, 8, epoch) for epoch in range(3)])
+    rate = keras.callbacks.LearningRateScheduler(lambda epoch: 0.01 * 0.5 * (1 + math.cos(math.pi * epoch / 3)))
+    callbacks = [sb.KLSchedule(24, 0.7), rate]
+    model.fit(((X[ids], Y[ids]) for ids in batches), epochs=3, steps_per_epoch=3, verbose=0, callbacks=callbacks)
+    for posterior, i in zip(sb.find_posteriors(model), fit.values, strict=True):
+        loc, scale, _ = posterior.factors[0].numbers()
+        np.testing.assert_allclose(state[0][i][0][0], loc, atol=1e-4)
+        np.testing.assert_allclose(np.logaddexp(0, state[0][i][0][1]), scale, rtol=1e-3)
+
+
+def test_components_share_out_a_batch_repeat_it_or_have_their_own():
+    def orders(examples):
+        return [Network(Settings(1, 1e-3), 3, k, 4, examples).order(ROWS, 8, 0) for k in range(4)]
+
+    whole = orders("repeat")[0]
+    assert all(np.array_equal(whole, other) for other in orders("repeat"))
+    np.testing.assert_array_equal(np.sort(np.concatenate(orders("split"), axis=1)), np.sort(whole))
+    assert {order.shape for order in orders("split")} == {(3, 2)}
+    assert not np.array_equal(*orders("own")[:2])
+
+
+def test_a_start_at_a_trained_network_predicts_as_it_does_where_the_rank_is_full():
+    keras.utils.set_random_seed(1)
+    plain = _network()
+    for variable in plain.trainable_variables:
+        variable.assign(RNG.normal(size=variable.shape))
+
+    def full():
+        stack = [sb.layers.Dense(5, "relu", posterior=sb.LowRank(4, prior=sb.Centred(sb.Normal(1.0))))]
+        bias = sb.FullRank(prior=sb.Centred(sb.Normal(1.0)))
+        last = sb.LowRank(2, prior=sb.Centred(sb.Normal(1.0)))
+        stack.append(sb.layers.Dense(2, posterior=last, bias_posterior=bias))
+        model = keras.Sequential([keras.Input((4,)), *stack])
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    fit = _fit(full)
+    start = fit.start_at(plain, [np.asarray(variable) for variable in plain.trainable_variables])
+    network = Network(Settings(1, 1e-3, prior="anchored", scale=0.1, beta=1.0), seed=2)
+    state = fit.program.start(network.member, start)
+    outputs, _ = fit.model.stateless_call(state[0], state[1], X, training=False)
+    np.testing.assert_allclose(outputs, plain(X), atol=1e-4)
+    for i, j in zip(fit.values, fit.program.references, strict=True):
+        np.testing.assert_array_equal(state[1][j][0], state[0][i][0])  # the anchor is the start
+
+
+def test_the_spread_is_the_standard_deviation_of_the_weights_at_the_start():
+    one = SETS["toy"]
+    fit = Fit(lambda: modes_data.network(one, "low_rank", 1), X[:, :1], X[:, :1], lambda seed: ROWS, 8, 24)
+    spread = (6.0, 0.2, 0.3)
+    state = fit.program.start(
+        Network(Settings(1, 1e-3), 0).member, fit._spread(Network(Settings(1, 1e-3, spread=spread), 0))
+    )
+    for variable, value in zip(fit.model.trainable_variables, state[0], strict=True):
+        variable.assign(value)
+    weights = [np.asarray(layer.posterior.mean().dense()) for layer in fit.model.layers if hasattr(layer, "posterior")]
+    np.testing.assert_allclose([weight.std() for weight in weights], spread, rtol=0.15)
+
+
+def test_ivon_reaches_the_exact_posterior_of_a_conjugate_model():
+    """y ~ N(w, s²) with prior N(c, t²): precision n/s² + 1/t², of the tempered posterior with n/β for n."""
+    count, noise, beta = 50, 0.5, 0.7
+    y = RNG.normal(1.0, noise, size=(count, 6))
+    reference = jnp.stack([jnp.full(6, -0.4), jnp.full(6, 0.3)])
+    values = jnp.stack([jnp.zeros(6), jnp.full(6, -3.0)])
+    weight = beta / count
+
+    def loss(values, key):
+        w = values[0] + ivon.softplus(values[1]) * jax.random.normal(key, (6,))
+        return jnp.mean(jnp.sum((y - w) ** 2, axis=1)) / (2 * noise**2)
+
+    def step(carry, key):
+        values, state = carry
+        number = state.steps
+        rate = 0.1 / (1 + number / 2000)
+        return ivon.step(values, jax.grad(loss)(values, key), state, reference, weight, rate), values
+
+    start = (values, ivon.begin(values, reference, weight))
+    np.testing.assert_allclose(
+        jnp.sqrt(weight / (start[1].hessian + weight / 0.09)), ivon.softplus(values[1]), rtol=1e-5
+    )
+    _, path = jax.lax.scan(step, start, jax.random.split(jax.random.key(0), 40_000))
+    tail = np.asarray(path[20_000:])
+    precision = count / beta / noise**2 + 1 / 0.09
+    mean = (count / beta / noise**2 * y.mean(axis=0) - 0.4 / 0.09) / precision
+    np.testing.assert_allclose(tail[:, 0].mean(axis=0), mean, atol=0.005)
+    np.testing.assert_allclose(np.logaddexp(0, tail[:, 1]).mean(axis=0), precision**-0.5, rtol=0.02)
+
+
+def test_every_method_has_eight_configurations_on_every_set():
+    for one in SETS.values():
+        grids = {m: {n: asdict(s) for n, s in modes.configurations(one, m).items()} for m in METHODS}
+        protocol.require_equal_tuning(grids)
+        assert {len(grid) for grid in grids.values()} == {protocol.ROUND}
+        protocol.require_result_seeds(modes.TUNING_SEEDS, modes_data.result_seeds(one))
+
+
+def test_tuning_reads_no_test_rows_of_its_split_and_results_have_splits_of_their_own():
+    table = modes_data.data.uci_regression("yacht")
+    tuning, results = (modes_data.data_of(SETS["yacht"], stage) for stage in (True, False))
+    train, test = table.splits[0]
+    assert len(tuning.x) + sum(len(part["validation"].x) for part in tuning.parts.values()) == 2 * len(train)
+    assert {len(part["test"].x) for part in results.parts.values()} == {len(test)}
+    for seed, parts in results.parts.items():
+        rows, held = table.splits[seed - 1]
+        y = results.y[results.rows[seed], 0] * parts["test"].unit + table.y[rows].mean()
+        np.testing.assert_allclose(y, table.y[rows], rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(
+            parts["test"].y[:, 0] * parts["test"].unit + table.y[rows].mean(), table.y[held], atol=1e-3
+        )
+
+
+def test_pooled_scores_are_those_of_all_draws():
+    draws = np.stack([RNG.normal(size=(3, 10, 6)), RNG.uniform(0.1, 0.2, size=(3, 10, 6))], axis=-1)
+    part = modes_data.Part(np.zeros((6, 1)), RNG.normal(size=(6, 1)), unit=2.0)
+    found = modes_data.scores("regression", modes_data.pooled("regression", draws), part)
+    flat = draws.reshape(30, 6, 2)
+    variance = flat[..., 0].var(axis=0) + flat[..., 1].mean(axis=0)
+    squares = (flat[..., 0].mean(axis=0) - part.y[:, 0]) ** 2
+    expected = 0.5 * np.log(2 * np.pi * 4 * variance) + squares / (2 * variance)
+    assert found["nll"] == pytest.approx(expected.mean()) and found["rmse"] == pytest.approx(2 * squares.mean() ** 0.5)
+    p = RNG.dirichlet(np.ones(3), size=(2, 5, 4))  # components, draws, examples
+    entropy = -(p * np.log(p)).sum(axis=-1, keepdims=True)
+    pooled = modes_data.pooled("classes", np.concatenate([p, entropy], axis=-1).mean(axis=1))
+    flat = p.reshape(10, 4, 3)
+    mi = sb.metrics.mutual_information(flat)
+    np.testing.assert_allclose(modes_data.uncertainty("classes", pooled) - pooled[:, -1], mi, atol=1e-6)
+
+
+def test_the_command_runs_resumes_and_chooses(tmp_path, capsys):
+    arguments = ["--tiny", "--sets", "yacht", "--methods", "deterministic,deep_ensemble", "--out", str(tmp_path)]
+    assert command.main([*arguments, "--minutes", "0.0001"]) == 0
+    assert "4 tasks are missing" in capsys.readouterr().out
+    assert command.main([*arguments, "--minutes", "9"]) == 0
+    said = capsys.readouterr().out
+    assert "All tasks are done." in said and said.count("| deep ensemble of 5 |") == 1
+    records = command.by_run(command.read_lines([tmp_path]))
+    for method in ("deterministic", "deep_ensemble"):
+        tried = {key[3] for key in records if key[1:3] == ("tuning", method)}
+        results = {(key[3], key[4]) for key in records if key[1:3] == ("results", method)}
+        assert len(tried) == 8 and {seed for _, seed in results} == set(modes.RESULT_SEEDS)
+        assert {name for name, _ in results} == {command.chosen(records, SETS["yacht"], method)}
+    assert command.main([*arguments, "--minutes", "9"]) == 0
+    assert len(command.read_lines([tmp_path])) == len(records)  # nothing was done twice
+
+
+def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):
+    one = SETS["yacht"]
+    lines = [
+        {
+            "set": "yacht",
+            "stage": "tuning",
+            "method": "low_rank",
+            "configuration": name,
+            "seed": seed,
+            "without_inputs": 1.0,
+        }
+        for name in modes.configurations(one, "low_rank")
+        for seed in modes.TUNING_SEEDS
+    ]
+    records = command.by_run(json.loads(json.dumps(lines)))
+    assert command.chosen(records, one, "low_rank") == command.DIVERGED
+    assert not command.Task(one, "low_rank", "results").missing(records)
+    assert command.chosen(dict(list(records.items())[1:]), one, "low_rank") is None
+    lines[0]["nll"] = lines[1]["nll"] = 0.5
+    assert command.chosen(command.by_run(lines), one, "low_rank") == "low_rank 0"
