@@ -27,7 +27,7 @@ from singularbayes import metrics
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
 from singularbayes_experiments.problems import modes_data
-from singularbayes_experiments.problems.modes import METHODS, SETS, TOY, TUNING_SEEDS, Set, configurations
+from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, Set, configurations
 from singularbayes_experiments.problems.modes_data import Answers, Data, data_of, result_seeds
 from singularbayes_experiments.records.record import machine
 from singularbayes_experiments.runs.modes_tables import tables
@@ -72,11 +72,10 @@ class Task:
 
 
 def tasks(sets: Sequence[Set], methods: Sequence[str] = tuple(METHODS)) -> Iterator[Task]:
-    """Yields what there is to do, set by set within images, the toy and tables, the most important methods first."""
-    for family in ("images", TOY, "uci"):
+    """Yields what there is to do, set by set, the most important methods first."""
+    for one in sets:
         for method in methods:
-            for stage in (TUNING, RESULTS):
-                yield from (Task(one, method, stage) for one in sets if one.family == family)
+            yield from (Task(one, method, stage) for stage in (TUNING, RESULTS))
 
 
 def read_lines(folders: Sequence[Path]) -> list[dict]:
@@ -304,9 +303,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (given.out / "machine.json").write_text(json.dumps(machine()))
     with tempfile.TemporaryDirectory() as folder:
         given.claims = Path(folder)
-        processes = [_start(given, f"accelerated{i}", on_cpu=False) for i in range(1, given.accelerated)]
+        processes = [_start(given, f"accelerated{i}", i, on_cpu=False) for i in range(1, given.accelerated)]
         if any(one.family == "uci" for one in sets):
-            processes += [_start(given, f"cpu{i}", on_cpu=True) for i in range(given.workers)]
+            processes += [_start(given, f"cpu{i}", i, on_cpu=True) for i in range(given.workers)]
         work(every, given.out, given.earlier, trainer, given.claims, given.worker)
         for process in processes:
             try:
@@ -320,8 +319,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _start(given, worker: str, on_cpu: bool) -> subprocess.Popen:
-    sets = [n for n in given.sets.split(",") if not on_cpu or SETS[n].family == "uci"]
+def _start(given, worker: str, number: int, on_cpu: bool) -> subprocess.Popen:
+    """Returns a process that begins with another set than the others, so that each keeps to few programs."""
+    sets = given.sets.split(",")
+    tables_last = [n for n in sets if SETS[n].family == "uci"]
+    first = tables_last if on_cpu else [n for n in sets if SETS[n].family != "uci"]
+    number %= len(first) or 1
+    sets = first[number:] + first[:number] + ([] if on_cpu else tables_last[::-1])
     command = [sys.executable, "-m", "singularbayes_experiments.runs.modes", "--out", str(given.out)]
     command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
     command += ["--sets", ",".join(sets), "--claims", str(given.claims), "--deadline", str(given.deadline)]
