@@ -67,7 +67,7 @@ def test_members_are_what_fit_gives_with_their_settings():
 def test_every_prior_has_as_many_configurations_and_results_have_seeds_of_their_own():
     protocol.require_equal_tuning({m: {c.name: asdict(c) for c in defaults.configurations(m)} for m in defaults.SCALES})
     protocol.require_result_seeds(defaults.TUNING_SEEDS, defaults.RESULT_SEEDS)
-    assert len(CONFIGURATIONS) == 4 * 2 * 3
+    assert len(CONFIGURATIONS) == 4 * 3 * 2
 
 
 def test_orthogonal_factors_have_equal_singular_values_and_the_expected_norm():
