@@ -24,7 +24,7 @@ from singularbayes_experiments.problems import reviews
 from step import Step
 
 import singularbayes as sb
-from singularbayes.models import draw_keys
+from singularbayes.posteriors import draw_keys
 from singularbayes.prediction.memory import chunk_sizes
 from singularbayes.prediction.sampler import sampler_of
 

@@ -7,14 +7,14 @@ python docs/scripts/certificates.py                      # the table alone
 
 import json
 import math
-import re
 import sys
 from pathlib import Path
+
+from marks import fill
 
 FOLDER = Path(__file__).parents[1]
 RECORDS = FOLDER.parent / "experiments" / "results" / "certificates" / "certificates.jsonl"
 PAGE = FOLDER / "bounds.md"
-_MARKS = re.compile(r"(<!-- certificates\.py -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 _NAMES = {"low_rank": "low-rank 25", "full_rank": "full-rank"}
 
 
@@ -53,18 +53,10 @@ def table(records: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def fill(page: Path, text: str) -> None:
-    """Writes the table between the page's marks."""
-    old = page.read_text(encoding="utf-8")
-    if len(_MARKS.findall(old)) != 1:
-        raise ValueError(f"{page.name} needs <!-- certificates.py --> and <!-- end --> once.")
-    page.write_text(_MARKS.sub(lambda marks: f"{marks[1]}{text}\n{marks[2]}", old), encoding="utf-8")
-
-
 def main(folders: list[str]) -> None:
     records = merged([*read(RECORDS), *(r for folder in folders for r in read(Path(folder) / "records.jsonl"))])
     RECORDS.write_text("".join(f"{json.dumps(r, ensure_ascii=False)}\n" for r in records), encoding="utf-8")
-    fill(PAGE, table(records))
+    fill(PAGE, "certificates.py", table(records))
     print(table(records))
 
 

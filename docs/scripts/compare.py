@@ -8,7 +8,6 @@ It needs no download and takes some minutes on two cores. Every setting was fixe
 """
 
 import json
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+from marks import fill
 from PIL import Image
 from singularbayes_experiments.records.record import machine, versions
 
@@ -193,15 +193,6 @@ def shown(page: str, tables: str) -> str:
     return tables if page == "compare.md" else tables.split("\n\n")[0] + "\n"
 
 
-def fill(page: Path, tables: str) -> None:
-    """Puts the tables between the marks of a page."""
-    marks = re.compile(r"(<!-- compare\.py -->\n).*?(<!-- end -->)", re.DOTALL)
-    text, found = marks.subn(lambda m: m[1] + shown(page.name, tables) + m[2], page.read_text(encoding="utf-8"))
-    if found != 1:
-        raise ValueError(f"{page.name} needs <!-- compare.py --> and <!-- end --> once; got {found}.")
-    page.write_text(text, encoding="utf-8")
-
-
 def write(runs: list[Evaluation], settings: Settings, folder: Path, pages: tuple[Path, ...]) -> Comparison:
     """Writes the record and the radars into the folder, and the tables into the pages."""
     record = {
@@ -215,7 +206,7 @@ def write(runs: list[Evaluation], settings: Settings, folder: Path, pages: tuple
     table = table_of(runs)
     draw(table, folder / "compare.png")
     for page in pages:
-        fill(page, comparison_table.markdown(table))
+        fill(page, "compare.py", shown(page.name, comparison_table.markdown(table)))
     return table
 
 

@@ -12,7 +12,6 @@ examples: those that certify it, or others for a hold-out. A certificate fails w
 
 import json
 import math
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from marks import fill
 from scipy.special import expit
 from scipy.stats import norm
 
@@ -32,7 +32,6 @@ FOLDER = Path(__file__).parents[1]
 PAGE = FOLDER / "certificates.md"
 DELTA, NUM_DATA, INPUTS, SCALE, FLIPPED, NOISE, AVERAGE, DRAWS = 0.1, 40, 6, 0.3, 0.1, 0.3, 11, 200
 LOSS = sb.BoundedError(limit=1.0)
-_MARKS = re.compile(r"(<!-- coverage\.py -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 SEED = 20261116
 RNG = np.random.default_rng(SEED)
 OTHERS = RNG.normal(size=(20_000, INPUTS)).astype("float32")  # fresh inputs, where the risk has no formula
@@ -189,14 +188,6 @@ def draw(results: list[Result], path: Path) -> None:
     pyplot.close(figure)
 
 
-def fill(page: Path, text: str) -> None:
-    """Writes text between the page's marks."""
-    old = page.read_text(encoding="utf-8")
-    if len(_MARKS.findall(old)) != 1:
-        raise ValueError(f"{page.name} needs <!-- coverage.py --> and <!-- end --> once.")
-    page.write_text(_MARKS.sub(lambda marks: f"{marks[1]}{text}\n{marks[2]}", old), encoding="utf-8")
-
-
 def main(arguments: list[str]) -> None:
     short = "--repetitions" in arguments
     repetitions = int(arguments[arguments.index("--repetitions") + 1]) if short else 1000
@@ -210,7 +201,7 @@ def main(arguments: list[str]) -> None:
         record |= {"delta": DELTA, "examples": NUM_DATA, "results": [asdict(result) for result in results]}
         (FOLDER / "coverage.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
         draw(results, FOLDER / "coverage.png")
-        fill(PAGE, f"![Share of certificates below the true risk](coverage.png)\n\n{table(results)}")
+        fill(PAGE, "coverage.py", f"![Share of certificates below the true risk](coverage.png)\n\n{table(results)}")
     print(table(results))
 
 

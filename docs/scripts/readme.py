@@ -5,12 +5,13 @@ python docs/scripts/readme.py
 
 import json
 import math
-import re
 import textwrap
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import marks
 
 FOLDER = Path(__file__).parents[1]
 PAGE, RECORDS = FOLDER.parent / "README.md", FOLDER.parent / "experiments" / "results"
@@ -214,11 +215,8 @@ PROSE = {"simple": simple, "toy": toy, "air": air, "care": care, "small": small}
 def filled(page: str) -> str:
     """Returns the page with every table between its marks."""
     for name in (*TABLES, *PROSE):
-        marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", flags=re.DOTALL)
-        if len(marks.findall(page)) != 1:
-            raise ValueError(f"README.md needs <!-- {name} --> and <!-- end --> once.")
         text = textwrap.fill(PROSE[name](), 120, break_on_hyphens=False) if name in PROSE else table(name)
-        page = marks.sub(lambda found, text=text: f"{found[1]}{text}\n{found[2]}", page)
+        page = marks.filled(page, name, text, "README.md")
     return page
 
 

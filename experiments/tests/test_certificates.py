@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from marks import filled
 from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.problems import certificates
 from singularbayes_experiments.problems.certificates import INITIAL, LEARNED, METHODS, RULE, TUNED, CertificateSettings
@@ -133,13 +134,11 @@ def test_smooth_filters_are_slow_and_have_the_variance_of_he():
         SmoothFilters(2)((783, 5))
 
 
-def test_the_table_of_the_page_is_that_of_the_records(script, tmp_path):
+def test_the_table_of_the_page_is_that_of_the_records(script):
     records = script.read(script.RECORDS)
     assert script.merged(records) == records
-    copy = tmp_path / "bounds.md"
-    copy.write_text(script.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    script.fill(copy, script.table(records))
-    assert copy.read_text(encoding="utf-8") == script.PAGE.read_text(encoding="utf-8")
+    page = script.PAGE.read_text(encoding="utf-8")
+    assert filled(page, "certificates.py", script.table(records), "bounds.md") == page
     for record in records:
         assert record["method"] in METHODS
         assert record["metrics"]["is_certificate"] == 1

@@ -169,7 +169,7 @@ def test_what_a_kind_starts_from_is_the_papers():
 
 
 def _matrices(model):
-    from singularbayes.models import find_posteriors
+    from singularbayes.posteriors import find_posteriors
 
     return [q for q in find_posteriors(model) if len(q.factors[0].shape) > 1]
 

@@ -58,7 +58,6 @@ from .likelihoods import StudentTNoise as StudentTNoise
 from .metrics import ood_scores as ood_scores
 from .models import ModelParallel as ModelParallel
 from .models import draw_weights as draw_weights
-from .models import find_posteriors as find_posteriors
 from .posteriors import Adapter as Adapter
 from .posteriors import AdaptiveLowRank as AdaptiveLowRank
 from .posteriors import Anchored as Anchored
@@ -74,6 +73,7 @@ from .posteriors import Mixture as Mixture
 from .posteriors import Normal as Normal
 from .posteriors import RankOne as RankOne
 from .posteriors import ScaleMixture as ScaleMixture
+from .posteriors import find_posteriors as find_posteriors
 from .prediction import ClassPredictive as ClassPredictive
 from .prediction import Monitor as Monitor
 from .prediction import ValuePredictive as ValuePredictive

@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import marks
 import numpy as np
 import pytest
 
@@ -32,7 +33,8 @@ def test_the_tables_of_the_pages_are_those_of_the_record(script, tmp_path):
     for page in script.PAGES:
         copy = tmp_path / page.name
         copy.write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
-        script.fill(copy, comparison_table.markdown(script.table_of(RUNS)))
+        tables = comparison_table.markdown(script.table_of(RUNS))
+        marks.fill(copy, "compare.py", script.shown(page.name, tables))
         assert copy.read_text(encoding="utf-8") == page.read_text(encoding="utf-8")
         assert copy.read_text(encoding="utf-8").count("| low-rank 16 | ") == 1
 
@@ -40,7 +42,7 @@ def test_the_tables_of_the_pages_are_those_of_the_record(script, tmp_path):
 def test_a_page_without_marks_is_refused(script, tmp_path):
     (tmp_path / "page.md").write_text("no marks")
     with pytest.raises(ValueError, match=r"page\.md needs <!-- compare\.py --> and <!-- end --> once; got 0"):
-        script.fill(tmp_path / "page.md", "")
+        marks.fill(tmp_path / "page.md", "compare.py", "")
 
 
 def test_the_record_is_of_the_settings_and_holds_every_method_and_seed(script):

@@ -10,8 +10,7 @@ from table import set_factor
 
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, BoundedError, Centred, FullRank, LowRank, Normal, bounds, certify, layers
-from singularbayes.evaluation.certificate import certified_kl
-from singularbayes.evaluation.certificate_forms import Predictor, pac_bayes_bound, share_delta
+from singularbayes.evaluation.certificate_forms import Predictor, certified_kl, pac_bayes_bound, share_delta
 from singularbayes.prediction.bounded_loss import ERROR
 from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses, paired_risks
 

@@ -12,8 +12,7 @@ import singularbayes as sb
 from singularbayes import Centred, Clipped, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
 from singularbayes.bounds import empirical_risk, kl_inverse
 from singularbayes.bounds.confidence import betting_mean
-from singularbayes.evaluation.certificate import certified_kl
-from singularbayes.evaluation.certificate_forms import Predictor, pac_bayes_bound, share_delta, stated
+from singularbayes.evaluation.certificate_forms import Predictor, certified_kl, pac_bayes_bound, share_delta, stated
 from singularbayes.prediction.bounded_loss import ERROR
 from singularbayes.prediction.randomized import drawn_risks
 

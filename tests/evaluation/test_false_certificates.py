@@ -13,7 +13,8 @@ from table import set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Normal, certify, layers
-from singularbayes.evaluation.certificate_conditions import _check_disjoint, own_code
+from singularbayes.evaluation.certificate_conditions import own_code
+from singularbayes.evaluation.certificate_data import _check_disjoint
 from singularbayes.training import count_repeats, hashed, seen_among
 
 pytestmark = pytest.mark.backend

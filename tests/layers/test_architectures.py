@@ -8,8 +8,7 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
-from singularbayes.models import draw_keys, draw_sources
-from singularbayes.posteriors import noise, scope
+from singularbayes.posteriors import draw_keys, draw_sources, noise, scope
 from singularbayes.prediction import sampler
 
 pytestmark = pytest.mark.backend

@@ -13,7 +13,7 @@ from jax.experimental import multihost_utils
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, KTied, LowRank, RankOne, layers
-from singularbayes.models import draw_keys
+from singularbayes.posteriors import draw_keys
 from singularbayes.prediction.sampler import sampler_of
 from singularbayes.training.logged_loss import log_nll
 

@@ -12,8 +12,7 @@ from table import POSTERIORS, RANDOM, assert_unbiased, assert_uncorrelated, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
-from singularbayes.models import draw_keys, draw_sources
-from singularbayes.posteriors import noise, scope
+from singularbayes.posteriors import draw_keys, draw_sources, noise, scope
 from singularbayes.prediction import memory, sampler
 
 pytestmark = pytest.mark.backend

@@ -9,8 +9,8 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import Deterministic, LowRank, layers
-from singularbayes.models import draw_keys, draw_sources, find_sources, no_gradient
-from singularbayes.posteriors import noise, scope
+from singularbayes.models import no_gradient
+from singularbayes.posteriors import draw_keys, draw_sources, find_sources, noise, scope
 from singularbayes.prediction import memory, sampler
 from singularbayes.prediction.prefix import split_of
 from singularbayes.prediction.sampler import outputs_of_draw

@@ -15,8 +15,8 @@ from table import stir
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
-from singularbayes.models import compiled, draw_keys, share_programs
-from singularbayes.posteriors import noise
+from singularbayes.models import compiled, share_programs
+from singularbayes.posteriors import draw_keys, noise
 from singularbayes.prediction import memory, sampler
 from singularbayes.prediction.sampler import JaxSampler, outputs_of_draw, sampler_of
 
@@ -152,7 +152,7 @@ def test_models_that_share_programs_do_not_keep_each_other():
 
 SPREAD = """
     import jax, keras, numpy as np, singularbayes as sb
-    from singularbayes.models import draw_keys
+    from singularbayes.posteriors import draw_keys
     from singularbayes.prediction.sampler import sampler_of
     assert len(jax.devices()) == {devices}
     keras.utils.set_random_seed(0)

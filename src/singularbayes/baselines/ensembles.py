@@ -10,7 +10,8 @@ import numpy as np
 
 from singularbayes.baselines import folders
 from singularbayes.checks import require_integer
-from singularbayes.models import count_stored, count_trained, find_posteriors, share_programs
+from singularbayes.models import count_stored, count_trained, share_programs
+from singularbayes.posteriors import find_posteriors
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import fit_many, load
 

@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.models import count_stored, count_trained, few, flat_layers, is_stream
-from singularbayes.posteriors import noise, scope
+from singularbayes.models import count_stored, count_trained, few, is_stream
+from singularbayes.posteriors import flat_layers, noise, scope
 from singularbayes.prediction import Predictive, predict
 from singularbayes.training import fit_many, load
 

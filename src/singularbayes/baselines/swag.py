@@ -12,18 +12,8 @@ from keras import ops
 from singularbayes.baselines import folders
 from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.checks import require_integer
-from singularbayes.models import (
-    arranged,
-    collected,
-    compiled,
-    count_stored,
-    count_trained,
-    draw_keys,
-    find_posteriors,
-    flat_layers,
-    forget_compiled,
-    is_stream,
-)
+from singularbayes.models import arranged, collected, compiled, count_stored, count_trained, forget_compiled, is_stream
+from singularbayes.posteriors import draw_keys, find_posteriors, flat_layers
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import factory, fit_many, load
 

@@ -20,8 +20,8 @@ from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import is_whole
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
-from singularbayes.models import find_posteriors, has_unknown_objects, require_model
-from singularbayes.posteriors import Posterior, serialize
+from singularbayes.models import has_unknown_objects, require_model
+from singularbayes.posteriors import Posterior, find_posteriors, serialize
 
 _FORMAT = "singularbayes adapters 1"
 

@@ -8,7 +8,7 @@ import numpy as np
 from singularbayes import layers
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.components import count_components, take_components
-from singularbayes.models import find_sources
+from singularbayes.posteriors import find_sources
 
 _SPLIT = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.Conv2DTranspose, layers.Embedding)
 

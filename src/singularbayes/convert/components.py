@@ -9,8 +9,7 @@ from keras import ops
 from singularbayes import layers, posteriors
 from singularbayes.checks import is_integer
 from singularbayes.convert import counterparts, surgery
-from singularbayes.models import find_sources, flat_layers
-from singularbayes.posteriors import Posterior
+from singularbayes.posteriors import Posterior, find_sources, flat_layers
 
 
 def take_components(model: keras.Model, components: int | Sequence[int]) -> keras.Model:

@@ -7,8 +7,8 @@ from keras import ops
 from singularbayes.checks import require_integer
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
-from singularbayes.models import draw_keys, draw_sources, find_posteriors, find_sources, flat_layers, position_of
-from singularbayes.posteriors import noise, scope
+from singularbayes.models import position_of
+from singularbayes.posteriors import draw_keys, draw_sources, find_posteriors, find_sources, flat_layers, noise, scope
 
 
 def freeze_draws(

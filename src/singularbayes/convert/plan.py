@@ -10,7 +10,7 @@ from singularbayes import posteriors
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import Decision, Rules, decide, is_whole, require_start
 from singularbayes.convert.members import Models, count_components, is_per_component, members_of
-from singularbayes.models import track
+from singularbayes.models import count_stored, track
 from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
 
@@ -214,5 +214,5 @@ def _count(posterior: Posterior, shape: tuple[int, int], counts: dict) -> int:
         made = posteriors.get(posterior)
         with posteriors.initializers.without("values"):
             made.build(shape)
-        counts[key] = posteriors.count_stored(made)
+        counts[key] = count_stored(made)
     return counts[key]

@@ -23,8 +23,7 @@ from singularbayes.likelihoods import (
     MeanScaleNLL,
     find_likelihood,
 )
-from singularbayes.models import find_random_posteriors, flat_layers
-from singularbayes.posteriors import FullRank, LowRank, Mixture
+from singularbayes.posteriors import FullRank, LowRank, Mixture, find_random_posteriors, flat_layers
 from singularbayes.training import set_kl
 
 ACTIVATIONS = {"identity": "linear", "logistic": "sigmoid", "tanh": "tanh", "relu": "relu"}  # scikit-learn's names

@@ -2,7 +2,8 @@
 
 from singularbayes.evaluation.bounds_report import bounds_report
 from singularbayes.evaluation.bounds_table import BoundsReport
-from singularbayes.evaluation.certificate import Certificate, catoni_constant, certify
+from singularbayes.evaluation.certificate import Certificate
+from singularbayes.evaluation.certify import catoni_constant, certify
 from singularbayes.evaluation.comparison import Comparison, compare
 from singularbayes.evaluation.comparison_columns import NONE, Cell, Column
 from singularbayes.evaluation.comparison_latex import escape_latex, latex, latex_math

@@ -11,8 +11,9 @@ from singularbayes.bounds import Bound, Refused
 from singularbayes.checks import require_integer, require_positive, require_share
 from singularbayes.evaluation import rank_curves
 from singularbayes.evaluation.bounds_table import BoundsReport, Row
-from singularbayes.evaluation.certificate import certify
-from singularbayes.evaluation.certificate_conditions import require_distinct, seen_by_prior
+from singularbayes.evaluation.certificate_conditions import require_distinct
+from singularbayes.evaluation.certificate_data import seen_by_prior
+from singularbayes.evaluation.certify import certify
 from singularbayes.evaluation.feed_forward import DenseWeight, read_dense_layers
 from singularbayes.evaluation.norm_bounds import (
     Question,

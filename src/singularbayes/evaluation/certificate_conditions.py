@@ -1,22 +1,17 @@
-"""What would void a certificate: weights that no posterior draws, layers with a memory or noise of their own, a prior
-that saw the data, repeated examples."""
+"""What would void a certificate: weights that no posterior draws, layers with a memory, repeated examples."""
 
 import math
 import sys
 import types
-from collections.abc import Sequence
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 
 import keras
 import numpy as np
-from scipy.stats import binom
 
 from singularbayes.bounds import Refused
 from singularbayes.layers import PerComponent
-from singularbayes.models import arranged, count_examples, find_random_posteriors, flat_layers
-from singularbayes.posteriors import Origin, Scalars
-from singularbayes.training import Seen, count_repeats, hashed, seen_among
+from singularbayes.posteriors import find_random_posteriors, flat_layers
+from singularbayes.training import count_repeats, hashed
 
 _SHOWN = 4  # paths in an error
 _CHANCE = 1e-3  # less likely coincidences are not believed
@@ -32,38 +27,6 @@ def require_stateless(model: keras.Model) -> None:
     for layer in flat_layers(model):
         if getattr(layer, "stateful", False):
             raise Refused(f"certify needs predictions that do not depend on earlier ones; {layer.path} is stateful.")
-
-
-def require_unseen(model: keras.Model, x, prior_data, said: str) -> tuple[str | None, tuple[str, ...]]:
-    """Returns why a hold-out bound is void, where the model shows it, and what is taken on the caller's word.
-
-    Args:
-        said: how the caller declared that the model has not seen the examples.
-    """
-    if not find_random_posteriors(model):
-        raise Refused(f"certify needs a model with posteriors; got {model.name!r} with none.")
-    require_stateless(model)
-    words = f"the model neither trained, nor tuned, nor chosen on these examples, on the caller's word ({said})"
-    hashes = hashed(arranged(model, x))
-    found = _remembered(model, hashes)
-    if isinstance(prior_data, str):
-        why, more = _check_disjoint(found, hashes)
-        return why, (words, *more)
-    if found is not None and found.count:
-        return f"the prior was learned on these examples: {found.count:,} of {found.total:,} that it knows are here", ()
-    return None, (words,)
-
-
-def _remembered(model: keras.Model, hashes: np.ndarray, more: Sequence[np.ndarray] = ()) -> Seen | None:
-    """Returns how many of the examples that the prior knows are among those with these hashes; None if it knows none.
-
-    Args:
-        more: hashes of examples that the caller has named.
-    """
-    factors = [factor for q in find_random_posteriors(model) for factor in q.factors if factor.memory is not None]
-    remembered = {memory.hashes.tobytes(): memory.hashes for memory in map(Scalars.prior_memory, factors)}
-    known = [one for one in (*remembered.values(), *more) if len(one)]
-    return max((seen_among(one, hashes) for one in known), key=lambda seen: seen.share, default=None)
 
 
 def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
@@ -216,84 +179,6 @@ def require_bounded_kl(model: keras.Model) -> None:
                 f"certify needs priors whose KL has a bound, kl_upper; {posterior.prior!r} of {posterior.path} has "
                 "none, and an estimate may be too small."
             )
-
-
-def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[str, ...]]:
-    """Returns why the prior may depend on the examples `x`, or None; and what is taken on the caller's word.
-
-    Args:
-        prior_data: inputs that the prior was learned on, where the model does not know; "disjoint" declares that
-            examples which look the same were drawn apart. That is believed as far as these look like each other.
-    """
-    apart = isinstance(prior_data, str)
-    if apart and prior_data != "disjoint":
-        raise ValueError(f"certify needs prior_data as inputs, 'disjoint' or None; got prior_data={prior_data!r}.")
-    factors = [factor for q in find_random_posteriors(model) for factor in q.factors if factor.memory is not None]
-    moved = [factor.reference.path for factor in factors if not factor.unchanged()[0]]
-    if moved and prior_data is None:
-        return (
-            f"neither learn_prior nor centre_prior set the centres and widths {moved[0]}, so the examples that they "
-            "were learned on are unknown; name them by prior_data=…"
-        ), ()
-    started = [factor.reference.path for factor in factors if Origin.START in factor.prior_memory().origin]
-    if started and prior_data is None:
-        return (
-            f"the prior is anchored at weights that the means started at ({started[0]}), and the examples that taught "
-            "them are unknown; name them by prior_data=…, or pass prior_data='disjoint'"
-        ), ()
-    hashes = hashed(arranged(model, x))
-    named = [] if prior_data is None or apart else [_hashed_prior_data(model, prior_data)]
-    found = _remembered(model, hashes, named)
-    words = _origins(factors, prior_data)
-    if apart:
-        why, more = _check_disjoint(found, hashes)
-        return why, (*words, *more)
-    if found is None or not found.count:
-        return None, words
-    return (
-        f"the prior was learned on these examples: {found.count:,} of {found.total:,} that it knows are here. If they "
-        "only look the same and were drawn apart, pass prior_data='disjoint'"
-    ), ()
-
-
-def _hashed_prior_data(model: keras.Model, prior_data) -> np.ndarray:
-    arrays = arranged(model, prior_data)
-    try:
-        count_examples(model, arrays)
-    except ValueError as error:  # what the model cannot take would equal no example
-        raise ValueError(f"certify needs prior_data that the model can take: {error}") from None
-    return hashed(arrays)
-
-
-def _origins(factors: list, prior_data) -> tuple[str, ...]:
-    """Returns what is assumed about where the centres of priors come from."""
-    memories = [factor.prior_memory() for factor in factors]
-    origins, words = reduce(or_, (memory.origin for memory in memories), Origin.INITIAL), []
-    if Origin.GIVEN in origins:
-        words.append("the arrays or the code that initialise the prior's centres chosen without these examples")
-    if Origin.LEARNED in origins:
-        words.append(f"the {max(m.examples for m in memories):,} examples of the prior drawn independently of these")
-    if Origin.NAMED in origins:
-        words.append("the prior learned on the examples that centre_prior was given (learned_on), and on no others")
-    if prior_data is not None and not isinstance(prior_data, str):
-        words.append("the prior learned on prior_data, and on no other examples")
-    return tuple(words)
-
-
-def _check_disjoint(found: Seen | None, hashes: np.ndarray) -> tuple[str | None, tuple[str, ...]]:
-    """Returns why "disjoint" is not believed, or what is assumed."""
-    assumption = "the prior's examples drawn apart from these, on the caller's word (prior_data='disjoint')"
-    if found is None:
-        return None, (f"{assumption}: the prior remembers none",)
-    repeats = f"{found.count} of {found.total} that it remembers are here"
-    # Of m + n independent examples m·n pairs lie across and n²/2 among these, and all are equally likely to be equal.
-    within, across = count_repeats(hashes), 2 * found.total / (2 * found.total + len(hashes))
-    if found.count and binom.sf(found.count - 1, found.count + within, across) < _CHANCE:
-        return (
-            f"the prior was learned on these examples: {repeats}, and only {within} of these equal an earlier one",
-            (),
-        )
-    return None, (f"{assumption}: {repeats}",)
 
 
 def _outside(model: keras.Model) -> list:

@@ -7,10 +7,15 @@ The averaged predictor errs only where the mean over draws of p(label) is at mos
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import keras
 import numpy as np
 
-from singularbayes.bounds import Bound, catoni, empirical_risk, mean_at_most, pac_bayes
-from singularbayes.prediction import BoundedLoss
+from singularbayes.bounds import Bound, Refused, catoni, empirical_risk, mean_at_most, pac_bayes
+from singularbayes.likelihoods import LabelPredictive
+from singularbayes.posteriors import find_random_posteriors
+from singularbayes.prediction import BoundedLoss, drawn_risks, fresh_draw_losses, paired_risks, predict
+
+EXAMPLES = 256  # per draw
 
 NAMES = {"kl": "PAC-Bayes-kl", "catoni": "Catoni", "tandem": "tandem", "holdout": "hold-out"}
 _RANDOMISED = "the randomised {kind}, which draws a network for every prediction,"
@@ -91,6 +96,23 @@ class Predictor:
         return f"{start}{who} {says}, on average over its draws."
 
 
+def compared_forms(form: str, predictor: Predictor, unseen: bool) -> tuple[str, ...]:
+    """Returns the forms that are compared; raises where none speaks about the predictor."""
+    averaged, binary = predictor.average is not None, predictor.loss.binary
+    if form == "tandem" and not (averaged and binary):
+        raise ValueError(
+            "certify needs average= and the 0-1 loss for form='tandem', a bound of the averaged predictor."
+        )
+    if averaged and not (binary or predictor.loss.linear) and form != "holdout":
+        raise Refused(
+            f"certify needs form='holdout' for the {predictor.quantity}: PAC-Bayes bounds the mean loss of draws, and "
+            "this loss, which is clipped and so not convex, can be larger for their average. Or leave out average=."
+        )
+    if form != "best":
+        return (form,)
+    return ("kl", "catoni", *(["tandem"] if averaged and binary else []), *(["holdout"] if unseen else []))
+
+
 def pac_bayes_bound(
     form: str,
     predictor: Predictor,
@@ -131,6 +153,59 @@ def hold_out_bound(predictor: Predictor, shares: Shares, losses: np.ndarray, tri
     method = "binomial" if predictor.loss.binary else "betting"
     bound = mean_at_most(losses, shares.forms["holdout"] / tried, method)
     return replace(bound, terms={**bound.terms, "tried": tried})
+
+
+def bounds_of_forms(
+    model: keras.Model,
+    x,
+    y,
+    forms: tuple[str, ...],
+    predictor: Predictor,
+    shares: Shares,
+    draws: int,
+    tried: int,
+    constant: float | None,
+    loss,
+    options: dict,
+) -> dict[str, Bound]:
+    """Returns the bound of every form."""
+    found: dict[str, Bound] = {}
+    num_data, seed = len(np.asarray(y)), predictor.seed
+    drawn = [form for form in forms if form != "holdout"]
+    if drawn:
+        nats, risks = certified_kl(model), {}
+        if "tandem" in drawn:
+            pairs = paired_risks(model, x, y, draws, predictor.average or 1, EXAMPLES, seed, **options)
+            risks = {"tandem": pairs[:, 1], "first": pairs[:, 0]}
+        else:
+            first = "probability" if predictor.average is not None else loss
+            risks["first"] = drawn_risks(model, x, y, draws, EXAMPLES, seed, loss=first, caller="certify", **options)
+        for form in drawn:
+            own = risks["tandem" if form == "tandem" else "first"]
+            bound = pac_bayes_bound(form, predictor, shares, own, nats, num_data, tried, constant)
+            counted = {"pairs of draws" if "tandem" in drawn else "draws": len(own)}
+            found[form] = replace(bound, terms={**bound.terms, **counted})
+    if "holdout" in forms:
+        if predictor.average is None:
+            losses = fresh_draw_losses(model, x, y, seed, loss=loss, **options)
+        else:
+            p = predict(model, x, draws=predictor.average, seed=seed, **options)
+            two = (2,) if isinstance(p, LabelPredictive) else ()  # classes of every label
+            predictor.loss.require_single("certify", p.mean.shape + two)
+            width = p.mean.shape[-1] if p.mean.ndim > 1 else 1
+            losses = predictor.loss.values(p.mean, predictor.loss.targets("certify", y, num_data, width))
+        found["holdout"] = hold_out_bound(predictor, shares, losses, tried)
+    return found
+
+
+def certified_kl(model: keras.Model) -> tuple[float, float]:
+    """Returns an upper bound of KL(Q ‖ P) in nats, by formula in float64, before and after the choice of the gauge.
+
+    Components of mixtures are drawn together in all layers, so Q is a mixture of products. KL is convex in (Q, P), and
+    with that the mean over components of sums over layers, which is the sum of the posteriors' own means, is above it.
+    """
+    found = [posterior.certified_kl() for posterior in find_random_posteriors(model)]
+    return sum(before for before, _ in found), sum(after for _, after in found)
 
 
 def stated(bound: Bound, form: str, forms: Sequence[str], predictor: Predictor, shares: Shares, num_data: int) -> Bound:

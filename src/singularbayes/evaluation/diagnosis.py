@@ -10,16 +10,8 @@ from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
 from singularbayes.evaluation.targets import ignore_labels
 from singularbayes.likelihoods import by_position, likelihood_of_output, position_weights, rows
-from singularbayes.models import (
-    as_arrays,
-    collected,
-    few,
-    find_random_posteriors,
-    find_sources,
-    is_stream,
-    loss_of,
-    position_of,
-)
+from singularbayes.models import as_arrays, collected, few, is_stream, loss_of, position_of
+from singularbayes.posteriors import find_random_posteriors, find_sources
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
 _FIRST = (symptoms.weights_not_finite, symptoms.kl_weight)

@@ -9,8 +9,7 @@ from keras import ops
 
 from singularbayes.bounds import LayerFacts, product_norm, reasons_outside
 from singularbayes.layers import Dense
-from singularbayes.models import draw_keys, draw_sources, find_sources
-from singularbayes.posteriors import Posterior, noise
+from singularbayes.posteriors import Posterior, draw_keys, draw_sources, find_sources, noise
 
 # By identity: a subclass, or a class of the same name, may compute anything.
 _KINDS = {

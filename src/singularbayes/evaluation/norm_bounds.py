@@ -14,14 +14,13 @@ from singularbayes import bounds
 from singularbayes.bounds import Bound
 from singularbayes.checks import labelled
 from singularbayes.evaluation.bounds_table import Row
-from singularbayes.evaluation.certificate import certified_kl
+from singularbayes.evaluation.certificate_forms import certified_kl
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.rank_curves import Weight
 from singularbayes.evaluation.small_variance import norm_limits, small_variance, within
 from singularbayes.likelihoods import Classification, RunningMoments, likelihood_of_output
 from singularbayes.metrics import brier
-from singularbayes.models import draw_keys
-from singularbayes.posteriors import scope
+from singularbayes.posteriors import draw_keys, scope
 from singularbayes.prediction import stream_draws
 
 # Half the Brier score of softmax(outputs): √2-Lipschitz in probabilities, which are ½-Lipschitz in the outputs.

@@ -11,8 +11,7 @@ from functools import cached_property
 import keras
 
 from singularbayes.bounds import break_even_rank, complexity_ratio
-from singularbayes.models import find_random_posteriors
-from singularbayes.posteriors import Variational
+from singularbayes.posteriors import Variational, find_random_posteriors
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Questions about a Keras model: its posteriors, its parameters, its file, its devices."""
+"""Questions about a Keras model: its data and outputs, its parameters, its file, its devices."""
 
 from singularbayes.models.data import Block, as_arrays, blocks, collected, few, is_stream
 from singularbayes.models.distribution import ModelParallel, batch_mesh, batches_of, device_count, free_bytes
@@ -12,6 +12,7 @@ from singularbayes.models.inputs import (
     require_model,
 )
 from singularbayes.models.outputs import loss_of, names_of, output_mask, position_of
+from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.models.programs import (
     compiled,
     kind_of,
@@ -23,16 +24,6 @@ from singularbayes.models.programs import (
 )
 from singularbayes.models.progress import quiet, track
 from singularbayes.models.saving import has_unknown_objects, load_without_optimizer, read_model
-from singularbayes.posteriors import (
-    count_stored,
-    count_trained,
-    draw_keys,
-    draw_sources,
-    find_posteriors,
-    find_random_posteriors,
-    find_sources,
-    flat_layers,
-)
 
 __all__ = [
     "Block",
@@ -48,15 +39,9 @@ __all__ = [
     "count_stored",
     "count_trained",
     "device_count",
-    "draw_keys",
-    "draw_sources",
     "draw_weights",
     "drawing_test_function",
     "few",
-    "find_posteriors",
-    "find_random_posteriors",
-    "find_sources",
-    "flat_layers",
     "forget_compiled",
     "free_bytes",
     "has_unknown_objects",

@@ -24,8 +24,6 @@ from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.serialization import serialize
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
 from singularbayes.posteriors.traversal import (
-    count_stored,
-    count_trained,
     draw_keys,
     draw_sources,
     find_posteriors,
@@ -66,8 +64,6 @@ __all__ = [
     "Variational",
     "are_blocks",
     "assignment_of_pass",
-    "count_stored",
-    "count_trained",
     "draw_keys",
     "draw_sources",
     "entry_correlation",

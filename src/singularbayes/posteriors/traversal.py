@@ -1,6 +1,5 @@
-"""The posteriors of a model, their draws, and how many parameters it has."""
+"""The posteriors of a model, and their draws."""
 
-import math
 from collections.abc import Sequence
 from typing import cast
 
@@ -47,30 +46,3 @@ def draw_sources(sources: Sequence[Source], key) -> list[tuple]:
     """Returns the arrays of one draw of every source; `key` is one of `draw_keys`."""
     own = zip(sources, noise.split(key[:2], len(sources)), strict=True)
     return [source.draw_number(words, key[2]) for source, words in own]
-
-
-def count_trained(model: keras.Model) -> int:
-    """Returns how many parameters of a model are trainable.
-
-    >>> count_trained(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
-    8
-    """
-    return _numbers(model.trainable_weights)
-
-
-def count_stored(model: keras.Model) -> int:
-    """Returns how many parameters a model predicts from: with frozen weights and statistics, without what the KL needs.
-
-    Of a rank that is learned the columns in use count.
-
-    >>> count_stored(keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization()]))
-    12
-    """
-    posteriors = find_random_posteriors(model)
-    unused = {id(weight) for posterior in posteriors for weight in posterior.training_weights}
-    used = _numbers(weight for weight in model.weights if id(weight) not in unused)
-    return used - sum(posterior.num_switched_off() for posterior in posteriors)
-
-
-def _numbers(weights) -> int:
-    return sum(math.prod(weight.shape) for weight in weights)

@@ -5,7 +5,8 @@ import math
 import keras
 
 from singularbayes.layers import BayesianLayer
-from singularbayes.models import device_count, find_sources, flat_layers, free_bytes
+from singularbayes.models import device_count, free_bytes
+from singularbayes.posteriors import find_sources, flat_layers
 from singularbayes.prediction.prefix import split_of
 
 _CHUNK_BYTES = 256 << 20  # the drawn weights of a chunk, and its outputs while they are reduced

@@ -19,8 +19,6 @@ from singularbayes.models import (
     Block,
     blocks,
     count_examples,
-    draw_keys,
-    find_sources,
     in_order,
     lengths_of,
     output_mask,
@@ -29,6 +27,7 @@ from singularbayes.models import (
     require_model,
     track,
 )
+from singularbayes.posteriors import draw_keys, find_sources
 from singularbayes.prediction.memory import block_rows
 from singularbayes.prediction.sampler import stream_draws
 

@@ -16,8 +16,7 @@ from keras import ops
 from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.models.functional import Functional, operation_fn
 
-from singularbayes.models import find_sources, flat_layers
-from singularbayes.posteriors import Source, scope
+from singularbayes.posteriors import Source, find_sources, flat_layers, scope
 
 # Layers of these packages draw nothing outside training but what a `Source` of theirs draws.
 _QUIET = ("keras.", "keras_hub.", "singularbayes.")

@@ -9,16 +9,8 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import likelihood_of_output
-from singularbayes.models import (
-    arranged,
-    compiled,
-    count_examples,
-    draw_keys,
-    find_sources,
-    position_of,
-    track,
-)
-from singularbayes.posteriors import noise
+from singularbayes.models import arranged, compiled, count_examples, position_of, track
+from singularbayes.posteriors import draw_keys, find_sources, noise
 from singularbayes.prediction.bounded_loss import find_bounded_loss
 from singularbayes.prediction.sampler import outputs_of_draw, outputs_of_draws
 

@@ -14,17 +14,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.models import (
-    batch_mesh,
-    draw_sources,
-    find_sources,
-    free_bytes,
-    no_gradient,
-    program_of,
-    track,
-    variable_values,
-)
-from singularbayes.posteriors import noise
+from singularbayes.models import batch_mesh, free_bytes, no_gradient, program_of, track, variable_values
+from singularbayes.posteriors import draw_sources, find_sources, noise
 from singularbayes.prediction.memory import chunk_sizes, kept_limit, program_limit, side_by_side
 from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
 from singularbayes.prediction.vectorized import TensorFlowSampler, TorchSampler

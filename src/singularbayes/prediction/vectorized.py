@@ -13,8 +13,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.models import draw_sources, find_sources, no_gradient
-from singularbayes.posteriors import noise
+from singularbayes.models import no_gradient
+from singularbayes.posteriors import draw_sources, find_sources, noise
 from singularbayes.prediction.memory import side_by_side
 from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
 

@@ -10,7 +10,8 @@ import numpy as np
 from singularbayes.checks import labelled
 from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, spectrum, surgery
 from singularbayes.likelihoods import likelihood_of_loss
-from singularbayes.models import as_arrays, find_posteriors, loss_of, position_of
+from singularbayes.models import as_arrays, loss_of, position_of
+from singularbayes.posteriors import find_posteriors
 from singularbayes.prediction import ClassPredictive, predict
 from singularbayes.ranks.recommendation import Recommendation, by_spectrum
 from singularbayes.text_table import text_table

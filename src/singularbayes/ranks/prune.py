@@ -10,8 +10,7 @@ from keras import ops
 from singularbayes import posteriors
 from singularbayes.bounds import Bound
 from singularbayes.convert import counterparts, surgery
-from singularbayes.models import find_posteriors, flat_layers
-from singularbayes.posteriors import Posterior
+from singularbayes.posteriors import Posterior, find_posteriors, flat_layers
 from singularbayes.ranks import change
 from singularbayes.text_table import text_table
 

@@ -14,8 +14,7 @@ import keras
 from keras import ops
 
 from singularbayes.likelihoods import require_activations
-from singularbayes.models import find_random_posteriors
-from singularbayes.posteriors import KLGuard, SharedState
+from singularbayes.posteriors import KLGuard, SharedState, find_random_posteriors
 from singularbayes.training.logged_loss import log_nll
 from singularbayes.training.repeated_examples import prepare_mixtures, repetition_of
 

@@ -9,7 +9,8 @@ from keras import ops
 
 from singularbayes.checks import require_choice, require_integer
 from singularbayes.likelihoods import logits_hint, require_activations
-from singularbayes.models import compiled, drawing_test_function, find_posteriors, find_random_posteriors
+from singularbayes.models import compiled, drawing_test_function
+from singularbayes.posteriors import find_posteriors, find_random_posteriors
 from singularbayes.training.data_size import data_of, read_size, remember_data, require_divisible_batches
 from singularbayes.training.elbo import kl, require_kl_weight, share_state, spare_from_decay, warn_of_optimizer
 from singularbayes.training.logged_loss import (

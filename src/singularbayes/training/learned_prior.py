@@ -11,8 +11,8 @@ import numpy as np
 
 from singularbayes.checks import require_positive
 from singularbayes.likelihoods import require_activations, require_labels
-from singularbayes.models import arranged, find_random_posteriors
-from singularbayes.posteriors import Centred, Origin, ScalePrior, Variational
+from singularbayes.models import arranged
+from singularbayes.posteriors import Centred, Origin, ScalePrior, Variational, find_random_posteriors
 
 
 def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import keras
 from keras import ops
 
-from singularbayes.models import compiled, find_random_posteriors, read_model
-from singularbayes.posteriors import Variational
+from singularbayes.models import compiled, read_model
+from singularbayes.posteriors import Variational, find_random_posteriors
 from singularbayes.training.elbo import kl
 from singularbayes.training.kl_schedule import prepare_fit, take_kl_weight
 from singularbayes.training.logged_loss import log_nll, require_sound_steps

@@ -13,7 +13,8 @@ from keras import ops
 
 from singularbayes.bounds import kl_inverse, pac_bayes
 from singularbayes.checks import require_choice, require_integer, require_share
-from singularbayes.models import compiled, find_random_posteriors
+from singularbayes.models import compiled
+from singularbayes.posteriors import find_random_posteriors
 from singularbayes.training.data_size import data_of, read_size, remember_data
 from singularbayes.training.elbo import kl, share_state
 from singularbayes.training.kl_schedule import give_up_kl_weight, prepare_fit, take_kl_weight

@@ -9,8 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.models import find_random_posteriors
-from singularbayes.posteriors import RandomPosterior
+from singularbayes.posteriors import RandomPosterior, find_random_posteriors
 
 
 def switch_noise(model: keras.Model, on: bool) -> None:

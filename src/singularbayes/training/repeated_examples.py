@@ -11,8 +11,8 @@ import keras
 from keras import ops
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from singularbayes.models import find_posteriors, flat_layers, forget_compiled
-from singularbayes.posteriors import are_blocks, in_blocks
+from singularbayes.models import forget_compiled
+from singularbayes.posteriors import are_blocks, find_posteriors, flat_layers, in_blocks
 
 
 def prepare_mixtures(model: keras.Model) -> None:

@@ -19,8 +19,16 @@ from keras import ops
 
 from singularbayes.bounds import Bound, probability_at_least, project_spectral, truncated_kl
 from singularbayes.checks import require_at_least, require_integer, require_positive
-from singularbayes.models import draw_keys, draw_sources, find_random_posteriors, find_sources, forget_compiled
-from singularbayes.posteriors import Variational, noise, spectral_norm
+from singularbayes.models import forget_compiled
+from singularbayes.posteriors import (
+    Variational,
+    draw_keys,
+    draw_sources,
+    find_random_posteriors,
+    find_sources,
+    noise,
+    spectral_norm,
+)
 
 
 class SpectralProjection(keras.callbacks.Callback):

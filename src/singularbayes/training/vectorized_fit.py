@@ -9,8 +9,8 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.models import find_posteriors, free_bytes, kind_of, optimizer_kind, share_programs, track
-from singularbayes.posteriors import scope, step_watch
+from singularbayes.models import free_bytes, kind_of, optimizer_kind, share_programs, track
+from singularbayes.posteriors import find_posteriors, scope, step_watch
 from singularbayes.training.data_size import stated
 from singularbayes.training.fit_many import Examples, Job
 from singularbayes.training.kl_schedule import validates_draws

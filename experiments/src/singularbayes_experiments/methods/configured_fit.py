@@ -16,8 +16,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.models import find_random_posteriors
-from singularbayes.posteriors import RHO_SHIFT
+from singularbayes.posteriors import RHO_SHIFT, find_random_posteriors
 from singularbayes.training import set_kl, switch_noise
 
 State = list[list[Any]]  # trainable, other, the optimizer's and the metrics' variables

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import keras
 
 from singularbayes.baselines import DeepEnsemble, LowRankEnsemble, member_seeds
-from singularbayes.models import find_posteriors
+from singularbayes.posteriors import find_posteriors
 from singularbayes_experiments.methods.trainers import Trainer
 from singularbayes_experiments.methods.weights import Weights
 

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 
 from singularbayes.convert import spectrum
-from singularbayes.models import compiled, find_posteriors, quiet
+from singularbayes.models import compiled, quiet
+from singularbayes.posteriors import find_posteriors
 from singularbayes.training import kl
 
 SINGULAR_VALUES = "singular_values/"  # what the names of their arrays begin with

@@ -10,7 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.models import find_posteriors, quiet
+from singularbayes.models import quiet
+from singularbayes.posteriors import find_posteriors
 from singularbayes.training import KLSchedule, fit_many
 from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.stopping import Resumable
