@@ -39,7 +39,7 @@ def _trained_pass(layer, x, key):
 def _components(layer, key, size):
     """Returns the component of every example in that pass."""
     mixture = layer.posterior
-    return _numpy(Assignment(mixture._keys(key)[1]).components_of(size, mixture.components))
+    return _numpy(Assignment(mixture.parts.keys(key)[1]).components_of(size, mixture.components))
 
 
 KEY = noise.as_keys(np.array([12345, 678]))
@@ -89,7 +89,7 @@ def test_outputs_and_gradients_are_those_of_separate_networks_on_their_shares(in
     config = inside.get_config()
     layer = _dense(type(inside).from_config({**config, "kl_weight": 0.1}))
     outputs, component = _numpy(_trained_pass(layer, X, KEY)), _components(layer, KEY, BATCH)
-    keys, bias = layer.posterior._keys(KEY)[0], _numpy(layer.bias)
+    keys, bias = layer.posterior.parts.keys(KEY)[0], _numpy(layer.bias)
     variable = next(v for v in layer.posterior.random_weights)
     slopes = gradient(lambda: ops.mean(ops.square(_trained_pass(layer, X, KEY))), variable)
     for k in range(K):
@@ -124,8 +124,8 @@ def test_components_start_apart_and_draw_independent_noise():
     mixture = _dense().posterior
 
     def draws(key):
-        values = mixture._read()
-        a, b = mixture.each_component(mixture._inside.one.draw, values, mixture._keys(key)[0])
+        values = mixture.parts.read()
+        a, b = mixture.parts.each(mixture.parts.one.draw, values, mixture.parts.keys(key)[0])
         return ops.concatenate([a, b], axis=1)
 
     found = over_keys(draws, 1500)

@@ -1,8 +1,5 @@
 """Several posteriors of one weight, each a mode of its own: W ~ (q_1 + … + q_K)/K."""
 
-import copy
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -10,40 +7,16 @@ import numpy as np
 from keras import ops
 
 from singularbayes.checks import is_integer
-from singularbayes.posteriors import initializers, noise, registry, scope
+from singularbayes.posteriors import noise, registry, scope
 from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment_of_pass, number_of_pass
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix, VariablePart
+from singularbayes.posteriors.mixture_components import Components
+from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.step_watch import watched_kl
 from singularbayes.posteriors.variational import RandomPosterior
 
 EXAMPLES = ("split", "repeat")
-
-
-@dataclass(frozen=True)
-class _Stacked:
-    """A variable of the mixture, and the variable of one component that it stands for."""
-
-    one: Any
-    all: Any  # (components, …), or as in one component where they share it
-    shared: bool
-
-    def part(self, component: int):
-        """Returns what stands for the variable of one component, to be read and assigned."""
-        return self.all if self.shared else VariablePart(self.all, component)
-
-
-class _Inside:
-    """The posterior of one component, held where Keras does not look for layers, and neither for what to save.
-
-    Its variables have values only inside `with_values`.
-    """
-
-    def __init__(self, posterior):
-        self.one: Any = posterior
-        self.variables: list[_Stacked] = []
-        self.largest_batch = 0  # that training has seen
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -80,122 +53,28 @@ class Mixture(RandomPosterior):
         super().__init__(None, inside.kl_weight, name=name, trainable=trainable, dtype=dtype)
         self.components, self.examples, self.adapts = int(components), examples, inside.adapts
         self.repeats = examples == "repeat" and self.components > 1
-        self._inside = _Inside(inside)
+        self.parts = Components(self, inside)
+        self._largest_batch = 0  # that training has seen
 
     def require_local(self, where):
-        self._inside.one.require_local(where)
-
-    # -- variables: those of one component, stacked --------------------------------------------------------------------
+        self.parts.one.require_local(where)
 
     def build(self, input_shape):
         self._shape = tuple(input_shape)
-        parts = [self._fresh() for _ in range(self.components)]
-        one = self._inside.one = parts[0]
         self._build_kl_scale()
-        shared = {id(variable) for variable in one.frozen_weights}
-        for place, variable in enumerate(one.weights):
-            own = [part.weights[place] for part in parts]
-            self._inside.variables.append(self._stack(own, id(variable) in shared))
-
-    def _fresh(self):
-        """Returns one more posterior of a component, built."""
-        posterior = copy_posterior(self._inside.one, "component")
-        posterior.default_initializer = initializers.fresh(self.default_initializer)
-        posterior.by_rows = self.by_rows
-        posterior.build(self._shape)
-        return posterior
-
-    def _stack(self, own: list, shared: bool) -> _Stacked:
-        """Returns the variable that holds one and the same variable of all components."""
-        one = own[0]
-
-        def start(_, dtype=None):
-            values = [variable.value for variable in own]
-            # A copy: on JAX a step gives the buffer of a variable away.
-            return ops.copy(values[0]) if shared else ops.stack(values)
-
-        def mean_regularizer(_):
-            return watched_kl(self._mean(lambda: one.regularizer(one)), self.path)
-
-        stacked = self.add_weight(
-            name=one.name,
-            shape=one.shape if shared else (self.components, *one.shape),
-            initializer=initializers.Given(start),
-            regularizer=None if one.regularizer is None else mean_regularizer,
-            trainable=one.trainable,
-            dtype=one.dtype,
-            autocast=False,
-        )
-        return _Stacked(one, stacked, shared)
+        self.parts.build(self._shape)
 
     @property
     def frozen_weights(self):
-        return [variable.all for variable in self._inside.variables if variable.shared]
-
-    def _read(self) -> list:
-        """Returns the values of all variables. They have to be read outside the scopes that `with_values` makes."""
-        return [variable.all.value for variable in self._inside.variables]
-
-    def with_values(self, values: list) -> keras.StatelessScope:
-        """Returns a scope in which the posterior of one component has these values."""
-        self._inside.one.by_rows = self.by_rows
-        mapping = [(variable.one, value) for variable, value in zip(self._inside.variables, values, strict=True)]
-        return keras.StatelessScope(state_mapping=[*mapping, (self._inside.one.kl_scale, self.kl_scale)])
-
-    def _of_component(self, values: list, component) -> list:
-        """Returns the values of one component, a number or a tensor of one."""
-        at = (lambda v: v[component]) if isinstance(component, int) else (lambda v: ops.take(v, component, axis=0))
-        pairs = zip(values, self._inside.variables, strict=True)
-        return [value if variable.shared else at(value) for value, variable in pairs]
-
-    def each_component(self, function: Callable, values: list, *own):
-        """Returns function(*own) of every component, stacked; `own` have the components on their first axis."""
-
-        def one(values, *own):
-            with self.with_values(values):
-                return function(*own)
-
-        if keras.backend.backend() == "jax":
-            import jax
-
-            axes = [None if variable.shared else 0 for variable in self._inside.variables]
-            return jax.vmap(one, in_axes=(axes, *[0] * len(own)))(values, *own)
-        parts = [
-            one(self._of_component(values, k), *keras.tree.map_structure(lambda v, k=k: v[k], own))
-            for k in range(self.components)
-        ]
-        return keras.tree.map_structure(lambda *parts: ops.stack(parts), *parts)
-
-    def _keys(self, key):
-        """Returns one key for every component, stacked, and one more."""
-        if self.components == 1:  # then it draws what the posterior alone would draw
-            return ops.expand_dims(key, 0), key
-        *own, more = noise.split(key, self.components + 1)
-        return ops.stack(own), more
+        return [variable.all for variable in self.parts.variables if variable.shared]
 
     # -- the KL --------------------------------------------------------------------------------------------------------
 
-    def _mean(self, function: Callable):
-        """Returns the mean over components of what function() gives for each, which may draw noise."""
-        state, drawn = self._inside.one.seed_generator.state, []
-
-        def one(key):
-            before = state.assign(ops.cast(key, state.dtype))
-            result = function()
-            drawn.append(state.value is not before)
-            return result
-
-        keys, _ = self._keys(self.seed_generator.state.value)
-        mean = ops.mean(self.each_component(one, self._read(), keys))
-        if any(drawn):
-            self.seed_generator.next()  # these keys are used up
-        return mean
-
     def kl(self):
-        return watched_kl(self._mean(self._inside.one.kl), self.path)
+        return watched_kl(self.parts.mean(self.parts.one.kl), self.path)
 
     def kl_bound(self):
-        return self._mean(self._inside.one.kl_bound)
+        return self.parts.mean(self.parts.one.kl_bound)
 
     def kl_exact(self):
         return float(np.mean(self.for_components(lambda part: part.kl_exact())))
@@ -212,19 +91,19 @@ class Mixture(RandomPosterior):
             return self.weight(self.draw_number(self.next_key(training), number))
         if scope.fixed(self) is not None or not training:
             return super().sample(training, estimator)
-        values, (keys, more) = self._read(), self._keys(self.next_key(training))
+        values, (keys, more) = self.parts.read(), self.parts.keys(self.next_key(training))
         local = estimator == "local"
         return MixtureMatrix(
             self,
             values,
             assignment_of_pass(lambda: more),
-            keys if local else self.each_component(self._inside.one.draw, values, keys),
-            self._inside.one.local if local else self._inside.one.weight,
+            keys if local else self.parts.each(self.parts.one.draw, values, keys),
+            self.parts.one.local if local else self.parts.one.weight,
         )
 
     def _number_of_pass(self):
         """Returns the random number from which every mixture takes its component, in a pass that draws."""
-        return number_of_pass(lambda: self._keys(self.seed_generator.state.value)[1])
+        return number_of_pass(lambda: self.parts.keys(self.seed_generator.state.value)[1])
 
     def draw(self, key):
         if self.components == 1:
@@ -234,27 +113,29 @@ class Mixture(RandomPosterior):
 
     def draw_number(self, key, number):
         component = ops.cast(number, "int32") % self.components
-        with self.with_values(self._of_component(self._read(), component)):
-            return component, *self._inside.one.draw(key)
+        with self.parts.with_values(self.parts.values_of(component)):
+            return component, *self.parts.one.draw(key)
 
     def weight(self, draw):
         component, *arrays = draw
-        values = self._of_component(self._read(), ops.cast(component, "int32"))
-        with self.with_values(values):
-            matrix = self._inside.one.weight(tuple(arrays))
+        values = self.parts.values_of(ops.cast(component, "int32"))
+        with self.parts.with_values(values):
+            matrix = self.parts.one.weight(tuple(arrays))
         return ComponentMatrix(self, values, matrix) if self.by_rows else matrix
 
     def whole(self, draw):
         component, *arrays = draw
-        with self.with_values(self._of_component(self._read(), component)):
-            return component, *self._inside.one.whole(tuple(arrays))
+        with self.parts.with_values(self.parts.values_of(component)):
+            return component, *self.parts.one.whole(tuple(arrays))
 
     @property
     def draw_size(self):
-        return 1 + self._inside.one.draw_size
+        return 1 + self.parts.one.draw_size
 
     def local(self, key):
         raise NotImplementedError("A mixture draws outputs per example only in training, where `sample` does.")
+
+    # -- which component an example meets ------------------------------------------------------------------------------
 
     def notice_batch(self, size) -> None:
         """Raises where no batch of training so far has an example for every component; a short one may follow."""
@@ -269,18 +150,56 @@ class Mixture(RandomPosterior):
             )
         if not isinstance(size, int):
             return
-        self._inside.largest_batch = max(size, self._inside.largest_batch)
-        if self._inside.largest_batch < self.components:
+        self._largest_batch = max(size, self._largest_batch)
+        if self._largest_batch < self.components:
             raise ValueError(
                 f"{self!r} needs batches of at least {self.components} examples, one for each component; got "
                 f'{size} in {self.path or self.name}. Use a larger batch_size, fewer components, or examples="repeat".'
             )
 
+    def stack(self, shape):
+        return self.components, *shape
+
+    def blocks(self, training, size):
+        if self.components == 1 or not training or are_blocks() or scope.fixed(self) is not None:
+            return super().blocks(training, size)
+        self.notice_batch(size)
+        return Blocks(self._assignment(), self.components, size)
+
+    def _assignment(self) -> Assignment:
+        """Returns the assignment of this pass, where it may be needed before a draw is made."""
+        return assignment_of_pass(lambda: self.parts.keys(self.seed_generator.state.value)[1])
+
+    def pick(self, values, training, examples):
+        choice = scope.fixed(self)
+        if training and choice is None:
+            return ops.take(values, self._assignment().components_of(examples, self.components), axis=0)
+        if choice is not None:
+            component = ops.cast(choice[0], "int32")
+        else:
+            component = self._number_of_pass() % self.components if scope.draws_now(self) else 0
+        return ops.expand_dims(ops.take(values, component, axis=0), 0)
+
+    def per_component(self, function, x, values, training):
+        choice = scope.fixed(self)
+        if not training or choice is not None:
+            return super().per_component(function, x, self.pick(values, training, 1)[0], training)
+        size = ops.shape(x)[0]
+        self.notice_batch(size)
+        dealt = self._assignment().deal(x, self.components)
+        parts = [function(dealt[k], values[k]) for k in range(self.components)]
+        return self._assignment().collect(ops.stack(parts), size, self.components)
+
+    def like(self, posterior):
+        if posterior.random and not isinstance(posterior, Mixture):
+            return Mixture(posterior, self.components, self.examples, name=posterior.name)
+        return super().like(posterior)
+
     # -- mean and moments ----------------------------------------------------------------------------------------------
 
     def mean(self):
-        with self.with_values(self._of_component(self._read(), 0)):
-            return self._inside.one.mean()
+        with self.parts.with_values(self.parts.values_of(0)):
+            return self.parts.one.mean()
 
     def variance(self):
         # The law of total variance.
@@ -318,7 +237,7 @@ class Mixture(RandomPosterior):
         self.for_components(lambda part: part.center(next(of_components)))
 
     def residual(self, matrix):
-        return self._inside.one.residual(matrix)
+        return self.parts.one.residual(matrix)
 
     # -- components ----------------------------------------------------------------------------------------------------
 
@@ -333,70 +252,38 @@ class Mixture(RandomPosterior):
         """
         if not is_integer(number, 0) or number >= self.components:
             raise ValueError(f"component needs a number from 0 to {self.components - 1}; got {number!r}.")
-        part = self._fresh()
+        part = self.parts.fresh(self._shape)
         self.give_components(part, int(number))
         return part
 
     def with_components(self, number):
         if number is None:
-            return copy_posterior(self._inside.one, self.name)
-        return Mixture(self._inside.one, number, self.examples, name=self.name)
+            return copy_posterior(self.parts.one, self.name)
+        return Mixture(self.parts.one, number, self.examples, name=self.name)
 
     def give_components(self, other, numbers):
-        values = self._read()
-        if isinstance(numbers, int):
-            for theirs, value in zip(other.weights, self._of_component(values, numbers), strict=True):
-                theirs.assign(np.array(ops.convert_to_numpy(value)))
-        else:
-            for variable, theirs, value in zip(self._inside.variables, other.weights, values, strict=True):
-                array = np.array(ops.convert_to_numpy(value))
-                theirs.assign(array if variable.shared else array[list(numbers)])
+        self.parts.give(other, numbers)
         if self.kl_weight_is_set:
             other.set_kl_weight(float(ops.convert_to_numpy(self.kl_scale)))
 
     def for_components(self, function):
-        results, values = [], self._read()
-        keys, _ = self._keys(self.seed_generator.state.value)
-        state = self._inside.one.seed_generator.state
-        for k in range(self.components):
-            with self.with_values(self._of_component(values, k)) as inside:
-                state.assign(ops.cast(keys[k], state.dtype))
-                before = [inside.get_current_value(variable.one) for variable in self._inside.variables]
-                results.append(function(self._inside.one))
-                after = [inside.get_current_value(variable.one) for variable in self._inside.variables]
-            for variable, old, new in zip(self._inside.variables, before, after, strict=True):
-                if new is not old:
-                    variable.part(k).assign(new)
-        return results
+        return self.parts.visit(function)
 
     @property
     def factors(self):
         """The arrays of random weights of the first component, then those of the next; what is assigned is kept."""
-        if not self.built:
-            return []
-        stacked = {id(variable.one): variable for variable in self._inside.variables}
-        found = []
-        for k in range(self.components):
-            for factor in self._inside.one.factors:
-                own = copy.copy(factor)
-                own.values, own.reference, own.memory = (
-                    None if one is None else stacked[id(one)].part(k)
-                    for one in (factor.values, factor.reference, factor.memory)
-                )
-                own.live = None if factor.live is None else stacked[id(factor.live)].part(k).value
-                found.append(own)
-        return found
+        return self.parts.factors() if self.built else []
 
     @property
     def prior(self):
         """The prior of every component."""
-        return self._inside.one.prior
+        return self.parts.one.prior
 
     def set_penalty(self, penalty):
-        self._inside.one.set_penalty(penalty)
+        self.parts.one.set_penalty(penalty)
 
     def matrices(self, scalars):
-        return self._inside.one.matrices(scalars)
+        return self.parts.one.matrices(scalars)
 
     def drawn_matrices(self, draw):
         return self.whole(draw)[1:]
@@ -414,90 +301,47 @@ class Mixture(RandomPosterior):
         return [np.stack(each) for each in zip(*self.for_components(restarted), strict=True)]
 
     def prune_columns(self):
-        if self._inside.one.learned_rank is not None:
+        if self.parts.one.learned_rank is not None:
             self.for_components(lambda part: part.prune_columns())
-
-    def stack(self, shape):
-        return self.components, *shape
-
-    def blocks(self, training, size):
-        if self.components == 1 or not training or are_blocks() or scope.fixed(self) is not None:
-            return super().blocks(training, size)
-        self.notice_batch(size)
-        return Blocks(self._assignment(), self.components, size)
-
-    def _assignment(self) -> Assignment:
-        """Returns the assignment of this pass, where it may be needed before a draw is made."""
-        return assignment_of_pass(lambda: self._keys(self.seed_generator.state.value)[1])
-
-    def pick(self, values, training, examples):
-        choice = scope.fixed(self)
-        if training and choice is None:
-            return ops.take(values, self._assignment().components_of(examples, self.components), axis=0)
-        if choice is not None:
-            component = ops.cast(choice[0], "int32")
-        else:
-            component = self._number_of_pass() % self.components if scope.draws_now(self) else 0
-        return ops.expand_dims(ops.take(values, component, axis=0), 0)
-
-    def per_component(self, function, x, values, training):
-        choice = scope.fixed(self)
-        if not training or choice is not None:
-            return super().per_component(function, x, self.pick(values, training, 1)[0], training)
-        size = ops.shape(x)[0]
-        self.notice_batch(size)
-        dealt = self._assignment().deal(x, self.components)
-        parts = [function(dealt[k], values[k]) for k in range(self.components)]
-        return self._assignment().collect(ops.stack(parts), size, self.components)
-
-    def like(self, posterior):
-        if posterior.random and not isinstance(posterior, Mixture):
-            return Mixture(posterior, self.components, self.examples, name=posterior.name)
-        return super().like(posterior)
 
     @property
     def random_weights(self):
-        values = {id(factor.values) for factor in self._inside.one.factors}
-        return [variable.all for variable in self._inside.variables if id(variable.one) in values]
+        return self.parts.standing_for([factor.values for factor in self.parts.one.factors])
 
     @property
     def training_weights(self):
-        only = {id(weight) for weight in self._inside.one.training_weights}
-        return [self.kl_scale, *(variable.all for variable in self._inside.variables if id(variable.one) in only)]
-
-    def num_switched_off(self):
-        return sum(factor.num_switched_off() for factor in self.factors)
+        return [self.kl_scale, *self.parts.standing_for(self.parts.one.training_weights)]
 
     @property
     def learned_rank(self):
         """The columns that the component with most of them uses."""
-        ranks = self.for_components(lambda part: part.learned_rank) if self.built else [self._inside.one.learned_rank]
+        ranks = self.for_components(lambda part: part.learned_rank) if self.built else [self.parts.one.learned_rank]
         return None if ranks[0] is None else max(ranks)
 
     @property
     def fixed_rank(self):
-        return self._inside.one.fixed_rank
+        return self.parts.one.fixed_rank
 
     def num_columns(self, shape):
-        return self._inside.one.num_columns(shape)
+        return self.parts.one.num_columns(shape)
 
     def label(self, *ranks):
-        return f"Mixture of {self.components} {self._inside.one.label(*ranks)}"
+        return f"Mixture of {self.components} {self.parts.one.label(*ranks)}"
 
     def with_rank(self, rank):
-        return Mixture(self._inside.one.with_rank(rank), self.components, self.examples, name=self.name)
+        return Mixture(self.parts.one.with_rank(rank), self.components, self.examples, name=self.name)
 
     def why_no_norms(self):
         return "has a mixture, whose draws are of several components"
 
     def __repr__(self):
         examples = "" if self.examples == "split" else f", examples={self.examples!r}"
-        return f"Mixture({self._inside.one!r}, components={self.components}{examples})"
+        return f"Mixture({self.parts.one!r}, components={self.components}{examples})"
 
     def get_config(self):
         config = super().get_config()
         del config["initializer"]
-        own = {"posterior": serialize(self._inside.one), "components": self.components, "examples": self.examples}
+        own = {"posterior": serialize(self.parts.one), "components": self.components, "examples": self.examples}
         return {**config, **own}
 
 

@@ -1,14 +1,9 @@
-"""What others see of a mixture.
-
-Layers see its matrices: those of all components in training, one component's elsewhere. What looks at the arrays of
-random weights sees those of one component after another, each a part of a variable.
-"""
+"""The matrices of a mixture that layers see: those of all components in training, one component's elsewhere."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from keras import ops
 
 from singularbayes.posteriors.assignment import Assignment
@@ -35,7 +30,7 @@ class MixtureMatrix:
         def one(draw, x):
             return function(self.view(self.make(draw)), x)
 
-        y = self.mixture.each_component(one, self.values, self.draws, self.assignment.deal(x, components))
+        y = self.mixture.parts.each(one, self.values, self.draws, self.assignment.deal(x, components))
         return self.assignment.collect(y, size, components)
 
     def apply(self, x):
@@ -63,41 +58,13 @@ class ComponentMatrix:
     matrix: Any
 
     def rows(self, ids):
-        with self.mixture.with_values(self.values):
+        with self.mixture.parts.with_values(self.values):
             return self.matrix.rows(ids)
 
     def transposed(self):
-        with self.mixture.with_values(self.values):
+        with self.mixture.parts.with_values(self.values):
             return self.matrix.transposed()
 
     def dense(self):
-        with self.mixture.with_values(self.values):
+        with self.mixture.parts.with_values(self.values):
             return self.matrix.dense()
-
-
-class VariablePart:
-    """Entry `number` of the first axis of a Keras variable, where something outside training reads or assigns it."""
-
-    def __init__(self, variable, number: int):
-        self._variable, self._number = variable, number
-        self.shape, self.dtype, self.trainable = tuple(variable.shape[1:]), variable.dtype, variable.trainable
-        self.path = f"{variable.path}[{number}]"
-
-    @property
-    def value(self):
-        return ops.convert_to_tensor(self._variable)[self._number]
-
-    def assign(self, value) -> None:
-        """Assigns the entry, and leaves the others."""
-        whole = np.array(ops.convert_to_numpy(self._variable))
-        whole[self._number] = ops.convert_to_numpy(value)
-        self._variable.assign(whole)
-
-    def __getitem__(self, index):
-        return self.value[index]
-
-    def __array__(self, dtype=None, copy=None):
-        return np.asarray(ops.convert_to_numpy(self._variable)[self._number], dtype)
-
-    def __jax_array__(self):
-        return self.value
