@@ -1,5 +1,6 @@
 """One plain network that predicts what many draws of a Bayesian one do."""
 
+import math
 from typing import Any
 
 import keras
@@ -51,6 +52,7 @@ def distill(
             uses; None starts at `collapse(bayes, merge=True)`, the posterior means. Their matrices are merged because
             draws differ in directions of the inputs that the mean of a low-rank weight does not pass on.
         draws, seed, likelihood: as for `predict(bayes, …)`.
+        learning_rate: of Adam at the start; it falls along a cosine to 0.
 
     >>> import keras, numpy as np, singularbayes as sb
     >>> bayes = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
@@ -80,9 +82,23 @@ def distill(
     else:
         assert isinstance(p, ValuePredictive)
         loss = DistilledValuesLoss(p.num_draws, None if p.noise is None else float(p.noise))
-    whole.compile(keras.optimizers.Adam(learning_rate), loss)
+    steps = epochs * math.ceil(len(keras.tree.flatten(data)[0]) / batch_size)
+    # A rate that falls to 0: the student ends near its teacher, not in the noise of its last steps.
+    whole.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(learning_rate, steps)), loss)
     whole.fit(data, _targets(p), batch_size=batch_size, epochs=epochs, verbose=verbose)
     return whole
+
+
+def _features(output: keras.KerasTensor) -> keras.KerasTensor:
+    """Returns what the last layer with weights takes, seen from the output back through operations without any."""
+    tensors = [output]
+    while tensors:
+        operation, node, _ = tensors.pop(0)._keras_history
+        taken = operation._inbound_nodes[node].input_tensors
+        if getattr(operation, "weights", None) and len(taken) == 1:
+            return taken[0]
+        tensors += taken
+    raise ValueError(f"distill needs a layer with weights and one input before its output; got none before {output!r}.")
 
 
 def _targets(p: Predictive) -> np.ndarray:
@@ -96,9 +112,7 @@ def _targets(p: Predictive) -> np.ndarray:
 def _student(base: keras.Model, p: Predictive, meaning) -> keras.Model:
     """Returns the base with outputs for the epistemic part beside its own, made from what its last layer takes."""
     output = base.outputs[0]
-    features = output._keras_history.operation.input
-    if not isinstance(features, keras.KerasTensor):
-        raise ValueError(f"distill needs a last layer with one input; got {output._keras_history.operation!r}.")
+    features = _features(output)
     if isinstance(p, ClassPredictive):
         logits = output if meaning.from_logits else ops.log(ops.maximum(output, 1e-7))
         if output.shape[-1] == 1:  # the probability of yes

@@ -191,6 +191,27 @@ def sharp_certificates(
     return 0
 
 
+def students(*, cases: str | None = None, seeds: str = "0", out: Path = Path("runs/students")) -> int:
+    """Distil low-rank teachers into plain networks and compare the two; runs that have records are not done again.
+
+    Parameters
+    ----------
+    cases
+        mnist, fashion_mnist, sst2 and beijing, with commas between; all by default.
+    seeds
+        Seeds, such as 0,1 or 0-4.
+    out
+        Folder for records.jsonl.
+    """
+    from singularbayes_experiments.problems.students import run_students
+    from singularbayes_experiments.runs.runner import parse_seeds
+
+    require_writable(out)
+    for line in run_students(split_names(cases), parse_seeds(seeds), out):
+        print(line, flush=True)
+    return 0
+
+
 def split_names(text: str | None) -> list[str] | None:
     """Returns the names of a list with commas between; None for none."""
     return None if text is None else [name.strip() for name in text.split(",")]

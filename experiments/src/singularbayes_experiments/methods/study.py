@@ -119,7 +119,7 @@ class Comparison(Problem):
 
     def _record(self, method: str, seed: int, settings, trained, preset: str) -> Record:
         options = {"draws": settings.draws} | ({} if self.padding is None else {"padding": self.padding})
-        ask = partial(_ask, trained, seed, options)
+        ask = partial(predict_sets, trained, seed, options)
         tuning = preset == "trial"
         found, arrays = (self.validated(ask, settings), Arrays()) if tuning else self.tested(ask, settings)
         networks, (num_trained, num_stored) = _networks(trained), _sizes(trained)
@@ -140,7 +140,7 @@ class Comparison(Problem):
         )
 
 
-def _ask(trained, seed: int, options: dict, sets: Mapping[str, np.ndarray], **more) -> dict[str, Predictive]:
+def predict_sets(trained, seed: int, options: dict, sets: Mapping[str, np.ndarray], **more) -> dict[str, Predictive]:
     """Returns the predictions of every set; one call for all of them, so that each draw is made once."""
     predicting = partial(predict, trained) if isinstance(trained, keras.Model) else trained.predict
     p = predicting(np.concatenate(list(sets.values())), seed=seed, **options | more)
