@@ -111,6 +111,16 @@ def test_ag_news():
 
 
 @needs_data
+def test_clinc150():
+    intents = data.clinc150()
+    assert len(intents.classes) == 150 and len(intents.out_of_scope) == 1_000
+    for part, each in ((intents.train, 100), (intents.validation, 20), (intents.test, 30)):
+        assert len(part[0]) == 150 * each and counts(part[1]) == [each] * 150
+    question = "what expression would i use to say i love you if i were an italian"
+    assert (intents.train[0][0], intents.classes[intents.train[1][0]]) == (question, "translate")
+
+
+@needs_data
 def test_the_vocabulary():
     words = data.bert_vocab().words
     assert len(words) == len(set(words)) == 30_522

@@ -118,9 +118,17 @@ class TorchSampler(_Sampler):
     def _run_group(self, draws, x, frontier) -> list:
         import torch
 
+        class AnyLayout(torch.overrides.TorchFunctionMode):
+            """Keras's convolutions ask how images lie in memory, which is not known for several draws at once."""
+
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                if func is torch.Tensor.is_contiguous and kwargs:
+                    return True
+                return func(*args, **(kwargs or {}))
+
         sources = find_sources(self.model())
         # Attention as products of matrices, which run for several draws at once; its fused kernels do not.
-        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        with AnyLayout(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             return torch.func.vmap(lambda draw: self._run_one(sources, draw, x, frontier))(draws)
 
 

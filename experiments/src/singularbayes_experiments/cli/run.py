@@ -212,6 +212,22 @@ def students(*, cases: str | None = None, seeds: str = "0", out: Path = Path("ru
     return 0
 
 
+def monitoring(*, out: Path = Path("runs/monitoring")) -> int:
+    """Measure how soon `Monitor` notices other inputs, and how often it alarms without any.
+
+    Parameters
+    ----------
+    out
+        Folder for records.jsonl.
+    """
+    from singularbayes_experiments.problems.monitoring import run_monitoring
+
+    require_writable(out)
+    for line in run_monitoring(out):
+        print(line, flush=True)
+    return 0
+
+
 def split_names(text: str | None) -> list[str] | None:
     """Returns the names of a list with commas between; None for none."""
     return None if text is None else [name.strip() for name in text.split(",")]

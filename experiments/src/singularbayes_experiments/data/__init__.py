@@ -16,7 +16,16 @@ from singularbayes_experiments.data.intensive_care import (
     physionet2012,
 )
 from singularbayes_experiments.data.source import DataError
-from singularbayes_experiments.data.text import News, Sentences, Vocabulary, ag_news, bert_vocab, sst2
+from singularbayes_experiments.data.text import (
+    Intents,
+    News,
+    Sentences,
+    Vocabulary,
+    ag_news,
+    bert_vocab,
+    clinc150,
+    sst2,
+)
 from singularbayes_experiments.data.uci import UCI_SETS, Regression, uci_regression
 
 __all__ = [
@@ -28,6 +37,7 @@ __all__ = [
     "Cities",
     "DataError",
     "Images",
+    "Intents",
     "News",
     "Regression",
     "Sentences",
@@ -36,6 +46,7 @@ __all__ = [
     "ag_news",
     "beijing_pm25",
     "bert_vocab",
+    "clinc150",
     "eicu_demo",
     "fashion_mnist",
     "five_cities_pm25",

@@ -93,6 +93,15 @@ BERT_VOCAB = Source(
     base="https://huggingface.co/bert-base-uncased/resolve/86b5e0934494bd15c9632b12f734a8a67f723594/",
 )
 
+CLINC150 = Source(
+    "clinc150",
+    "CLINC150: questions to an assistant, 150 intents, and 1,200 questions that are none of them",
+    "CC BY 3.0",
+    "https://github.com/clinc/oos-eval",
+    _files("clinc150"),
+    base="https://raw.githubusercontent.com/clinc/oos-eval/master/data/",
+)
+
 PHYSIONET2012 = Source(
     "physionet2012",
     "PhysioNet Challenge 2012: 12,000 adult intensive-care stays, first 48 hours, in-hospital death",
@@ -144,6 +153,7 @@ SETS = {
         SST2,
         AG_NEWS,
         BERT_VOCAB,
+        CLINC150,
         PHYSIONET2012,
         MIMIC3_DEMO,
         EICU_DEMO,

@@ -2,11 +2,12 @@
 
 import csv
 import io
+import json
 from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.data.catalogue import AG_NEWS, BERT_VOCAB, SST2
+from singularbayes_experiments.data.catalogue import AG_NEWS, BERT_VOCAB, CLINC150, SST2
 from singularbayes_experiments.data.read import read
 
 Labelled = tuple[list[str], np.ndarray]
@@ -46,6 +47,21 @@ class Vocabulary:
     description: str
 
 
+@dataclass(frozen=True)
+class Intents:
+    """Questions and their intents: labels int64, the place of the intent in `classes`.
+
+    `train`, `validation` and `test` are (questions, labels); `out_of_scope` are the test questions that have no intent.
+    """
+
+    train: Labelled
+    validation: Labelled
+    test: Labelled
+    out_of_scope: list[str]
+    classes: tuple[str, ...]
+    description: str
+
+
 def sst2() -> Sentences:
     """Returns SST-2: 67,349 phrases to train, 872 sentences with labels and 1,821 without.
 
@@ -71,6 +87,25 @@ def ag_news() -> News:
     kinds, titles, descriptions = zip(*csv.reader(text), strict=True)
     labels = np.array(kinds, "int64") - 1
     return News(list(titles), list(descriptions), labels, classes, AG_NEWS.description)
+
+
+def clinc150() -> Intents:
+    """Returns CLINC150: 15,000 questions to train, 3,000 to validate and 4,500 to test, and 1,000 out of scope.
+
+    >>> questions, labels = clinc150().train  # doctest: +SKIP
+    >>> questions[0], clinc150().classes[labels[0]]  # doctest: +SKIP
+    ('what expression would i use to say i love you if i were an italian', 'translate')
+    """
+    parts = json.loads(read(CLINC150, "data_full.json"))
+    classes = tuple(sorted({intent for _, intent in parts["train"]}))
+    place = {intent: i for i, intent in enumerate(classes)}
+
+    def labelled(part: str) -> Labelled:
+        questions, intents = zip(*parts[part], strict=True)
+        return list(questions), np.array([place[intent] for intent in intents], "int64")
+
+    outside = [question for question, _ in parts["oos_test"]]
+    return Intents(*map(labelled, ("train", "val", "test")), outside, classes, CLINC150.description)
 
 
 def bert_vocab() -> Vocabulary:
