@@ -15,6 +15,7 @@ from singularbayes_experiments.data.intensive_care import (
     mimic3_demo,
     physionet2012,
 )
+from singularbayes_experiments.data.intents import Intents, banking77, clinc150
 from singularbayes_experiments.data.source import DataError
 from singularbayes_experiments.data.text import (
     Intents,
@@ -44,6 +45,7 @@ __all__ = [
     "Stays",
     "Vocabulary",
     "ag_news",
+    "banking77",
     "beijing_pm25",
     "bert_vocab",
     "clinc150",

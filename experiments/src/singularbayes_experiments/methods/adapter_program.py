@@ -1,0 +1,242 @@
+"""Many adapters of one frozen encoder as one JAX program.
+
+Members differ in what is an array: means and scales of adapters and head, priors, KL weight, learning rates, rate of
+dropout, rows. The frozen weights are there once. Noise and KL are those of the library's layers (`stateless_call` of
+the converted Keras model, mapped over members), the step is that of `keras.optimizers.Adam`; a member equals the model
+that `fit` trains with its settings and batches, to the accuracy of floats. A network without noise is one whose
+posterior scales are about 0 and stay there, with KL weight 0.
+"""
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+from jax import numpy as jnp
+
+from singularbayes.models import find_random_posteriors
+from singularbayes.training import set_kl
+
+_DROPOUT: ContextVar[tuple | None] = ContextVar("dropout", default=None)  # rate and key of the pass
+State = dict[str, Any]  # arrays with members on the first axis
+
+
+class MemberDropout(keras.layers.Dropout):
+    """A dropout whose rate and key are those of a member: arrays, which Keras's own does not take."""
+
+    place = 0
+
+    def call(self, inputs, training=False):
+        now = _DROPOUT.get()
+        if now is None:
+            return inputs
+        rate, key = now
+        bits = jax.random.bits(jax.random.fold_in(key, self.place), inputs.shape, "uint16")
+        keep = bits >= (rate * 65536).astype("uint16")
+        return jnp.where(keep, inputs / (1 - rate).astype(inputs.dtype), 0)
+
+
+@contextlib.contextmanager
+def _dropping(rate, key) -> Iterator[None]:
+    token = _DROPOUT.set((rate, key))
+    try:
+        yield
+    finally:
+        _DROPOUT.reset(token)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a member begins and what it is.
+
+    Args:
+        seed: of its initial means and of its noise.
+        scale_a, scale_b: initial posterior scales of A and B as multiples of the scale of the means of A.
+        head_scale: that of the head's weights.
+        width_a, width_b, head_width: standard deviations of the priors.
+        anchored: whether the prior of A and B is centred at the initial means, else at 0; that of the head is at 0.
+        kl_weight: β / num_data.
+        rho_lr: learning rates of ρ of A, B and the head as multiples of `learning_rate`.
+        dropout: the rate in training, and in prediction.
+    """
+
+    seed: int
+    learning_rate: float
+    scale_a: float
+    scale_b: float
+    head_scale: float
+    width_a: float
+    width_b: float
+    head_width: float
+    anchored: bool
+    kl_weight: float
+    rho_lr: tuple[float, float, float]
+    dropout: tuple[float, float]
+
+
+class AdapterProgram:
+    """A converted model, and members that train with its layers.
+
+    Args:
+        model: a functional classifier of `token_ids`, `segment_ids`, `padding_mask` with `Adapter` posteriors and, last,
+            a `FullRank` head, whose priors have centres; its logits may be more than there are classes.
+        tokens, labels: all rows, padded with 0; classes: of this data set.
+    """
+
+    def __init__(self, model: keras.Model):
+        self.model = model
+        set_kl(model, 1.0)
+        for place, layer in enumerate(_dropouts(model)):
+            layer.__class__, layer.place = MemberDropout, place
+        posteriors = find_random_posteriors(model)
+        *self.adapters, self.head = posteriors
+        kept = {id(weight) for posterior in posteriors for weight in posterior.trainable_weights}
+        kept |= {id(weight) for weight in model.layers[-1].trainable_weights}
+        for weight in model.trainable_variables:
+            weight.trainable = id(weight) in kept
+        self.optimizer = keras.optimizers.Adam(1.0)
+        self.optimizer.build(model.trainable_variables)
+        self._index_variables(posteriors)
+
+    def _index_variables(self, posteriors: Sequence) -> None:
+        trainable, other = self.model.trainable_variables, self.model.non_trainable_variables
+        factors = [posterior.factors[0] for posterior in posteriors]
+        self._values = [_index(trainable, factor.values) for factor in factors]
+        self._references = [_index(other, factor.reference) for factor in factors]
+        self._kl_scale = _index(other, posteriors[0].kl_scale)
+        self._seed = _index(other, posteriors[0].seed_generator.state)
+        own = {*self._references, self._kl_scale, self._seed}
+        self.frozen = [None if i in own else variable.value for i, variable in enumerate(other)]
+        self.num_trained = sum(int(np.prod(variable.shape)) for variable in trainable)
+
+    # -- starts --------------------------------------------------------------------------------------------------------
+
+    def start(self, members: Sequence[Start]) -> State:
+        """Returns the state in which members begin, on the device."""
+        each = [self._start(member) for member in members]
+        return jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *each)
+
+    def _start(self, member: Start) -> State:
+        rng = np.random.default_rng([member.seed, 1])
+        values: dict[int, np.ndarray] = {}
+        references = []
+        for posterior, i in zip([*self.adapters, self.head], self._values, strict=True):
+            (factor,) = posterior.factors
+            if posterior is self.head:
+                loc = rng.normal(0, 0.02, factor.shape)
+                scale, width = np.full_like(loc, member.head_scale), np.full_like(loc, member.head_width)
+                centre = np.zeros_like(loc)
+            else:
+                s = float(np.mean(np.asarray(factor.scale))) / posterior.eta
+                is_a = np.arange(factor.shape[0])[:, None] < posterior.rows
+                loc = rng.normal(0, s, factor.shape) * is_a
+                scale = np.broadcast_to(np.where(is_a, member.scale_a * s, member.scale_b * s), loc.shape)
+                width = np.broadcast_to(np.where(is_a, member.width_a, member.width_b), loc.shape)
+                centre = loc if member.anchored else np.zeros_like(loc)
+            rho = scale + np.log(-np.expm1(-np.maximum(scale, 1e-30)))
+            values[i] = np.stack([loc, rho]).astype("float32")
+            references.append(np.stack([centre, width]).astype("float32"))
+        trained = self.model.trainable_variables
+        weights = [values.get(i, np.zeros(variable.shape, "float32")) for i, variable in enumerate(trained)]
+        return {
+            "weights": weights,
+            "optimizer": [np.zeros(variable.shape, variable.dtype) for variable in self.optimizer.variables],
+            "references": references,
+            "kl_scale": np.float32(member.kl_weight),
+            "seed": np.array([member.seed, 0], "uint32"),
+            "learning_rate": np.float32(member.learning_rate),
+            "rho_lr": np.array(member.rho_lr, "float32"),
+            "dropout": np.array(member.dropout, "float32"),
+        }
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _others(self, member: State, seed, frozen: list) -> list:
+        others = list(frozen)
+        for i, reference in zip(self._references, member["references"], strict=True):
+            others[i] = reference
+        others[self._kl_scale], others[self._seed] = member["kl_scale"], seed
+        return others
+
+    def _logits(self, weights, member: State, seed, rate, frozen: list, tokens):
+        inputs = {
+            "token_ids": tokens,
+            "segment_ids": jnp.zeros_like(tokens),
+            "padding_mask": (tokens != 0).astype("int32"),
+        }
+        with _dropping(rate, jax.random.key(seed[0] + 7919 * seed[1])):
+            logits, others, losses = self.model.stateless_call(
+                weights, self._others(member, seed, frozen), inputs, training=True, return_losses=True
+            )
+        return logits.astype("float32"), others[self._seed], sum(losses)
+
+    def _train(self, member: State, rows, factor, frozen, data, length: int):
+        """One step of one member; `factor` is that of the schedule of the learning rate."""
+        tokens, labels, mask = data
+        tokens, labels = tokens[rows, :length].astype("int32"), labels[rows]
+
+        def loss(weights):
+            logits, seed, kl = self._logits(weights, member, member["seed"], member["dropout"][0], frozen, tokens)
+            nll = -jnp.take_along_axis(jax.nn.log_softmax(logits + mask), labels[:, None], axis=1).mean()
+            return nll + kl, (nll, seed)
+
+        old = member["weights"]
+        slopes, (nll, seed) = jax.grad(loss, has_aux=True)(old)
+        optimizer = list(member["optimizer"])
+        optimizer[1] = member["learning_rate"] * factor
+        new, optimizer = self.optimizer.stateless_apply(optimizer, slopes, old)
+        new = list(new)
+        for posterior, i in zip([*self.adapters, self.head], self._values, strict=True):
+            # Adam's step does not depend on the gradient's scale, so these are learning rates.
+            new[i] = old[i] + (new[i] - old[i]) * _rates(posterior, member["rho_lr"], posterior is self.head)
+        return {**member, "weights": new, "optimizer": list(optimizer), "seed": seed}, nll
+
+    @functools.cached_property
+    def train(self):
+        """Compiled: state, rows (members, batch), factor, frozen, data, length → state, NLL of the batches."""
+        step = jax.vmap(self._train, in_axes=(0, 0, None, None, None, None))
+        return jax.jit(lambda *a, length: step(*a, length), donate_argnums=0, static_argnames="length")
+
+    def _predict(self, member: State, rows, draws, frozen, data, length: int):
+        tokens, _, mask = data
+        tokens = tokens[rows, :length].astype("int32")
+
+        def add(s, sums):
+            seed = jnp.array([member["seed"][0] + 100_003 * (s.astype("uint32") + 1), 0], "uint32")
+            logits, _, _ = self._logits(member["weights"], member, seed, member["dropout"][1], frozen, tokens)
+            log_p = jax.nn.log_softmax(logits + mask)
+            p = jnp.exp(log_p)
+            return sums[0] + p, sums[1] - (p * jnp.where(p > 0, log_p, 0)).sum(-1)
+
+        zeros = (jnp.zeros((len(rows), mask.shape[0])), jnp.zeros(len(rows)))
+        p, entropy = jax.lax.fori_loop(0, draws, add, zeros)
+        return p / draws, entropy / draws
+
+    @functools.cached_property
+    def predict(self):
+        """Compiled: state, rows, draws, frozen, data, length → mean probabilities, mean entropies of the draws."""
+        step = jax.vmap(self._predict, in_axes=(0, None, None, None, None, None))
+        return jax.jit(lambda *a, length: step(*a, length), static_argnames="length")
+
+
+def _rates(posterior, rho_lr, head: bool):
+    """Returns the multiples of the learning rate of means and ρ, in the shape of stacked values."""
+    (factor,) = posterior.factors
+    if head:
+        rho = jnp.broadcast_to(rho_lr[2], (factor.shape[0], 1))
+    else:
+        rho = jnp.where(jnp.arange(factor.shape[0])[:, None] < posterior.rows, rho_lr[0], rho_lr[1])
+    return jnp.stack([jnp.ones_like(rho), rho])
+
+
+def _dropouts(model: keras.Model) -> list[keras.layers.Dropout]:
+    return [layer for layer in model._flatten_layers() if type(layer) is keras.layers.Dropout]
+
+
+def _index(variables: Sequence, wanted: Any) -> int:
+    return next(i for i, variable in enumerate(variables) if variable is wanted)

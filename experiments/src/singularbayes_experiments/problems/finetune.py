@@ -1,0 +1,190 @@
+"""Fine-tuning a pretrained encoder with uncertainty: the plan, written before its runs.
+
+Encoder: MiniLM-L6 (22.7 M weights, the KerasHub BERT backbone), frozen with its biases and normalisations. Every method
+trains the same low-rank part W = W₀ + A Bᵀ, rank 8, of the six matrices of each block, and a new head on the mean of
+the tokens. Frozen weights compute in bfloat16; what is trained is kept in float32.
+
+Settings: SST-2 with 1,000, 4,000 and all rows (test: the 872 sentences of dev; no OOD data), CLINC150 with 10 queries per
+intent and all (OOD: its 1,000 out-of-scope test queries), Banking77 with 10 per intent and all (OOD: the same queries).
+Small settings draw their rows anew for every seed. Validation rows are fixed: 435 whole sentences of SST-2 with all
+their phrases, of which 2,000 rows; CLINC150's own 3,000; every seventh query of each intent of Banking77 (whose full
+setting is the rest).
+
+Methods: LoRA by maximum likelihood; with a temperature fitted on validation rows; an ensemble of 5; MC dropout (the
+encoder's own dropouts, in training and prediction); BLoB's form (A random with prior N(0, 0.2²), B not); the Bayesian
+adapter (A and B random); a mixture of 4 of these, every component trained on every example, which is 4 adapters with
+starts and heads of their own whose predictions are averaged. All train with Adam, batches of 32 of similar length, a
+linear warm-up over 6 % of the steps and a linear decay to 0.
+
+Tuning, by `docs/protocol.md`: six configurations per method and small setting, two tuning seeds, least mean validation
+NLL; no OOD score decides ties, because the proxy of the protocol has no counterpart for text, so the lower mean wins.
+A full setting tries three per method: the one chosen at the largest small setting of its data, and that one with half and
+with double its learning rate. The temperature takes the configuration that was chosen for LoRA. Five result seeds.
+Mixtures and ensembles are tuned as such, each by the NLL of its averaged predictions.
+
+Predictions average 8 draws on validation rows and 16 on test rows, of a mixture 2 and 4 per component. The order of work
+is that of `SETTINGS`; what does not fit into the time of the run is left out from its end, whole settings for all
+methods alike, first their tuning, then they themselves.
+
+`DEFAULTS` is another question, asked on validation rows alone: which prior width, β, η, learning rate of ρ suit an adapter
+nobody tunes, and should the head be random too. It takes no part in the comparison.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Literal
+
+RANK = 8
+BATCH = 32
+LENGTHS = (16, 32, 64)  # tokens that a batch is padded to; longer texts are cut
+WARM_UP = 0.06  # share of the steps
+TUNING_SEEDS = (0, 1)
+RESULT_SEEDS = (10, 11, 12, 13, 14)
+TUNING_DRAWS, RESULT_DRAWS = 8, 16
+ENSEMBLE, MIXTURE = 5, 4
+OFF = 1e-9  # a posterior scale that is none
+FLAT = 1e6  # the width of a prior that is none
+
+Kind = Literal["lora", "mc_dropout", "blob", "bayes"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A data set and how many of its rows train.
+
+    Args:
+        rows: in all, or per intent; None is all of them.
+        tuned_as: the small setting whose choices a full one starts from.
+    """
+
+    name: str
+    data: str
+    rows: int | None
+    per_class: bool
+    epochs: int
+    tuned_as: str | None = None
+
+
+SETTINGS = (
+    Setting("banking77-10", "banking77", 10, True, 20),
+    Setting("sst2-1000", "sst2", 1000, False, 10),
+    Setting("clinc150-10", "clinc150", 10, True, 20),
+    Setting("sst2-4000", "sst2", 4000, False, 5),
+    Setting("clinc150", "clinc150", None, False, 8, tuned_as="clinc150-10"),
+    Setting("banking77", "banking77", None, False, 8, tuned_as="banking77-10"),
+    Setting("sst2", "sst2", None, False, 2, tuned_as="sst2-4000"),
+)
+SMALL = tuple(setting for setting in SETTINGS if setting.tuned_as is None)
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How one adapter is trained.
+
+    Args:
+        dropout: rate of the encoder's dropouts in training, of MC dropout in prediction, too.
+        width: standard deviation of the prior around the initial means; of BLoB's around 0.
+        eta: initial posterior scales as a multiple of the scale of the means of A.
+        rho_lr: learning rate of ρ as a multiple of the optimizer's.
+        head: whether the head is random, too: prior N(0, 0.2²), initial scale 0.02.
+    """
+
+    kind: Kind
+    learning_rate: float
+    dropout: float = 0.0
+    beta: float = 0.0
+    width: float = 0.1
+    eta: float = 0.1
+    rho_lr: float = 1.0
+    head: bool = False
+
+    @property
+    def name(self) -> str:
+        """What differs from the defaults, short."""
+        mine = {key: value for key, value in asdict(self).items() if value != _UNSET.get(key)}
+        return ", ".join(f"{key} {value:g}" for key, value in mine.items() if key != "kind")
+
+
+_UNSET = {"dropout": 0.0, "beta": 0.0, "width": 0.1, "eta": 0.1, "rho_lr": 1.0, "head": False}
+RATES = (2e-4, 6e-4, 2e-3)
+CONFIGURATIONS: dict[Kind, tuple[Adaptation, ...]] = {
+    "lora": tuple(Adaptation("lora", lr, dropout=p) for p in (0.0, 0.1) for lr in RATES),
+    "mc_dropout": tuple(Adaptation("mc_dropout", lr, dropout=p) for p in (0.1, 0.2) for lr in RATES),
+    "blob": tuple(Adaptation("blob", lr, beta=beta, width=0.2) for beta in (0.1, 1.0) for lr in RATES),
+    "bayes": tuple(Adaptation("bayes", lr, beta=beta) for lr in (6e-4, 2e-3) for beta in (0.01, 0.1, 1.0)),
+}
+
+DEFAULTS = (
+    *(
+        Adaptation("bayes", 1e-3, beta=beta, width=width, eta=eta, rho_lr=rho_lr)
+        for width, beta, (eta, rho_lr) in itertools.product(
+            (0.03, 0.1, 0.3), (0.01, 0.1, 1.0), ((0.1, 1.0), (0.03, 1.0), (0.1, 4.0))
+        )
+    ),
+    *(
+        Adaptation("bayes", 1e-3, beta=beta, width=width, head=True)
+        for width, beta in itertools.product((0.03, 0.1), (0.01, 0.1, 1.0))
+    ),
+)
+
+# Method in the tables → kind of training, number of networks that are averaged.
+METHODS: dict[str, tuple[Kind, int]] = {
+    "lora": ("lora", 1),
+    "lora_temperature": ("lora", 1),
+    "lora_ensemble": ("lora", ENSEMBLE),
+    "mc_dropout": ("mc_dropout", 1),
+    "blob": ("blob", 1),
+    "bayes": ("bayes", 1),
+    "mixture": ("bayes", MIXTURE),
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One network to train: its start and noise come from `start`, its rows from `seed`, their order from `order`."""
+
+    adaptation: Adaptation
+    seed: int
+    component: int = 0
+
+    @property
+    def start(self) -> int:
+        return self.seed + 1000 * self.component
+
+    @property
+    def order(self) -> int:
+        """Members of an ensemble shuffle on their own; components of a mixture see the same batches."""
+        return self.component if self.adaptation.kind == "lora" else 0
+
+
+def tuning(configurations: dict[Kind, tuple[Adaptation, ...]]) -> list[list[Trained]]:
+    """Returns chunks with three configurations of every method and all tuning seeds, components included."""
+    networks: dict[Kind, int] = {"lora": ENSEMBLE, "mc_dropout": 1, "blob": 1, "bayes": MIXTURE}
+    chunks = []
+    for i in range(0, 6, 3):
+        chunk = [
+            Trained(one, seed, component)
+            for kind, every in configurations.items()
+            for one in every[i : i + 3]
+            for seed in TUNING_SEEDS
+            for component in range(networks[kind])
+        ]
+        chunks += [chunk] if chunk else []
+    return chunks
+
+
+def around(chosen: Adaptation) -> tuple[Adaptation, ...]:
+    """Returns what a full setting tries: the choice of the small one, and half and double its learning rate."""
+    return tuple(replace(chosen, learning_rate=chosen.learning_rate * by) for by in (1.0, 0.5, 2.0))
+
+
+def results(chosen: dict[str, Adaptation], seeds: Sequence[int] = RESULT_SEEDS) -> list[Trained]:
+    """Returns the networks of all methods with their chosen configurations, each once."""
+    found = {
+        Trained(chosen[method], seed, component): None
+        for method, (_, count) in METHODS.items()
+        for seed in seeds
+        for component in range(count)
+    }
+    return list(found)
