@@ -79,13 +79,18 @@ class Start:
     dropout: tuple[float, float]
 
 
+def stacked(members: Sequence[Start]) -> dict[str, np.ndarray]:
+    """Returns the fields of several members, each on one axis more."""
+    found = {name: np.array([getattr(one, name) for one in members]) for name in Start.__dataclass_fields__}
+    return {name: values.astype("int32" if name == "seed" else "float32") for name, values in found.items()}
+
+
 class AdapterProgram:
     """A converted model, and members that train with its layers.
 
     Args:
-        model: a functional classifier of `token_ids`, `segment_ids`, `padding_mask` with `Adapter` posteriors and, last,
-            a `FullRank` head, whose priors have centres; its logits may be more than there are classes.
-        tokens, labels: all rows, padded with 0; classes: of this data set.
+        model: a functional classifier of `token_ids`, `segment_ids`, `padding_mask` with `Adapter` posteriors and,
+            last, a `FullRank` head, whose priors have centres.
     """
 
     def __init__(self, model: keras.Model):
@@ -102,6 +107,8 @@ class AdapterProgram:
         self.optimizer = keras.optimizers.Adam(1.0)
         self.optimizer.build(model.trainable_variables)
         self._index_variables(posteriors)
+        scales = [float(np.logaddexp(0, np.asarray(one.factors[0].values)[1].mean())) for one in self.adapters]
+        self._mean_scales = [scale / one.eta for scale, one in zip(scales, self.adapters, strict=True)]  # of A
 
     def _index_variables(self, posteriors: Sequence) -> None:
         trainable, other = self.model.trainable_variables, self.model.non_trainable_variables
@@ -118,40 +125,41 @@ class AdapterProgram:
 
     def start(self, members: Sequence[Start]) -> State:
         """Returns the state in which members begin, on the device."""
-        each = [self._start(member) for member in members]
-        return jax.tree.map(lambda *values: jax.device_put(np.stack(values)), *each)
+        return self.start_many(stacked(members))
 
-    def _start(self, member: Start) -> State:
-        rng = np.random.default_rng([member.seed, 1])
-        values: dict[int, np.ndarray] = {}
+    @functools.cached_property
+    def start_many(self):
+        """Compiled: the fields of `Start`, stacked → state."""
+        return jax.jit(jax.vmap(self._start))
+
+    def _start(self, member: dict[str, Any]) -> State:
+        key = jax.random.key(member["seed"])
+        weights = [jnp.zeros(variable.shape) for variable in self.model.trainable_variables]
         references = []
-        for posterior, i in zip([*self.adapters, self.head], self._values, strict=True):
+        for posterior, i, s in zip([*self.adapters, self.head], self._values, [*self._mean_scales, 0.02], strict=True):
             (factor,) = posterior.factors
+            noise = jax.random.normal(jax.random.fold_in(key, i), factor.shape)
             if posterior is self.head:
-                loc = rng.normal(0, 0.02, factor.shape)
-                scale, width = np.full_like(loc, member.head_scale), np.full_like(loc, member.head_width)
-                centre = np.zeros_like(loc)
+                loc, centre = s * noise, jnp.zeros(factor.shape)
+                scale, width = member["head_scale"], member["head_width"]
             else:
-                s = float(np.mean(np.asarray(factor.scale))) / posterior.eta
-                is_a = np.arange(factor.shape[0])[:, None] < posterior.rows
-                loc = rng.normal(0, s, factor.shape) * is_a
-                scale = np.broadcast_to(np.where(is_a, member.scale_a * s, member.scale_b * s), loc.shape)
-                width = np.broadcast_to(np.where(is_a, member.width_a, member.width_b), loc.shape)
-                centre = loc if member.anchored else np.zeros_like(loc)
-            rho = scale + np.log(-np.expm1(-np.maximum(scale, 1e-30)))
-            values[i] = np.stack([loc, rho]).astype("float32")
-            references.append(np.stack([centre, width]).astype("float32"))
-        trained = self.model.trainable_variables
-        weights = [values.get(i, np.zeros(variable.shape, "float32")) for i, variable in enumerate(trained)]
+                is_a = jnp.arange(factor.shape[0])[:, None] < posterior.rows
+                loc = s * noise * is_a
+                centre = loc * member["anchored"]
+                scale = s * jnp.where(is_a, member["scale_a"], member["scale_b"])
+                width = jnp.where(is_a, member["width_a"], member["width_b"])
+            rho = scale + jnp.log(-jnp.expm1(-scale))
+            weights[i] = jnp.stack([loc, jnp.broadcast_to(rho, loc.shape)])
+            references.append(jnp.stack([centre, jnp.broadcast_to(width, loc.shape)]))
         return {
             "weights": weights,
-            "optimizer": [np.zeros(variable.shape, variable.dtype) for variable in self.optimizer.variables],
+            "optimizer": [jnp.zeros(variable.shape, variable.dtype) for variable in self.optimizer.variables],
             "references": references,
-            "kl_scale": np.float32(member.kl_weight),
-            "seed": np.array([member.seed, 0], "uint32"),
-            "learning_rate": np.float32(member.learning_rate),
-            "rho_lr": np.array(member.rho_lr, "float32"),
-            "dropout": np.array(member.dropout, "float32"),
+            "kl_scale": member["kl_weight"],
+            "seed": jnp.stack([member["seed"].astype("uint32"), jnp.uint32(0)]),
+            "learning_rate": member["learning_rate"],
+            "rho_lr": member["rho_lr"],
+            "dropout": member["dropout"],
         }
 
     # -- steps ---------------------------------------------------------------------------------------------------------

@@ -4,11 +4,11 @@ Encoder: MiniLM-L6 (22.7 M weights, the KerasHub BERT backbone), frozen with its
 trains the same low-rank part W = W₀ + A Bᵀ, rank 8, of the six matrices of each block, and a new head on the mean of
 the tokens. Frozen weights compute in bfloat16; what is trained is kept in float32.
 
-Settings: SST-2 with 1,000, 4,000 and all rows (test: the 872 sentences of dev; no OOD data), CLINC150 with 10 queries per
-intent and all (OOD: its 1,000 out-of-scope test queries), Banking77 with 10 per intent and all (OOD: the same queries).
-Small settings draw their rows anew for every seed. Validation rows are fixed: 435 whole sentences of SST-2 with all
-their phrases, of which 2,000 rows; CLINC150's own 3,000; every seventh query of each intent of Banking77 (whose full
-setting is the rest).
+Settings: SST-2 with 1,000, 4,000 and all rows (test: the 872 sentences of dev; no OOD data), CLINC150 with 10 queries
+per intent and all (OOD: its 1,000 out-of-scope test queries), Banking77 with 10 per intent and all (OOD: the same
+queries). Small settings draw their rows anew for every seed. Validation rows are fixed: 435 whole sentences of SST-2
+with all their phrases, of which 2,000 rows; CLINC150's own 3,000; every seventh query of each intent of Banking77
+(whose full setting is the rest).
 
 Methods: LoRA by maximum likelihood; with a temperature fitted on validation rows; an ensemble of 5; MC dropout (the
 encoder's own dropouts, in training and prediction); BLoB's form (A random with prior N(0, 0.2²), B not); the Bayesian
@@ -18,16 +18,18 @@ linear warm-up over 6 % of the steps and a linear decay to 0.
 
 Tuning, by `docs/protocol.md`: six configurations per method and small setting, two tuning seeds, least mean validation
 NLL; no OOD score decides ties, because the proxy of the protocol has no counterpart for text, so the lower mean wins.
-A full setting tries three per method: the one chosen at the largest small setting of its data, and that one with half and
-with double its learning rate. The temperature takes the configuration that was chosen for LoRA. Five result seeds.
-Mixtures and ensembles are tuned as such, each by the NLL of its averaged predictions.
+A full setting tries three per method, from the largest small setting of its data: the choice there, and that one with
+half and with double its learning rate. LoRA and its ensemble train the same networks, and so do adapter and mixture:
+where their choices differ, both are tried, and half the learning rate of the second. The temperature takes the
+configuration that was chosen for LoRA. Five result seeds. Mixtures and ensembles are tuned as such, by the NLL of
+their averaged predictions.
 
-Predictions average 8 draws on validation rows and 16 on test rows, of a mixture 2 and 4 per component. The order of work
-is that of `SETTINGS`; what does not fit into the time of the run is left out from its end, whole settings for all
-methods alike, first their tuning, then they themselves.
+Predictions average 8 draws on validation rows and 16 on test rows, of a mixture 2 and 4 per component. The order of
+work is that of `SETTINGS`; what does not fit into the time of the run is left out from its end, whole settings for all
+methods alike: first their tuning, then they themselves.
 
-`DEFAULTS` is another question, asked on validation rows alone: which prior width, β, η, learning rate of ρ suit an adapter
-nobody tunes, and should the head be random too. It takes no part in the comparison.
+`DEFAULTS` is another question, asked on validation rows alone: which prior width, β, η and learning rate of ρ suit an
+adapter that nobody tunes, and should its head be random, too. It takes no part in the comparison.
 """
 
 import itertools
@@ -112,14 +114,18 @@ CONFIGURATIONS: dict[Kind, tuple[Adaptation, ...]] = {
     "lora": tuple(Adaptation("lora", lr, dropout=p) for p in (0.0, 0.1) for lr in RATES),
     "mc_dropout": tuple(Adaptation("mc_dropout", lr, dropout=p) for p in (0.1, 0.2) for lr in RATES),
     "blob": tuple(Adaptation("blob", lr, beta=beta, width=0.2) for beta in (0.1, 1.0) for lr in RATES),
-    "bayes": tuple(Adaptation("bayes", lr, beta=beta) for lr in (6e-4, 2e-3) for beta in (0.01, 0.1, 1.0)),
+    "bayes": tuple(
+        Adaptation("bayes", lr, beta=beta, eta=eta, rho_lr=rho_lr)
+        for lr in (6e-4, 2e-3)
+        for beta, eta, rho_lr in ((0.01, 0.1, 1.0), (0.1, 0.3, 1.0), (1.0, 0.1, 4.0))
+    ),
 }
 
 DEFAULTS = (
     *(
         Adaptation("bayes", 1e-3, beta=beta, width=width, eta=eta, rho_lr=rho_lr)
         for width, beta, (eta, rho_lr) in itertools.product(
-            (0.03, 0.1, 0.3), (0.01, 0.1, 1.0), ((0.1, 1.0), (0.03, 1.0), (0.1, 4.0))
+            (0.03, 0.1, 0.3), (0.01, 0.1, 1.0), ((0.1, 1.0), (0.3, 1.0), (0.1, 4.0))
         )
     ),
     *(
@@ -174,9 +180,10 @@ def tuning(configurations: dict[Kind, tuple[Adaptation, ...]]) -> list[list[Trai
     return chunks
 
 
-def around(chosen: Adaptation) -> tuple[Adaptation, ...]:
-    """Returns what a full setting tries: the choice of the small one, and half and double its learning rate."""
-    return tuple(replace(chosen, learning_rate=chosen.learning_rate * by) for by in (1.0, 0.5, 2.0))
+def around(chosen: Sequence[Adaptation]) -> tuple[Adaptation, ...]:
+    """Returns what a full setting tries: the choices of the small one, then half and double the last one's rate."""
+    more = [replace(chosen[-1], learning_rate=chosen[-1].learning_rate * by) for by in (0.5, 2.0)]
+    return tuple(dict.fromkeys([*chosen, *more]))[:3]
 
 
 def results(chosen: dict[str, Adaptation], seeds: Sequence[int] = RESULT_SEEDS) -> list[Trained]:

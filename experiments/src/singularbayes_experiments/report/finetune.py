@@ -1,0 +1,146 @@
+"""The tables of the experiment `finetune`, as Markdown, from its records."""
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.problems.finetune import METHODS, SETTINGS, Adaptation
+
+NAMES = {
+    "lora": "LoRA",
+    "lora_temperature": "LoRA + temperature",
+    "lora_ensemble": "LoRA, ensemble of 5",
+    "mc_dropout": "LoRA, MC dropout",
+    "laplace": "LoRA, last-layer Laplace",
+    "blob": "BLoB's form",
+    "bayes": "Bayesian adapter",
+    "mixture": "mixture of 4",
+}
+TITLES = {
+    "sst2-1000": "SST-2, 1,000 rows",
+    "sst2-4000": "SST-2, 4,000 rows",
+    "sst2": "SST-2, all rows",
+    "clinc150-10": "CLINC150, 10 per intent",
+    "clinc150": "CLINC150, all",
+    "banking77-10": "Banking77, 10 per intent",
+    "banking77": "Banking77, all",
+}
+OURS, THEIRS = ("bayes", "mixture"), ("lora", "lora_temperature", "lora_ensemble")
+
+
+def read(folder: Path) -> list[dict]:
+    """Returns the records in a folder."""
+    lines = []
+    for path in sorted(folder.glob("*.jsonl.gz")):
+        with gzip.open(path, "rt") as file:
+            lines += [json.loads(line) for line in file]
+    return lines
+
+
+def scores(records: Sequence[dict], setting: str, method: str, part: str, score: str) -> list[float]:
+    """Returns a score of the results, one per seed in their order."""
+    own = [one for one in records if (one["stage"], one["setting"], one["method"]) == ("result", setting, method)]
+    return [one[part][score] for one in sorted(own, key=lambda one: one["seed"]) if score in one.get(part, {})]
+
+
+def settings_of(records: Sequence[dict]) -> list[str]:
+    """Returns the settings that have results, in the order of the titles."""
+    known = {one["setting"] for one in records if one["stage"] == "result"}
+    return [name for name in TITLES if name in known]
+
+
+def results_table(records: Sequence[dict]) -> str:
+    """Returns accuracy, NLL, ECE and out-of-scope detection: mean ± standard error over the seeds."""
+    rows = ["| | accuracy | NLL | ECE | AUROC, entropy | AUROC, MI |", "|---|---|---|---|---|---|"]
+    columns = [("test", "accuracy"), ("test", "nll"), ("test", "ece"), ("ood", "auroc_entropy"), ("ood", "auroc_mi")]
+    for setting in settings_of(records):
+        rows.append(f"| **{TITLES[setting]}** | | | | | |")
+        for method, name in NAMES.items():
+            found = [scores(records, setting, method, *column) for column in columns]
+            if found[0]:
+                rows.append(f"| {name} | {' | '.join(map(_mean, found))} |")
+    return "\n".join(rows)
+
+
+def differences_table(records: Sequence[dict]) -> str:
+    """Returns paired differences of the NLL with their 95 % t intervals."""
+    pairs = [(ours, theirs) for ours in OURS for theirs in THEIRS]
+    heads = [f"{NAMES[ours]} − {NAMES[theirs]}" for ours, theirs in pairs]
+    rows = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for setting in settings_of(records):
+        cells = [difference(records, setting, *pair) for pair in pairs]
+        rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def difference(records: Sequence[dict], setting: str, ours: str, theirs: str) -> str:
+    """Returns one cell: the mean, its interval, and a word where that does not reach 0."""
+    found = protocol.paired(*(scores(records, setting, method, "test", "nll") for method in (ours, theirs)))
+    word = " better" if found.high < 0 else " worse" if found.low > 0 else ""
+    return f"{_signed(found.mean)} [{_signed(found.low)}, {_signed(found.high)}]{word}"
+
+
+def chosen_table(records: Sequence[dict]) -> str:
+    """Returns which configuration each method was tested with."""
+    rows = ["| | " + " | ".join(NAMES[method] for method in METHODS if method != "lora_temperature") + " |"]
+    rows.append("|---" * len(METHODS) + "|")
+    for setting in settings_of(records):
+        own = {
+            one["method"]: one["configuration"]
+            for one in records
+            if (one["stage"], one["setting"]) == ("result", setting)
+        }
+        cells = [_short(own[method]) for method in METHODS if method != "lora_temperature"]
+        rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def defaults_table(records: Sequence[dict], shown: int = 8) -> str:
+    """Returns the configurations of an untuned adapter with the least mean rank over the settings that were asked."""
+    nll: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in records:
+        if one["stage"] == "defaults":
+            nll[one["configuration"]][one["setting"]].append(one["validation"]["nll"])
+    settings = [name for name in TITLES if any(name in each for each in nll.values())]
+    means = {name: [float(np.mean(each[setting])) for setting in settings] for name, each in nll.items()}
+    ranks = np.argsort(np.argsort(list(means.values()), axis=0), axis=0).mean(axis=1) + 1
+    order = sorted(zip(ranks, means, strict=True))
+    rows = [f"| | mean rank of {len(means)} | {' | '.join(TITLES[setting] for setting in settings)} |"]
+    rows.append("|---" * (len(settings) + 2) + "|")
+    for rank, name in [*order[:shown], order[-1]]:
+        cells = " | ".join(_number(value) for value in means[name])
+        rows.append(f"| {_short(name)} | {rank:.1f} | {cells} |")
+    return "\n".join(rows)
+
+
+def adaptation_of(record: dict) -> Adaptation:
+    """Returns the settings of a record."""
+    return Adaptation(**record["settings"])
+
+
+def _short(name: str) -> str:
+    return name.replace("learning_rate", "lr").replace("rho_lr", "ρ rate").replace("beta", "β").replace("eta", "η")
+
+
+def _mean(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    return f"{_number(float(np.mean(values)))} ± {_number(float(error))}"
+
+
+def _number(value: float) -> str:
+    """Returns three decimals, without a 0 before them."""
+    return f"{value:.3f}".removeprefix("0")
+
+
+def _signed(value: float) -> str:
+    return ("−" if round(value, 3) < 0 else "+") + _number(abs(value))
+
+
+assert set(TITLES) == {setting.name for setting in SETTINGS}

@@ -1,0 +1,137 @@
+"""The experiment `finetune`: its plan, its batches, and the program against plain `fit`."""
+
+import dataclasses
+
+import jax
+import keras
+import numpy as np
+import pytest
+from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.methods.adapter_program import AdapterProgram
+from singularbayes_experiments.problems import finetune as plan
+from singularbayes_experiments.problems import finetune_model
+from singularbayes_experiments.problems.finetune import Adaptation, Setting, Trained
+from singularbayes_experiments.problems.finetune_texts import Texts, batches
+from singularbayes_experiments.runs import finetune
+
+import singularbayes as sb
+
+CLASSES, LENGTH, ROWS = 3, 6, 24
+EXACT = {"rtol": 2e-4, "atol": 2e-6}
+
+
+def test_every_method_has_six_configurations_and_other_seeds_for_results():
+    own = {kind: {one.name: one for one in every} for kind, every in plan.CONFIGURATIONS.items()}
+    protocol.require_equal_tuning(own)
+    assert {len(every) for every in own.values()} == {6}
+    protocol.require_result_seeds(plan.TUNING_SEEDS, plan.RESULT_SEEDS)
+
+
+def test_chunks_have_each_network_once_and_results_fit_one_chunk():
+    chunks = plan.tuning(plan.CONFIGURATIONS)
+    assert [len(chunk) for chunk in chunks] == [66, 66]
+    assert len({*chunks[0], *chunks[1]}) == 132
+    different = {method: plan.CONFIGURATIONS[kind][i % 6] for i, (method, (kind, _)) in enumerate(plan.METHODS.items())}
+    different["lora_temperature"] = different["lora"]
+    assert len(plan.results(different)) == 65
+    assert 2 * len(plan.DEFAULTS) == 66
+
+
+def test_a_full_setting_tries_three():
+    first, second = plan.CONFIGURATIONS["bayes"][:2]
+    rate = first.learning_rate
+    assert [one.learning_rate / rate for one in plan.around([first, first])] == [1, 0.5, 2]
+    assert plan.around([first, second]) == (first, second, dataclasses.replace(second, learning_rate=rate / 2))
+
+
+def made_up_texts() -> Texts:
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(1, 40, (ROWS, LENGTH)).astype("uint16")
+    tokens[np.arange(LENGTH) >= rng.integers(2, LENGTH + 1, ROWS)[:, None]] = 0
+    return Texts(
+        tokens, np.arange(ROWS, dtype="int32") % CLASSES, {"train": np.arange(18), "validation": np.arange(18, 24)}
+    )
+
+
+def test_training_rows_are_per_intent_and_of_their_seed():
+    texts, few = made_up_texts(), Setting("few", "clinc150", 2, True, 1)
+    rows = [texts.training_rows(few, seed) for seed in (0, 0, 1)]
+    assert [np.bincount(texts.labels[each]).tolist() for each in rows] == [[2, 2, 2]] * 3
+    np.testing.assert_array_equal(rows[0], rows[1])
+    assert rows[0].tolist() != rows[2].tolist()
+    assert {row for seed in range(50) for row in texts.training_rows(few, seed)} <= set(range(18))
+
+
+def test_batches_have_similar_lengths_and_every_row_once():
+    texts = made_up_texts()
+    epoch = batches(texts, np.arange(20), 5, (0, 0))
+    assert sorted(epoch.ravel()) == list(range(20))
+    assert (np.ptp(texts.lengths[epoch], axis=1) <= np.ptp(texts.lengths)).all()
+    means = texts.lengths[epoch].mean(axis=1)
+    assert (np.diff(means) > 0).all()
+    assert not np.array_equal(epoch, batches(texts, np.arange(20), 5, (0, 1)))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A program of four kinds of members, the states before and after three steps, and the rows of these."""
+    pytest.importorskip("keras_hub")
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
+    keras.utils.set_random_seed(0)
+    backbone = finetune_model.encoder(None, 40, LENGTH, **sizes)
+    model = finetune_model.with_adapters(finetune_model.classifier(backbone, CLASSES), 2)
+    program, texts = AdapterProgram(model), made_up_texts()
+    kinds = [
+        Adaptation("bayes", 1e-2, beta=0.5, head=True),
+        Adaptation("lora", 1e-2),
+        Adaptation("blob", 1e-2, beta=0.5, width=0.2),
+        Adaptation("mc_dropout", 1e-2, dropout=0.3),
+    ]
+    start = program.start([finetune.start_of(Trained(one, seed), 18) for seed, one in enumerate(kinds)])
+    before = jax.tree.map(np.asarray, start)
+    rows = np.random.default_rng(1).integers(0, 18, (3, 4, 6)).astype("int32")
+    data = jax.device_put((texts.tokens, texts.labels, np.zeros(CLASSES, "float32")))
+    for step in range(3):
+        start, _ = program.train(start, rows[step], np.float32(1.0), program.frozen, data, length=LENGTH)
+    return program, texts, before, jax.tree.map(np.asarray, start), rows, data
+
+
+@pytest.mark.parametrize("member", [0, 1])
+def test_a_member_is_the_model_that_fit_trains(trained, member):
+    program, texts, before, after, rows, _ = trained
+    model = program.model
+    model.compile(keras.optimizers.Adam(1e-2), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    sb.set_kl(model, num_data=18, beta=0.5 if member == 0 else 0.0)
+    for variable, values in zip(model.trainable_variables, before["weights"], strict=True):
+        variable.assign(values[member])
+    posteriors = [*program.adapters, program.head]
+    for posterior, values in zip(posteriors, before["references"], strict=True):
+        posterior.factors[0].reference.assign(values[member])
+    posteriors[0].seed_generator.state.assign(before["seed"][member])
+    ids = rows[:, member].ravel()
+    tokens = texts.tokens[ids].astype("int32")
+    x = {"token_ids": tokens, "segment_ids": 0 * tokens, "padding_mask": (tokens != 0).astype("int32")}
+    model.fit(x, texts.labels[ids], batch_size=6, shuffle=False, verbose=0)
+    for variable, values in zip(model.trainable_variables, after["weights"], strict=True):
+        got, want = np.asarray(variable), values[member]
+        if member == 1 and got.shape != (CLASSES,):
+            got, want = got[0], want[0]  # scales of a network without noise stay in the program, and are no scales
+        np.testing.assert_allclose(got, want, **EXACT)
+
+
+def test_only_random_weights_have_scales_that_train(trained):
+    program, _, before, after, _, _ = trained
+    for posterior, i in zip([*program.adapters, program.head], program._values, strict=True):
+        bayes, lora, blob, dropout = (before["weights"][i] != after["weights"][i])[:, 1].any(axis=-1)
+        rows = program.head is not posterior and posterior.rows
+        assert bayes.all()
+        assert not lora.any() and not dropout.any()
+        assert blob[:rows].all() and not blob[rows:].any()
+
+
+def test_draws_differ_only_where_something_is_random(trained):
+    program, _, _, after, _, data = trained
+    p, entropy = program.predict(after, np.arange(8), np.int32(4), program.frozen, data, length=LENGTH)
+    mutual = -np.sum(p * np.log(p), axis=-1) - np.asarray(entropy)
+    assert np.abs(mutual[1]).max() < 1e-6
+    assert mutual[[0, 2, 3]].min() > 1e-7
