@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
-from singularbayes.models import find_random_posteriors
+from singularbayes.posteriors import find_random_posteriors
 from singularbayes.training import set_kl
 
 _DROPOUT: ContextVar[tuple | None] = ContextVar("dropout", default=None)  # rate and key of the pass
