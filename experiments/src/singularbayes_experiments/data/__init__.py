@@ -15,7 +15,6 @@ from singularbayes_experiments.data.intensive_care import (
     mimic3_demo,
     physionet2012,
 )
-from singularbayes_experiments.data.intents import Intents, banking77, clinc150
 from singularbayes_experiments.data.source import DataError
 from singularbayes_experiments.data.text import (
     Intents,
@@ -23,6 +22,7 @@ from singularbayes_experiments.data.text import (
     Sentences,
     Vocabulary,
     ag_news,
+    banking77,
     bert_vocab,
     clinc150,
     sst2,

@@ -84,6 +84,15 @@ AG_NEWS = Source(
     base="https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/",
 )
 
+BANKING77 = Source(
+    "banking77",
+    "Banking77: questions of bank customers, 77 intents, 10,003 to train and 3,080 to test",
+    "CC BY 4.0",
+    "https://github.com/PolyAI-LDN/task-specific-datasets",
+    _files("banking77"),
+    base="https://raw.githubusercontent.com/PolyAI-LDN/task-specific-datasets/master/banking_data/",
+)
+
 BERT_VOCAB = Source(
     "bert_vocab",
     "WordPiece vocabulary of bert-base-uncased: 30,522 words",
@@ -142,24 +151,6 @@ UCI_REGRESSION = Source(
     "$SINGULARBAYES_DATA/uci_regression/.",
 )
 
-CLINC150 = Source(
-    "clinc150",
-    "CLINC150: queries to an assistant, 150 intents, 22,500 queries in scope and 1,200 out of scope",
-    "CC BY 3.0",
-    "https://github.com/clinc/oos-eval",
-    _files("clinc150"),
-    base="https://raw.githubusercontent.com/clinc/oos-eval/master/data/",
-)
-
-BANKING77 = Source(
-    "banking77",
-    "Banking77: questions of bank customers, 77 intents, 10,003 to train and 3,080 to test",
-    "CC BY 4.0",
-    "https://github.com/PolyAI-LDN/task-specific-datasets",
-    _files("banking77"),
-    base="https://raw.githubusercontent.com/PolyAI-LDN/task-specific-datasets/master/banking_data/",
-)
-
 SETS = {
     source.name: source
     for source in (
@@ -172,11 +163,10 @@ SETS = {
         AG_NEWS,
         BERT_VOCAB,
         CLINC150,
+        BANKING77,
         PHYSIONET2012,
         MIMIC3_DEMO,
         EICU_DEMO,
         UCI_REGRESSION,
-        CLINC150,
-        BANKING77,
     )
 }

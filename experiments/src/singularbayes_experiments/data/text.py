@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.data.catalogue import AG_NEWS, BERT_VOCAB, CLINC150, SST2
+from singularbayes_experiments.data.catalogue import AG_NEWS, BANKING77, BERT_VOCAB, CLINC150, SST2
 from singularbayes_experiments.data.read import read
 
 Labelled = tuple[list[str], np.ndarray]
@@ -52,6 +52,7 @@ class Intents:
     """Questions and their intents: labels int64, the place of the intent in `classes`.
 
     `train`, `validation` and `test` are (questions, labels); `out_of_scope` are the test questions that have no intent.
+    Parts that are not published are empty.
     """
 
     train: Labelled
@@ -108,6 +109,22 @@ def clinc150() -> Intents:
     return Intents(*map(labelled, ("train", "val", "test")), outside, classes, CLINC150.description)
 
 
+def banking77() -> Intents:
+    """Returns Banking77: 10,003 questions to train and 3,080 to test.
+
+    >>> banking77().train[0][0]  # doctest: +SKIP
+    'I am still waiting on my card?'
+    """
+    tables = [list(csv.reader(io.StringIO(read(BANKING77, f"{part}.csv").decode(), newline=""))) for part in _PARTS]
+    classes = tuple(sorted({intent for _, intent in tables[0][1:]}))
+    place = {intent: i for i, intent in enumerate(classes)}
+    train, test = (
+        ([question for question, _ in rows], np.array([place[intent] for _, intent in rows], "int64"))
+        for _, *rows in tables
+    )
+    return Intents(train, ([], np.array([], "int64")), test, [], classes, BANKING77.description)
+
+
 def bert_vocab() -> Vocabulary:
     """Returns the 30,522 words of bert-base-uncased.
 
@@ -115,6 +132,9 @@ def bert_vocab() -> Vocabulary:
     101
     """
     return Vocabulary(_lines(read(BERT_VOCAB, "vocab.txt")), BERT_VOCAB.description)
+
+
+_PARTS = ("train", "test")
 
 
 def _rows(part: str) -> list[list[str]]:

@@ -70,7 +70,6 @@ def tokenised(tokenizer: Path) -> dict[str, tuple[list[list[int]], np.ndarray, d
         return [each.ids for each in reader.encode_batch(texts)]
 
     clinc, banking, sst2 = data.clinc150(), data.banking77(), data.sst2()
-    assert clinc.validation is not None
     unknown = ids(clinc.out_of_scope)
     places = np.arange(len(banking.train[0]))
     nth = np.array([np.sum(banking.train[1][:i] == label) for i, label in enumerate(banking.train[1])])
