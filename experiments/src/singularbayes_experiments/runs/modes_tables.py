@@ -52,8 +52,11 @@ def shown(found: protocol.Paired, decimals: int = 4) -> str:
     '−.0200 [−.0300, −.0100] better'
     """
     mean, low, high = (_short(value, decimals, sign=True) for value in (found.mean, found.low, found.high))
-    verdict = " better" if found.high < 0 else "" if found.not_worse else " worse"
-    return f"{mean} [{low}, {high}]{verdict}"
+    return f"{mean} [{low}, {high}]{_verdict(found)}"
+
+
+def _verdict(found: protocol.Paired) -> str:
+    return " better" if found.high < 0 else "" if found.not_worse else " worse"
 
 
 def table(records: Sequence[dict], one: Set) -> str:
@@ -77,12 +80,38 @@ def table(records: Sequence[dict], one: Set) -> str:
 
 def tables(records: Sequence[dict]) -> str:
     """Returns the tables of all sets that have results, and that of IVON against Adam."""
-    parts = []
-    for one in SETS.values():
-        if results(records, one.name, RIVAL):
-            parts.append(f"### {name_of(one.name)}\n\n{table(records, one)}")
+    done = [one for one in SETS.values() if results(records, one.name, RIVAL)]
+    parts = [f"### {name_of(one.name)}\n\n{table(records, one)}" for one in done if one.family != "uci"]
+    small = [one for one in done if one.family == "uci"]
+    parts += [f"### UCI\n\n{table_of_many(records, small)}"] if small else []
     newton = newton_table(records)
     return "\n\n".join([*parts, *([f"### IVON\n\n{newton}"] if newton else [])])
+
+
+def table_of_many(records: Sequence[dict], sets: Sequence[Set]) -> str:
+    """Returns one row a method and one column a set: the NLL less the deep ensemble's, its own in the last row."""
+    lines = [f"| method | {' | '.join(name_of(one.name) for one in sets)} |", f"|---|{'---|' * len(sets)}"]
+    for method, own in METHODS.items():
+        found = [difference(records, one.name, method) for one in sets]
+        if any(found):
+            cells = ["–" if one is None else _cell(one) for one in found]
+            lines.append(f"| {own.words} | {' | '.join(cells)} |")
+    nll = [_mean([run["nll"] for run in results(records, one.name, RIVAL).values()], 3) for one in sets]
+    return "\n".join([*lines, f"| NLL of the deep ensemble | {' | '.join(nll)} |"])
+
+
+def _cell(found: protocol.Paired) -> str:
+    return f"{_short(found.mean, 3, sign=True)}{_verdict(found)}"
+
+
+def verdicts(records: Sequence[dict], method: str) -> dict[str, list[str]]:
+    """Returns the sets on which a method is better than the deep ensemble, level with it, or worse."""
+    found: dict[str, list[str]] = {"better": [], "level": [], "worse": []}
+    for one in SETS:
+        paired = difference(records, one, method)
+        if paired is not None:
+            found["better" if paired.high < 0 else "level" if paired.not_worse else "worse"].append(one)
+    return found
 
 
 def newton_table(records: Sequence[dict]) -> str:
