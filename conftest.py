@@ -2,7 +2,14 @@
 
 import gc
 import json
+import os
+import time
 from pathlib import Path
+
+# On JAX a program is compiled once, for all files, workers and runs, then read from a file: set before JAX is imported.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent / ".pytest_cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import hypothesis
 import keras
@@ -12,6 +19,13 @@ from table import POSTERIORS, RANDOM, stirred
 # The same examples in every run, so that a failure can be repeated.
 hypothesis.settings.register_profile("same", derandomize=True)
 hypothesis.settings.load_profile("same")
+
+
+def pytest_sessionstart(session):
+    """Forgets programs that are older than a month."""
+    for program in Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).glob("*-cache"):
+        if program.stat().st_mtime < time.time() - 30 * 24 * 3600:
+            program.unlink(missing_ok=True)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -58,23 +72,3 @@ def random_posterior(request):
 def vectors():
     """The paper's numbers: name → formula, inputs, expected."""
     return json.loads((Path(__file__).parent / "tests" / "vectors.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def compiled_once(tmp_path_factory):
-    """For files that train the same networks many times: on JAX programs are compiled once, then read from files."""
-    if keras.backend.backend() != "jax":
-        yield
-        return
-    import jax
-    from jax.experimental.compilation_cache import compilation_cache
-
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = [getattr(jax.config, name) for name in names]
-    for name, value in zip(names, (str(tmp_path_factory.mktemp("compiled")), 0.0), strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-    yield
-    for name, value in zip(names, before, strict=True):
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()

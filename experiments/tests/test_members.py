@@ -17,7 +17,6 @@ from singularbayes.ranks import Engine, Local
 SIZES = ("num_train=32", "num_test=32", "units=4", "rank=2", "draws=4", "iqr_draws=4")
 TINY = (*SIZES, "epochs=2", "warmup=1", "members=2")
 SETTINGS = [f"--set={one}" for one in TINY]
-pytestmark = pytest.mark.usefixtures("compiled_once")
 
 
 def run_toy(folder, method, *more):

@@ -17,7 +17,7 @@ from singularbayes_experiments.records.checkpoints import Keep
 
 from singularbayes import FullRank, LowRank, layers, predict
 
-pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("compiled_once")]
+pytestmark = pytest.mark.backend
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(16, 2)).astype("float32")

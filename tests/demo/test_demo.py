@@ -70,7 +70,7 @@ def test_a_cosine_ends_at_zero_after_the_last_step():
 
 
 @pytest.fixture(scope="module")
-def printed_stories(compiled_once):
+def printed_stories():
     """Both stories twice, and what was printed."""
     printed = io.StringIO()
     pairs = []

@@ -14,13 +14,19 @@ PAIRED = {**POSTERIORS, **MIXTURES}
 WITH_MIXTURES = [*ALL_PAIRS, *((layer, posterior) for layer in LAYERS for posterior in MIXTURES)]
 
 
-# Convolutions of other kinds use the matrices as Conv2D does; those with a form of their own are enough.
-_LIKE_CONV2D, _FORMS = ("conv3d", "conv2d_transpose", "separable_conv2d"), ("low_rank", "rank_one", "adapter")
+# A layer only sees the matrix of a draw, so one posterior for each form of matrix is enough; Dense has them all.
+_FORMS = ("low_rank", "full_rank", "rank_one", "adapter", "deterministic", "mixture")
+_LIKE_CONV2D = ("conv3d", "conv2d_transpose", "separable_conv2d")  # they use the matrices as Conv2D does
+
+
+def _is_representative(layer, posterior):
+    if layer in _LIKE_CONV2D:
+        return posterior in ("low_rank", "rank_one", "adapter")
+    return layer == "dense" or posterior in _FORMS
+
+
 PARAMS = [
-    pytest.param(
-        f"{layer}-{posterior}",
-        marks=[pytest.mark.exhaustive] if layer in _LIKE_CONV2D and posterior not in _FORMS else [],
-    )
+    pytest.param(f"{layer}-{posterior}", marks=() if _is_representative(layer, posterior) else pytest.mark.exhaustive)
     for layer, posterior in WITH_MIXTURES
 ]
 
