@@ -78,16 +78,12 @@ class BayesianEstimator(BaseEstimator):
         """Returns predictions of some rows after others as one."""
 
     @abstractmethod
-    def _out_of_fold(self, p, y: np.ndarray, held_out: np.ndarray):
-        """Returns predictions of rows by the components that did not see them, of those with all draws.
+    def _out_of_fold(self, x: np.ndarray, y: np.ndarray, held_out: np.ndarray):
+        """Returns predictions of rows by the components that did not see them.
 
         Args:
             held_out: (rows, components), which components did not see a row.
         """
-
-    def _weights_of_rows(self, data: Data) -> np.ndarray:
-        """Returns the weights that rows have after the first calibration."""
-        return data.weight
 
     # -- checks --------------------------------------------------------------------------------------------------------
 
@@ -161,21 +157,18 @@ class BayesianEstimator(BaseEstimator):
         else:
             if rows < DEFAULTS.folds:
                 raise ValueError(f'calibrate="folds" needs at least {DEFAULTS.folds} rows; got {rows} rows.')
-            parts = folds(rows, DEFAULTS.folds, self._strata(data.y), rng)
-            (self._cross_fit if self._crosses else self._fit_folds)(data, parts)
+            crosses = self._crosses
+            count = min(self.components, DEFAULTS.most_folds, rows) if crosses else DEFAULTS.folds
+            parts = folds(rows, count, self._strata(data.y), rng)
+            (self._cross_fit if crosses else self._fit_folds)(data, parts)
 
     def _cross_fit(self, data: Data, parts: np.ndarray) -> None:
-        """Trains every component without one of the parts, calibrates, and goes on with all rows."""
-        held_out = parts[:, None] == np.arange(self.components) % DEFAULTS.folds
+        """Trains every component without one of the parts, and calibrates with what it predicts for that part."""
+        held_out = parts[:, None] == np.arange(self.components) % (parts.max() + 1)
+        self._keep(self._member(data, 0, used=~held_out))
         shown = np.sort(np.random.default_rng([self._seed, 4]).permutation(len(data))[: DEFAULTS.calibrate_at_most])
-        start, rate = None, 1.0
-        for share, used in zip(DEFAULTS.phases, (~held_out, ~held_out, None), strict=True):
-            self._keep(self._member(data, 0, start, used, share, rate))
-            start, rate = (self._network, self._optimizer), DEFAULTS.later_rate
-            if used is not None:
-                p = self._draw(self._network, data.x[shown], keep_draws=True)
-                self._calibrate(self._out_of_fold(p, data.y[shown], held_out[shown]), data.rows(shown))
-                data = replace(data, weight=self._weights_of_rows(data))
+        p = self._out_of_fold(data.x[shown], data.y[shown], held_out[shown])
+        self._calibrate(p, data.rows(shown))
 
     def _fit_folds(self, data: Data, parts: np.ndarray) -> None:
         """Trains a network without each of the parts to calibrate with, and one on all rows."""
@@ -203,15 +196,14 @@ class BayesianEstimator(BaseEstimator):
         """Whether the components of the network are enough that each can do without some rows."""
         return getattr(self, "components", 1) >= DEFAULTS.folds
 
-    def _member(self, data: Data, index: int, start=None, used=None, share=1.0, rate=1.0) -> Member:
+    def _member(self, data: Data, index: int, start=None, used=None) -> Member:
         """Returns a network trained on the data; `index` tells the members of one fit apart.
 
         Args:
             used: (rows, components), which rows train which component; None is all.
-            share, rate: of the epochs and of the learning rate.
         """
         seed = int(np.random.SeedSequence([self._seed, self.n_iter_, index]).generate_state(1)[0] >> 1)
-        recipe, watch = self._recipe(len(data)).part(share, rate), None
+        recipe, watch = self._recipe(len(data)), None
         with LOCK, seeded(seed):
             network, optimizer = start or (self._new_network(data), None)
             if self.early_stopping:
@@ -273,7 +265,7 @@ class BayesianEstimator(BaseEstimator):
             member = train(network, optimizer, data, recipe, seed)
         self._keep(member)
 
-    def _draw(self, network: Network, x: np.ndarray, keep_draws: bool = False, draws: int | None = None, seed=None):
-        """Returns what draws of a network predict for standardised features."""
+    def _draw(self, network: Network, x: np.ndarray, **options):
+        """Returns what draws of a network predict for standardised features; `options` are those of `draw`."""
         with LOCK:
-            return draw(network, x, draws or self.draws, self._seed if seed is None else seed, keep_draws)
+            return draw(network, x, **{"draws": self.draws, "seed": self._seed} | options)

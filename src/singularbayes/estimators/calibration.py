@@ -37,22 +37,19 @@ def gaussian_nll(p: ValuePredictive, y: np.ndarray) -> np.ndarray:
     return 0.5 * ((y - p.mean) ** 2 / variance + np.log(2 * np.pi * variance)).sum(axis=1)
 
 
-def out_of_fold(draws: np.ndarray, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns what components that did not see a row predict for it: the mean of their draws, and the variance between
-    components; and how many they are. Draw s is of component s mod K.
+def by_component(draws: np.ndarray, components: int) -> np.ndarray:
+    """Returns draws (draws of a component, components, …) of draws (draws, …), of which s is of component s mod K."""
+    return draws.reshape(-1, components, *draws.shape[1:])
+
+
+def of_unseen(each: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+    """Returns, for every row, the mean over the components that did not see it.
 
     Args:
-        draws: (draws, rows, outputs).
+        each: (components, rows, outputs).
         held_out: (rows, components).
     """
-    each = draws.reshape(-1, held_out.shape[1], *draws.shape[1:]).mean(axis=0)  # (components, rows, outputs)
-    count = held_out.sum(axis=1)
-    mean = np.einsum("kno,nk->no", each, held_out) / count[:, None]
-    if count.min() > 1:
-        between = np.einsum("kno,nk->no", (each - mean) ** 2, held_out) / (count - 1)[:, None]
-    else:
-        between = each.var(axis=0, ddof=1)
-    return mean, between, count
+    return np.einsum("nk,kno->no", held_out, each) / held_out.sum(axis=1)[:, None]
 
 
 def pooled_error(squares: np.ndarray, between: np.ndarray, count: np.ndarray, components: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classi
 from sklearn.utils.validation import column_or_1d
 
 from singularbayes.estimators.base import BayesianEstimator, Scaler
-from singularbayes.estimators.calibration import class_nll, out_of_fold, temper, temperature
+from singularbayes.estimators.calibration import by_component, class_nll, of_unseen, temper, temperature
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
@@ -142,8 +142,10 @@ class Classifier(ClassifierMixin, BayesianEstimator):
     def _joined(self, predictions):
         return replace(predictions[0], mean=np.concatenate([p.mean for p in predictions]))
 
-    def _out_of_fold(self, p, y, held_out):
-        return replace(p, mean=out_of_fold(p.draws, held_out)[0], draws=None)
+    def _out_of_fold(self, x, y, held_out):
+        p = self._draw(self._network, x, keep_draws=True)
+        each = by_component(p.draws, held_out.shape[1]).mean(axis=0)
+        return replace(p, mean=of_unseen(each, held_out), draws=None)
 
 
 def _require_two_classes(classes: np.ndarray) -> None:

@@ -57,10 +57,6 @@ class Recipe:
     verbose: bool
     num_data: float | None = None
 
-    def part(self, share: float, rate: float = 1.0) -> "Recipe":
-        """Returns a recipe with a share of the epochs, and of the learning rate."""
-        return replace(self, epochs=max(1, round(share * self.epochs)), rate=rate * self.rate)
-
     def rates(self, first: int, count: int, total: int) -> np.ndarray:
         """Returns the learning rates of `count` steps of `total`: constant, or a cosine that falls to 0."""
         position = np.arange(first, first + count) / total
@@ -130,13 +126,24 @@ def train(
 
 def draw(network: Network, x: np.ndarray, draws: int, seed: int, keep_draws: bool = False) -> Predictive:
     """Returns what draws of a network predict for standardised features; a row's prediction depends on it alone."""
+    return _first(_predicted(network, x, draws, seed, network.likelihood, keep_draws), len(x))
+
+
+def draw_outputs(network: Network, x: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """Returns the outputs of every draw, (draws, rows, outputs), whatever they mean."""
+    outputs = _predicted(network, x, draws, seed, "gaussian", True).draws
+    assert outputs is not None
+    return outputs.reshape(len(outputs), outputs.shape[1], -1)[:, : len(x)]
+
+
+def _predicted(network: Network, x: np.ndarray, draws: int, seed: int, likelihood, keep_draws: bool) -> Predictive:
+    """Returns predictions of rows that are filled up to whole blocks."""
     block = _BLOCKS[len(x) > _BLOCKS[-1]]
     missing = -len(x) % block
     padded = np.concatenate([x, np.zeros((missing, x.shape[1]), x.dtype)])
-    options: dict[str, Any] = {"likelihood": network.likelihood, "batch_size": block, "keep_draws": keep_draws}
+    options: dict[str, Any] = {"likelihood": likelihood, "batch_size": block, "keep_draws": keep_draws}
     with quiet(), one_thread_if_small(network.model, block):
-        p = predict(network.model, padded, draws, seed, **options)
-    return _first(p, len(x))
+        return predict(network.model, padded, draws, seed, **options)
 
 
 def _first(p: Predictive, rows: int) -> Predictive:

@@ -9,10 +9,11 @@ from sklearn.utils.validation import column_or_1d
 
 from singularbayes.checks import require_choice, require_integer, require_share
 from singularbayes.estimators.base import BayesianEstimator, Scaler
-from singularbayes.estimators.calibration import gaussian_nll, out_of_fold, pooled_error
+from singularbayes.estimators.calibration import by_component, gaussian_nll, of_unseen, pooled_error
 from singularbayes.estimators.defaults import DEFAULTS
-from singularbayes.estimators.fitting import Data
+from singularbayes.estimators.fitting import Data, draw_outputs
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
+from singularbayes.estimators.trainer import LOCK
 from singularbayes.estimators.variance import VarianceModel
 from singularbayes.prediction import ValuePredictive, conformal_intervals
 
@@ -129,9 +130,9 @@ class Regressor(RegressorMixin, BayesianEstimator):
         self._held_out, self._variance = None, None
         if held_out is not None:
             self._held_out = p, held_out
-            ratios = (held_out.y - p.mean) ** 2 / p.variance("total")
             per_row = per_row and getattr(self, "noise", "auto") == "auto"
-            self._variance = VarianceModel(_features_of_noise(p, held_out.x), ratios, held_out.weight, per_row)
+            squares, features = (held_out.y - p.mean) ** 2, _features_of_noise(p, held_out.x)
+            self._variance = VarianceModel(features, squares, p.variance("total"), held_out.weight, per_row)
 
     def _calibrate_further(self, p, held_out) -> None:
         if self._held_out is not None:
@@ -147,20 +148,17 @@ class Regressor(RegressorMixin, BayesianEstimator):
         )
         return ValuePredictive(mean, std, predictions[0].num_draws, noise=noise)
 
-    def _out_of_fold(self, p, y, held_out):
-        mean, between, count = out_of_fold(p.draws, held_out)
-        error = (y - mean) * pooled_error((y - mean) ** 2, between, count, held_out.shape[1])
-        return replace(p, mean=y - error, draws=None)
-
-    def _weights_of_rows(self, data):
-        assert self._variance is not None
-        if not self._variance.per_row or self.n_outputs_ > 1:
-            return data.weight
-        p = self._draw(self._network, data.x)
-        variance = p.variance("total") * self._variance(_features_of_noise(p, data.x))
-        factor = variance[:, 0] ** -DEFAULTS.weight_power
-        weight = data.weight * np.clip(factor / np.median(factor), 0.1, 10.0)
-        return weight * (data.weight.sum() / weight.sum())
+    def _out_of_fold(self, x, y, held_out):
+        with LOCK:
+            outputs = draw_outputs(self._network, x, self.draws, self._seed)
+        found = self._network.likelihood.statistics(outputs)
+        components = held_out.shape[1]
+        values, noise = (by_component(found[name], components) for name in ("prediction", "noise_variance"))
+        mean = of_unseen(values.mean(axis=0), held_out)
+        between = values.mean(axis=0).var(axis=0, ddof=1)  # nearly all components saw the row
+        within, noise = (of_unseen(each, held_out) for each in (values.var(axis=0), noise.mean(axis=0)))
+        error = (y - mean) * pooled_error((y - mean) ** 2, between, held_out.sum(axis=1), components)
+        return ValuePredictive(y - error, np.sqrt(within + between), self.draws, noise=np.sqrt(noise))
 
     def _in_units(self, p: ValuePredictive, x: np.ndarray, factor: np.ndarray | None = None) -> ValuePredictive:
         """Returns predictions for standardised features with a calibrated variance, in the units of the targets.
@@ -169,7 +167,8 @@ class Regressor(RegressorMixin, BayesianEstimator):
             factor: of the variances of rows; None is that of the calibration.
         """
         if factor is None:
-            factor = np.ones(1) if self._variance is None else self._variance(_features_of_noise(p, x))
+            features, variance = _features_of_noise(p, x), p.variance("total")
+            factor = np.ones(1) if self._variance is None else self._variance(features, variance)
         spread = np.sqrt(factor) * self._values.scale
         mean, draws = self._values.back(p.mean), p.draws
         if draws is not None:
@@ -197,8 +196,8 @@ class BayesianMLPRegressor(Regressor):
         components: how many networks the posterior mixes.
         prior: a prior or its name; None is the default of `LowRank`.
         beta: weight of the KL; 1 is the ELBO, and less fits small tables better.
-        noise: "constant" learns one noise level; "auto" learns from the errors on held-out rows how noise depends on
-            the row, where that predicts them better; "head" is an output of the network.
+        noise: "head" makes the noise of a row an output of the network; "auto" corrects it by the errors on held-out
+            rows, down to one noise level for all where these do not depend on the row; "constant" learns one level.
         calibrate: what standard deviations and intervals are calibrated on: "split" holds out `validation_fraction` of
             the rows, "folds" predicts every row by a network that was trained without it and then trains on all, "auto"
             is folds below 1,000 rows, and None nothing.
@@ -277,7 +276,7 @@ class BayesianMLPRegressor(Regressor):
         check_architecture(self)
 
     def _new_network(self, data: Data) -> Network:
-        return perceptron(self, data.x.shape[1], self.n_outputs_, "regression", self.noise == "head")
+        return perceptron(self, data.x.shape[1], self.n_outputs_, "regression", self.noise != "constant")
 
 
 class BayesianRegressor(Regressor):

@@ -1,4 +1,4 @@
-"""The noise of a row, learned from the errors on held-out rows."""
+"""The variance of a row, corrected by the errors on held-out rows."""
 
 import math
 
@@ -8,64 +8,86 @@ from sklearn.model_selection import KFold
 
 from singularbayes.estimators.defaults import DEFAULTS
 
-_LIMIT = 1e4  # between the scales of rows, on either side of their mean
+_LIMIT = 1e3  # between the factors of rows, on either side of their mean
+_POWERS = (1.0, 0.75, 0.5, 0.25, 0.0)
 
 
 class VarianceModel:
-    """A factor of the predicted variance for every row and output: squared errors over predicted variances, as a
-    function of the features, the predicted mean and the predicted variance.
+    """A factor of the predicted variance v of every row and output.
 
-    −log N(y; mean, s v) is ½ (log s + z/s) with z = (y − mean)²/v, up to a constant: the deviance of a gamma variable z
-    with mean s. So the factor is a gamma regression, by boosted trees. There are as many trees as predict errors of
-    rows that they have not seen best, none unless they help by more than a standard error. Means stay as they are.
+    The corrected variance is c · v^b · t(row). The power b in [0, 1] makes held-out errors most likely: 1 keeps the
+    predicted variances, 0 is one variance for all rows. The trees t regress √z, z = error²/v^b, on features of the row
+    with the Poisson loss, whose steps stay bounded and which errors far out move little. There are as many trees as
+    predict errors of rows that they have not seen best, none unless they help by more than a standard error. At the end
+    c makes squared errors as large as variances on average. Means stay as they are.
     """
 
-    def __init__(self, features: np.ndarray, ratios: np.ndarray, weight: np.ndarray, per_row: bool = True):
-        """Args: features (rows, …); ratios z (rows, outputs); weight (rows,); per_row: whether rows may differ."""
-        self._models = [_Output(features, z, weight, per_row) for z in ratios.T]
+    def __init__(self, features, squares, variances, weight, per_row: bool = True):
+        """Args: features (rows, …); squared errors and variances (rows, outputs); weight (rows,); per_row: whether to
+        correct more than c."""
+        columns = zip(squares.T, variances.T, strict=True)
+        self._outputs = [_Output(features, square, variance, weight, per_row) for square, variance in columns]
         # Of these rows themselves, from trees that did not see them.
-        self.own = np.stack([model.own for model in self._models], axis=1)
+        self.own = np.stack([output.own for output in self._outputs], axis=1)
 
     @property
     def per_row(self) -> bool:
-        """Whether rows of some output have variances of their own."""
-        return any(model.trees is not None for model in self._models)
+        """Whether some output has a factor that depends on the row."""
+        return any(output.power < 1 or output.trees is not None for output in self._outputs)
 
-    def __call__(self, features: np.ndarray) -> np.ndarray:
+    def __call__(self, features: np.ndarray, variances: np.ndarray) -> np.ndarray:
         """Returns the factors, (rows, outputs)."""
-        return np.stack([model(features) for model in self._models], axis=1)
+        columns = zip(self._outputs, variances.T, strict=True)
+        return np.stack([output(features, variance) for output, variance in columns], axis=1)
 
 
 class _Output:
-    """The factors of one output: `factor`, times what trees say where they help."""
+    """The factors of one output: c · (v/centre)^(b − 1) · t."""
 
-    def __init__(self, features, z, weight, per_row: bool):
-        # A few rows that are predicted exactly do not make predictions certain.
-        self.mean = self.factor = float(np.clip(np.average(z, weights=weight), 0.01, 100.0))
+    def __init__(self, features, squares, variances, weight, per_row: bool):
+        self.centre = float(np.exp(np.average(np.log(variances), weights=weight)))
         self.trees: HistGradientBoostingRegressor | None = None
-        self.own = np.full(len(z), self.factor)
-        if not per_row or len(z) < DEFAULTS.variance_from:
+        powers = _POWERS if per_row and len(squares) >= DEFAULTS.variance_from else _POWERS[:1]
+        found = []
+        for self.power in powers:
+            base = self._powered(variances)
+            scale = _scale(squares / (variances * base), weight)
+            found.append((np.average(_nll(squares, scale * variances * base), weights=weight), self.power, scale))
+        _, self.power, self.scale = min(found)
+        base = self._powered(variances)
+        self.own = self.scale * base
+        z = squares / (variances * self.own)
+        if len(powers) == 1 or z.max() == 0:
             return
-        z = np.maximum(z, 1e-6 * self.mean)  # a gamma variable is positive
         number, own = _best_number(features, z, weight)
         if number:
-            own = self._limited(own)
-            self.factor = float(np.average(z / own, weights=weight))
-            self.own = self.factor * own
-            self.trees = _boosting(number, len(z)).fit(features, z, sample_weight=weight)
+            own = np.clip(own, 1 / _LIMIT, _LIMIT)
+            self.scale *= _scale(z / own, weight)
+            self.own = self.scale * base * own
+            self.trees = _boosting(number, len(z)).fit(features, np.sqrt(z), sample_weight=weight)
 
-    def __call__(self, features):
+    def _powered(self, variances):
+        return (variances / self.centre) ** (self.power - 1)
+
+    def __call__(self, features, variances):
+        factor = self.scale * self._powered(variances)
         if self.trees is None:
-            return np.full(len(features), self.factor)
-        return self.factor * self._limited(self.trees.predict(features))
+            return factor
+        return factor * np.clip(self.trees.predict(features) ** 2, 1 / _LIMIT, _LIMIT)
 
-    def _limited(self, scales):
-        return np.clip(scales, self.mean / _LIMIT, self.mean * _LIMIT)
+
+def _scale(ratios, weight) -> float:
+    # A few rows that are predicted exactly do not make predictions certain.
+    return float(np.clip(np.average(ratios, weights=weight), 0.01, 100.0))
+
+
+def _nll(squares, variances):
+    return (np.log(variances) + squares / variances) / 2
 
 
 def _boosting(trees: int, rows: int) -> HistGradientBoostingRegressor:
     return HistGradientBoostingRegressor(
-        loss="gamma",
+        loss="poisson",
         max_iter=trees,
         learning_rate=0.1,
         max_leaf_nodes=8,
@@ -81,10 +103,12 @@ def _best_number(features, z, weight) -> tuple[int, np.ndarray]:
     step = DEFAULTS.variance_trees // 10
     scales = np.zeros((11, len(z)))
     for train, test in KFold(5, shuffle=True, random_state=0).split(z):
-        model = _boosting(DEFAULTS.variance_trees, len(z)).fit(features[train], z[train], sample_weight=weight[train])
+        model = _boosting(DEFAULTS.variance_trees, len(z))
+        model.fit(features[train], np.sqrt(z[train]), sample_weight=weight[train])
         scales[0, test] = np.average(z[train], weights=weight[train])
-        scales[1:, test] = list(model.staged_predict(features[test]))[step - 1 :: step]
-    nll = (np.log(scales) + z / scales) / 2 * (weight / weight.mean())
+        scales[1:, test] = np.square(list(model.staged_predict(features[test]))[step - 1 :: step])
+    scales *= np.average(z / scales, axis=1, weights=weight)[:, None]
+    nll = _nll(z, scales) * (weight / weight.mean())
     best = int(nll.mean(axis=1).argmin())
     gain = nll[0] - nll[best]
     helps = gain.mean() > gain.std(ddof=1) / math.sqrt(len(gain))

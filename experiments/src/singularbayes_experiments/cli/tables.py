@@ -20,3 +20,20 @@ def search(out: Out = Path("runs/table_defaults.jsonl"), minutes: Minutes = 600.
 
     left = run_pieces(table_defaults.__name__, table_defaults.pieces(), out, minutes, cores)
     print(f"{left} fits are missing." if left else "All fits have records.")
+
+
+@app.command
+def compare(out: Out = Path("runs/tables.jsonl"), minutes: Minutes = 600.0, cores: Cores = 2, only: str = "") -> None:
+    """Fits our estimators and those of other libraries on tables, with defaults and tuned, and scores test rows.
+
+    Parameters
+    ----------
+    only
+        Methods, separated by semicolons; all if none is given.
+    """
+    from singularbayes_experiments.problems import table_comparison
+    from singularbayes_experiments.runs.tables import run_pieces
+
+    wanted = [piece for piece in table_comparison.pieces() if not only or piece[-1] in only.split(";")]
+    left = run_pieces(table_comparison.__name__, wanted, out, minutes, cores)
+    print(f"{left} pieces are missing." if left else "All pieces have records.")

@@ -13,7 +13,6 @@ import math
 import numpy as np
 
 from singularbayes.estimators import BayesianMLPRegressor
-from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.posteriors import Anchored, Normal
 from singularbayes_experiments.problems.table_scores import value_scores
 from singularbayes_experiments.problems.table_sets import REGRESSION, table
@@ -63,7 +62,6 @@ def run(piece: tuple[int, str, int]) -> dict:
         chosen["network"]
     ]
     batch = chosen["batch_size"]
-    object.__setattr__(DEFAULTS, "weight_power", chosen["weight_power"])  # no argument of the estimator
     model = BayesianMLPRegressor(
         hidden,
         chosen["activation"],

