@@ -9,11 +9,12 @@ from small_tables import MLP, SMALL, build, table
 
 import singularbayes as sb
 from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, base
-from singularbayes.estimators.calibration import out_of_fold, pooled_error
+from singularbayes.estimators.calibration import of_unseen, pooled_error
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw, train
 from singularbayes.estimators.network import MultilayerPerceptron, seeded
 from singularbayes.estimators.trainer import one_thread_if_small
+from singularbayes.estimators.variance import VarianceModel
 
 X, Y = table(120)
 NEW, TARGETS = table(500, seed=1)
@@ -87,9 +88,7 @@ def test_a_sample_is_one_function_of_all_rows(fitted):
     near = np.repeat(3 * NEW[:1], 2, axis=0)
     samples = fitted.sample_y(near, n_samples=1_000)
     epistemic = sb.predict(fitted.model_, fitted._features(near), 1_000, fitted._seed, likelihood="mean_scale").std
-    share = (epistemic[0] * fitted._values.scale * np.sqrt(fitted._variance(np.zeros((1, 5)))[0])) ** 2 / samples.var(
-        axis=1
-    ).mean()
+    share = (epistemic[0] * fitted._values.scale * np.sqrt(fitted._variance.own[0])) ** 2 / samples.var(axis=1).mean()
     assert abs(np.corrcoef(samples)[0, 1] - share) < 0.15
 
 
@@ -129,9 +128,9 @@ def test_no_network_predicts_rows_for_calibration_that_it_was_trained_on(calibra
         trained[id(network)] = set(map(tuple, data.x))
         return train(network, optimizer, data, *others)
 
-    def spy_on_draws(network, x, *others):
+    def spy_on_draws(network, x, **others):
         predicted.append((network, set(map(tuple, x))))
-        return draw(network, x, *others)
+        return draw(network, x, **others)
 
     monkeypatch.setattr(base, "train", spy_on_training)
     monkeypatch.setattr(base, "draw", spy_on_draws)
@@ -146,8 +145,8 @@ def test_rows_have_noise_of_their_own_where_the_noise_depends_on_the_input():
     options = MLP | {"max_iter": 20, "components": 5}
     x, y = table(400, noise=lambda x: np.exp(1.5 * x[:, 2] - 1))
     varied = BayesianMLPRegressor(**options).fit(x, y)
-    same = BayesianMLPRegressor(**options).fit(*table(400))
-    assert varied._variance.per_row and not same._variance.per_row
+    same = BayesianMLPRegressor(**options).fit(*table(400)).predict(NEW, return_std=True)[1]
+    assert np.log(same).std() < 0.25
     std = varied.predict(NEW, return_std=True)[1]
     assert np.corrcoef(np.log(std), NEW[:, 2])[0, 1] > 0.8
     head = BayesianMLPRegressor(**options | {"components": 1, "calibrate": None}, noise="head").fit(x, y)
@@ -155,7 +154,6 @@ def test_rows_have_noise_of_their_own_where_the_noise_depends_on_the_input():
 
 
 def test_components_calibrate_with_the_rows_that_they_were_trained_without(monkeypatch):
-    """A row of enormous weight moves every component but those that leave it out, whose prediction is kept."""
     trained = []
 
     def spy_on_training(network, optimizer, data, recipe, seed, watch=None, used=None):
@@ -164,12 +162,16 @@ def test_components_calibrate_with_the_rows_that_they_were_trained_without(monke
 
     monkeypatch.setattr(base, "train", spy_on_training)
     model = BayesianMLPRegressor(**MLP | {"components": 10, "max_iter": 10}).fit(X, Y)
-    first, second, third = trained
-    assert third is None and (first == second).all() and model.n_iter_ == 10
-    assert ((~first).sum(axis=1) == 2).all() and ((~first).sum(axis=0) == 24).all()
+    (used,) = trained
+    assert model.n_iter_ == 10 and ((~used).sum(axis=1) == 1).all() and ((~used).sum(axis=0) == 12).all()
     p, data = model._held_out
-    assert len(p.mean) == 120 and p.draws is None
     np.testing.assert_array_equal(data.y, model._values(Y[:, None]))
+    # The mean is that of the component that did not see the row, but for the factor that makes its error the pool's.
+    draws = sb.predict(model.model_, data.x, 20, model._seed, likelihood="mean_scale", keep_draws=True).draws
+    own = np.array([draws[np.flatnonzero(~used[i])[0] :: 10, i].mean() for i in range(120)])
+    factor = (data.y - p.mean)[:, 0] / (data.y[:, 0] - own)
+    np.testing.assert_allclose(factor, factor[0], rtol=1e-3)
+    assert 0.5 <= factor[0] < 1
 
 
 @pytest.mark.backend
@@ -197,10 +199,9 @@ def test_the_error_of_a_pool_is_that_of_members_less_their_variance():
     each = rng.normal(size=(1, 40, 2_000, 1))  # 40 components around 0 for 2,000 rows of noise 1
     held_out = np.arange(2_000)[:, None] % 20 == np.arange(40) % 20
     y = rng.normal(size=(2_000, 1))
-    mean, between, count = out_of_fold(each.reshape(-1, 2_000, 1), held_out)
-    assert (count == 2).all() and between.mean() == pytest.approx(1, abs=0.1)
+    mean = of_unseen(each[0], held_out)
     np.testing.assert_allclose(mean[:, 0], [each[0, held_out[i], i, 0].mean() for i in range(2_000)])
-    factor = pooled_error((y - mean) ** 2, between, count, 40)
+    factor = pooled_error((y - mean) ** 2, np.ones((2_000, 1)), held_out.sum(axis=1), 40)
     assert factor**2 * np.mean((y - mean) ** 2) == pytest.approx(1 + 1 / 40, abs=0.1)
 
 
@@ -295,3 +296,23 @@ def test_components_are_networks_of_their_own():
     far = model.predict(20 * NEW, return_std=True)[1].mean() / model.predict(NEW, return_std=True)[1].mean()
     single = BayesianMLPRegressor(**MLP | {"calibrate": None}).fit(X, Y)
     assert far > single.predict(20 * NEW, return_std=True)[1].mean() / single.predict(NEW, return_std=True)[1].mean()
+
+
+@pytest.mark.parametrize(
+    ("spread", "predicted", "power"), [(1.0, 1.0, 1.0), (0.0, 1.0, 0.0), (1.0, 0.0, None)], ids=str
+)
+def test_variances_are_corrected_by_held_out_errors(spread, predicted, power):
+    """Noise varies with a feature or not, and so do the variances that a network predicts."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1_500, 2))
+    true, given = np.exp(spread * x[:, :1]), np.exp(predicted * x[:, :1] - 2)
+    squares = true * rng.chisquare(1, size=(1_500, 1))
+    model = VarianceModel(x, squares, given, np.ones(1_500))
+    corrected = given * model(x, given)
+    assert np.log(corrected / true).std() < 0.35 and abs(np.log(corrected / true).mean()) < 0.15
+    assert np.mean(squares / (given * model.own)) == pytest.approx(1, abs=0.02)
+    if power is not None:
+        assert model._outputs[0].power == power
+    plain = VarianceModel(x, squares, given, np.ones(1_500), per_row=False)
+    np.testing.assert_allclose(plain(x, given), np.mean(squares / given))
+    assert not plain.per_row
