@@ -41,12 +41,16 @@ def pieces() -> list[tuple]:
 
     every = [
         *defaults(LARGE, (0,)),  # the longest fits first
-        *defaults((*MIDDLE, *SMALL, *CLASSIFICATION), (0, 1)),
-        *defaults((*MIDDLE, *LARGE), (2,)),
-        *defaults((*SMALL, *CLASSIFICATION), (2, 3, 4)),
-        *tuned((*SMALL, *CLASSIFICATION)),
-        *defaults((*MIDDLE, *LARGE), (1, 3, 4)),
-        *tuned((*MIDDLE, *LARGE)),
+        *defaults(MIDDLE, (0,)),
+        *defaults(SMALL, (0, 1, 2)),
+        *defaults(CLASSIFICATION, (0, 1)),
+        *defaults(MIDDLE, (1,)),
+        *defaults(SMALL, (3, 4)),
+        *defaults(MIDDLE, (2,)),
+        *defaults(CLASSIFICATION, (2,)),
+        *tuned(SMALL),
+        *defaults((*LARGE, *MIDDLE, *CLASSIFICATION), range(5)),
+        *tuned((*CLASSIFICATION, *MIDDLE, *LARGE)),
     ]
     return list(dict.fromkeys(every))
 
