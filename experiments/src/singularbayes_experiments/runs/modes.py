@@ -320,12 +320,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _start(given, worker: str, number: int, on_cpu: bool) -> subprocess.Popen:
-    """Returns a process that begins with another set than the others, so that each keeps to few programs."""
-    sets = given.sets.split(",")
-    tables_last = [n for n in sets if SETS[n].family == "uci"]
-    first = tables_last if on_cpu else [n for n in sets if SETS[n].family != "uci"]
+    """Returns a process that begins with another set than the others, so that each keeps to few programs.
+
+    On the accelerator, those beyond the number of images and the toy begin with tables, from the end.
+    """
+    every = given.sets.split(",")
+    small = [name for name in every if SETS[name].family == "uci"]
+    large = [name for name in every if name not in small]
+    if on_cpu:
+        first, rest = small, []
+    else:
+        first, rest = (large, small[::-1]) if number < len(large) else (small[::-1], large)
+        number -= 0 if first is large else len(large)
     number %= len(first) or 1
-    sets = first[number:] + first[:number] + ([] if on_cpu else tables_last[::-1])
+    sets = first[number:] + first[:number] + rest
     command = [sys.executable, "-m", "singularbayes_experiments.runs.modes", "--out", str(given.out)]
     command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
     command += ["--sets", ",".join(sets), "--claims", str(given.claims), "--deadline", str(given.deadline)]
