@@ -4,6 +4,7 @@ Only tokens that occur have an id here, and a row of the embedding: a frozen enc
 padding. So the file of weights that travels with the texts is half as large.
 """
 
+import functools
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ class Texts:
     def classes(self) -> int:
         return int(self.labels.max()) + 1
 
-    @property
+    @functools.cached_property
     def lengths(self) -> np.ndarray:
         return (self.tokens != 0).sum(axis=1)
 
