@@ -154,7 +154,9 @@ class Machine:
         texts = self.texts(setting.data)
         rows = texts.training_rows(setting, 0)
         padded = np.array(self.lengths)[np.searchsorted(self.lengths, texts.lengths[rows])]
-        return 1.2 * float(padded.sum()) * setting.epochs * self.chunk * self.seconds_per_token
+        steps = setting.epochs * (len(rows) // plan.BATCH)
+        tokens = float(padded.mean()) * plan.BATCH * min(steps, self.most_steps) * self.chunk
+        return 1.2 * tokens * self.seconds_per_token
 
     def predict(
         self, setting: Setting, state: State, wanted: Sequence[tuple[int, int]], rows: np.ndarray
