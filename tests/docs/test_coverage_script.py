@@ -1,7 +1,6 @@
 """The simulation of certificates.md, short: every form fails at most as often as it says, the naive risk more often."""
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 
@@ -22,14 +21,15 @@ def script():
 
 @pytest.fixture(scope="module")
 def results(script):
-    model = script.network()
-    return [script.simulate(name, 12, model) for name in script.CASES]
+    return [script.simulate(name, 3 if case.words else 12) for name, case in script.CASES.items()]
 
 
-def test_every_form_fails_at_most_as_often_as_it_says(results):
+def test_every_form_fails_at_most_as_often_as_it_says(script, results):
     assert [result.name for result in results if not result.holds] == []
     assert all(result.mean_bound > result.mean_risk for result in results)
-    fitted = [result for result in results if result.name in ("PAC-Bayes-kl", "best", "regression, PAC-Bayes-kl")]
+    # Certificates of examples that were fitted: the risk on these alone is too small, and the certificate is below 1.
+    fitted = [r for r in results if script.CASES[r.name].fitted and not r.name.startswith("Catoni")]
+    assert len(fitted) == 6 and all(result.mean_bound < 0.95 for result in fitted)
     assert all(result.naive > 0.5 * result.repetitions for result in fitted)
 
 
@@ -38,8 +38,6 @@ def test_the_record_of_the_page_has_every_form_and_holds(script, results, tmp_pa
     assert (tmp_path / "coverage.png").stat().st_size > 1000
     page = script.PAGE.read_text(encoding="utf-8")
     assert "<!-- coverage.py -->\nhere\n<!-- end -->" in filled(page, "coverage.py", "here", "certificates.md")
-    record = DOCS / "coverage.json"
-    if record.is_file():  # the long run
-        found = [script.Result(**result) for result in json.loads(record.read_text())["results"]]
-        assert [r.name for r in found] == list(script.CASES) and all(r.holds and r.repetitions >= 1000 for r in found)
-        assert script.table(found) in page
+    found = [script.as_result(line) for line in script.kept_results().values()]
+    assert [r.name for r in found] == list(script.CASES) and all(r.holds and r.repetitions >= 1000 for r in found)
+    assert script.table(found) in page
