@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import keras
-from shapes import SHAPES, Convolution, Lstm, Mlp, Transformer
+from shapes import SHAPES, Convolution, Headed, Lstm, Mlp, Transformer
 from singularbayes_experiments.problems import beijing, reviews
 
 from singularbayes import Deterministic, FullRank, LowRank, Mixture, RankOne, layers
@@ -18,6 +18,8 @@ def rivals(name: str) -> Rivals:
     """Returns the builders of a network: "keras" and the posteriors."""
     shape = SHAPES[name]
     match shape:
+        case Headed():
+            return _headed(shape)
         case Mlp():
             return mlp(shape)
         case Lstm():
@@ -49,6 +51,17 @@ def mlp(shape: Mlp) -> Rivals:
         "deterministic": ours(lambda rank: Deterministic()),
         "split_4": ours(lambda rank: Mixture(LowRank(rank), components=4)),
         "repeat_5": ours(lambda rank: Mixture(LowRank(rank), components=5, examples="repeat")),
+    }
+
+
+def _headed(shape: Headed) -> Rivals:
+    def build(head) -> keras.Model:
+        body = [keras.layers.Dense(n, "relu") for n in shape.widths[1:-1]]
+        return keras.Sequential([keras.Input((shape.widths[0],)), *body, head])
+
+    return {
+        "keras": lambda: build(keras.layers.Dense(shape.outputs)),
+        "low_rank": lambda: build(layers.Dense(shape.outputs, posterior=LowRank(shape.ranks[0]))),
     }
 
 

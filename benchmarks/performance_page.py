@@ -75,6 +75,26 @@ def backends() -> str:
     return table(header, rows)
 
 
+INFERENCE = ("inference_step", "inference_prediction")
+
+
+def inference() -> str:
+    """Returns the aims of docs/deploy.md's row of work, and what came of them; where they come from."""
+    found = [name for name in INFERENCE if (RECORDS / f"{name}.json").is_file()]
+    if not found:
+        return "Not measured yet: `python benchmarks/bench_inference.py`, on quiet cores."
+    lines = []
+    for name in found:
+        for work, result in record(name)["results"].items():
+            for pair, (value, aim) in result["ratios"].items():
+                reached = "" if aim is None else "yes" if round(value, 2) <= aim else "**no**"
+                lines.append([work, pair, "" if aim is None else f"≤ {aim:g}", f"{value:.2f}", reached])
+            lines += [[work, rival, "", "–", why] for rival, why in result.get("absent", {}).items()]
+    made = table(["work", "ratio", "aim", "measured", "reached"], lines)
+    load = max(record(name)["machine"]["load"] for name in found)
+    return "\n\n".join([made, f"Load of the machine before the run: {load:.1f}.", *map(source, found)])
+
+
 def gpu_training() -> str:
     rows = record("sst2_profile_training")["results"]["rows"]
     low, keras = (median(rows[name]["step"]) for name in ("low_rank", "keras"))
@@ -204,6 +224,7 @@ def render() -> str:
         prediction_source=source("prediction_peers"),
         backends=backends(),
         backends_source=source("backends_training"),
+        inference=inference(),
         growth_source=source("growth"),
         gpu_training=gpu_training(),
         gpu_training_source=source("sst2_profile_training"),

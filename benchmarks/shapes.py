@@ -25,6 +25,11 @@ class Mlp:
 
 
 @dataclass(frozen=True)
+class Headed(Mlp):
+    """The same, with a posterior on the last layer alone."""
+
+
+@dataclass(frozen=True)
 class Lstm:
     """Two layers, then a dense one on the last hour."""
 
@@ -71,11 +76,12 @@ class Convolution:
         return _normal(examples, self.size, self.size, self.channels)
 
 
-Shape = Mlp | Lstm | Transformer | Convolution
+Shape = Mlp | Headed | Lstm | Transformer | Convolution
 
 SHAPES: dict[str, Shape] = {
     "mlp 784-1200-1200-10": Mlp(batch=128, steps=20, widths=(784, 1200, 1200, 10), ranks=(25, 25, 10)),
     "mlp 44-128-128-1": Mlp(batch=64, steps=200, widths=(44, 128, 128, 1), ranks=(15, 15, 1)),
+    "body 4x2048 and head": Headed(batch=128, steps=5, widths=(2048,) * 5 + (10,), ranks=(10,)),
     "lstm 2x64 on 24x15": Lstm(batch=64, steps=40),
     "sst2 transformer": Transformer(batch=64, steps=2),
     "conv2d 3x3 128-128": Convolution(batch=16, steps=4),

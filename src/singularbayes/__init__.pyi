@@ -24,6 +24,7 @@ from .convert import collapse as collapse
 from .convert import distill as distill
 from .convert import drop_component as drop_component
 from .convert import freeze_draws as freeze_draws
+from .convert import freeze_members as freeze_members
 from .convert import load_adapters as load_adapters
 from .convert import plan as plan
 from .convert import save_adapters as save_adapters
@@ -167,6 +168,7 @@ __all__ = [
     "find_posteriors",
     "fit_many",
     "freeze_draws",
+    "freeze_members",
     "kl",
     "layers",
     "learn_prior",

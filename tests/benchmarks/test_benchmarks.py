@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import bench_inference
 import bench_mixture
 import bench_prediction
 import bench_training_step
@@ -156,6 +157,9 @@ def test_every_goal_names_rivals_that_take_part():
     assert mixtures.keys() <= rivals(bench_mixture.NETWORK).keys()
     for goals in (bench_mixture.GOALS, bench_mixture.PREDICTION_GOALS):
         assert {name for pair in goals for name in pair.split(" / ")} <= mixtures.keys()
+    for row in bench_inference.ROWS.values():
+        assert {name for pair in row.goals for name in pair.split(" / ")} <= row.rivals.keys()
+        assert {r.variant for r in row.rivals.values() if r.peer == "ours"} <= rivals(row.network).keys()
     for job in bench_prediction.JOBS.values():
         names = job.rivals() | lineup.peers(job.network)
         assert {name for pair in job.goals for name in pair.split(" / ")} <= names.keys()
@@ -174,6 +178,25 @@ def test_the_transformer_of_all_rivals_is_the_experiment_s():
     for name in ("vocabulary", "length", "width", "blocks", "heads", "feed_forward"):
         assert getattr(shape, name) == getattr(settings, name), name
     assert shape.outputs == settings.classes
+
+
+def test_the_page_tells_which_aims_of_inference_are_missed(monkeypatch, tmp_path):
+    monkeypatch.setattr(performance_page, "RECORDS", tmp_path)
+    assert performance_page.inference().startswith("Not measured yet")
+    rows = {"a": {"median_ms": 1.0}}
+    result = {"steps": rows, "ratios": {"a / b": (0.6, 0.5), "c / b": (0.5, 0.5), "d / b": (9, None)}}
+    kept = {"command": "python x", "versions": {}, "machine": {"cpu": "c", "cores": 2, "load": 0.1}}
+    (tmp_path / "inference_step.json").write_text(
+        json.dumps({**kept, "results": {"w": {**result, "absent": {"e": "why"}}}})
+    )
+    page = performance_page.inference()
+    for line in (
+        "| w | a / b | ≤ 0.5 | 0.60 | **no** |",
+        "| c / b | ≤ 0.5 | 0.50 | yes |",
+        "| d / b |  | 9.00 |  |",
+        "| e |  | – | why |",
+    ):
+        assert line in page
 
 
 def test_the_page_of_performance_is_made_of_the_records():

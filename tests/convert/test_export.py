@@ -63,6 +63,49 @@ def test_regressions_mixtures_and_students_answer_as_predict_does_in_onnxruntime
     _assert_same(found, sb.predict(model, ROWS, draws=4, seed=1))
 
 
+def test_component_means_answer_as_the_ensemble_of_them_does_in_onnxruntime_and_from_a_file(tmp_path):
+    head = sb.layers.Dense(3, posterior=sb.Mixture(sb.LowRank(2, eta=0.5), components=3))
+    model = keras.Sequential([keras.Input((4,), name="rows"), keras.layers.Dense(5, "tanh"), head])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    frozen = sb.freeze_members(model)
+    members = sb.DeepEnsemble.from_models(sb.collapse(model, component="all"))
+    p = members.predict(ROWS, likelihood="categorical_logits")
+    assert p.num_draws == 3 and p.mutual_information.min() > 1e-3
+    frozen.save(tmp_path / "means.keras")
+    loaded = sb.load(tmp_path / "means.keras").predict(ROWS, verbose=0)
+    _assert_same([loaded[name] for name in sorted(loaded)], p)
+    assert frozen.trainable_variables == []
+    _assert_same(_onnx(frozen, ROWS, str(tmp_path / "means.onnx")), p)
+
+
+def test_an_ensemble_of_regressions_answers_with_its_interval():
+    nets = [keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)]) for _ in range(3)]
+    for net in nets:
+        net.compile("sgd", sb.GaussianNLL(0.3))
+    outputs = sb.freeze_members(nets, level=0.95).predict(ROWS, verbose=0)
+    _assert_same([outputs[name] for name in sorted(outputs)], sb.DeepEnsemble.from_models(nets).predict(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ([], "freeze_members needs a model that knows its inputs; got None"),
+        (
+            [keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=2)])],
+            r"plain networks; got posteriors in \['.*take fre",
+        ),
+        (
+            keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=2)]),
+            "one number of components above 1; got none",
+        ),
+    ],
+    ids=["none", "random", "no_mixture"],
+)
+def test_what_is_no_ensemble_is_refused(members, message):
+    with pytest.raises(ValueError, match=message):
+        sb.freeze_members(members, likelihood="gaussian")
+
+
 @pytest.mark.parametrize("name", NETWORKS if BACKEND != "jax" else ["mlp"])
 def test_frozen_draws_answer_as_predict_does_from_a_saved_model(name, tmp_path):
     if BACKEND == "torch":

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.checks import require_integer
+from singularbayes.convert.frozen import Frozen, as_graph, require_inputs, restored
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
 from singularbayes.models import position_of
@@ -43,47 +44,25 @@ def freeze_draws(
     """
     require_integer("freeze_draws", draws=draws)
     require_integer("freeze_draws", 0, seed=seed)
-    if not 0 < level < 1:
-        raise ValueError(f"freeze_draws needs 0 < level < 1; got level={level!r}.")
-    if not getattr(model, "inputs", None):
-        raise ValueError(
-            f"freeze_draws needs a model that knows its inputs; got {model.name!r}, which does not. Wrap it: "
-            "keras.Model(x, model(x)) with x = keras.Input(...)."
-        )
+    require_inputs("freeze_draws", model, level)
     stateful = [layer.name for layer in flat_layers(model) if getattr(layer, "stateful", False)]
     if stateful:
         raise ValueError(f"freeze_draws needs a model without state between batches; got stateful layers {stateful}.")
-    position = position_of(model, output, "freeze_draws")
+    position = position_of(model, output, "freeze_draws") or 0
     chosen = likelihood_of_output(model, position, likelihood, "freeze_draws")
-    outputs = keras.tree.flatten(model.outputs)[position or 0]
+    outputs = keras.tree.flatten(model.outputs)[position]
     chosen.export(keras.KerasTensor((draws, *outputs.shape)))  # raises where outputs of that shape do not fit
-    frozen = FrozenDraws(copied(model), int(draws), int(seed), likelihood=chosen, position=position or 0, level=level)
-    # A Sequential model has one input and knows no structure of them.
-    structure = getattr(model, "_inputs_struct", model.inputs[0])
-    inputs = keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), structure)
-    whole = keras.Model(inputs, frozen(inputs), name=f"{model.name}_{draws}_draws")
-    whole(inputs)  # Keras exports to ONNX only what was called
-    return whole
+    frozen = FrozenDraws(copied(model), int(draws), int(seed), likelihood=chosen, position=position, level=level)
+    return as_graph(frozen, model, f"{model.name}_{draws}_draws")
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class FrozenDraws(keras.layers.Layer):
-    """A model under the draws of a seed, and their summary. Made by `freeze_draws`; the model becomes its own.
+class FrozenDraws(Frozen):
+    """A model under the draws of a seed, and their summary. Made by `freeze_draws`; the model becomes its own."""
 
-    Args:
-        likelihood: a `Likelihood`.
-        position: which of the model's outputs, in the order in which they are flattened.
-        level: of the interval.
-    """
-
-    def __init__(self, model, draws, seed, *, likelihood, position=0, level=0.95, **kwargs):
-        kwargs["trainable"] = False
+    def __init__(self, model, draws, seed, **kwargs):
         super().__init__(**kwargs)
-        self.model, self.likelihood = (
-            keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part
-            for part in (model, likelihood)
-        )
-        self.draws, self.seed, self.position, self.level = draws, seed, position, level
+        self.model, self.draws, self.seed = restored(model), draws, seed
         self.model.trainable = False
         self._sources = find_sources(self.model)
         if not any(source.random for source in self._sources):
@@ -97,6 +76,14 @@ class FrozenDraws(keras.layers.Layer):
         for posterior in find_posteriors(self.model):
             posterior.by_rows = False  # all rows are made: the file needs no generator
 
+    @property
+    def networks(self) -> list[keras.Model]:
+        return [self.model]
+
+    @property
+    def number(self) -> int:
+        return self.draws
+
     def _arrays(self, key) -> list[tuple]:
         pairs = zip(self._sources, draw_sources(self._sources, key), strict=True)
         return [source.whole(draw) for source, draw in pairs]
@@ -107,28 +94,14 @@ class FrozenDraws(keras.layers.Layer):
         held.assign(values)
         return held
 
-    def build(self, input_shape):
-        pass  # the model and its draws are made
+    def _output_lists(self, inputs) -> list[list]:
+        return [self._outputs(inputs, s) for s in range(self.draws)]
 
-    def compute_output_spec(self, inputs):
-        # Said by the model, layer by layer: to find it by a call, torch would make inputs as long as it likes.
-        output = keras.tree.flatten(self.model.compute_output_spec(inputs))[self.position]
-        found = self._summary(keras.KerasTensor((self.draws, *output.shape), "float32"))
-        return {name: keras.KerasTensor(tensor.shape, "float32") for name, tensor in found.items()}
-
-    def call(self, inputs):
-        return self._summary(ops.stack([self._output(inputs, s) for s in range(self.draws)]))
-
-    def _summary(self, outputs) -> dict:
-        found = self.likelihood.export(outputs)
-        return found | self.likelihood.export_interval(found, self.level)
-
-    def _output(self, inputs, s: int):
-        """Returns the output of draw s."""
+    def _outputs(self, inputs, s: int) -> list:
+        """Returns the outputs of draw s."""
         held = zip(self._sources, self._held, strict=True)
         with scope.fix({id(source): tuple(array[s] for array in arrays) for source, arrays in held}):
-            outputs = keras.tree.flatten(self.model(inputs, training=False))
-        return ops.cast(outputs[self.position], "float32")
+            return keras.tree.flatten(self.model(inputs, training=False))
 
     def get_config(self):
         return {
@@ -136,7 +109,4 @@ class FrozenDraws(keras.layers.Layer):
             "model": keras.saving.serialize_keras_object(self.model),
             "draws": self.draws,
             "seed": self.seed,
-            "likelihood": keras.saving.serialize_keras_object(self.likelihood),
-            "position": self.position,
-            "level": self.level,
         }

@@ -290,6 +290,8 @@ class KernelLayer(BayesianLayer):
         """Returns outputs + bias, broadcast over the leading axes, or the outputs where there is no bias."""
         if not self.use_bias:
             return outputs
+        if self.bias is not None and self.posterior.components == 1:
+            return outputs + ops.cast(self.bias, outputs.dtype)
         bias = self._drawn_bias(training, self._bias_examples(outputs))
         between = [1] * (len(outputs.shape) - 1 - len(self._bias_shape))
         return outputs + ops.reshape(bias, (-1, *between, *self._bias_shape))

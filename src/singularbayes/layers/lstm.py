@@ -6,6 +6,8 @@ from keras import ops
 from singularbayes import posteriors
 from singularbayes.layers.recurrent import Recurrent
 
+_MOST_ENTRIES = 1 << 20  # of a dense kernel of one gate
+
 
 @keras.saving.register_keras_serializable(package="singularbayes")
 class LSTM(Recurrent):
@@ -107,6 +109,35 @@ class LSTM(Recurrent):
 
     def _biases(self, training, examples):
         return (self._drawn_bias(training, examples) if self.use_bias else None), None
+
+    def _loop(self, sequences, initial_state, mask, training):
+        if not self._fits_torch_kernel(sequences, mask, training):
+            return super()._loop(sequences, initial_state, mask, training)
+        import torch
+
+        kernels = [self._draw(q, training).dense().T.contiguous() for q in (self.posterior, self.recurrent_posterior)]
+        bias, _ = self._biases(training, 1)
+        biases = [] if bias is None else [bias[0], torch.zeros_like(bias[0])]
+        states = [state.unsqueeze(0) for state in initial_state]
+        options = (bias is not None, 1, 0.0, False, False, True)  # one layer, one direction, batches first
+        outputs, *states = torch.lstm(sequences, states, kernels + biases, *options)
+        last = outputs[:, -1]
+        return last, outputs if self.return_sequences else outputs[:, -1:], [state[0] for state in states]
+
+    def _fits_torch_kernel(self, sequences, mask, training) -> bool:
+        """Returns whether torch's own loop computes a pass without gradient: several times as fast as one in Python.
+
+        It takes dense kernels and one draw at a time, and has no rule for `vmap`: the sampler then runs draws in turn.
+        """
+        if keras.backend.backend() != "torch" or training or mask is not None or self.go_backwards:
+            return False
+        import torch
+
+        plain = self.activation is keras.activations.tanh and self.recurrent_activation is keras.activations.sigmoid
+        traced = torch.is_grad_enabled() or torch.compiler.is_compiling() or torch.jit.is_tracing()
+        small = max(self.units, sequences.shape[-1]) * self.units <= _MOST_ENTRIES
+        on_cpu = sequences.device.type == "cpu" and sequences.dtype == torch.float32
+        return plain and not traced and small and on_cpu and self.posterior.components == 1
 
     def _step(self, x, states, recur, recurrent_bias):
         h, c = states

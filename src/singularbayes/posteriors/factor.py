@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import families, initializers, noise, priors
+from singularbayes.posteriors import families, fused, initializers, noise, priors
 from singularbayes.posteriors.families import inverse_softplus, softplus
 from singularbayes.posteriors.noise import one_program
 from singularbayes.posteriors.prior_memory import WORDS, Origin, PriorMemory, checksum
@@ -53,7 +53,7 @@ class Scalars(ABC):
         self.size = math.prod(self.shape)
         self.penalty: Any = None  # of the means, added to the loss beside the KL
         self.live: Any = None  # 1 for the columns that are used and 0 for the others; None: all are
-        self._next_key = lambda: layer.seed_generator.next()
+        self._next_key = lambda: noise.next_key(layer.seed_generator)
         self.values = layer.add_weight(
             name=name,
             shape=stored,
@@ -185,16 +185,20 @@ class Scalars(ABC):
         if self.prior.by_column:
             return ops.sum(self._used(self.prior.each_kl(self.family, self.loc, self.scale, ops)))
         if self.kl_rows is None or self.kl_rows >= self.shape[0]:
-            reference = None if self.reference is None else ops.reshape(self.reference, (2, self.size))
-            loc, scale = self._flat()
-            loc, scale = standardised(loc, scale, reference)
-            return self.prior.kl(self.family, loc, scale, self._next_key)
+            return self._whole_kl()
         # Rows drawn with replacement, each weighed by rows / kl_rows: unbiased.
         ids = noise.integers((self.kl_rows,), self.shape[0], self._next_key())
         reference = None if self.reference is None else ops.take(self.reference, ids, axis=1)
         loc, scale = self._rows(ids)
         loc, scale = standardised(loc, scale, reference)
         return self.shape[0] / self.kl_rows * self.prior.kl(self.family, loc, scale, self._next_key)
+
+    def _whole_kl(self):
+        """Returns the KL of all rows."""
+        reference = None if self.reference is None else ops.reshape(self.reference, (2, self.size))
+        loc, scale = self._flat()
+        loc, scale = standardised(loc, scale, reference)
+        return self.prior.kl(self.family, loc, scale, self._next_key)
 
     def kl_bound(self):
         """Returns the closed-form upper bound of the KL (the KL itself where the prior has one)."""
@@ -275,10 +279,23 @@ class Factor(Scalars):
 
     def _parameters(self, values):
         """Returns loc and scale from stacked values: all of them, or those of some rows."""
-        return _loc_and_scale(values, self.rho_lr)
+        return fused.loc_and_scale(values, self.rho_lr)
+
+    def _stacked(self):
+        return ops.reshape(self.values, (2, self.size))
 
     def _flat(self):
-        return self._parameters(ops.reshape(self.values, (2, self.size)))
+        return self._parameters(self._stacked())
+
+    def sample(self, key, *examples):
+        if examples:
+            return super().sample(key, *examples)
+        return ops.reshape(fused.draw(self.family, self._stacked(), self.rho_lr, key), self.shape)
+
+    def _whole_kl(self):
+        if self.reference is not None:
+            return super()._whole_kl()
+        return fused.kl(self.prior, self.family, self._stacked(), self.rho_lr, self._next_key)
 
     def _rows(self, ids):
         return self._parameters(ops.take(self.values, ids, axis=1))
@@ -316,13 +333,6 @@ class Factor(Scalars):
 @one_program(1, 2)
 def _above_constant(loc, rho: float, rho_lr: float):
     return ops.stack([loc, rho * ops.ones_like(loc) / rho_lr])
-
-
-@one_program(1)
-def _loc_and_scale(values, rho_lr: float):
-    # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
-    loc, u = ops.split(values, 2, axis=0)
-    return ops.squeeze(loc, 0), softplus(rho_lr * ops.squeeze(u, 0))
 
 
 @one_program()

@@ -13,16 +13,18 @@ vary less than with one shared draw. Exact only when an example uses the weight 
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 from keras import ops
 
 from singularbayes.posteriors import noise
 
 # sqrt has no slope at 0: an example whose inputs are all zero has no noise and must give no gradient, not NaN.
 _TINY = 1e-16
+_EAGER = keras.backend.backend() == "torch"  # where what Keras does around a product can cost more than the product
 
 
 def _as(w, x):
-    return ops.cast(w, x.dtype)
+    return w if w.dtype == x.dtype else ops.cast(w, x.dtype)
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,10 @@ class LowRankMatrix:
     b: Any  # (columns, rank)
 
     def apply(self, x):
-        return ops.matmul(ops.matmul(x, _as(self.a, x)), ops.transpose(_as(self.b, x)))
+        a, b = _as(self.a, x), _as(self.b, x)
+        if _EAGER:
+            return x @ a @ b.T
+        return ops.matmul(ops.matmul(x, a), ops.transpose(b))
 
     def convolve(self, x, by, groups=1):
         # `rank` filters on every group of channels, then a 1 × 1 convolution of each group's outputs.

@@ -6,10 +6,12 @@ of (key, row, column): only the rows that are needed are made, and a row has the
 
 import math
 from functools import partial
+from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
+from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 _GOLDEN = (
     0x9E3779B9  # 2^32 / golden ratio: bits without a pattern, so that no key gives rows and columns the same words
@@ -38,10 +40,11 @@ _OUTER = (
     2.83297682,
 )
 _MASK = 0xFFFFFFFF
-# Unsigned words wrap by themselves on JAX; elsewhere they live in int64 and are masked.
-_WORD = "uint32" if keras.backend.backend() == "jax" else "int64"
-# Compiled into one loop a hash is cheaper than JAX's generator; operation by operation it is dearer than torch's.
-_HASHED = keras.backend.backend() == "jax"
+# Unsigned words wrap by themselves; torch has few operations on them, so that there they live in int64 and are masked.
+_WORD = "int64" if keras.backend.backend() == "torch" else "uint32"
+# Compiled into one loop a hash is cheaper than the generators of JAX and TensorFlow; operation by operation it is
+# dearer than torch's.
+_HASHED = keras.backend.backend() != "torch"
 
 
 def one_program(*static: int):
@@ -76,6 +79,11 @@ def normal(shape, key):
     """Returns independent standard normal numbers."""
     if _HASHED:
         return normal_quantile(uniform(shape, key))
+    generator = _torch_generator(key)
+    if generator is not None:
+        import torch
+
+        return torch.randn(tuple(shape), generator=generator, device=generator.device)
     return keras.random.normal(shape, dtype="float32", seed=_Key(key))
 
 
@@ -105,6 +113,35 @@ def _polynomial(coefficients, x):
     for coefficient in coefficients[1:]:
         value = value * x + coefficient
     return value
+
+
+def _torch_generator(key):
+    """Returns torch's generator at the numbers that Keras would give for a key; None where there are no numbers.
+
+    One object for all: making a generator, and the operations by which Keras reads a key, cost more than small draws.
+    """
+    import torch
+    from keras.src.backend.torch.core import get_device
+
+    device = get_device()
+    if device == "meta" or getattr(key, "is_meta", False):  # where shapes are sought
+        return None
+    if device not in _GENERATORS:
+        _GENERATORS[device] = torch.Generator(device)
+    return _GENERATORS[device].manual_seed(sum(key.tolist()) & _MASK)
+
+
+_GENERATORS: dict[str, Any] = {}
+
+
+def next_key(seeds: keras.random.SeedGenerator):
+    """Returns the next key of a generator of Keras; on torch by two operations instead of ten."""
+    if keras.backend.backend() != "torch" or in_stateless_scope():
+        return seeds.next()
+    state = seeds.state.value
+    key = state.clone()
+    state[1] += 1
+    return key
 
 
 def integers(shape, limit: int, key):

@@ -106,7 +106,8 @@ def clinc150() -> Intents:
         return list(questions), np.array([place[intent] for intent in intents], "int64")
 
     outside = [question for question, _ in parts["oos_test"]]
-    return Intents(*map(labelled, ("train", "val", "test")), outside, classes, CLINC150.description)
+    train, validation, test = (labelled(part) for part in ("train", "val", "test"))
+    return Intents(train, validation, test, outside, classes, CLINC150.description)
 
 
 def banking77() -> Intents:

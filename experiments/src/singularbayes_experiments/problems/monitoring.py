@@ -79,7 +79,11 @@ def clinc150(intents: data.Intents | None = None, epochs: int = 30) -> Scores:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(3e-3), loss)
     model.fit(x, y, batch_size=128, epochs=epochs, verbose=0, callbacks=[sb.KLSchedule(beta=0.1, warmup=5)])
-    found = [sb.predict(model, words.transform(part).toarray().astype("float32"), 50).entropy for part in parts]
+    found = []
+    for part in parts:
+        p = sb.predict(model, words.transform(part).toarray().astype("float32"), 50)
+        assert isinstance(p, sb.ClassPredictive)
+        found.append(p.entropy)
     return np.concatenate(found[:2]), found[2]
 
 

@@ -123,7 +123,7 @@ def run(name: str, seed: int, settings: StudentSettings | None = None, teacher_s
     x = trainer.data.x
     more = case.perturb(x, np.random.default_rng([seed, len(x)]))
     loss = trainer.data.loss()
-    common = {"draws": own.draws, "seed": seed, "batch_size": settings.batch_size}
+    common: dict[str, Any] = {"draws": own.draws, "seed": seed, "batch_size": settings.batch_size}
     found = []
     for kind in KINDS:
         keras.utils.set_random_seed(seed)
@@ -132,9 +132,11 @@ def run(name: str, seed: int, settings: StudentSettings | None = None, teacher_s
             student = collapse(teacher)
             student.compile(loss=loss)
         else:
-            extra = {"unlabelled": more} if kind == "perturbed" else {}
+            extra = more if kind == "perturbed" else None
             epochs = settings.epochs * (1 if kind == "perturbed" else 2)
-            student = distill(teacher, x, epochs=epochs, learning_rate=settings.learning_rate, **common, **extra)
+            student = distill(
+                teacher, x, epochs=epochs, learning_rate=settings.learning_rate, unlabelled=extra, **common
+            )
         seconds = time.perf_counter() - start
         scores["student"], arrays = problem.tested(partial(study.predict_sets, student, seed, padding), own)
         metrics = {f"{who} {score}": value for who, each in scores.items() for score, value in each.items()}

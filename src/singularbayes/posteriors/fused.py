@@ -1,0 +1,138 @@
+"""A draw of many scalars, and their KL, in as few operations as the backend allows.
+
+A step of a small network is mostly the number of its operations, and one of a large network how often it goes through
+its weights. JAX compiles all of a step together. TensorFlow does not on a CPU, so that here XLA compiles these two
+formulas, inside any graph. torch runs operation by operation and needs a gradient for each: both formulas have their
+gradients written out.
+
+Values are stacked (2, size): loc and u, with scale = softplus(rho_lr · u).
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from singularbayes.posteriors.families import softplus
+from singularbayes.posteriors.noise import one_program
+
+_BACKEND = keras.backend.backend()
+
+
+@one_program(1)
+def loc_and_scale(values, rho_lr: float):
+    """Returns loc and scale from stacked values of any shape (2, …)."""
+    # The gradient of a split is one concatenation; that of two slices is two padded arrays and their sum.
+    loc, u = ops.split(values, 2, axis=0)
+    return ops.squeeze(loc, 0), softplus(rho_lr * ops.squeeze(u, 0))
+
+
+def draw(family, values, rho_lr: float, key):
+    """Returns loc + scale · noise, the noise that `key` names."""
+    if _BACKEND == "torch" and family.name == "gaussian":
+        return _torch_functions().draw(values, family.noise(tuple(values.shape[1:]), key), rho_lr)
+    if _in_tensorflow_graph():
+        return _compiled_draw(family, rho_lr)(values, key)
+    return _draw(family, rho_lr, values, key)
+
+
+def kl(prior, family, values, rho_lr: float, next_key: Callable):
+    """Returns KL(q ‖ p) summed over the weights, as `prior.kl` defines it."""
+    if _BACKEND == "torch" and family.name == "gaussian" and prior.mixture_constants is not None:
+        eps = family.noise(tuple(values.shape[1:]), next_key())
+        return _torch_functions().mixture_kl(values, eps, rho_lr, *prior.mixture_constants)[0]
+    if _in_tensorflow_graph():
+        return _compiled_kl(prior, family, rho_lr)(values, next_key() if prior.is_sampled else None)
+    return prior.kl(family, *loc_and_scale(values, rho_lr), next_key)
+
+
+def _draw(family, rho_lr: float, values, key):
+    loc, scale = loc_and_scale(values, rho_lr)
+    return loc + scale * family.noise(tuple(loc.shape), key)
+
+
+def _in_tensorflow_graph() -> bool:
+    if _BACKEND != "tensorflow":
+        return False
+    import tensorflow
+
+    return tensorflow.inside_function()
+
+
+@functools.cache
+def _compiled_draw(family, rho_lr: float):
+    import tensorflow
+
+    return tensorflow.function(functools.partial(_draw, family, rho_lr), jit_compile=True, autograph=False)
+
+
+@functools.lru_cache(256)  # a prior is a value, and there are few in a program
+def _compiled_kl(prior, family, rho_lr: float):
+    import tensorflow
+
+    def formula(values, key):
+        return prior.kl(family, *loc_and_scale(values, rho_lr), lambda: key)
+
+    return tensorflow.function(formula, jit_compile=True, autograph=False)
+
+
+@functools.cache
+def _torch_functions() -> Any:
+    import torch
+    from torch.nn.functional import softplus
+
+    class Draw(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(values, eps, rho_lr):
+            return torch.addcmul(values[0], softplus(rho_lr * values[1]), eps)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            values, eps, ctx.rho_lr = inputs
+            ctx.save_for_backward(values, eps)
+
+        @staticmethod
+        def backward(ctx, upstream):
+            values, eps = ctx.saved_tensors
+            slope = torch.sigmoid(ctx.rho_lr * values[1]) * eps  # softplus′ = sigmoid
+            return torch.stack([upstream, slope * upstream * ctx.rho_lr]), None, None
+
+    class MixtureKL(torch.autograd.Function):
+        """−Σ H(q) + log p(w) with w = loc + scale · ε, and its gradient by the values as a second output.
+
+        log p(w) = log π + log N(w; 0, σ²) + log(1 + e^r) with r = peak − fall · w²/2.
+        """
+
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(values, eps, rho_lr, log_pi, sigma, peak, fall):
+            rho = rho_lr * values[1]
+            scale = softplus(rho)
+            w = torch.addcmul(values[0], scale, eps)
+            square = w * w
+            ratio = (-0.5 * fall * square).add_(peak)
+            constant = 0.5 + log_pi - math.log(sigma)  # of H(q) and log N: ½ log 2π cancels
+            value = 0.5 / sigma**2 * square.sum() - (softplus(ratio) + torch.log(scale)).sum() - w.numel() * constant
+            slope = w * torch.sigmoid(ratio).mul_(fall).add_(sigma**-2)  # by w
+            by_scale = (slope * eps).sub_(scale.reciprocal())
+            return value, torch.stack([slope, by_scale * torch.sigmoid(rho) * rho_lr])
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.mark_non_differentiable(output[1])
+            ctx.save_for_backward(output[1])
+
+        @staticmethod
+        def backward(ctx, upstream, _):
+            return upstream * ctx.saved_tensors[0], None, None, None, None, None, None
+
+    class Functions:
+        draw, mixture_kl = Draw.apply, MixtureKL.apply
+
+    return Functions

@@ -1,0 +1,102 @@
+"""Draws and KLs in few operations are those of the plain formulas, with their gradients."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from singularbayes.posteriors import families, fused, noise, priors
+
+pytestmark = pytest.mark.backend
+BACKEND = keras.backend.backend()
+RNG = np.random.default_rng(2)
+# Means inside the spike, on its flank and in the slab; scales from far below the spike's to the slab's.
+VALUES = np.stack([RNG.normal(size=60) * np.repeat([1e-3, 0.02, 1.0], 20), RNG.uniform(-4, 1, 60)]).astype("float32")
+KEY = np.array([5, 7])
+PRIORS = {
+    "scale_mixture": priors.ScaleMixture(),
+    "swapped": priors.ScaleMixture(pi=0.3, sigma1=0.01, sigma2=0.5),
+    "bound": priors.ScaleMixture(estimate="bound"),
+    "normal": priors.Normal(0.3),
+}
+
+
+def _value_and_gradient(function, values):
+    """Returns function(values), a number, and its gradient; compiled on TensorFlow, as `fit` does."""
+    if BACKEND == "jax":
+        import jax
+
+        return jax.value_and_grad(function)(values)
+    if BACKEND == "torch":
+        import torch
+
+        x = torch.tensor(values, requires_grad=True)
+        value = function(x)
+        value.backward()
+        return value.detach(), x.grad
+    import tensorflow as tf
+
+    @tf.function
+    def both(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            value = function(x)
+        return value, tape.gradient(value, x)
+
+    return both(tf.constant(values))
+
+
+def _assert_same(found, expected, rtol):
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ops.convert_to_numpy(one), ops.convert_to_numpy(other), rtol=rtol, atol=1e-4)
+
+
+def _plain(values, rho_lr):
+    # Not the module's own function: log(1 + e^ρ) as it is written down.
+    return values[0], ops.log1p(ops.exp(rho_lr * values[1]))
+
+
+@pytest.mark.parametrize("rho_lr", [1.0, 4.0])
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+def test_a_draw_is_loc_plus_scale_times_noise(name, rho_lr):
+    family, key = families.get(name), noise.as_keys(KEY)
+    weights = ops.convert_to_tensor(RNG.normal(size=60), "float32")
+
+    def plain(values):
+        loc, scale = _plain(values, rho_lr)
+        return ops.sum(weights * (loc + scale * family.noise((60,), key)))
+
+    found = _value_and_gradient(lambda values: ops.sum(weights * fused.draw(family, values, rho_lr, key)), VALUES)
+    _assert_same(found, _value_and_gradient(plain, VALUES), rtol=1e-4)
+
+
+@pytest.mark.parametrize("rho_lr", [1.0, 4.0])
+@pytest.mark.parametrize("name", PRIORS)
+def test_a_kl_is_that_of_the_prior(name, rho_lr):
+    prior, family, key = PRIORS[name], families.get("gaussian"), noise.as_keys(KEY)
+
+    def plain(values):
+        return prior.kl(family, *_plain(values, rho_lr), lambda: key)
+
+    found = _value_and_gradient(lambda values: 2.0 * fused.kl(prior, family, values, rho_lr, lambda: key), VALUES)
+    value, gradient = _value_and_gradient(plain, VALUES)
+    _assert_same(found, (2.0 * value, 2.0 * gradient), rtol=1e-3)
+
+
+def test_keys_come_as_keras_gives_them():
+    seeds, same = (keras.random.SeedGenerator(3) for _ in range(2))
+    for _ in range(3):
+        expected = ops.convert_to_numpy(same.next())
+        np.testing.assert_array_equal(ops.convert_to_numpy(noise.next_key(seeds)), expected)
+    np.testing.assert_array_equal(ops.convert_to_numpy(seeds.state), ops.convert_to_numpy(same.state))
+    with keras.StatelessScope() as scope:
+        noise.next_key(seeds)
+    assert int(ops.convert_to_numpy(scope.get_current_value(seeds.state))[1]) == 4
+    assert int(ops.convert_to_numpy(seeds.state)[1]) == 3
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="the others hash")
+def test_noise_on_torch_is_that_of_keras_for_a_key():
+    seeds = keras.random.SeedGenerator(11)
+    expected = keras.random.normal((40,), seed=seeds)
+    np.testing.assert_array_equal(noise.normal((40,), noise.next_key(keras.random.SeedGenerator(11))), expected)
