@@ -1,6 +1,7 @@
 """Models that nobody here wrote: keras.applications and KerasHub, there and back, on the installed classes themselves.
 
-A run is minutes, so the suite takes one model a family; SINGULARBAYES_APPLICATIONS=all takes every one.
+A run is minutes, so the suite takes one model of some families, and `make test-all` one of each family;
+SINGULARBAYES_APPLICATIONS=all takes every one.
 """
 
 import os
@@ -26,7 +27,13 @@ SMALLEST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # other
 FAMILIES = ["ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0", "InceptionV3", "MobileNet"]
 FAMILIES += ["MobileNetV2", "MobileNetV3Small", "NASNetMobile", "ResNet50", "ResNet50V2", "VGG16", "Xception"]
 EVERY = [name for name in dir(keras.applications) if name[0].isupper()]
-CHOSEN = EVERY if os.environ.get("SINGULARBAYES_APPLICATIONS") == "all" else FAMILIES
+ALL = os.environ.get("SINGULARBAYES_APPLICATIONS") == "all"
+# Scaled branches, concatenations, squeeze and excitation with an SVD, and sums.
+REPRESENTATIVES = ("ConvNeXtTiny", "DenseNet121", "MobileNetV3Small", "ResNet50V2")
+CHOSEN = [
+    pytest.param(name, marks=() if ALL or name in REPRESENTATIVES else pytest.mark.exhaustive)
+    for name in (EVERY if ALL else FAMILIES)
+]
 
 
 def _numpy(values):

@@ -31,7 +31,9 @@ def _onnx(model, x, path):
     return session.run(None, {argument.name: x})
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.exhaustive if n == "transformer" else ()) for n in NETWORKS]
+)
 def test_frozen_draws_answer_as_predict_does_in_onnxruntime(name, tmp_path):
     if (BACKEND, name) == ("jax", "cnn"):
         pytest.skip("jax2onnx writes a MaxPool that onnxruntime cannot run")
@@ -106,7 +108,10 @@ def test_what_is_no_ensemble_is_refused(members, message):
         sb.freeze_members(members, likelihood="gaussian")
 
 
-@pytest.mark.parametrize("name", NETWORKS if BACKEND != "jax" else ["mlp"])
+@pytest.mark.parametrize(
+    "name",
+    ["mlp", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in NETWORKS if n != "mlp" and BACKEND != "jax")],
+)
 def test_frozen_draws_answer_as_predict_does_from_a_saved_model(name, tmp_path):
     if BACKEND == "torch":
         pytest.skip("Keras writes no SavedModel from torch")
