@@ -10,6 +10,7 @@ import singularbayes as sb
 # Exporters warn of their own future, and of what tracing may miss.
 pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore")]
 BACKEND = keras.backend.backend()
+SAVED = ["mlp"] if BACKEND == "jax" else NETWORKS  # from JAX it is one program for TensorFlow, whatever the layers
 NEEDED = {"tensorflow": "tf2onnx", "torch": "onnxscript", "jax": "jax2onnx"}
 
 
