@@ -12,8 +12,8 @@ from convertible import (
     assert_close,
     case,
     functional,
-    not_on_jax,
     numpy,
+    quickest_on_torch,
     sequential,
     stirred,
     subclassed,
@@ -95,7 +95,7 @@ def test_an_adapter_leaves_the_mean_prediction_as_it_was(name):
     assert_close(sb.bayesianize(model, Adapter(2))(x), truth)
 
 
-@not_on_jax
+@quickest_on_torch
 def test_a_shared_layer_stays_one_layer_with_one_draw():
     model = functional()
     bayes = sb.bayesianize(model, 2)
@@ -119,7 +119,7 @@ def test_tied_embeddings_are_one_posterior_with_one_draw():
     np.testing.assert_allclose(scores[:, 0], vectors[:, 0] @ vectors[:, 0].T, rtol=1e-4, atol=1e-5)
 
 
-@not_on_jax
+@quickest_on_torch
 def test_names_flags_policies_and_regularizers_survive():
     model = keras.Sequential(
         [
@@ -149,7 +149,7 @@ def test_names_flags_policies_and_regularizers_survive():
     assert not plain.get_layer("block").late.trainable
 
 
-@not_on_jax
+@quickest_on_torch
 def test_a_subclassed_model_keeps_its_methods():
     bayes = sb.bayesianize(subclassed(), 2)
     assert bayes.twice() == 8
@@ -157,7 +157,7 @@ def test_a_subclassed_model_keeps_its_methods():
     assert bayes.net.layers[1].named["again"] is bayes.net.layers[1].first
 
 
-@not_on_jax
+@quickest_on_torch
 def test_per_head_and_bias_posteriors():
     x = keras.Input((5, 4))
     model = stirred(keras.Model(x, L.MultiHeadAttention(2, 3)(x, x)))
@@ -167,7 +167,7 @@ def test_per_head_and_bias_posteriors():
     assert_close(bayes(batch), model(batch))
 
 
-@not_on_jax
+@quickest_on_torch
 def test_a_compiled_model_is_compiled_again():
     model = sequential()
     model.compile(keras.optimizers.Adam(0.03), "mse")
@@ -224,7 +224,7 @@ def test_a_compiled_model_of_a_users_class_converts_trains_and_collapses(kind):
     assert getattr(sb.bayesianize(plain, 1), "temperature", 2.0) == 2.0
 
 
-@not_on_jax
+@quickest_on_torch
 def test_functions_of_the_user_are_taken_along():
     scale = 3.0
 
@@ -238,7 +238,7 @@ def test_functions_of_the_user_are_taken_along():
     assert tripled.__name__ == "tripled" and model.layers[0].function.__name__ == "<lambda>"
 
 
-@not_on_jax
+@quickest_on_torch
 def test_a_converted_model_of_an_unregistered_class_collapses():
     model = Unregistered()
     x = np.ones((2, 3), "float32")
