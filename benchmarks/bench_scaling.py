@@ -150,8 +150,10 @@ def _on_devices(count: int) -> dict[str, Work]:
     for name, layout in layouts.items():
         with layout.scope():
             keras.utils.set_random_seed(0)
-            body = [sb.layers.Dense(units, "relu", posterior=sb.LowRank(25)) for units in (1200, 1200)]
-            models[name] = keras.Sequential([keras.Input((784,)), *body, sb.layers.Dense(10, posterior=sb.LowRank(10))])
+            body = [sb.layers.Dense(units, "relu", posterior=sb.LowRank.paper(25)) for units in (1200, 1200)]
+            models[name] = keras.Sequential(
+                [keras.Input((784,)), *body, sb.layers.Dense(10, posterior=sb.LowRank.paper(10))]
+            )
             models[name].compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
             sb.set_kl(models[name], 60000)
 

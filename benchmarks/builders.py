@@ -45,12 +45,12 @@ def mlp(shape: Mlp) -> Rivals:
 
     return {
         "keras": lambda: build(lambda n, activation, i: keras.layers.Dense(n, activation)),
-        "low_rank": ours(LowRank),
+        "low_rank": ours(LowRank.paper),
         "full_rank": ours(lambda rank: FullRank()),
         "rank_one": ours(lambda rank: RankOne()),
         "deterministic": ours(lambda rank: Deterministic()),
-        "split_4": ours(lambda rank: Mixture(LowRank(rank), components=4)),
-        "repeat_5": ours(lambda rank: Mixture(LowRank(rank), components=5, examples="repeat")),
+        "split_4": ours(lambda rank: Mixture(LowRank.paper(rank), components=4)),
+        "repeat_5": ours(lambda rank: Mixture(LowRank.paper(rank), components=5, examples="repeat")),
     }
 
 
@@ -72,7 +72,7 @@ def _convolution(shape: Convolution) -> Rivals:
 
     return {
         "keras": lambda: build(keras.layers.Conv2D(shape.outputs, 3, padding="same")),
-        "low_rank": lambda: build(layers.Conv2D(shape.outputs, 3, padding="same", posterior=LowRank(16))),
+        "low_rank": lambda: build(layers.Conv2D(shape.outputs, 3, padding="same", posterior=LowRank.paper(16))),
     }
 
 

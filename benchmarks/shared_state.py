@@ -21,10 +21,10 @@ TOKENS, BATCH, NUM_DATA, REPEATS = 64, 64, 67_349, 15
 def network() -> keras.Model:
     """Returns the Transformer of the paper, rank 16."""
     ids = keras.Input((TOKENS,), dtype="int32")
-    h = layers.Embedding(30_522, 256, mask_zero=True, posterior=LowRank(16))(ids)
+    h = layers.Embedding(30_522, 256, mask_zero=True, posterior=LowRank.paper(16))(ids)
     for _ in range(4):
-        h = layers.TransformerEncoder(512, num_heads=4, posterior=LowRank(16), bias_posterior=sb.FullRank())(h)
-    return keras.Model(ids, layers.Dense(2, posterior=LowRank(2), bias_posterior=sb.FullRank())(h[:, 0]))
+        h = layers.TransformerEncoder(512, num_heads=4, posterior=LowRank.paper(16), bias_posterior=sb.FullRank())(h)
+    return keras.Model(ids, layers.Dense(2, posterior=LowRank.paper(2), bias_posterior=sb.FullRank())(h[:, 0]))
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ DATA = data()
 
 
 def build(rank, units=8, rate=0.02):
-    hidden = layers.Dense(units, "relu", posterior=LowRank(rank))
-    model = keras.Sequential([keras.Input((3,)), hidden, layers.Dense(3, posterior=LowRank(3))])
+    hidden = layers.Dense(units, "relu", posterior=LowRank.paper(rank))
+    model = keras.Sequential([keras.Input((3,)), hidden, layers.Dense(3, posterior=LowRank.paper(3))])
     model.compile(keras.optimizers.Adam(rate), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
 

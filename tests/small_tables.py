@@ -19,5 +19,5 @@ def table(rows: int, seed: int = 0, noise=0.3) -> tuple[np.ndarray, np.ndarray]:
 
 def build(X, y, units=16):
     """A network for the estimators that take a function."""
-    hidden = sb.layers.Dense(units, "relu", posterior=sb.LowRank(min(4, X.shape[1])))
+    hidden = sb.layers.Dense(units, "relu", posterior=sb.LowRank.paper(min(4, X.shape[1])))
     return keras.Sequential([keras.Input(X.shape[1:]), hidden, keras.layers.Dense(y.shape[1])])

@@ -140,7 +140,7 @@ def methods(trainer: Trainer) -> Iterator[tuple[str, list]]:
     s = trainer.settings
 
     def low_rank(columns):
-        return sb.LowRank(min(s.rank, columns))
+        return sb.LowRank.paper(min(s.rank, columns))
 
     yield f"low-rank {s.rank}", trainer.seeds(low_rank)
     yield "full-rank", trainer.seeds(lambda _: sb.FullRank())

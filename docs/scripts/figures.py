@@ -126,7 +126,7 @@ def classify(settings: Settings) -> dict[str, Any]:
     data = noisy_digits(settings)
 
     def low_rank(rank):
-        return lambda columns: sb.LowRank(min(rank, columns))
+        return lambda columns: sb.LowRank.paper(min(rank, columns))
 
     models = {
         "low-rank 16": [trained(low_rank(16), data, schedule, settings.seed)],
@@ -171,7 +171,7 @@ def bound(settings: Settings) -> BoundPanel:
         gap = math.sqrt((sb.kl(model, "exact") + math.log(2 * math.sqrt(len(x)) / 0.05)) / (2 * len(x)))
         return train_error + gap, test_error
 
-    by_rank = np.array([errors(sb.LowRank(rank, prior=prior)) for rank in settings.linear_ranks])
+    by_rank = np.array([errors(sb.LowRank.paper(rank, prior=prior)) for rank in settings.linear_ranks])
     full, full_test = errors(sb.FullRank(prior=prior))
     bounds, observed = by_rank.T.tolist()
     return BoundPanel(

@@ -73,8 +73,8 @@ def main(settings: Settings = Settings(), folder: Path = FOLDER) -> dict[str, fl
     trained = u_net(settings.size, settings.filters)
     trained.compile(keras.optimizers.Adam(3e-3), loss)
     trained.fit(x, y, epochs=settings.trained_epochs, verbose=0)
-    bayes = sb.bayesianize(trained, settings.rank)
-    bayes.fit(x, y, epochs=settings.epochs, callbacks=[sb.KLSchedule(num_data=y.size)], verbose=0)
+    bayes = sb.bayesianize(trained, sb.LowRank.paper(settings.rank))
+    bayes.fit(x, y, epochs=settings.epochs, callbacks=[sb.KLSchedule(num_data=y.size, beta=1)], verbose=0)
     p = sb.predict(bayes, x_test, draws=settings.draws)
     wrong = p.mean.argmax(axis=-1) != y_test
     crosses, _ = shapes(100, settings.size, settings.seed + 2, kinds=("cross", "cross"))

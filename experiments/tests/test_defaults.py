@@ -33,7 +33,7 @@ def _order(seed, epoch):
 
 
 def _network(prior, eta, rho_lr):
-    posteriors = [sb.LowRank(rank, prior=prior, eta=eta, rho_lr=rho_lr) for rank in (3, 2)]
+    posteriors = [sb.LowRank.paper(rank, prior=prior, eta=eta, rho_lr=rho_lr) for rank in (3, 2)]
     first, last = sb.layers.Dense(5, "relu", posterior=posteriors[0]), sb.layers.Dense(2, posterior=posteriors[1])
     model = keras.Sequential([keras.Input((4,)), first, last])
     # A large gradient next to Adam's epsilon, by which alone a rate of ρ and a multiple of its step differ.
@@ -67,7 +67,7 @@ def test_members_are_what_fit_gives_with_their_settings():
 def test_every_prior_has_as_many_configurations_and_results_have_seeds_of_their_own():
     protocol.require_equal_tuning({m: {c.name: asdict(c) for c in defaults.configurations(m)} for m in defaults.SCALES})
     protocol.require_result_seeds(defaults.TUNING_SEEDS, defaults.RESULT_SEEDS)
-    assert len(CONFIGURATIONS) == 4 * 3 * 2
+    assert len(CONFIGURATIONS) == 4 * 2 * 3
 
 
 def test_orthogonal_factors_have_equal_singular_values_and_the_expected_norm():
@@ -97,7 +97,7 @@ def test_components_have_starts_of_their_own_and_are_pooled():
     assert not np.allclose(one, other)
     # He's variance of W is 2/4, Glorot's 2/(4 + 5): that of a factor of two is as its root.
     he, glorot = (
-        program.start(Member(dataclasses.replace(MEMBERS[0], start=start), 3))[0][0] for start in ("he", "glorot")
+        program.start(Member(dataclasses.replace(MEMBERS[0], start=start), 3))[0][1] for start in ("he", "glorot")
     )
     np.testing.assert_allclose(glorot[0], he[0] * (4 / 9) ** 0.25, rtol=1e-5)
     np.testing.assert_allclose(
@@ -155,7 +155,9 @@ def test_a_configuration_that_diverged_on_a_set_is_not_chosen():
     assert command.chosen(runs, ["a", "b"]).name == "fine"
 
 
-@pytest.mark.parametrize("grid, components", [("", 1), ("second", 1), ("second", 4), ("third", 1), ("third", 4)])
+@pytest.mark.parametrize(
+    "grid, components", [("", 1), *((grid, number) for grid in ("second", "third", "fourth") for number in (1, 4))]
+)
 def test_the_page_shows_what_the_committed_records_say(grid, components):
     folder = ROOT / "experiments" / "results" / "defaults" / grid
     records = command.read([folder])

@@ -81,7 +81,7 @@ def test_the_draws_of_all_members_are_pooled_and_no_two_members_draw_alike():
 
 
 def test_a_low_rank_ensemble_trains_by_the_elbo():
-    ensemble = LowRankEnsemble(random, 2).fit(X, Y, epochs=2, callbacks=lambda: [sb.KLSchedule(num_data=20)])
+    ensemble = LowRankEnsemble(random, 2).fit(X, Y, epochs=2, callbacks=lambda: [sb.KLSchedule(num_data=20, beta=1.0)])
     assert all({"nll", "kl"} <= set(history.history) for history in ensemble.histories)
     assert ensemble.predict(X, draws=10).num_draws == 10
 

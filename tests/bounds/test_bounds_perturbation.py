@@ -66,10 +66,10 @@ def _measured(layers, rng, activation, radius):
     return perturbations, [np.linalg.norm(m, 2) for m in means], distance
 
 
-def test_no_network_of_hundreds_is_further_from_its_mean_than_the_bounds():
+def test_no_network_of_thousands_is_further_from_its_mean_than_the_bounds():
     rng = np.random.default_rng(0)
     ratios, uneven = [], 0
-    for trial in range(640):
+    for trial in range(2080):
         depth = trial % 8 + 1
         activation = ("relu", "leaky_relu", "tanh", "elu")[trial // 8 % 4]
         perturbations, norms, distance = _measured(_random_network(rng, depth), rng, activation, 1.7)
@@ -81,7 +81,7 @@ def test_no_network_of_hundreds_is_further_from_its_mean_than_the_bounds():
         ratios.append(distance / bounds[0])
         uneven += total <= 1 and max(perturbations) > 1 / depth
     assert max(ratios) > 0.999  # it is tight
-    assert uneven > 60  # what a rule per layer would have refused
+    assert uneven > 200  # what a rule per layer would have refused
 
 
 def test_the_inequality_fails_for_an_activation_that_is_not_zero_at_zero():

@@ -196,7 +196,7 @@ def test_with_one_random_factor_noise_and_kl_are_those_of_a_alone(components, tm
     assert math.prod(b.shape) == components * 2 * 6
     assert sum(math.prod(w.shape) for w in found.trainable_weights) == components * 2 * (2 * 6 + 6)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    model.fit(X, np.arange(5) % 3, epochs=2, verbose=0, callbacks=[sb.KLSchedule()])
+    model.fit(X, np.arange(5) % 3, epochs=2, verbose=0, callbacks=[sb.KLSchedule(beta=1.0)])
     assert (np.abs(ops.convert_to_numpy(b)).reshape(components, -1).max(axis=1) > 0).all()
     assert found.variance().min() > 0
     sb.save_adapters(model, tmp_path / "a.npz")

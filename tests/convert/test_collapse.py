@@ -7,7 +7,6 @@ import sys
 import keras
 import numpy as np
 import pytest
-from convertible import quickest_on_torch
 from keras import ops
 from table import stir
 
@@ -18,6 +17,7 @@ pytestmark = pytest.mark.backend
 L = keras.layers
 RNG = np.random.default_rng(7)
 BACKEND = keras.backend.backend()
+not_on_jax = pytest.mark.skipif(BACKEND == "jax", reason="compiling takes long; torch and TensorFlow run it")
 IDS = RNG.integers(0, 50, (3, 6)).astype("int32")
 IDS[1, 4:] = 0
 
@@ -75,7 +75,7 @@ def test_it_predicts_what_the_means_do(kind, make):
     assert not plain.compiled
 
 
-@quickest_on_torch
+@not_on_jax
 def test_low_rank_layers_are_two_small_ones_where_that_is_smaller():
     names = [layer.name for layer in sb.collapse(_text(LowRank(2))).layers]
     assert names == ["table_a", "table", "mix_a", "mix", "block", "read", "head_a", "head"]
@@ -110,7 +110,7 @@ np.save(sys.argv[3], keras.ops.convert_to_numpy(model(np.load(sys.argv[2]))))
 """
 
 
-@quickest_on_torch
+@not_on_jax
 def test_a_block_that_gives_the_first_positions_does_so_collapsed():
     block = layers.TransformerEncoder(8, 2, posterior=LowRank(2), positions=2)
     model = keras.Sequential([keras.Input((6, 12)), block])
@@ -130,7 +130,7 @@ def test_its_file_loads_where_this_package_cannot_be_imported(tmp_path):
     _close(np.load(tmp_path / "y.npy"), _mean(model, IDS))
 
 
-@quickest_on_torch
+@not_on_jax
 def test_the_model_is_not_changed_and_trains_on():
     model = _image(LowRank(2))
     before = model.get_weights()

@@ -86,7 +86,7 @@ def test_a_converted_ensemble_trains_all_that_it_holds_in_every_component(member
     model = sb.bayesianize(members, sb.Mixture(sb.LowRank(2), K, examples))
     trained = [w for w in model.weights if w.trainable or "moving" in w.path]
     before = [_numpy(w) for w in trained]
-    history = model.fit(X, Y, batch_size=10, epochs=1, verbose=0, callbacks=[sb.KLSchedule(20)]).history
+    history = model.fit(X, Y, batch_size=10, epochs=1, verbose=0, callbacks=[sb.KLSchedule(20, beta=1.0)]).history
     assert np.isfinite(history["nll"]).all() and len(trained) == 12
     for old, weight in zip(before, trained, strict=True):
         assert len(old) == K

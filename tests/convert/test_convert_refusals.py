@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from convertible import RNG, Backbone, Subclassed, Unregistered, assert_close, quickest_on_torch
+from convertible import RNG, Backbone, Subclassed, Unregistered, assert_close, not_on_jax
 from keras import ops
 
 import singularbayes as sb
@@ -26,7 +26,7 @@ class _Squared(L.Dense):
         return super().call(inputs) ** 2
 
 
-@quickest_on_torch
+@not_on_jax
 @pytest.mark.parametrize(
     ("make", "where"),
     [
@@ -91,7 +91,7 @@ def test_layers_added_after_the_constructor_are_an_error():
         sb.bayesianize(model, 1)
 
 
-@quickest_on_torch
+@not_on_jax
 def test_a_setting_that_the_config_forgets_is_named():
     model = Unregistered()
     model(np.ones((2, 3), "float32"))

@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from convertible import Block, functional, quickest_on_torch, ranks
+from convertible import Block, functional, not_on_jax, ranks
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.backend
 L = keras.layers
 
 
-@quickest_on_torch
+@not_on_jax
 def test_rules_choose_by_name_pattern_class_and_holder():
     model = keras.Sequential([keras.Input((6,)), L.Dense(6, name="in"), Block(6, name="block"), L.Dense(6, name="out")])
     assert ranks(sb.bayesianize(model, 2)) == [2] * 7
@@ -25,7 +25,7 @@ def test_rules_choose_by_name_pattern_class_and_holder():
     assert ranks(sb.bayesianize(model, 2, rules={"out": 1, L.Dense: 3})) == [1] + [3] * 6
 
 
-@quickest_on_torch
+@not_on_jax
 def test_a_function_chooses_by_the_layer():
     model = keras.Sequential([keras.Input((6,)), L.Dense(6), L.Dense(2), L.Dense(5)])
     choose = lambda layer: {6: 3, 2: None, 5: "full_rank"}[layer.units]  # noqa: E731
@@ -33,14 +33,14 @@ def test_a_function_chooses_by_the_layer():
     assert ranks(bayes) == [0, 3] and isinstance(bayes.layers[1], L.Dense)
 
 
-@quickest_on_torch
+@not_on_jax
 def test_a_name_with_brackets_is_matched_by_itself():
     model = keras.Sequential([keras.Input((6,)), L.Dense(4, name="block[0]"), L.Dense(2)])
     bayes = sb.bayesianize(model, 2, rules={"block[0]": 1})
     assert [posterior.rank for posterior in sb.find_posteriors(bayes)] == [1, 2]
 
 
-@quickest_on_torch
+@not_on_jax
 def test_a_matrix_that_is_smaller_than_the_rank_lowers_it_and_the_plan_shows_it():
     model = keras.Sequential([keras.Input((7, 1)), L.LSTM(6), L.Dense(2, name="head")])
     assert [row.posterior for row in sb.plan(model, 4).rows] == ["LowRank(4 → 1, 4)", "LowRank(4 → 2)"]
@@ -68,7 +68,7 @@ def test_a_rule_that_another_hides_is_named():
         ({"posterior": None}, r"needs a posterior for at least one layer"),
         ({"posterior": 0}, r"an integer rank >= 1, or one of .*; got 0"),
         ({"posterior": "odd"}, r"posterior needs a Posterior .*got 'odd'"),
-        ({"posterior": LowRank}, r"got the class LowRank\. Make one: LowRank\(16\)\."),
+        ({"posterior": LowRank}, r"got the class LowRank\. Make one: LowRank\(32\)\."),
         ({"posterior": 2, "rules": {"y": FullRank}}, r"got the class FullRank\. Make one: FullRank\(\)\."),
         ({"posterior": 2, "rules": "y"}, r"rules needs a mapping .*\{\"head\": None\}; got rules='y'"),
         ({"posterior": 2, "rules": ["y"]}, r"rules needs a mapping .*got rules=\['y'\]"),

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from convertible import RNG, array, quickest_on_torch, stirred
+from convertible import RNG, array, not_on_jax, stirred
 from keras import ops
 
 import singularbayes as sb
@@ -13,14 +13,14 @@ pytestmark = pytest.mark.backend
 L = keras.layers
 
 
-@quickest_on_torch
+@not_on_jax
 def test_scales_start_as_those_of_a_new_layer():
     model = stirred(keras.Sequential([keras.Input((6,)), L.Dense(5)]))
     (svd,), (fresh,) = (find_posteriors(sb.bayesianize(model, 2, init=init)) for init in ("svd", "random"))
     np.testing.assert_allclose(*(ops.convert_to_numpy(p.ab.scale) for p in (svd, fresh)), rtol=1e-6)
 
 
-@quickest_on_torch
+@not_on_jax
 def test_scales_follow_the_trained_weights_where_they_are_requested_to():
     model = keras.Sequential([keras.Input((6,)), L.Dense(5)])
     model.layers[0].kernel.assign(RNG.normal(0, 30, (6, 5)))
@@ -43,7 +43,7 @@ FROZEN = {
 
 
 @pytest.mark.parametrize("kind", FROZEN)
-@quickest_on_torch
+@not_on_jax
 def test_a_frozen_layer_stays_frozen_at_its_weights(kind, tmp_path):
     layer, shape = FROZEN[kind]()
     model = keras.Sequential([keras.Input(shape), layer, L.Flatten(), L.Dense(2)])
@@ -62,7 +62,8 @@ def test_a_frozen_layer_stays_frozen_at_its_weights(kind, tmp_path):
 def test_no_start_is_drawn_that_the_trained_weights_replace(monkeypatch):
     """On JAX every shape of a random start costs a compilation."""
     model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5), keras.layers.Dense(2)])
-    for kind in (keras.initializers.RandomNormal, keras.initializers.RandomUniform):
+    kinds = (keras.initializers.RandomNormal, keras.initializers.RandomUniform, keras.initializers.Orthogonal)
+    for kind in kinds:
         monkeypatch.setattr(kind, "__call__", lambda *_, **__: pytest.fail("a start was drawn"))
     x = np.ones((1, 6), "float32")
     for posterior in (LowRank(8), sb.FullRank(), sb.AdaptiveLowRank(), sb.Clipped(LowRank(8), 100.0)):

@@ -10,7 +10,6 @@ import singularbayes as sb
 # Exporters warn of their own future, and of what tracing may miss.
 pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore")]
 BACKEND = keras.backend.backend()
-SAVED = ["mlp"] if BACKEND == "jax" else NETWORKS  # from JAX it is one program for TensorFlow, whatever the layers
 NEEDED = {"tensorflow": "tf2onnx", "torch": "onnxscript", "jax": "jax2onnx"}
 
 
@@ -32,9 +31,7 @@ def _onnx(model, x, path):
     return session.run(None, {argument.name: x})
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.exhaustive if n == "transformer" else ()) for n in NETWORKS]
-)
+@pytest.mark.parametrize("name", NETWORKS)
 def test_frozen_draws_answer_as_predict_does_in_onnxruntime(name, tmp_path):
     if (BACKEND, name) == ("jax", "cnn"):
         pytest.skip("jax2onnx writes a MaxPool that onnxruntime cannot run")
@@ -109,10 +106,7 @@ def test_what_is_no_ensemble_is_refused(members, message):
         sb.freeze_members(members, likelihood="gaussian")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["mlp", *(pytest.param(n, marks=pytest.mark.exhaustive) for n in NETWORKS if n != "mlp" and BACKEND != "jax")],
-)
+@pytest.mark.parametrize("name", NETWORKS if BACKEND != "jax" else ["mlp"])
 def test_frozen_draws_answer_as_predict_does_from_a_saved_model(name, tmp_path):
     if BACKEND == "torch":
         pytest.skip("Keras writes no SavedModel from torch")

@@ -5,7 +5,7 @@ import html
 import keras
 import numpy as np
 import pytest
-from convertible import CASES, RNG, array, assert_close, case, quickest_on_torch, sequences, sequential, stirred
+from convertible import CASES, RNG, array, assert_close, case, not_on_jax, sequences, sequential, stirred
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank
@@ -25,7 +25,7 @@ def test_the_plan_counts_what_the_conversion_makes(name):
     assert {row.reason for row in planned.rows if not row.posterior} <= {"no weight matrix"}
 
 
-@quickest_on_torch
+@not_on_jax
 def test_the_plan_has_the_residual_and_share_of_every_svd_start():
     model = stirred(sequences())
     planned = sb.plan(model, 2, init="svd")
@@ -58,7 +58,7 @@ def test_the_plan_ends_with_what_to_do_about_layers_without_a_counterpart():
     assert planned._repr_html_().endswith(f"<p>{html.escape(hint)}</p>")
 
 
-@quickest_on_torch
+@not_on_jax
 @pytest.mark.parametrize(
     ("make", "x"),
     [

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from convertible import quickest_on_torch
+from convertible import not_on_jax
 from keras import ops
 
 import singularbayes as sb
@@ -80,7 +80,7 @@ class Tied(L.Layer):
         return ops.matmul(self.inner(x), ops.transpose(self.inner.kernel))
 
 
-@quickest_on_torch
+@not_on_jax
 def test_a_converted_layer_tells_the_user_code_that_reads_its_kernel():
     model = keras.Sequential([keras.Input((4,)), Tied(name="tied"), L.Dense(2, name="head")])
     bayes = sb.bayesianize(model, 2)

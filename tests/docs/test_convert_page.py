@@ -8,7 +8,6 @@ from pathlib import Path
 
 import keras
 import pytest
-from convertible import quickest_on_torch
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "convert.md").read_text(encoding="utf-8")
@@ -77,7 +76,6 @@ def test_a_record_is_read_from_what_pytest_writes(tmp_path):
 
 
 @pytest.mark.backend
-@quickest_on_torch
 @pytest.mark.filterwarnings("ignore")  # of exporters and of KerasHub
 @pytest.mark.parametrize("kind", ["cnn", "bert"])
 def test_the_script_runs(script, kind, tmp_path, monkeypatch):

@@ -8,16 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from singularbayes.estimators.defaults import Defaults
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 # The code of convert.md is that of convert.py, which has a test of its own.
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "convert.md"], ids=lambda page: page.name)
-def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
-    monkeypatch.setattr(Defaults, "epochs", lambda self, steps: 5)  # of estimators, whose quality has its own tests
+def test_the_python_of_a_page_runs_from_top_to_bottom(page):
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     names: dict = {}
     for block in blocks:

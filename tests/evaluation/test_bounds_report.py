@@ -25,7 +25,7 @@ def _network(first=None, second=None, activation="relu", more=(), **options):
     model = keras.Sequential(
         [
             keras.Input((4,)),
-            layers.Dense(6, activation, posterior=first or LowRank(2, prior=prior), **options),
+            layers.Dense(6, activation, posterior=first or LowRank.paper(2, prior=prior), **options),
             *more,
             layers.Dense(2, posterior=second or FullRank(prior=prior), **options),
         ],
@@ -178,7 +178,7 @@ def test_the_draws_of_approaches_a_and_b_pay_for_what_was_tried(close):
 
 def test_one_layer_has_its_exact_complexity():
     model = keras.Sequential(
-        [keras.Input((4,)), layers.Dense(2, posterior=LowRank(2, prior=Normal(0.3)), use_bias=False)]
+        [keras.Input((4,)), layers.Dense(2, posterior=LowRank.paper(2, prior=Normal(0.3)), use_bias=False)]
     )
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     exact = bounds_report(model, X, Y, draws=50)["Gaussian complexity, exact"].bound
@@ -197,7 +197,7 @@ def _on_steps(*stack):
 
 def test_a_layer_on_every_time_step_has_the_complexity_of_all_steps():
     steps, flattened = X.reshape(120, 2, 2), X.reshape(240, 2)
-    posterior = LowRank(1, prior=Normal(0.3))
+    posterior = LowRank.paper(1, prior=Normal(0.3))
     one = _on_steps(layers.Dense(1, posterior=posterior, use_bias=False), keras.layers.Flatten())
     exact = bounds_report(one, steps, Y, draws=50)["Gaussian complexity, exact"].bound
     (limits,) = norm_limits(read_dense_layers(one)[0], 0.01)
@@ -232,7 +232,7 @@ def test_planning_figures_are_those_of_the_shapes_and_the_kl(close, report):
 
 
 def test_curves_pass_through_the_bounds_of_the_models_own_rank():
-    model = _network(second=LowRank(2, prior=Normal(0.3)))
+    model = _network(second=LowRank.paper(2, prior=Normal(0.3)))
     report = bounds_report(model, X, Y, draws=20, tried=3)
     curves = report.curves
     assert curves.ranks == (1, 2, 4) and curves.own == 2 and curves.covered
@@ -273,7 +273,7 @@ class _MySequential(keras.Sequential):
 
 
 def _around(cls, posterior="normal"):
-    return cls(2, posterior=LowRank(2, prior=posterior), use_bias=False)
+    return cls(2, posterior=LowRank.paper(2, prior=posterior), use_bias=False)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def _around(cls, posterior="normal"):
         (lambda: _network(use_bias=True, bias_posterior=FullRank()), r"layer 1 \(Dense\) has a bias"),
         (lambda: _network(activation="sigmoid"), "sigmoid is 0.5 at 0"),
         (lambda: _network(more=[keras.layers.Dense(6, use_bias=False)]), r"layer 2 \(Dense\) has no posterior"),
-        (lambda: _network(first=LowRank(2, family="laplace")), "laplace family"),
+        (lambda: _network(first=LowRank.paper(2, family="laplace")), "laplace family"),
         (lambda: _network(first=sb.RankOne()), "RankOne, whose norms"),
         (lambda: _network(more=[keras.layers.LayerNormalization()]), "LayerNormalization"),
         (lambda: keras.Model(*_chain()), "is not a keras.Sequential"),
@@ -307,11 +307,11 @@ def test_networks_outside_the_theorems_get_the_reason(model, message):
 
 def _chain():
     x = keras.Input((4,))
-    return x, layers.Dense(2, posterior=LowRank(2), use_bias=False)(x)
+    return x, layers.Dense(2, posterior=LowRank.paper(2), use_bias=False)(x)
 
 
 def test_an_lstm_is_refused_by_feed_forward_bounds_and_taken_by_pac_bayes():
-    posterior = LowRank(2, prior="normal")
+    posterior = LowRank.paper(2, prior="normal")
     model = keras.Sequential(
         [
             keras.Input((3, 4)),
@@ -447,7 +447,10 @@ def test_all_bounds_pay_for_what_was_tried(close, report):
 
 
 def test_clipped_draws_are_within_their_norms_almost_surely_and_outside_the_perturbation_bounds():
-    first, second = Clipped(LowRank(2, prior=Normal(0.3)), limit=0.7), Clipped(FullRank(prior=Normal(0.3)), limit=0.9)
+    first, second = (
+        Clipped(LowRank.paper(2, prior=Normal(0.3)), limit=0.7),
+        Clipped(FullRank(prior=Normal(0.3)), limit=0.9),
+    )
     model = _network(first, second)
     report = bounds_report(model, X, Y, draws=20)
     assert "clipped" in report["Margin"].reason and "clipped" in report["Small variance"].reason

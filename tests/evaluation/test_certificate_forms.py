@@ -236,7 +236,7 @@ def test_a_saved_certificate_has_its_loss_and_asks_for_prior_data(tmp_path):
 def test_a_constant_from_the_prior_is_refused_the_examples_it_was_chosen_on():
     model = _network(prior=Centred(Normal(0.5)))
     model.compile(keras.optimizers.Adam(0.05), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    options = {"epochs": 2, "verbose": 0, "callbacks": [sb.KLSchedule(num_data=100)]}
+    options = {"epochs": 2, "verbose": 0, "callbacks": [sb.KLSchedule(num_data=100, beta=1.0)]}
     sb.learn_prior(model, X[:100], Y[:100], **options)
     before = certified_kl(model)
     constant = sb.catoni_constant(model, X[100:150], Y[100:150], num_data=150, draws=200)
@@ -264,7 +264,7 @@ def test_a_constant_from_the_prior_is_refused_the_examples_it_was_chosen_on():
 
 def test_a_hold_out_speaks_about_models_with_trained_weights_outside_posteriors():
     model = keras.Sequential(
-        [keras.Input((4,)), keras.layers.Dense(5, "relu"), layers.Dense(2, posterior=LowRank(2), use_bias=False)]
+        [keras.Input((4,)), keras.layers.Dense(5, "relu"), layers.Dense(2, posterior=LowRank.paper(2), use_bias=False)]
     )
     with pytest.raises(ValueError, match="every trained weight inside a posterior"):
         certify(model, X, Y, **DRAWS)

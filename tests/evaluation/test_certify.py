@@ -27,7 +27,10 @@ def _network(prior=None, middle=(), **options):
     stack = [
         keras.Input((4,)),
         layers.Dense(
-            5, "relu", posterior=LowRank(2, prior=prior, **options), bias_posterior=FullRank(prior=prior, **options)
+            5,
+            "relu",
+            posterior=LowRank.paper(2, prior=prior, **options),
+            bias_posterior=FullRank(prior=prior, **options),
         ),
         *middle,
         layers.Dense(2, posterior=FullRank(prior=prior, **options), use_bias=False),
@@ -47,7 +50,7 @@ def certificate(risks, kl, kl_in_gauge, num_data, delta=0.05, tried=1):
 def trained():
     keras.utils.set_random_seed(0)
     model = _network()
-    model.fit(X, Y, epochs=30, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.fit(X, Y, epochs=30, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     return model
 
 
@@ -156,7 +159,9 @@ def test_it_grows_with_kl_and_tried_and_falls_with_examples_delta_and_draws():
 
 
 def test_the_gauge_undoes_a_scaling_that_leaves_the_networks():
-    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(2, prior="normal"), use_bias=False)])
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(3, posterior=LowRank.paper(2, prior="normal"), use_bias=False)]
+    )
     posterior = model.layers[0].posterior
     (factor,) = posterior.factors
     rng = np.random.default_rng(0)
@@ -171,7 +176,7 @@ def test_the_gauge_undoes_a_scaling_that_leaves_the_networks():
 
 
 def test_clipped_draws_have_no_gauge():
-    posterior = Clipped(LowRank(2, prior="normal"), limit=1.0)
+    posterior = Clipped(LowRank.paper(2, prior="normal"), limit=1.0)
     model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=posterior, use_bias=False)])
     (factor,) = model.layers[0].posterior.factors
     set_factor(factor, np.where(np.arange(7)[:, None] < 4, 9.0, 0.1) * np.ones(factor.shape), 0.1)
@@ -230,7 +235,7 @@ def test_draws_that_are_made_again_cost_more_kl_by_how_often_they_are():
     def network(posterior):
         return keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=posterior, use_bias=False)])
 
-    free = LowRank(2, prior="normal")
+    free = LowRank.paper(2, prior="normal")
     plain, clipped, redrawn = network(free), network(Clipped(free, 4.0)), network(Clipped(free, 4.0, redraws=2))
     for model in (plain, clipped, redrawn):
         set_factor(model.layers[0].posterior.factors[0], 0.5, 0.3)
@@ -239,11 +244,11 @@ def test_draws_that_are_made_again_cost_more_kl_by_how_often_they_are():
     z_a, z_b = (bounds.norm_probability(np.full(s, 0.5), np.full(s, 0.3), 4.0).value for s in ((4, 2), (3, 2)))
     expected = bounds.truncated_kl(a, z_a) + bounds.truncated_kl(b, z_b)
     assert certified_kl(redrawn) == pytest.approx((expected, expected), rel=1e-4) and expected > before
-    for posterior in (Clipped(free, 1.5, 2), Clipped(LowRank(2, prior="normal", family="laplace"), 4.0, 2)):
+    for posterior in (Clipped(free, 1.5, 2), Clipped(LowRank.paper(2, prior="normal", family="laplace"), 4.0, 2)):
         model = network(posterior)
         set_factor(model.layers[0].posterior.factors[0], 0.5, 0.3)
         _refused(model, "how rarely draws are made again", likelihood="categorical_logits")
-    tied = network(Clipped(LowRank(2, prior=sb.ColumnShrinkage()), 4.0, redraws=2))
+    tied = network(Clipped(LowRank.paper(2, prior=sb.ColumnShrinkage()), 4.0, redraws=2))
     _refused(tied, "a prior of single weights where draws are made again", likelihood="categorical_logits")
 
 
@@ -267,7 +272,7 @@ def test_a_prior_of_ones_own_needs_a_bound():
 @pytest.mark.backend
 def test_a_loaded_model_has_the_same_certificate(tmp_path):
     model = _network(Centred(Normal(0.2)))
-    model.fit(X, Y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.fit(X, Y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     model.save(tmp_path / "model.keras")
     again = sb.load(tmp_path / "model.keras")
     assert certify(again, X, Y, draws=100).value == pytest.approx(certify(model, X, Y, draws=100).value, abs=1e-9)
@@ -279,7 +284,7 @@ def _refused(model, message, x=X, y=Y, error=ValueError, **options):
 
 
 def test_weights_that_no_posterior_draws_are_refused_unless_frozen():
-    bias = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=LowRank(2))])
+    bias = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=LowRank.paper(2))])
     bias.compile("sgd", LOSS)
     _refused(bias, r"every trained weight inside a posterior.*dense.*/bias")
     _refused(bias, "every trained weight inside a posterior", frozen=True)
@@ -299,7 +304,7 @@ def test_weights_that_no_posterior_draws_are_refused_unless_frozen():
 def test_layers_with_a_memory_are_refused():
     _refused(_network(middle=[keras.layers.BatchNormalization(center=False, scale=False)]), "took its statistics")
     recurrent = keras.Sequential(
-        [keras.Input((3, 4), batch_size=10), layers.LSTM(2, posterior=LowRank(1), stateful=True)]
+        [keras.Input((3, 4), batch_size=10), layers.LSTM(2, posterior=LowRank.paper(1), stateful=True)]
     )
     _refused(recurrent, "stateful")
 
@@ -307,7 +312,7 @@ def test_layers_with_a_memory_are_refused():
 @pytest.mark.backend
 def test_a_prior_that_saw_the_examples_is_refused_or_marked():
     model = _network(Centred(Normal(1.0)))
-    sb.learn_prior(model, X[:150], Y[:150], epochs=1, verbose=0, callbacks=[sb.KLSchedule(150)])
+    sb.learn_prior(model, X[:150], Y[:150], epochs=1, verbose=0, callbacks=[sb.KLSchedule(150, beta=1.0)])
     assert certify(model, X[150:], Y[150:], draws=20).is_certificate
     _refused(model, "the prior was learned on these examples: 150 of 150 that it knows are here.*prior_data='disjoint'")
     _refused(model, "the prior was learned on these examples", X[100:], Y[100:])
@@ -324,7 +329,7 @@ def test_examples_that_look_the_same_may_have_been_drawn_apart():
     """Four bits a row: sixteen kinds, so that those of the prior come back in any other draw."""
     bits = np.random.default_rng(0).integers(0, 2, (300, 4)).astype("float32")
     model = _network(Centred(Normal(1.0)))
-    sb.learn_prior(model, bits[:150], Y[:150], epochs=1, verbose=0, callbacks=[sb.KLSchedule(150)])
+    sb.learn_prior(model, bits[:150], Y[:150], epochs=1, verbose=0, callbacks=[sb.KLSchedule(150, beta=1.0)])
     alike = {"duplicates": "independent"}
     _refused(model, "the prior was learned on these examples", bits[150:], Y[150:], **alike)
     apart = certify(model, bits[150:], Y[150:], draws=20, prior_data="disjoint", **alike)

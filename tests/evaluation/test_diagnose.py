@@ -18,7 +18,7 @@ LOGITS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 def _model(outputs=2, loss=LOGITS, num_data=600, beta=1.0, **options):
     options = {"prior": "normal", "eta": 0.3, **options}
-    hidden = layers.Dense(8, "tanh", posterior=LowRank(3, **options))
+    hidden = layers.Dense(8, "tanh", posterior=LowRank.paper(3, **options))
     model = keras.Sequential(
         [keras.Input((4,)), hidden, layers.Dense(outputs, posterior=FullRank(**options))], name="net"
     )
@@ -31,7 +31,7 @@ def _model(outputs=2, loss=LOGITS, num_data=600, beta=1.0, **options):
 def _fitted(model, y, epochs=40):
     together = 1 if keras.backend.backend() == "torch" else 5
     model.compile(keras.optimizers.Adam(0.02), model.loss, steps_per_execution=together)
-    sb.set_kl(model, 300)
+    sb.set_kl(model, 300, beta=1.0)
     model.fit(X[:300], y[:300], batch_size=60, epochs=epochs, verbose=0)
     return model
 
@@ -105,7 +105,7 @@ def test_a_kl_that_no_fit_can_pay_for_is_found():
         assert f"adds {sb.kl(model, 'exact') / 10:.3g} nats" in finding.sentence
         assert f"saves {most:.3g} over" in finding.sentence and "lower beta" in finding.suggestion
         assert finding.severity == ("notice" if y is None else "warning")  # these predictions are blind
-    sb.set_kl(model, 10**6)
+    sb.set_kl(model, 10**6, beta=1.0)
     assert not list(symptoms.kl_dominates(_case(model, p, LABELS)))
 
 
@@ -228,7 +228,9 @@ def test_every_component_of_a_mixture_is_reported_and_one_that_does_harm_is_name
 
 
 def test_a_dead_column_is_found_in_the_component_that_has_it():
-    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=sb.Mixture(LowRank(2, kl_weight=1e-3), 2))])
+    model = keras.Sequential(
+        [keras.Input((4,)), layers.Dense(3, posterior=sb.Mixture(LowRank.paper(2, kl_weight=1e-3), 2))]
+    )
     (posterior,) = sb.find_posteriors(model)
     loc, scale, _ = posterior.factors[1].numbers()
     loc[:, 0], scale[:, 0] = 0.0, 1e-6

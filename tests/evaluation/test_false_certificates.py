@@ -318,11 +318,15 @@ def test_arrays_in_layers_are_an_assumption(layer):
         ],
         lambda: [keras.layers.BatchNormalization(), keras.layers.LayerNormalization()],
         lambda: [keras.layers.Reshape((120, 1)), keras.layers.Conv1D(2, 3), keras.layers.Flatten()],
-        lambda: [keras.layers.Reshape((120, 1)), layers.Conv1D(2, 3, posterior=sb.LowRank(1)), keras.layers.LSTM(3)],
+        lambda: [
+            keras.layers.Reshape((120, 1)),
+            layers.Conv1D(2, 3, posterior=sb.LowRank.paper(1)),
+            keras.layers.LSTM(3),
+        ],
         lambda: [
             keras.layers.Reshape((12, 10)),
             keras.layers.Bidirectional(keras.layers.GRU(3, return_sequences=True)),
-            layers.LSTM(3, posterior=sb.LowRank(1)),
+            layers.LSTM(3, posterior=sb.LowRank.paper(1)),
             keras.layers.GaussianNoise(0.1),
         ],
     ],
@@ -349,7 +353,7 @@ def test_weights_that_were_trained_and_then_frozen_are_refused(optimizer):
     hidden = keras.layers.Dense(3, use_bias=False)
     model = _network(hidden)
     model.compile(optimizer(), LOSS)
-    model.fit(X[:32], Y[:32], verbose=0, callbacks=[sb.KLSchedule(32)])
+    model.fit(X[:32], Y[:32], verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
     hidden.trainable = False
     _refused(model, "fixed before `fit`; got trainable=False for .*kernel, which the optimizer", frozen=True)
     model.compile("sgd", LOSS)  # nothing remembers now

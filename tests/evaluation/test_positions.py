@@ -189,8 +189,8 @@ _LEVELS = np.arange(1, 20) / 20
 
 def _tagger(loss):
     ids = keras.Input((6,), dtype="int32")
-    h = layers.Embedding(9, 4, mask_zero=True, posterior=LowRank(2))(ids)
-    model = keras.Model(ids, layers.Dense(3, posterior=LowRank(2))(h), name="tagger")
+    h = layers.Embedding(9, 4, mask_zero=True, posterior=LowRank.paper(2))(ids)
+    model = keras.Model(ids, layers.Dense(3, posterior=LowRank.paper(2))(h), name="tagger")
     model.compile("adam", loss)
     return model
 
@@ -202,7 +202,7 @@ def test_a_model_that_masks_padding_is_evaluated_and_diagnosed_without_it():
     x = rng.integers(1, 9, (40, 6)) * (np.arange(6) < rng.integers(1, 7, (40, 1)))
     y = x % 3
     model = _tagger(keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2))
-    model.fit(x, y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(num_data=40)])
+    model.fit(x, y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(num_data=40, beta=1.0)])
     found = sb.evaluate(model, (x, np.where(x == 0, -3, y)), ood=x[:9], draws=6)
     p, counted = sb.predict(model, x, draws=6), (x > 0) & (y != 2)
     rows = p.positions(counted)
@@ -224,7 +224,7 @@ def test_labels_that_do_not_exclude_each_other_from_fit_to_scores():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 4)).astype("float32")
     y = (x[:, :3] + 0.3 * rng.normal(size=(200, 3)) > [0.0, 0.5, -0.5]).astype("float32")
-    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(3))])
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank.paper(3))])
     model.compile(keras.optimizers.Adam(0.05), keras.losses.BinaryCrossentropy(from_logits=True))
     model.fit(x, y, epochs=20, verbose=0, callbacks=[sb.KLSchedule(num_data=200, beta=0.1)])
     p, found = sb.predict(model, x, draws=20), sb.evaluate(model, (x, y), draws=20)
@@ -253,8 +253,8 @@ def test_labels_that_do_not_exclude_each_other_from_fit_to_scores():
 def test_each_of_several_outputs_has_its_own_likelihood_and_targets():
     x = keras.Input((2,))
     heads = {
-        "a": layers.Dense(1, posterior=LowRank(1), name="a")(x),
-        "b": layers.Dense(3, posterior=LowRank(1), name="b")(x),
+        "a": layers.Dense(1, posterior=LowRank.paper(1), name="a")(x),
+        "b": layers.Dense(3, posterior=LowRank.paper(1), name="b")(x),
     }
     model, data = keras.Model(x, heads), np.random.default_rng(0).normal(size=(8, 2)).astype("float32")
     meaning = {"a": sb.Poisson(), "b": "categorical_logits"}

@@ -99,7 +99,7 @@ def test_the_predictive_is_the_law_of_total_variance_over_the_draws():
 @pytest.mark.backend
 def test_the_learned_noise_has_a_gradient_beside_a_posterior_and_is_saved_with_it(tmp_path):
     model, x = _bayesian(layers.LearnedNoise(scale=0.5)), RNG.normal(size=(32, 3))
-    model.fit(x, x[:, :2], epochs=3, verbose=0, callbacks=[sb.KLSchedule(32)])
+    model.fit(x, x[:, :2], epochs=3, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
     p = sb.predict(model, x, draws=20)
     assert p.mean.shape == p.noise.shape == (32, 2)
     assert (p.noise[0] != 0.5).all() and (p.noise == p.noise[0]).all()

@@ -124,7 +124,7 @@ def test_a_model_of_many_layers_fits_and_predicts():
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 9, (10, 6)).astype("int32"), rng.integers(0, 2, 10)
     before = [ops.convert_to_numpy(weight) for weight in model.trainable_weights]
-    history = model.fit(x, y, batch_size=4, epochs=2, verbose=0, callbacks=[sb.KLSchedule(10)]).history
+    history = model.fit(x, y, batch_size=4, epochs=2, verbose=0, callbacks=[sb.KLSchedule(10, beta=1.0)]).history
     assert np.isfinite(history["nll"]).all()
     for old, weight in zip(before, model.trainable_weights, strict=True):
         assert (np.abs(ops.convert_to_numpy(weight) - old).reshape(3, -1).max(axis=1) > 0).all(), weight.path

@@ -88,7 +88,7 @@ def test_a_model_with_batch_normalisation_trains_where_it_is_per_component(tmp_p
         ]
     )
     model.compile("sgd", "mse")
-    model.fit(X, X[:, :1], batch_size=4, verbose=0, callbacks=[sb.KLSchedule(BATCH)])
+    model.fit(X, X[:, :1], batch_size=4, verbose=0, callbacks=[sb.KLSchedule(BATCH, beta=1.0)])
     moving = _numpy(next(w for w in model.layers[0].weights if w.name == "moving_mean"))
     assert (moving != 0).all() and (moving[0] != moving[1]).all()
     model.save(tmp_path / "model.keras")

@@ -28,7 +28,7 @@ def _functional(last):
 
 
 def _fit(model):
-    return model.fit(X, np.zeros(12), epochs=1, verbose=0, callbacks=[sb.KLSchedule(12)])
+    return model.fit(X, np.zeros(12), epochs=1, verbose=0, callbacks=[sb.KLSchedule(12, beta=1.0)])
 
 
 ACTIVATED = {
@@ -167,7 +167,7 @@ def test_the_loss_of_each_of_several_outputs_is_compared_with_its_own_head():
     model = keras.Model(x, {"a": _dense(1)(x), "b": _dense(1, "sigmoid")(x)}, name="net")
     model.compile("sgd", {"a": "mse", "b": BINARY(from_logits=True)})
     with pytest.raises(ValueError, match="declared to be logits"):
-        model.fit(X, {"a": X[:, :1], "b": np.zeros(12)}, verbose=0, callbacks=[sb.KLSchedule(12)])
+        model.fit(X, {"a": X[:, :1], "b": np.zeros(12)}, verbose=0, callbacks=[sb.KLSchedule(12, beta=1.0)])
 
 
 class _Bare(keras.Model):
@@ -186,6 +186,6 @@ def test_where_the_layers_do_not_show_it_nan_names_logits_as_a_cause():
     model.compile("sgd", SPARSE(), jit_compile=False)
     model(X)
     with pytest.warns(UserWarning, match=r"NaN or infinite in epoch 0 .*If the outputs are logits, compile with"):
-        model.fit(X * np.nan, np.zeros(12), verbose=0, callbacks=[sb.KLSchedule(12)])
+        model.fit(X * np.nan, np.zeros(12), verbose=0, callbacks=[sb.KLSchedule(12, beta=1.0)])
     with pytest.raises(ValueError, match=r"got NaN from the model .*If the outputs are logits, compile with"):
         sb.predict(model, X, draws=2)

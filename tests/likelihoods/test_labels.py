@@ -23,7 +23,7 @@ def _model(loss, units=3):
 
 
 def _fit(model, y, epochs=1, **options):
-    return model.fit(X, y, 4, epochs, 0, shuffle=False, callbacks=[sb.KLSchedule(12)], **options).history
+    return model.fit(X, y, 4, epochs, 0, shuffle=False, callbacks=[sb.KLSchedule(12, beta=1.0)], **options).history
 
 
 def _last(label):
@@ -39,7 +39,7 @@ def test_training_stops_with_the_error_and_the_weights_stay(wrong, validation):
     steps = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: seen.append(batch))
     seen: list = []
     with pytest.raises(ValueError, match=MESSAGE):
-        model.fit(X, wrong, 4, 2, 0, shuffle=False, callbacks=[sb.KLSchedule(12), steps], **validation)
+        model.fit(X, wrong, 4, 2, 0, shuffle=False, callbacks=[sb.KLSchedule(12, beta=1.0), steps], **validation)
     assert len(seen) == (3 if wrong[0] == Y[0] else 1)
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
     assert np.isfinite(_fit(model, Y)["nll"]).all()
@@ -56,7 +56,7 @@ def test_without_a_schedule_the_nll_of_labels_out_of_range_is_nan():
 
 def test_a_loss_that_is_nan_is_not_taken_for_wrong_labels():
     with pytest.warns(UserWarning, match="NaN or infinite in epoch 0"):
-        _model(SILENT(from_logits=True)).fit(X * np.nan, Y, 4, 1, 0, callbacks=[sb.KLSchedule(12)])
+        _model(SILENT(from_logits=True)).fit(X * np.nan, Y, 4, 1, 0, callbacks=[sb.KLSchedule(12, beta=1.0)])
 
 
 def test_set_kl_and_learn_prior_refuse_what_a_schedule_refuses():
@@ -67,7 +67,7 @@ def test_set_kl_and_learn_prior_refuse_what_a_schedule_refuses():
         return made
 
     with pytest.raises(ValueError, match="went through a softmax"):
-        sb.set_kl(model("softmax"), 12)
+        sb.set_kl(model("softmax"), 12, beta=1.0)
     with pytest.raises(ValueError, match="went through a softmax"):
         sb.learn_prior(model("softmax"), X, Y)
     with pytest.raises(ValueError, match=r"learn_prior\(x, y\): 'net' needs labels from 0 to 2"):

@@ -152,7 +152,7 @@ def test_the_noise_that_an_error_implies_is_stated():
 def test_the_loss_determines_it_too_after_a_fit_with_a_schedule():
     model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(1, posterior=sb.LowRank(1))])
     model.compile(loss=GaussianNLL(0.3))
-    model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0, callbacks=[sb.KLSchedule(4)])
+    model.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0, callbacks=[sb.KLSchedule(4, beta=1.0)])
     assert find_likelihood(None, loss_of(model, None)) == Gaussian(0.3)
 
 

@@ -180,7 +180,7 @@ def test_fit_trains_counts_and_outliers_and_files_load(tmp_path):
     counts = rng.negative_binomial(2.0, 1 / (1 + 0.5 * rate)).astype("float32")  # α = ½
     model = keras.Sequential([keras.Input((1,)), sb.layers.Dense(1, posterior=sb.FullRank()), sb.layers.LearnedNoise()])
     model.compile(keras.optimizers.Adam(0.05), sb.NegativeBinomialNLL())
-    model.fit(x, counts, epochs=30, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(num_data=400)])
+    model.fit(x, counts, epochs=30, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(num_data=400, beta=1.0)])
     model.save(tmp_path / "counts.keras")
     p = sb.predict(sb.load(tmp_path / "counts.keras"), x, draws=40)
     assert p.family == COUNTS

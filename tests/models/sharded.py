@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 import singularbayes as sb
-from singularbayes import Adapter, FullRank, KTied, LowRank, RankOne, layers
+from singularbayes import Adapter, FullRank, KTied, LowRank, Mixture, RankOne, layers
 from singularbayes.posteriors import draw_keys
 from singularbayes.prediction.sampler import sampler_of
 from singularbayes.training.logged_loss import log_nll
@@ -24,9 +24,9 @@ LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 def mixed():
     """A network with every kind of layer and posterior."""
     ids, normal = keras.Input((6,), dtype="int32"), {"prior": "normal"}
-    h = layers.Embedding(10, 8, posterior=LowRank(2))(ids)
-    h = layers.MultiHeadAttention(2, 4, posterior=LowRank(2, **normal))(h, h)
-    h = layers.LSTM(4, posterior=LowRank(2, **normal), return_sequences=True)(h)
+    h = layers.Embedding(10, 8, posterior=LowRank.paper(2))(ids)
+    h = layers.MultiHeadAttention(2, 4, posterior=LowRank.paper(2, **normal))(h, h)
+    h = layers.LSTM(4, posterior=LowRank.paper(2, **normal), return_sequences=True)(h)
     h = keras.layers.Flatten()(layers.Conv1D(4, 3, posterior=FullRank(**normal))(h))
     for posterior in (KTied(2, **normal), RankOne(**normal), Adapter(2, **normal)):
         h = layers.Dense(6, "tanh", posterior=posterior)(h)
@@ -35,7 +35,7 @@ def mixed():
 
 def shared(estimator="shared"):
     """A network with one draw for all examples of a step."""
-    posterior = LowRank(2, prior="normal")
+    posterior = LowRank.paper(2, prior="normal")
     body = [layers.Dense(units, posterior=posterior, estimator=estimator) for units in (8, 4)]
     return keras.Sequential([keras.Input((6,)), *body])
 
@@ -43,6 +43,17 @@ def shared(estimator="shared"):
 def local():
     """The same, but every example has noise of its own."""
     return shared("local")
+
+
+def mixture(examples="split"):
+    """A network of two components, each of which trains on half of the examples of a step."""
+    posterior = Mixture(LowRank.paper(2, prior="normal"), components=2, examples=examples)
+    return keras.Sequential([keras.Input((6,)), *(layers.Dense(units, posterior=posterior) for units in (8, 4))])
+
+
+def repeated():
+    """The same, but each trains on all examples."""
+    return mixture("repeat")
 
 
 def data():
@@ -54,7 +65,7 @@ def built(build):
     keras.utils.set_random_seed(0)
     model = build()
     model.compile(keras.optimizers.SGD(RATE), LOSS)
-    sb.set_kl(model, NUM_DATA)
+    sb.set_kl(model, NUM_DATA, beta=1.0)
     return model
 
 
@@ -102,7 +113,7 @@ def many(examples, batch_size):
         return model
 
     def callbacks():
-        return [sb.KLSchedule(num_data=examples)]
+        return [sb.KLSchedule(num_data=examples, beta=1.0)]
 
     held_out = {"validation_data": (x[: batch_size + 1], y[: batch_size + 1])}
     runs = sb.fit_many(build, x, y, [3, 4], 2, batch_size, callbacks=callbacks, **held_out)
@@ -118,12 +129,12 @@ def refused():
     held_out = {"validation_data": (x[:10], y[:10])}
     for rows, size, more in ((14, 8, {}), (16, 8, held_out)):
         try:
-            model.fit(x[:rows], y[:rows], size, verbose=0, callbacks=[sb.KLSchedule()], **more)
+            model.fit(x[:rows], y[:rows], size, verbose=0, callbacks=[sb.KLSchedule(beta=1.0)], **more)
         except ValueError as error:
             found.append(str(error))
         if not more:
             np.testing.assert_array_equal(weights(model), before)
-    model.fit(x[:12], y[:12], 8, verbose=0, callbacks=[sb.KLSchedule()], validation_data=(x[:8], y[:8]))
+    model.fit(x[:12], y[:12], 8, verbose=0, callbacks=[sb.KLSchedule(beta=1.0)], validation_data=(x[:8], y[:8]))
     return found
 
 
@@ -150,15 +161,20 @@ def results(name):
     x, _ = data()
     found["predicted"] = np.concatenate([sb.predict(model, part, 8, seed=1).mean for part in (x, x[:1])])
     found["parts"] = parts(model)
+    if name != "data":
+        found["kl_once"] = counted_once(model)
     found["many"] = many(14, 4)
     found |= {f"local/{key}": value for key, value in trained(local)[1].items()}
+    for build in (mixture, repeated):
+        model, numbers = trained(build)
+        found |= {f"{build.__name__}/{key}": value for key, value in numbers.items()}
+        found[f"{build.__name__}/predicted"] = sb.predict(model, x, 8, seed=1).mean
     for build in (shared, local):
         found[f"{build.__name__}/alike"], found["devices"] = alike(build)
     if name == "data":
         found["refused"] = refused()
     if name != "data":  # one distribution is enough for all the layers
         found |= {f"mixed/{key}": value for key, value in trained(mixed)[1].items()}
-        found["kl_once"] = counted_once(model)
     return found
 
 

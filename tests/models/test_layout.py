@@ -51,7 +51,7 @@ def assert_trained_alike(found, expected):
     assert_close(found["gradient"], expected["gradient"], ulp / RATE)
 
 
-@pytest.mark.parametrize("network", ["shared", "local", "mixed"])
+@pytest.mark.parametrize("network", ["shared", "local", "mixed", "mixture", "repeated"])
 @pytest.mark.parametrize("name", ["data", "model", "both"])
 def test_losses_gradients_and_weights_are_those_of_one_device(found, name, network):
     if f"{name}/{network}/loss" not in found:
@@ -91,7 +91,8 @@ def test_the_kl_is_counted_once(found):
 
 @pytest.mark.parametrize("name", ["data", "model"])
 def test_predictions_are_those_of_one_device(found, name):
-    assert_close(found[f"{name}/predicted"], found["one/predicted"])
+    for network in ("", "mixture/", "repeated/"):
+        assert_close(found[f"{name}/{network}predicted"], found[f"one/{network}predicted"])
 
 
 @pytest.mark.parametrize("name", ["data", "model"])

@@ -32,7 +32,7 @@ def _linear(noise, max_rank=8):
 def test_the_rank_of_a_teacher_is_found_also_where_its_estimate_has_full_rank(rank, noise):
     x, y, w = _teacher(rank, noise)
     model = _linear(noise)
-    model.fit(x, y, epochs=60, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    model.fit(x, y, epochs=60, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x), beta=1.0)])
     pruned = ranks.prune(model)
     assert list(pruned.ranks.values()) == [rank]
     (posterior,) = sb.find_posteriors(pruned.model)
@@ -46,11 +46,11 @@ def test_the_rank_of_a_teacher_is_found_also_where_its_estimate_has_full_rank(ra
 def test_it_trains_on_at_the_smaller_rank():
     x, y, _ = _teacher(3, 0.3)
     model = _linear(0.3)
-    model.fit(x, y, epochs=15, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    model.fit(x, y, epochs=15, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x), beta=1.0)])
     smaller = ranks.prune(model).model
     with sb.draw_weights(smaller):
         before = np.mean(smaller.evaluate(x, y, verbose=0))
-    smaller.fit(x, y, epochs=60, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    smaller.fit(x, y, epochs=60, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x), beta=1.0)])
     with sb.draw_weights(smaller):
         assert smaller.evaluate(x, y, verbose=0)[0] < before
     assert list(ranks.prune(smaller).ranks.values()) == [3]
@@ -62,7 +62,7 @@ def test_columns_are_switched_off_in_fit_without_another_compilation():
     traces = []
     step = model.train_step
     model.train_step = lambda *a, **k: traces.append(1) or step(*a, **k)
-    model.fit(x, y, epochs=60, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    model.fit(x, y, epochs=60, batch_size=40, verbose=0, callbacks=[sb.KLSchedule(len(x), beta=1.0)])
     live = ops.convert_to_numpy(sb.find_posteriors(model)[0].ab.live)
     assert live.sum() == 3 and len(traces) <= 2
 
@@ -100,7 +100,7 @@ def _partly(shape=(5, 4), live=(1.0, 0.0, 1.0), **options):
 def _fixed(posterior, used):
     """Returns the posterior of the columns `used` alone."""
     counterpart = built(
-        LowRank(len(used), prior=posterior.prior), (posterior.rows, posterior.ab.shape[0] - posterior.rows)
+        LowRank.paper(len(used), prior=posterior.prior), (posterior.rows, posterior.ab.shape[0] - posterior.rows)
     )
     counterpart.ab.values.assign(ops.convert_to_numpy(posterior.ab.values)[:, :, used])
     return counterpart
@@ -144,7 +144,7 @@ def test_what_was_switched_off_stays_off_and_one_column_always_stays():
 def test_it_comes_back_from_its_config_and_from_a_file(tmp_path):
     x, y, _ = _teacher(2, 0.3)
     model = _linear(0.3, max_rank=5)
-    model.fit(x, y, epochs=12, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    model.fit(x, y, epochs=12, batch_size=100, verbose=0, callbacks=[sb.KLSchedule(len(x), beta=1.0)])
     model.save(tmp_path / "model.keras")
     back = sb.load(tmp_path / "model.keras")
     (old,), (new,) = sb.find_posteriors(model), sb.find_posteriors(back)
@@ -207,7 +207,7 @@ def _networks():
     yield "channels_first", [keras.Input((1, 2, 40)), first, last]
     yield "embedding", [keras.Input((3,), dtype="int32"), layers.Embedding(9, 6, posterior=_auto())]
     lstm = layers.LSTM(5, posterior=_auto(), recurrent_posterior=_auto(5))
-    yield "lstm", [keras.Input((4, 3)), lstm, layers.Dense(2, posterior=LowRank(2))]
+    yield "lstm", [keras.Input((4, 3)), lstm, layers.Dense(2, posterior=LowRank.paper(2))]
     yield "encoder", [keras.Input((4, 8)), layers.TransformerEncoder(10, num_heads=2, posterior=_auto())]
 
 
@@ -312,7 +312,7 @@ def test_a_step_of_the_bound_is_what_its_derivation_says():
         (lambda: ranks.prune("model"), "prune needs a built Keras model; got 'model'"),
         (lambda: ranks.prune(_model("dense"), tolerance=1.0), "prune needs 0 <= tolerance < 1; got tolerance=1.0"),
         (
-            lambda: ranks.prune(keras.Sequential([keras.Input((2,)), layers.Dense(2, posterior=LowRank(1))])),
+            lambda: ranks.prune(keras.Sequential([keras.Input((2,)), layers.Dense(2, posterior=LowRank.paper(1))])),
             "prune needs a model with AdaptiveLowRank weights",
         ),
         (lambda: ranks.prune(_model("dense")).change(0.0), "change needs radius"),

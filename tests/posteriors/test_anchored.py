@@ -68,7 +68,7 @@ def test_on_a_conjugate_model_the_mean_shrinks_to_the_anchor():
     schedule = keras.optimizers.schedules.CosineDecay(0.03, 600)
     model.compile(keras.optimizers.Adam(schedule), sb.GaussianNLL(1.0))
     ones = np.ones((n, 1), "float32")
-    model.fit(ones, y, batch_size=n, epochs=600, verbose=0, callbacks=[sb.KLSchedule(n)])
+    model.fit(ones, y, batch_size=n, epochs=600, verbose=0, callbacks=[sb.KLSchedule(n, beta=1.0)])
     precision = n + 1 / s**2
     mean = (y.sum() + anchor / s**2) / precision
     loc, scale, _ = factor.numbers()
@@ -80,7 +80,7 @@ def test_on_a_conjugate_model_the_mean_shrinks_to_the_anchor():
 def test_spread_is_the_standard_deviation_of_the_entries_of_w():
     keras.utils.set_random_seed(2)
     entries = 200 * 100
-    for posterior in (FullRank(prior=Anchored(0.1, spread=0.7)), LowRank(50, prior=Anchored(0.1, spread=0.7))):
+    for posterior in (FullRank(prior=Anchored(0.1, spread=0.7)), LowRank.paper(50, prior=Anchored(0.1, spread=0.7))):
         w = ops.convert_to_numpy(_built(posterior, (200, 100)).mean().dense())
         assert w.std() == pytest.approx(0.7, rel=0.7 / np.sqrt(entries) * 30)
     bias = _built(FullRank(prior=Anchored(0.1, spread=0.7)), (1, 500)).factors[0].numbers()[2][0]
@@ -88,14 +88,14 @@ def test_spread_is_the_standard_deviation_of_the_entries_of_w():
 
 
 def test_copies_of_one_posterior_have_anchors_of_their_own():
-    posterior = LowRank(2, prior="anchored")
+    posterior = LowRank.paper(2, prior="anchored")
     model = keras.Sequential([keras.Input((6,)), *(layers.Dense(6, posterior=posterior) for _ in range(2))])
     one, two = (q.factors[0].numbers()[2][0] for q in sb.find_posteriors(model))
     assert posterior.prior == Anchored(0.1) and (one != two).all()
 
 
 def _network(prior, **options):
-    head = layers.Dense(2, use_bias=False, posterior=LowRank(2, prior=prior, **options))
+    head = layers.Dense(2, use_bias=False, posterior=LowRank.paper(2, prior=prior, **options))
     model = keras.Sequential([keras.Input((6,)), head])
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
@@ -104,7 +104,7 @@ def _network(prior, **options):
 @pytest.mark.backend
 def test_files_keep_anchors(tmp_path):
     model = _network(Anchored(0.2, spread=0.5, anchor="random"))
-    model.fit(X, Y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.fit(X, Y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     model.save(tmp_path / "model.keras")
     again = sb.load(tmp_path / "model.keras")
     (ours,), (theirs,) = (sb.find_posteriors(one) for one in (model, again))
@@ -113,7 +113,7 @@ def test_files_keep_anchors(tmp_path):
     assert sb.kl(again, "exact") == pytest.approx(sb.kl(model, "exact"), rel=1e-6) and sb.kl(model, "exact") > 0
 
 
-@pytest.mark.parametrize("make", [lambda prior: FullRank(prior=prior), lambda prior: LowRank(5, prior=prior)])
+@pytest.mark.parametrize("make", [lambda prior: FullRank(prior=prior), lambda prior: LowRank.paper(5, prior=prior)])
 def test_a_given_start_needs_a_choice_of_the_anchor(make):
     with pytest.raises(ValueError, match=r"Anchored needs anchor='random' or anchor='start' where means start"):
         _built(make(Anchored(0.1))).center(MATRIX)
@@ -133,7 +133,7 @@ def test_a_given_start_needs_a_choice_of_the_anchor(make):
 
 def test_factors_turn_to_the_anchor_that_stays():
     """Of all A Q, B Q with orthogonal Q the nearest has a symmetric, positive ABᵀ-to-anchor product."""
-    posterior = _built(LowRank(3, prior=Anchored(0.1, anchor="random")))
+    posterior = _built(LowRank.paper(3, prior=Anchored(0.1, anchor="random")))
     posterior.center(MATRIX)
     loc, _, (centre, _) = posterior.factors[0].numbers()
     product = loc.T @ centre
@@ -147,7 +147,7 @@ def test_certify_asks_which_data_an_anchor_at_the_start_has_seen():
     trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(2, use_bias=False)])
     trained.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     models = {
-        anchor: sb.bayesianize(trained, LowRank(2, prior=Anchored(0.1, anchor=anchor)), init="svd")
+        anchor: sb.bayesianize(trained, LowRank.paper(2, prior=Anchored(0.1, anchor=anchor)), init="svd")
         for anchor in ("random", "start")
     }
     assert sb.certify(models["random"], X, Y, draws=20).is_certificate
@@ -159,7 +159,7 @@ def test_certify_asks_which_data_an_anchor_at_the_start_has_seen():
     found = sb.certify(models["start"], X[:20], Y[:20], draws=20, prior_data=X[20:])
     assert "the prior learned on prior_data, and on no other examples" in repr(found)
     with pytest.raises(ValueError, match=r"needs anchor='random' or.*Pass prior=Anchored\(0\.1, anchor='start'\): "):
-        sb.bayesianize(trained, LowRank(2, prior="anchored"))
+        sb.bayesianize(trained, LowRank.paper(2, prior="anchored"))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_certify_asks_which_data_an_anchor_at_the_start_has_seen():
         (lambda: Anchored(spread=-1.0), "Anchored needs spread > 0"),
         (lambda: Anchored(anchor="svd"), "anchor to be 'random', 'start' or None; got anchor='svd'"),
         (lambda: sb.Centred(Anchored()), "Centred needs a prior without centres"),
-        (lambda: _built(LowRank(2, prior=Anchored(spread=1.0), initializer="he_normal")), "not both"),
+        (lambda: _built(LowRank.paper(2, prior=Anchored(spread=1.0), initializer="he_normal")), "not both"),
     ],
 )
 def test_bad_input_is_refused(act, message):

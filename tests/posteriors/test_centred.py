@@ -18,7 +18,7 @@ Y = (X[:, 0] > 0).astype("int32")
 
 
 def _network(posterior=None, **compiled):
-    posterior = posterior or LowRank(2, prior=Centred(Normal(0.5)))
+    posterior = posterior or LowRank.paper(2, prior=Centred(Normal(0.5)))
     bias = FullRank(prior=Centred(Normal(0.5)))
     model = keras.Sequential(
         [
@@ -68,7 +68,7 @@ def test_rows_of_the_kl_have_their_own_centres():
 
 @pytest.mark.backend
 def test_centring_makes_the_kl_zero_and_training_starts_from_there():
-    model = _network(LowRank(2, prior=Centred("normal")))
+    model = _network(LowRank.paper(2, prior=Centred("normal")))
     for factor in (f for q in sb.find_posteriors(model) for f in q.factors):
         set_factor(factor, np.full(factor.shape, 0.3), np.full(factor.shape, 0.2))
     sb.centre_prior(model, learned_on=X)
@@ -82,8 +82,8 @@ def test_centring_makes_the_kl_zero_and_training_starts_from_there():
 @pytest.mark.backend
 def test_a_file_keeps_centres_widths_and_what_they_were_learned_on(tmp_path):
     model = _network()
-    sb.learn_prior(model, X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
-    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    sb.learn_prior(model, X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
+    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     model.save(tmp_path / "model.keras")
     again = sb.load(tmp_path / "model.keras")
     assert sb.kl(again, "exact") == pytest.approx(sb.kl(model, "exact"), rel=1e-6) and sb.kl(model, "exact") > 0
@@ -100,7 +100,7 @@ def test_a_file_keeps_centres_widths_and_what_they_were_learned_on(tmp_path):
 def test_training_leaves_centres_and_widths():
     model = _network()
     before = [q.factors[0].numbers()[2] for q in sb.find_posteriors(model)]
-    model.fit(X, Y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.fit(X, Y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     for posterior, reference in zip(sb.find_posteriors(model), before, strict=True):
         np.testing.assert_array_equal(posterior.factors[0].numbers()[2], reference)
         assert (posterior.factors[0].numbers()[0] != reference[0]).any()
@@ -135,7 +135,7 @@ def test_a_thousand_of_sixty_thousand_examples_are_noticed():
     [
         (lambda: Centred(Centred()), "Centred needs a prior without centres"),
         (
-            lambda: sb.centre_prior(_network(LowRank(2)), learned_on=None),
+            lambda: sb.centre_prior(_network(LowRank.paper(2)), learned_on=None),
             r"a Centred prior of one scale, built; got.*Make it LowRank",
         ),
         (lambda: sb.learn_prior(_network(FullRank()), X, Y), "needs posteriors with a Centred prior"),
@@ -154,7 +154,7 @@ def test_bad_input_is_refused(act, message):
 
 def test_a_trained_model_has_to_say_what_it_has_seen():
     model = _network()
-    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     with pytest.raises(ValueError, match=r"needs learned_on.*was trained, its means or scales"):
         sb.centre_prior(model, learned_on=None)
     with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
@@ -166,7 +166,7 @@ def test_a_trained_model_has_to_say_what_it_has_seen():
 
 def test_a_prior_remembers_all_that_it_has_seen_validation_and_earlier_lessons_too():
     model = _network()
-    options = {"epochs": 1, "verbose": 0, "callbacks": [sb.KLSchedule(20)]}
+    options = {"epochs": 1, "verbose": 0, "callbacks": [sb.KLSchedule(20, beta=1.0)]}
     sb.learn_prior(model, X[:20], Y[:20], validation_data=(X[20:30], Y[20:30]), **options)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     sb.learn_prior(model, X[30:40], Y[30:40], **options)
@@ -180,7 +180,7 @@ def test_a_prior_remembers_all_that_it_has_seen_validation_and_earlier_lessons_t
 
 def test_scales_that_were_learned_are_no_widths_without_data():
     model = _network()
-    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     for factor in (f for q in sb.find_posteriors(model) for f in q.factors):
         factor.set_loc(factor.numbers()[2][0])  # means back to their centres
     with pytest.raises(ValueError, match=r"centre_prior needs learned_on.*means or scales"):

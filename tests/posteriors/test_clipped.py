@@ -84,14 +84,14 @@ def test_redrawn_ones_are_distributed_as_those_within_the_limit(make, scale):
 
 
 def test_training_moves_a_posterior_whose_draws_are_made_again():
-    model = _network(Clipped(LowRank(2, prior="normal"), 0.6, redraws=2))
+    model = _network(Clipped(LowRank.paper(2, prior="normal"), 0.6, redraws=2))
     posterior = model.layers[0].posterior
     assert sb.find_posteriors(model) == [posterior, model.layers[1].posterior]
     set_factor(posterior.factors[0], 0.1, 0.15)
     before = ops.convert_to_numpy(posterior.factors[0].values)
     with pytest.raises(ValueError, match="KL weight is not set"):
         model.fit(X, Y, verbose=0)
-    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     added = sum(float(ops.convert_to_numpy(loss)) for loss in model.losses)
     assert added == pytest.approx(sb.kl(model, "exact") / len(X), rel=1e-4)  # counted once
     after = ops.convert_to_numpy(posterior.factors[0].values)
@@ -102,8 +102,8 @@ def test_training_moves_a_posterior_whose_draws_are_made_again():
 
 
 def test_clipping_is_kept_in_prediction_and_files(tmp_path):
-    model = _network(Clipped(LowRank(2), limit=0.3, redraws=1))
-    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model = _network(Clipped(LowRank.paper(2), limit=0.3, redraws=1))
+    model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     model.save(tmp_path / "model.keras")
     again = sb.load(tmp_path / "model.keras")
     assert repr(again.layers[0].posterior) == "Clipped(LowRank(2), 0.3, redraws=1)"
@@ -114,7 +114,7 @@ def test_clipping_is_kept_in_prediction_and_files(tmp_path):
 
 def test_conversion_lowers_the_rank_of_the_one_inside_and_pruning_its_columns():
     trained = keras.Sequential([keras.Input((6,)), keras.layers.Dense(5), keras.layers.Dense(2)])
-    bayes = sb.bayesianize(trained, Clipped(LowRank(4), 2.0))
+    bayes = sb.bayesianize(trained, Clipped(LowRank.paper(4), 2.0))
     assert [q.effective_rank for q in sb.find_posteriors(bayes)] == [4, 2]
     bayes = sb.bayesianize(trained, Clipped(AdaptiveLowRank(4), 2.0), init="svd")
     posterior = bayes.layers[0].posterior
@@ -138,12 +138,15 @@ def test_a_copy_is_clipped_at_the_same_limit():
 @pytest.mark.parametrize(
     "act, message",
     [
-        (lambda: Clipped(LowRank(2), 0.0), "limit > 0"),
-        (lambda: Clipped(LowRank(2), 1.0, redraws=-1), "Clipped needs redraws to be an integer >= 0"),
+        (lambda: Clipped(LowRank.paper(2), 0.0), "limit > 0"),
+        (lambda: Clipped(LowRank.paper(2), 1.0, redraws=-1), "Clipped needs redraws to be an integer >= 0"),
         (lambda: Clipped(Deterministic(), 1.0), r"draws that are not clipped yet; got Deterministic\(\)"),
-        (lambda: Clipped(Clipped(LowRank(2), 1.0), 1.0), "draws that are not clipped yet; got Clipped"),
-        (lambda: layers.Dense(2, posterior=Clipped(LowRank(2), 1.0), estimator="local"), 'estimator="shared"'),
-        (lambda: layers.Embedding(5, 4, posterior=Clipped(LowRank(2), 1.0))(np.zeros((2, 3), "int32")), "row by row"),
+        (lambda: Clipped(Clipped(LowRank.paper(2), 1.0), 1.0), "draws that are not clipped yet; got Clipped"),
+        (lambda: layers.Dense(2, posterior=Clipped(LowRank.paper(2), 1.0), estimator="local"), 'estimator="shared"'),
+        (
+            lambda: layers.Embedding(5, 4, posterior=Clipped(LowRank.paper(2), 1.0))(np.zeros((2, 3), "int32")),
+            "row by row",
+        ),
     ],
 )
 def test_bad_input_is_refused(act, message):

@@ -39,7 +39,7 @@ def test_training_recovers_the_exact_posterior():
     model.compile(keras.optimizers.Adam(rate), GaussianNLL(NOISE))
     # The same sixteen examples 64 times: each has its own noise, and the mean over them is the same likelihood.
     x, y = np.tile(X, (64, 1)), np.tile(Y, (64, 1))
-    model.fit(x, y, NUM * 64, 1500, 0, callbacks=[sb.KLSchedule(num_data=NUM)])
+    model.fit(x, y, NUM * 64, 1500, 0, callbacks=[sb.KLSchedule(num_data=NUM, beta=1.0)])
     w = model.layers[0].posterior.w
     mean, sd = (ops.convert_to_numpy(v)[:, 0] for v in (w.loc, w.scale))
     np.testing.assert_allclose((mean - EXACT_MEAN) / EXACT_SD, 0, atol=0.03)
@@ -50,7 +50,7 @@ def test_training_recovers_the_exact_posterior():
 def test_at_the_exact_posterior_the_loss_is_the_negative_log_evidence():
     model = _model()
     set_factor(model.layers[0].posterior.w, EXACT_MEAN[:, None], EXACT_SD[:, None])
-    sb.set_kl(model, num_data=NUM)
+    sb.set_kl(model, num_data=NUM, beta=1.0)
     kl = float(ops.convert_to_numpy(sum(model.losses)))
     # E_q of the mean Gaussian loss: at the mean, plus the spread of x W over 2 noise².
     at_mean = float(ops.convert_to_numpy(GaussianNLL(NOISE)(Y, X @ EXACT_MEAN[:, None])))

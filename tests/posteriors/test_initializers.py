@@ -9,7 +9,7 @@ from keras import ops
 from scipy import stats
 from table import POSTERIORS, RANDOM, SHAPE, assert_unbiased, assert_uncorrelated, built, gradient, stirred
 
-from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, RankOne, layers
+from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Mixture, RankOne, layers
 from singularbayes.posteriors import initializers, noise
 from singularbayes.posteriors.families import inverse_softplus
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.backend
 MATRIX = np.random.default_rng(5).normal(size=SHAPE).astype("float32")
 # Each can hold any 5 × 4 matrix as its mean.
 UNRESTRICTED = {
-    "low_rank": lambda **k: LowRank(4, **k),
-    "overcomplete": lambda **k: LowRank(6, overcomplete=True, **k),
+    "low_rank": lambda **k: LowRank.paper(4, **k),
+    "overcomplete": lambda **k: LowRank.paper(6, overcomplete=True, **k),
     "full_rank": FullRank,
     "k_tied": KTied,
     "rank_one": RankOne,
@@ -66,7 +66,7 @@ def test_factor_scales_are_the_paper_s(vectors):
 def test_factors_start_with_the_paper_s_scales(vectors, index, uniform):
     case = vectors["initialiser_scales"]["expected"]["cases"][index]
     name = f"{case['kind']}_{'uniform' if uniform else 'normal'}"
-    posterior = built(LowRank(case["rank"], initializer=name), (case["fan_in"], case["fan_out"]))
+    posterior = built(LowRank.paper(case["rank"], initializer=name), (case["fan_in"], case["fan_out"]))
     for factor in posterior.factors:
         np.testing.assert_allclose(_array(factor.scale), case["post_sigma_eta_0p1"], rtol=1e-5)
     locs = np.concatenate([_array(factor.loc).ravel() for factor in posterior.factors])
@@ -78,7 +78,7 @@ def test_factors_start_with_the_paper_s_scales(vectors, index, uniform):
 @pytest.mark.parametrize("damping", [0.32, 0.55, 0.85])
 def test_damping_multiplies_the_scale_of_the_means_alone(vectors, damping):
     case = vectors["initialiser_scales"]["expected"]["cases"][6]
-    posterior = built(LowRank(case["rank"], damping=damping), (case["fan_in"], case["fan_out"]))
+    posterior = built(LowRank.paper(case["rank"], damping=damping), (case["fan_in"], case["fan_out"]))
     for factor in posterior.factors:
         _assert_std(_array(factor.loc), case["damped_std_" + f"{damping}".replace(".", "p")])
         np.testing.assert_allclose(_array(factor.scale), case["post_sigma_eta_0p1"], rtol=1e-5)
@@ -86,7 +86,7 @@ def test_damping_multiplies_the_scale_of_the_means_alone(vectors, damping):
 
 @pytest.mark.parametrize(
     "make",
-    [FullRank, KTied, RankOne, lambda **k: LowRank(3, **k), lambda **k: Adapter(3, **k)],
+    [FullRank, KTied, RankOne, lambda **k: LowRank.paper(3, **k), lambda **k: Adapter(3, **k)],
     ids=["full", "tied", "one", "low", "adapter"],
 )
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_noise_starts_in_the_paper_s_proportion_to_the_signal(vectors):
     vector = vectors["init_signal_to_noise"]
     for eta, ratio in zip(vector["inputs"]["eta"], vector["expected"]["noise_to_signal"], strict=True):
         # σ_W² = 2 / (60 + 40)
-        ratios = [built(LowRank(3, eta=eta), (60, 40)).variance().mean() / 0.02 for _ in range(8)]
+        ratios = [built(LowRank.paper(3, eta=eta), (60, 40)).variance().mean() / 0.02 for _ in range(8)]
         assert_unbiased(ratios, ratio)
 
 
@@ -187,7 +187,7 @@ def test_inverse_softplus_undoes_softplus(scale):
 def test_rho_can_have_an_initializer_of_its_own_and_each_factor_its_own_numbers():
     uniform = keras.initializers.RandomUniform(-5, -4)
     for rho_lr in (1.0, 50.0):
-        posterior = built(LowRank(3, rho_initializer=uniform, rho_lr=rho_lr), (800, 800))
+        posterior = built(LowRank.paper(3, rho_initializer=uniform, rho_lr=rho_lr), (800, 800))
         a, b = np.split(_array(posterior.ab.rho), 2)
         assert -5 <= min(a.min(), b.min()) < -4.98 and -4.02 < max(a.max(), b.max()) <= -4
         assert_uncorrelated(a, b)
@@ -262,7 +262,7 @@ def test_an_adapter_holds_any_matrix_to_the_last_bit_and_keeps_a_mean_in_its_fir
 
 def test_a_low_rank_mean_moves_to_the_best_approximation(vectors):
     w = np.array(vectors["svd_split"]["inputs"]["W"])
-    posterior = built(LowRank(2), w.shape)
+    posterior = built(LowRank.paper(2), w.shape)
     posterior.center(w)
     np.testing.assert_allclose(_mean(posterior), vectors["svd_split"]["expected"]["W_r"], atol=1e-5)
 
@@ -278,7 +278,7 @@ def test_an_initializer_of_particular_values_is_honoured(name, damping):
 
 
 def test_a_low_rank_start_truncates_particular_values():
-    posterior = built(LowRank(2, initializer=keras.initializers.Constant(MATRIX)))
+    posterior = built(LowRank.paper(2, initializer=keras.initializers.Constant(MATRIX)))
     u, s, vt = np.linalg.svd(MATRIX)
     np.testing.assert_allclose(_mean(posterior), (u[:, :2] * s[:2]) @ vt[:2], atol=1e-5)
 
@@ -309,13 +309,13 @@ def test_a_randomised_svd_is_the_truncated_one_where_singular_values_differ(shap
     np.testing.assert_allclose(a @ b.T, best, rtol=0, atol=2e-6 * np.abs(best).max())
     np.testing.assert_allclose((a**2).sum(axis=0), s[:4], rtol=2e-6)
     np.testing.assert_allclose((a**2).sum(axis=0), (b**2).sum(axis=0), rtol=2e-6)
-    assert LowRank(4).residual(matrix) == pytest.approx(np.linalg.norm(s[4:]), rel=1e-5)
+    assert LowRank.paper(4).residual(matrix) == pytest.approx(np.linalg.norm(s[4:]), rel=1e-5)
 
 
 def test_of_a_flat_spectrum_a_randomised_svd_keeps_as_much_as_any():
     matrix = np.random.default_rng(1).normal(size=(200, 300)).astype("float32")
     s = np.linalg.svd(matrix, compute_uv=False)
-    assert LowRank(8).residual(matrix) == pytest.approx(np.linalg.norm(s[8:]), rel=1e-3)
+    assert LowRank.paper(8).residual(matrix) == pytest.approx(np.linalg.norm(s[8:]), rel=1e-3)
 
 
 def test_a_singular_value_decomposition_is_made_once_for_a_plan_and_the_conversion(monkeypatch):
@@ -324,8 +324,8 @@ def test_a_singular_value_decomposition_is_made_once_for_a_plan_and_the_conversi
     monkeypatch.setattr(initializers, "_randomised_svd", lambda *a: made.append(a[0].shape) or real(*a))
     monkeypatch.setattr(initializers, "_KEPT", type(initializers._KEPT)())
     matrix = _with_spectrum((130, 140), 0.9 ** np.arange(20))
-    LowRank(4).residual(matrix)
-    built(LowRank(4), (130, 140)).center(matrix)
+    LowRank.paper(4).residual(matrix)
+    built(LowRank.paper(4), (130, 140)).center(matrix)
     assert made == [(130, 140)]
     initializers.svd_split(-matrix, 4)
     initializers.svd_split(matrix, 5)
@@ -334,3 +334,64 @@ def test_a_singular_value_decomposition_is_made_once_for_a_plan_and_the_conversi
     for sign in (2, 3, 4):
         initializers.svd_split(sign * matrix, 4)
     assert len(made) == 6 and len(initializers._KEPT) <= 3
+
+
+# -- orthogonal columns ------------------------------------------------------------------------------------------------
+
+
+def _a_and_b(posterior):
+    loc = _array(posterior.factors[0].loc)
+    return loc[: posterior.rows], loc[posterior.rows :]
+
+
+@pytest.mark.parametrize(
+    "arguments, variance",
+    [
+        ({}, 2 / (9 + 6)),  # Glorot's, whatever the activation
+        ({"initializer": "he_uniform"}, 2 / 9),
+        ({"damping": 0.5}, 2 / (9 + 6) / 2**4),
+    ],
+    ids=["default", "he", "damping"],
+)
+def test_by_default_columns_start_orthogonal_with_the_variance_of_the_initializer(arguments, variance):
+    dense = layers.Dense(6, "relu", posterior=LowRank(4, **arguments))
+    dense.build((None, 9))
+    a, b = _a_and_b(dense.posterior)
+    length = (9 * 6 * variance / 4) ** 0.25  # ‖W‖² = 4 length⁴ is that of 54 entries with this variance
+    np.testing.assert_allclose(a.T @ a, length**2 * np.eye(4), atol=1e-5)
+    np.testing.assert_allclose(b.T @ b, length**2 * np.eye(4), atol=1e-5)
+    assert np.abs(a[:6] - b).max() > 0.1
+    scale = 1e-4 * (arguments.get("damping", 1.0) ** -4 * variance / 4) ** 0.25
+    np.testing.assert_allclose(_array(dense.posterior.factors[0].scale), scale, rtol=1e-4)
+
+
+def test_the_start_of_a_layer_s_kernel_initializer_and_of_a_component_is_its_own():
+    dense = layers.Dense(5, "relu", kernel_initializer="he_normal", posterior=Mixture(LowRank(2), components=2))
+    dense.build((None, 7))
+    values = _array(dense.posterior.trainable_weights[0])[:, 0]  # (components, rows + columns, rank)
+    for a in values[:, :7]:
+        np.testing.assert_allclose(a.T @ a, math.sqrt(7 * 5 * (2 / 7) / 2) * np.eye(2), atol=1e-5)
+    assert np.abs(values[0] - values[1]).max() > 0.1
+
+
+def test_more_columns_than_rows_start_independent_and_so_do_the_paper_s():
+    over = built(LowRank(60, overcomplete=True), (20, 30))
+    _assert_std(_array(over.factors[0].loc), (2 / 50 / 60) ** 0.25)
+    paper = layers.Dense(300, "relu", posterior=LowRank.paper(10))
+    paper.build((None, 200))
+    _assert_std(_array(paper.posterior.factors[0].loc), (2 / 200 / 10) ** 0.25)  # He's
+    with pytest.raises(
+        ValueError, match=r"LowRank needs start to be one of \('orthogonal', 'independent'\); got start='svd'"
+    ):
+        LowRank(2, start="svd")
+
+
+def test_scales_start_narrow_at_random_and_wider_at_trained_weights_unless_they_are_given():
+    shape, std = (6, 5), (2 / 11 / 3) ** 0.25
+    for arguments, before, after in (({}, 1e-4, 0.1), ({"eta": 1e-4}, 1e-4, 1e-4), ({"eta": 0.5}, 0.5, 0.5)):
+        posterior = built(LowRank(3, **arguments), shape)
+        np.testing.assert_allclose(_array(posterior.factors[0].scale), before * std, rtol=1e-4)
+        posterior.center(np.ones(shape))
+        np.testing.assert_allclose(_array(posterior.factors[0].scale), after * std, rtol=1e-4)
+        np.testing.assert_allclose(_mean(posterior), 1.0, atol=1e-5)
+        assert type(posterior).from_config(posterior.get_config()).eta == arguments.get("eta")

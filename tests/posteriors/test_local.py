@@ -108,7 +108,7 @@ def test_weights_are_drawn_outside_training(outputs):
         posterior.sample(training=True, estimator="local").dense()
 
 
-@pytest.mark.parametrize("make", [lambda **k: LowRank(2, **k), FullRank, RankOne], ids=["low", "full", "one"])
+@pytest.mark.parametrize("make", [lambda **k: LowRank.paper(2, **k), FullRank, RankOne], ids=["low", "full", "one"])
 def test_other_families_are_refused(make):
     with pytest.raises(
         ValueError, match=r'estimator="local" needs the Gaussian family.* Got family=.laplace. in Dense'

@@ -210,7 +210,7 @@ def test_fit_trains_all_components_and_a_file_holds_them(tmp_path):
     model, y = _model(), (X[:, 0] > 0).astype("int32")
     before = [_numpy(weight) for weight in model.trainable_weights]
     x, y = np.concatenate([X, X[:2]]), np.concatenate([y, y[:2]])  # the last batch is smaller than K
-    model.fit(x, y, batch_size=6, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(x))])
+    model.fit(x, y, batch_size=6, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(x), beta=1.0)])
     for old, weight in zip(before, model.trainable_weights, strict=True):
         changed = np.abs(_numpy(weight) - old).reshape(K, -1).max(axis=1)
         assert (changed > 0).all()
@@ -245,7 +245,7 @@ def test_a_draw_is_one_component_in_every_layer_whatever_the_batch():
 def test_weight_decay_spares_means_and_scales():
     model = _model()
     model.optimizer.build(model.trainable_variables)
-    sb.set_kl(model, num_data=10)
+    sb.set_kl(model, num_data=10, beta=1.0)
     spared = [not model.optimizer._use_weight_decay(v) for v in model.trainable_variables]
     assert spared == [v.path.rpartition("/")[2] != "bias" for v in model.trainable_variables]
 
@@ -253,7 +253,7 @@ def test_weight_decay_spares_means_and_scales():
 def test_a_batch_with_fewer_examples_than_components_is_refused_before_training():
     model = _model()
     with pytest.raises(ValueError, match=r"at least 3 examples.*got 2"):
-        model.fit(X, np.zeros(BATCH, "int32"), batch_size=2, verbose=0, callbacks=[sb.KLSchedule(BATCH)])
+        model.fit(X, np.zeros(BATCH, "int32"), batch_size=2, verbose=0, callbacks=[sb.KLSchedule(BATCH, beta=1.0)])
     assert np.isfinite(model.predict(X[:1], verbose=0)).all()
 
 
@@ -330,7 +330,7 @@ def test_repeated_examples_train_every_component_as_a_network_of_its_own():
 def test_repeated_examples_keep_steps_validation_and_a_batch_smaller_than_the_components():
     model = _repeating(steps_per_execution=1 if keras.backend.backend() == "torch" else 2)
     history = model.fit(
-        X, X, batch_size=2, epochs=2, verbose=0, validation_data=(X, X), callbacks=[sb.KLSchedule(BATCH)]
+        X, X, batch_size=2, epochs=2, verbose=0, validation_data=(X, X), callbacks=[sb.KLSchedule(BATCH, beta=1.0)]
     ).history
     assert history["val_nll"][-1] == pytest.approx(model.evaluate(X, X, verbose=0, return_dict=True)["nll"])
     assert sb.predict(model, X, draws=4, likelihood="gaussian").mean.shape == X.shape
@@ -342,7 +342,7 @@ def test_a_repeating_layer_without_blocks_is_refused_with_what_to_do():
         posterior.set_kl_weight(0.1)
     with pytest.raises(ValueError, match="needs examples in blocks"):
         model(X, training=True)
-    sb.set_kl(model, BATCH)
+    sb.set_kl(model, BATCH, beta=1.0)
     assert model(X, training=True).shape == (K * BATCH, 5)
     assert np.isfinite(model.train_on_batch(X, X)).all()
 
@@ -354,7 +354,7 @@ def test_batch_normalisation_would_mix_components_and_is_refused():
     )
     model.compile("sgd", "mse")
     with pytest.raises(ValueError, match="statistics are of examples of all components"):
-        model.fit(X, X[:, :1], verbose=0, callbacks=[sb.KLSchedule(BATCH)])
+        model.fit(X, X[:, :1], verbose=0, callbacks=[sb.KLSchedule(BATCH, beta=1.0)])
     model.layers[1].trainable = False
     model.compile("sgd", "mse")
-    model.fit(X, X[:, :1], verbose=0, callbacks=[sb.KLSchedule(BATCH)])
+    model.fit(X, X[:, :1], verbose=0, callbacks=[sb.KLSchedule(BATCH, beta=1.0)])

@@ -46,7 +46,7 @@ def test_factors_are_those_of_the_components_and_keep_what_is_assigned(name):
 
 
 def test_changes_of_one_component_stay_in_it():
-    mixture, matrices = built(sb.Mixture(sb.LowRank(4), K)), RNG.normal(size=(K, 5, 4))
+    mixture, matrices = built(sb.Mixture(sb.LowRank.paper(4), K)), RNG.normal(size=(K, 5, 4))
     mixture.center_components(list(matrices))
     for k, matrix in enumerate(matrices):
         np.testing.assert_allclose(_numpy(mixture.component(k).mean().dense()), matrix, atol=1e-5)
@@ -56,7 +56,7 @@ def test_changes_of_one_component_stay_in_it():
 
 @pytest.mark.backend
 def test_a_mixture_centres_its_prior_at_every_component():
-    model = _model(sb.LowRank(2, prior=sb.Centred("normal"), kl_weight=0.1))
+    model = _model(sb.LowRank.paper(2, prior=sb.Centred("normal"), kl_weight=0.1))
     learn_prior(model, X[:12], Y[:12], verbose=0)
     assert sb.kl(model, "exact") == pytest.approx(0.0, abs=1e-4)
     (mixture,) = sb.find_posteriors(model)
@@ -71,7 +71,7 @@ def test_a_mixture_centres_its_prior_at_every_component():
 
 
 def test_certify_sees_the_prior_of_a_mixture():
-    model = _model(sb.LowRank(2, prior=sb.Centred("normal"), kl_weight=0.1))
+    model = _model(sb.LowRank.paper(2, prior=sb.Centred("normal"), kl_weight=0.1))
     learn_prior(model, X[:12], Y[:12], verbose=0)
     with pytest.raises(ValueError, match="the prior was learned on these examples"):
         sb.certify(model, X, Y, draws=10)
@@ -91,7 +91,7 @@ def test_certify_sees_the_prior_of_a_mixture():
 
 
 def test_certify_treats_an_anchor_at_the_start_of_a_mixture_as_seen():
-    model = _model(sb.LowRank(2, prior=sb.Anchored(0.1, anchor="start"), kl_weight=0.1))
+    model = _model(sb.LowRank.paper(2, prior=sb.Anchored(0.1, anchor="start"), kl_weight=0.1))
     assert sb.certify(model, X, Y, draws=10).is_certificate  # anchors are random as long as nothing was moved
     (mixture,) = sb.find_posteriors(model)
     mixture.center(RNG.normal(size=(4, 3)))
@@ -101,7 +101,7 @@ def test_certify_treats_an_anchor_at_the_start_of_a_mixture_as_seen():
 
 @pytest.mark.backend
 def test_spectral_limits_hold_in_every_component():
-    model = _model(sb.LowRank(2, prior=sb.Normal(1.0), kl_weight=0.0))
+    model = _model(sb.LowRank.paper(2, prior=sb.Normal(1.0), kl_weight=0.0))
     (mixture,) = sb.find_posteriors(model)
 
     def norms():
@@ -128,8 +128,8 @@ def test_spectral_limits_hold_in_every_component():
 
 def test_a_mixture_is_not_clipped_as_a_whole():
     with pytest.raises(ValueError, match=r"clip the components of a mixture: Mixture\(Clipped"):
-        sb.Clipped(sb.Mixture(sb.LowRank(2), K), limit=1.0)
-    draws = stirred(sb.Mixture(sb.Clipped(sb.LowRank(2), limit=0.4), K))
+        sb.Clipped(sb.Mixture(sb.LowRank.paper(2), K), limit=1.0)
+    draws = stirred(sb.Mixture(sb.Clipped(sb.LowRank.paper(2), limit=0.4), K))
     keys = [np.array([k, 7, k]) for k in range(K)]
     for key in keys:
         for part in draws.drawn_matrices(draws.draw_number(ops.convert_to_tensor(key[:2], "int32"), int(key[2]))):

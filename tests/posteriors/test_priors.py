@@ -289,7 +289,7 @@ def test_the_kl_of_a_posterior_is_that_of_all_its_factors(random_posterior):
 
 def test_the_kl_of_the_factors_is_at_least_that_of_their_product(vectors):
     vector = vectors["data_processing_inequality"]
-    posterior = built(LowRank(1, prior="normal"), (1, 1))
+    posterior = built(LowRank.paper(1, prior="normal"), (1, 1))
     for factor in posterior.factors:
         set_factor(factor, vector["inputs"]["mu"], vector["inputs"]["sigma"])
     assert posterior.kl_exact() == pytest.approx(vector["expected"]["KL_AB"], rel=1e-6)
@@ -323,7 +323,7 @@ def test_a_prior_can_be_named(name, prior):
 @pytest.mark.parametrize("bad", ["gaussian", None, Normal, 1.0])
 def test_an_unknown_prior_is_refused_with_the_known_ones(bad):
     with pytest.raises(ValueError, match=r"one of \['anchored', 'laplace', 'normal', 'scale_mixture'\]; got prior="):
-        LowRank(2, prior=bad)
+        LowRank.paper(2, prior=bad)
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True])

@@ -158,12 +158,12 @@ def test_columns_of_nothing_are_balanced_too():
         (lambda: ColumnShrinkage(shape=0), "ColumnShrinkage needs shape > 0"),
         (lambda: ColumnShrinkage(rate=-1.0), "ColumnShrinkage needs rate > 0"),
         (lambda: FullRank(prior=ColumnShrinkage()), "needs a posterior with factors, LowRank or Adapter"),
-        (lambda: LowRank(2, prior=ColumnShrinkage(), kl_rows=3), "kl_rows=None; got LowRank with kl_rows=3"),
+        (lambda: LowRank.paper(2, prior=ColumnShrinkage(), kl_rows=3), "kl_rows=None; got LowRank with kl_rows=3"),
         (lambda: Centred(ColumnShrinkage()), "Centred needs a prior of single weights"),
         (lambda: AdaptiveLowRank(prior=Normal()), r"needs a prior that shrinks whole columns.*got Normal"),
         (lambda: AdaptiveLowRank(max_rank=0), "AdaptiveLowRank needs max_rank to be an integer >= 1; got max_rank=0"),
         (lambda: AdaptiveLowRank(tolerance=1.0), "AdaptiveLowRank needs 0 <= tolerance < 1; got tolerance=1.0"),
-        (lambda: LowRank("all"), "LowRank needs rank to be an integer >= 1; got rank='all'"),
+        (lambda: LowRank.paper("all"), "LowRank needs rank to be an integer >= 1; got rank='all'"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, message):
@@ -172,7 +172,7 @@ def test_what_makes_no_sense_is_refused(make, message):
 
 
 def test_a_fixed_rank_can_have_the_prior_too():
-    for posterior in (LowRank(2, prior=ColumnShrinkage()), Adapter(2, prior=ColumnShrinkage())):
+    for posterior in (LowRank.paper(2, prior=ColumnShrinkage()), Adapter(2, prior=ColumnShrinkage())):
         built(posterior, (ROWS, COLUMNS))
         loc, scale, _ = posterior.ab.numbers()
         each = posterior.prior.kl_exact(posterior.ab.family, loc, scale)

@@ -20,15 +20,15 @@ def _numpy(x):
 
 
 def _regression(**posterior):
-    model = keras.Sequential([keras.Input((4,)), layers.Dense(1, posterior=LowRank(1, **posterior))])
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(1, posterior=LowRank.paper(1, **posterior))])
     model.compile("adam", "mse")
     return model
 
 
 def test_a_weight_that_was_said_is_no_argument_of_the_posterior():
     # Else a copy made from the config would train with it, or with the 0 that annealing starts at.
-    layer = layers.Dense(1, posterior=LowRank(1))
-    sb.set_kl(layer, num_data=10)
+    layer = layers.Dense(1, posterior=LowRank.paper(1))
+    sb.set_kl(layer, num_data=10, beta=1.0)
     assert layer.get_config()["posterior"]["config"]["kl_weight"] is None
     layer(X)
     assert float(_numpy(layer.posterior.kl_scale)) == pytest.approx(0.1)
@@ -39,10 +39,10 @@ def test_a_weight_that_was_said_is_no_argument_of_the_posterior():
 
 def test_nll_is_logged_by_a_model_that_was_fitted_and_evaluated_before():
     model = _regression()
-    sb.set_kl(model, num_data=12)
+    sb.set_kl(model, num_data=12, beta=1.0)
     model.fit(X, Y, verbose=0)
     model.evaluate(X, Y, verbose=0)
-    schedule = sb.KLSchedule(num_data=12)
+    schedule = sb.KLSchedule(num_data=12, beta=1.0)
     history = model.fit(X, Y, validation_data=(X, Y), verbose=0, callbacks=[schedule]).history
     assert {"nll", "val_nll", "kl", "kl_weight"} <= set(history)
 
@@ -84,7 +84,7 @@ def test_an_id_out_of_range_is_named_whatever_the_head():
 
 @pytest.mark.parametrize("number", [np.int64(12), np.float32(12.0)])
 def test_numbers_from_numpy_are_numbers(number):
-    assert sb.KLSchedule(num_data=number, warmup=np.int64(0)).weight(0) == pytest.approx(1 / 12)
+    assert sb.KLSchedule(num_data=number, warmup=np.int64(0), beta=1.0).weight(0) == pytest.approx(1 / 12)
 
 
 @pytest.mark.parametrize("wrappers", [0, 1, 2])
@@ -126,7 +126,7 @@ def test_weight_decay_of_a_model_that_is_not_built_is_refused_where_it_could_not
     model = keras.Sequential([layers.Dense(1, posterior=FullRank())])
     model.compile(keras.optimizers.AdamW(weight_decay=0.5), "mse")
     with pytest.raises(ValueError, match=r"weight decay of AdamW .* not built yet. Call the model on a batch"):
-        sb.set_kl(model, num_data=12)
+        sb.set_kl(model, num_data=12, beta=1.0)
 
 
 @pytest.mark.parametrize("ids", [np.array([[2**32 + 1]]), np.array([[2**32 + 1]], "uint64")], ids=["int64", "uint64"])
@@ -137,7 +137,7 @@ def test_an_id_beyond_32_bits_is_no_neighbour(ids):
 
 def test_a_stateful_layer_is_asked_from_its_state_by_every_draw_and_keeps_it():
     model = keras.Sequential(
-        [keras.Input(batch_shape=(2, 5, 3)), layers.LSTM(3, stateful=True, posterior=LowRank(2))],
+        [keras.Input(batch_shape=(2, 5, 3)), layers.LSTM(3, stateful=True, posterior=LowRank.paper(2))],
     )
     x = RNG.normal(size=(2, 5, 3)).astype("float32")
     model(x)
@@ -149,9 +149,9 @@ def test_a_stateful_layer_is_asked_from_its_state_by_every_draw_and_keeps_it():
 
 
 def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
-    model = keras.Sequential([layers.LSTM(4, posterior=LowRank(2)), layers.Dense(1, posterior=LowRank(1))])
+    model = keras.Sequential([layers.LSTM(4, posterior=LowRank.paper(2)), layers.Dense(1, posterior=LowRank.paper(1))])
     model.compile("adam", "mse")
-    model.fit(RNG.normal(size=(4, 5, 3)), Y[:4], verbose=0, callbacks=[sb.KLSchedule(num_data=4)])
+    model.fit(RNG.normal(size=(4, 5, 3)), Y[:4], verbose=0, callbacks=[sb.KLSchedule(num_data=4, beta=1.0)])
     recurrent = next(p for p in find_posteriors(model) if p.name == "recurrent_posterior")
     # Orthogonal, cut to rank two: both singular values stay near 1 after one step.
     values = np.linalg.svd(_numpy(recurrent.mean().dense()), compute_uv=False)
@@ -160,8 +160,8 @@ def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
 
 def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
     def network(width):
-        dense = layers.Dense(width, posterior=LowRank(1))
-        return keras.Sequential([keras.Input((4,)), dense, layers.Dense(2, posterior=LowRank(1))])
+        dense = layers.Dense(width, posterior=LowRank.paper(1))
+        return keras.Sequential([keras.Input((4,)), dense, layers.Dense(2, posterior=LowRank.paper(1))])
 
     x = np.ones((10_000, 4))
     for examples, draws, batch, group in [(10_000, 640, 256, 80), (10_000, 100, 256, 50), (1, 640, 1, 640)]:
@@ -175,12 +175,12 @@ def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
 
 def test_the_local_estimator_is_refused_by_an_equation_that_uses_a_weight_more_than_once():
     with pytest.raises(ValueError, match=r"every position of an example uses the kernel"):
-        layers.EinsumDense("abc,cd->abd", (None, 3), estimator="local", posterior=LowRank(2))
+        layers.EinsumDense("abc,cd->abd", (None, 3), estimator="local", posterior=LowRank.paper(2))
 
 
 def test_sizes_from_numpy_are_sizes():
-    assert layers.Dense(np.int64(3), posterior=LowRank(1)).get_config()["units"] == 3
-    assert layers.LSTM(np.int64(3), posterior=LowRank(1)).get_config()["units"] == 3
+    assert layers.Dense(np.int64(3), posterior=LowRank.paper(1)).get_config()["units"] == 3
+    assert layers.LSTM(np.int64(3), posterior=LowRank.paper(1)).get_config()["units"] == 3
 
 
 def test_projections_of_one_block_start_different_also_from_one_initializer():
@@ -192,5 +192,5 @@ def test_projections_of_one_block_start_different_also_from_one_initializer():
 
 def test_a_convolution_uses_up_one_name_as_keras_does():
     keras.utils.clear_session()
-    names = [layer.name for layer in (layers.Conv2D(2, 3, posterior=LowRank(1)) for _ in range(3))]
+    names = [layer.name for layer in (layers.Conv2D(2, 3, posterior=LowRank.paper(1)) for _ in range(3))]
     assert names == ["conv2d", "conv2d_1", "conv2d_2"]

@@ -26,10 +26,10 @@ def _differs(model):
 
 @pytest.fixture
 def model():
-    dense = layers.Dense(3, "tanh", posterior=LowRank(2), bias_posterior=FullRank())
+    dense = layers.Dense(3, "tanh", posterior=LowRank.paper(2), bias_posterior=FullRank())
     inner = keras.Sequential([keras.Input((5,)), dense])
     x = keras.Input((5,))
-    return stirred_layer(keras.Model(x, layers.Dense(1, posterior=LowRank(1))(inner(x))), X)
+    return stirred_layer(keras.Model(x, layers.Dense(1, posterior=LowRank.paper(1))(inner(x))), X)
 
 
 def test_a_pass_is_the_one_of_the_mean_matrices_and_draws_inside_the_block_alone(model):
@@ -74,7 +74,7 @@ def test_keras_predict_and_evaluate_use_the_mean_whatever_the_batch(model):
 
 
 def test_other_models_keep_their_means(model):
-    other = stirred_layer(keras.Sequential([keras.Input((5,)), layers.Dense(1, posterior=LowRank(1))]), X)
+    other = stirred_layer(keras.Sequential([keras.Input((5,)), layers.Dense(1, posterior=LowRank.paper(1))]), X)
     with sb.draw_weights(model):
         np.testing.assert_array_equal(_numpy(other(X)), _numpy(other(X)))
 
@@ -96,7 +96,7 @@ def _sharing(dense):
 
 @pytest.mark.parametrize("make", [_sharing, Doubled], ids=["sequential", "subclass"])
 def test_a_model_that_shares_a_layer_and_was_compiled_before_draws_too(make):
-    dense = layers.Dense(3, posterior=LowRank(2))
+    dense = layers.Dense(3, posterior=LowRank.paper(2))
     model, other = stirred_layer(keras.Sequential([keras.Input((5,)), dense]), X), make(dense)
     assert not _differs(other) and not _differs(model)
     for part in (model, other, dense):
@@ -128,7 +128,7 @@ def test_predict_in_a_callback_of_training_batches_is_that_of_the_weights_of_the
         mean = sb.predict(model, X, 5).mean  # first: on JAX it gives the variables their values back
         found.append((model.get_weights(), mean))
 
-    callbacks = [sb.KLSchedule(), keras.callbacks.LambdaCallback(on_train_batch_end=predict)]
+    callbacks = [sb.KLSchedule(beta=1.0), keras.callbacks.LambdaCallback(on_train_batch_end=predict)]
     model.fit(X, Y, 3, 1, 0, callbacks=callbacks)
     assert len(found) == 2 and not np.allclose(found[0][1], found[1][1])
     for weights, mean in found:
@@ -151,7 +151,7 @@ def test_validation_data_are_scored_with_the_mean_or_with_draws(choice, together
         return model
 
     def callbacks():
-        return [sb.KLSchedule(6, validation=choice)]
+        return [sb.KLSchedule(6, validation=choice, beta=1.0)]
 
     options = {"callbacks": callbacks, "validation_data": (X, Y), "together": together}
     (run,) = sb.fit_many(build, X, Y, [0], 3, **options)
@@ -166,7 +166,7 @@ def test_validation_data_are_scored_with_the_mean_or_with_draws(choice, together
 
 def test_a_schedule_needs_to_know_what_validation_uses():
     with pytest.raises(ValueError, match="needs validation to be one of"):
-        sb.KLSchedule(6, validation="samples")
+        sb.KLSchedule(6, validation="samples", beta=1.0)
 
 
 def test_a_gradient_at_the_mean_is_a_warning_and_one_of_a_draw_is_none(model):
@@ -236,7 +236,7 @@ class Forgetful(keras.Model):
 
     def __init__(self):
         super().__init__()
-        self.dense = layers.Dense(1, posterior=LowRank(1))
+        self.dense = layers.Dense(1, posterior=LowRank.paper(1))
 
     def call(self, x):
         return self.dense(x)
@@ -253,5 +253,5 @@ def test_fit_refuses_to_train_the_mean(together):
         return made[0]
 
     with pytest.raises(ValueError, match=r"uses the mean of 'forgetful.*def call\(self, x, training=None\)"):
-        sb.fit_many(build, X, Y, [0], 2, callbacks=lambda: [sb.KLSchedule(6)], together=together)
+        sb.fit_many(build, X, Y, [0], 2, callbacks=lambda: [sb.KLSchedule(6, beta=1.0)], together=together)
     assert np.isfinite(_numpy(made[0](X))).all()  # its weights are still there

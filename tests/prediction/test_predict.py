@@ -38,7 +38,7 @@ def _network(posterior, estimator="shared"):
 @pytest.fixture(scope="module")
 def model():
     keras.utils.set_random_seed(1)
-    return stirred_layer(_network(LowRank(2)), IDS)
+    return stirred_layer(_network(LowRank.paper(2)), IDS)
 
 
 def _predict(model, x=IDS, draws=10, seed=0, **arguments):
@@ -139,7 +139,7 @@ def test_predict_leaves_the_model_s_own_randomness_alone(model):
 
 
 def test_the_estimator_that_trained_the_model_does_not_matter(model, whole):
-    local = stirred_layer(_network(LowRank(2), estimator="local"), IDS)
+    local = stirred_layer(_network(LowRank.paper(2), estimator="local"), IDS)
     local.set_weights(model.get_weights())
     np.testing.assert_allclose(_predict(local).draws, whole.draws, rtol=1e-5, atol=1e-6)
 
@@ -154,7 +154,7 @@ def test_coherent_for_every_layer_and_posterior(layer, name):
 
 
 def test_moments_of_predictions_are_those_of_the_posterior():
-    layer = layers.Dense(2, use_bias=False, posterior=LowRank(2))
+    layer = layers.Dense(2, use_bias=False, posterior=LowRank.paper(2))
     model = stirred_layer(keras.Sequential([keras.Input((5,)), layer]), X)
     truth = X @ ops.convert_to_numpy(layer.posterior.mean().dense())
     num = 1000
@@ -250,10 +250,10 @@ def test_frozen_posteriors_are_still_random_in_prediction(model):
 class TestInputsAndOutputs:
     def _model(self, inputs):
         a, b = keras.Input((5,), name="a"), keras.Input((2,), name="b")
-        hidden = layers.Dense(4, posterior=LowRank(1))(keras.layers.Concatenate()([a, b]))
+        hidden = layers.Dense(4, posterior=LowRank.paper(1))(keras.layers.Concatenate()([a, b]))
         outputs = {
-            "label": layers.Dense(3, posterior=LowRank(1), name="label")(hidden),
-            "value": layers.Dense(1, posterior=LowRank(1), name="value")(hidden),
+            "label": layers.Dense(3, posterior=LowRank.paper(1), name="label")(hidden),
+            "value": layers.Dense(1, posterior=LowRank.paper(1), name="value")(hidden),
         }
         return keras.Model({"a": a, "b": b} if inputs is dict else [a, b], list(outputs.values()))
 
@@ -316,7 +316,7 @@ class TestInputsAndOutputs:
         class Net(keras.Model):
             def __init__(self):
                 super().__init__()
-                self.dense = layers.Dense(2, posterior=LowRank(1, prior=Normal()))
+                self.dense = layers.Dense(2, posterior=LowRank.paper(1, prior=Normal()))
 
             def call(self, x):
                 return self.dense(x)
@@ -327,7 +327,7 @@ class TestInputsAndOutputs:
 def test_memory_does_not_grow_with_the_number_of_draws(monkeypatch):
     if keras.backend.backend() != "jax":
         pytest.skip("the same stream of chunks; slow under tracemalloc")
-    model = keras.Sequential([keras.Input((5,)), layers.Dense(3, posterior=LowRank(2))])
+    model = keras.Sequential([keras.Input((5,)), layers.Dense(3, posterior=LowRank.paper(2))])
     x = np.repeat(X, 100, axis=0)
     monkeypatch.setattr(memory, "_CHUNK_BYTES", 16 << 20)
 

@@ -66,7 +66,7 @@ class Block(keras.layers.Layer):
 
 
 def _bayes(units=3, activation=None):
-    return layers.Dense(units, activation, posterior=LowRank(2, eta=0.5))
+    return layers.Dense(units, activation, posterior=LowRank.paper(2, eta=0.5))
 
 
 def _sequential():
@@ -102,7 +102,7 @@ def _masked():
     """A mask made in the prefix is used after it, inside and after a nested model."""
     ids = keras.Input((6,), dtype="int32")
     embedded = keras.layers.Embedding(11, 4, mask_zero=True)(ids)
-    recurrent = layers.LSTM(4, return_sequences=True, posterior=LowRank(2))
+    recurrent = layers.LSTM(4, return_sequences=True, posterior=LowRank.paper(2))
     inner = keras.Sequential([keras.Input((6, 4)), Counted(), Dense(4, "tanh"), recurrent])
     inner.supports_masking = True
     x = keras.layers.GlobalAveragePooling1D()(inner(keras.layers.LSTM(4, return_sequences=True)(embedded)))

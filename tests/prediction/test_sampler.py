@@ -26,9 +26,9 @@ on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="programs a
 
 def _reader(length=None):
     ids = keras.Input((length,), dtype="int32")
-    x = layers.Embedding(20, 8, mask_zero=True, posterior=LowRank(2))(ids)
-    x = layers.TransformerEncoder(16, 2, posterior=LowRank(2), positions=1)(x)
-    return stir(keras.Model(ids, layers.Dense(3, posterior=LowRank(2))(x[:, 0])))
+    x = layers.Embedding(20, 8, mask_zero=True, posterior=LowRank.paper(2))(ids)
+    x = layers.TransformerEncoder(16, 2, posterior=LowRank.paper(2), positions=1)(x)
+    return stir(keras.Model(ids, layers.Dense(3, posterior=LowRank.paper(2))(x[:, 0])))
 
 
 def _texts(lengths, longest=16):
@@ -57,7 +57,7 @@ class TestPadding:
             sb.predict(_reader(16), _texts([3]), likelihood="categorical_logits", padding=0)
 
     def test_numbers_that_are_no_ids_are_refused(self):
-        model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=LowRank(1))])
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=LowRank.paper(1))])
         with pytest.raises(ValueError, match=r"one input of integers \(examples, length\); got .*float32"):
             sb.predict(model, np.ones((3, 4), "float32"), likelihood="gaussian", padding=0)
 
@@ -65,8 +65,8 @@ class TestPadding:
 @on_jax
 class TestPrograms:
     def test_what_a_program_needs_is_known_before_it_runs(self):
-        model = keras.Sequential([keras.Input((4,)), layers.Dense(1000, "tanh", posterior=LowRank(1))])
-        model.add(layers.Dense(2, posterior=LowRank(1)))
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(1000, "tanh", posterior=LowRank.paper(1))])
+        model.add(layers.Dense(2, posterior=LowRank.paper(1)))
         run = sampler_of(model)
         assert isinstance(run, JaxSampler)
         x = np.ones((50, 4), "float32")
@@ -74,7 +74,7 @@ class TestPrograms:
         assert 5 < many / few < 15
 
     def test_a_program_too_large_is_cut(self, monkeypatch):
-        model = keras.Sequential([keras.Input((4,)), layers.Dense(500, posterior=LowRank(1))])
+        model = keras.Sequential([keras.Input((4,)), layers.Dense(500, posterior=LowRank.paper(1))])
         seen = []
         run = JaxSampler.run
 
@@ -92,7 +92,7 @@ class TestPrograms:
 
 @pytest.mark.backend
 def test_weights_are_made_once_for_requests_that_follow():
-    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1))])
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank.paper(1))])
     run = sampler_of(model)
     first = run.draw(draw_keys(0, 5))
     assert run.draw(draw_keys(0, 5)) is first
@@ -110,7 +110,7 @@ class Unbatched(keras.layers.Layer):
 
 
 def _unbatched():
-    return keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1)), Unbatched()])
+    return keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank.paper(1)), Unbatched()])
 
 
 def _convolutions():
@@ -136,7 +136,7 @@ def test_draws_side_by_side_are_those_one_after_another(name):
 
 
 def test_a_recurrent_layer_counts_the_projections_of_all_steps():
-    layer = layers.LSTM(50, posterior=LowRank(1))
+    layer = layers.LSTM(50, posterior=LowRank.paper(1))
     model = keras.Sequential([keras.Input((1000, 2)), layer])
     assert layer.activation_size(1000) == 1000 * 4 * 50
     x = np.ones((40, 1000, 2), "float32")
@@ -146,7 +146,7 @@ def test_a_recurrent_layer_counts_the_projections_of_all_steps():
 
 @on_jax
 def test_models_that_share_programs_do_not_keep_each_other():
-    models = [keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank(1))]) for _ in range(3)]
+    models = [keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank.paper(1))]) for _ in range(3)]
     first, second, third = models
     for pair in ([first, second], [second, first], [third, first], [second, third]):
         share_programs(pair)

@@ -24,7 +24,7 @@ on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="members ar
 
 def _network(length=None):
     ids = keras.Input((length,), dtype="int32")
-    x = layers.Embedding(9, 8, mask_zero=True, posterior=LowRank(3))(ids)
+    x = layers.Embedding(9, 8, mask_zero=True, posterior=LowRank.paper(3))(ids)
     x = keras.layers.GlobalAveragePooling1D()(x)  # which leaves out what is masked
     model = keras.Model(ids, layers.Dense(2, posterior=FullRank())(x))
     model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -36,7 +36,7 @@ def _weights(model):
 
 
 def _fit(seeds, **options):
-    schedule = {"callbacks": lambda: [sb.KLSchedule(len(IDS))], "padding": 0}
+    schedule = {"callbacks": lambda: [sb.KLSchedule(len(IDS), beta=1.0)], "padding": 0}
     return sb.fit_many(_network, IDS, Y, seeds, epochs=2, batch_size=SIZE, **schedule, **options)
 
 
@@ -65,7 +65,7 @@ def _by_hand(seed):
     keras.utils.set_random_seed(seed)
     model, data = _network(), _Whole(seed)
     turn = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: data.turn(epoch))
-    model.fit(data, epochs=2, callbacks=[turn, sb.KLSchedule(len(IDS))], shuffle=False, verbose=0)
+    model.fit(data, epochs=2, callbacks=[turn, sb.KLSchedule(len(IDS), beta=1.0)], shuffle=False, verbose=0)
     return _weights(model)
 
 

@@ -28,7 +28,7 @@ def _compiled(model, optimizer=None):
 def _mlp():
     # A schedule in the optimizer, dropout, the state of a normalisation, and noise of two posteriors.
     rate = keras.optimizers.schedules.CosineDecay(0.05, 12)
-    hidden = [layers.Dense(6, "relu", posterior=LowRank(2)), keras.layers.BatchNormalization()]
+    hidden = [layers.Dense(6, "relu", posterior=LowRank.paper(2)), keras.layers.BatchNormalization()]
     head = [keras.layers.Dropout(0.3), layers.Dense(2, posterior=FullRank())]
     return _compiled(keras.Sequential([keras.Input((4,)), *hidden, *head]), keras.optimizers.Adam(rate))
 

@@ -28,13 +28,13 @@ def _model(inside, examples="split", **arguments):
 def test_many_seeds_train_as_each_alone(examples):
     def fitted(together):
         return sb.fit_many(
-            lambda: _model(sb.LowRank(2, prior="normal"), examples),
+            lambda: _model(sb.LowRank.paper(2, prior="normal"), examples),
             X,
             Y,
             seeds=[3, 4],
             epochs=2,
             batch_size=6,
-            callbacks=lambda: [sb.KLSchedule(len(X))],
+            callbacks=lambda: [sb.KLSchedule(len(X), beta=1.0)],
             validation_data=(X, Y),
             together=together,
         )
@@ -52,7 +52,7 @@ def test_class_weights_are_sample_weights_of_every_component():
     for weights in ({"class_weight": {0: 1.0, 1: 3.0}}, {"sample_weight": np.where(Y == 1, 3.0, 1.0)}):
         keras.utils.set_random_seed(1)
         model = _model(sb.FullRank(prior="normal"), "repeat")
-        model.fit(X, Y, batch_size=16, verbose=0, callbacks=[sb.KLSchedule(len(X))], **weights)
+        model.fit(X, Y, batch_size=16, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)], **weights)
         found.append([ops.convert_to_numpy(w) for w in model.trainable_weights])
     for by_class, by_sample in zip(*found, strict=True):
         np.testing.assert_allclose(by_class, by_sample, rtol=1e-5, atol=1e-6)
@@ -63,7 +63,7 @@ def test_class_weights_are_sample_weights_of_every_component():
     "inside",
     [
         sb.AdaptiveLowRank(2, tolerance=0.999),
-        sb.Clipped(sb.LowRank(2), limit=0.5),
+        sb.Clipped(sb.LowRank.paper(2), limit=0.5),
         sb.Adapter(2),
         sb.Adapter(2, random_factors="a"),
         sb.RankOne(),
@@ -75,7 +75,7 @@ def test_every_kind_of_posterior_trains_inside(inside, tmp_path):
     (posterior,) = sb.find_posteriors(model)
     frozen = [ops.convert_to_numpy(w) for w in posterior.non_trainable_weights if w.name == "w0"]
     before = ops.convert_to_numpy(posterior.random_weights[0])
-    model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X))])
+    model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     changed = np.abs(ops.convert_to_numpy(posterior.random_weights[0]) - before)
     assert (changed.reshape(K, -1).max(axis=1) > 0).all()
     for old, w in zip(frozen, [w for w in posterior.non_trainable_weights if w.name == "w0"], strict=True):

@@ -90,7 +90,7 @@ def test_the_number_of_examples_is_read_from_the_data(model, kind):
 def test_where_it_cannot_be_known_the_error_shows_how_to_give_it(model, kind):
     make, options = UNKNOWN[kind]
     with pytest.raises(ValueError, match=r"KLSchedule needs num_data, .*data that repeat; got .*KLSchedule\(num_data="):
-        model.fit(make(), epochs=1, verbose=0, callbacks=[sb.KLSchedule()], **options)
+        model.fit(make(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(beta=1.0)], **options)
     assert np.isfinite(model.predict(X, verbose=0)).all()
 
 
@@ -98,10 +98,10 @@ def test_a_keras_that_shows_no_data_needs_the_number(model, monkeypatch):
     name = "_maybe_symbolic_build" if keras.backend.backend() == "tensorflow" else "_symbolic_build"
     owner = next(cls for cls in keras.Model.__mro__ if cls is not keras.Model and name in vars(cls))
     own = vars(owner)[name]
-    sb.KLSchedule()  # from here on models remember their data
+    sb.KLSchedule(beta=1.0)  # from here on models remember their data
     monkeypatch.delattr(keras.Model, name)
     monkeypatch.delattr(owner, name)
-    schedules = sb.KLSchedule(), sb.KLSchedule(len(X))
+    schedules = sb.KLSchedule(beta=1.0), sb.KLSchedule(len(X), beta=1.0)
     monkeypatch.setattr(owner, name, own, raising=False)  # Keras itself needs it
     with pytest.raises(ValueError, match=r"got data that this `fit` does not show\. Pass it: KLSchedule\(num_data="):
         model.fit(X, Y, verbose=0, callbacks=[schedules[0]])
@@ -109,7 +109,7 @@ def test_a_keras_that_shows_no_data_needs_the_number(model, monkeypatch):
 
 
 def test_one_schedule_reads_the_data_of_every_fit(model):
-    schedule = sb.KLSchedule()
+    schedule = sb.KLSchedule(beta=1.0)
     for rows in (32, 20):
         model.fit(X[:rows], Y[:rows], verbose=0, callbacks=[schedule])
         assert schedule.num_data == rows
@@ -117,7 +117,7 @@ def test_one_schedule_reads_the_data_of_every_fit(model):
 
 def test_weights_before_fit_need_the_number():
     with pytest.raises(ValueError, match="needs num_data to know its weights before `fit`"):
-        sb.KLSchedule().weight(0)
+        sb.KLSchedule(beta=1.0).weight(0)
 
 
 def test_a_loss_with_a_term_for_every_position_needs_the_number_of_terms():
@@ -125,16 +125,16 @@ def test_a_loss_with_a_term_for_every_position_needs_the_number_of_terms():
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     x, y = np.repeat(X[:, None], 4, axis=1), np.zeros((32, 4))
     with pytest.raises(ValueError, match=r"needs num_data where the loss has more than one term .*num_data=y.size"):
-        model.fit(x, y, verbose=0, callbacks=[sb.KLSchedule()])
+        model.fit(x, y, verbose=0, callbacks=[sb.KLSchedule(beta=1.0)])
     assert np.isfinite(model.predict(x, verbose=0)).all()
-    model.fit(x, y, verbose=0, callbacks=[sb.KLSchedule(y.size)])
+    model.fit(x, y, verbose=0, callbacks=[sb.KLSchedule(y.size, beta=1.0)])
 
 
 @pytest.mark.parametrize("rows", [None, [[0, 1, 1, 2, 3], [4, 5, 6, 6, 7]]], ids=["all", "rows"])
 def test_members_of_fit_many_have_the_number_of_their_own_examples(rows):
     def weights(together):
         runs = sb.fit_many(
-            _built, X, Y, [0, 1], 2, 6, callbacks=lambda: [sb.KLSchedule()], rows=rows, together=together
+            _built, X, Y, [0, 1], 2, 6, callbacks=lambda: [sb.KLSchedule(beta=1.0)], rows=rows, together=together
         )
         return [run.history["kl_weight"] for run in runs]
 

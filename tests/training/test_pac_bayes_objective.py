@@ -19,7 +19,7 @@ def _network(prior=None, classes=2):
     model = keras.Sequential(
         [
             keras.Input((4,)),
-            layers.Dense(6, "relu", posterior=LowRank(2, prior=prior), bias_posterior=FullRank(prior=prior)),
+            layers.Dense(6, "relu", posterior=LowRank.paper(2, prior=prior), bias_posterior=FullRank(prior=prior)),
             layers.Dense(classes, posterior=FullRank(prior=prior), use_bias=False),
         ]
     )

@@ -20,7 +20,7 @@ def _float(x):
 
 
 def _classifier(units=3, posterior=None):
-    dense = layers.Dense(units, posterior=posterior or LowRank(1, prior=Normal()))
+    dense = layers.Dense(units, posterior=posterior or LowRank.paper(1, prior=Normal()))
     return stirred_layer(keras.Sequential([keras.Input((4,)), dense]), X)
 
 
@@ -45,7 +45,7 @@ def test_kl_is_not_divided_by_the_number_of_layers():
 
 
 def test_kl_does_not_grow_with_the_length_of_a_sequence():
-    layer = stirred_layer(layers.Dense(3, posterior=LowRank(1, prior=Normal(), kl_weight=1.0)), X)
+    layer = stirred_layer(layers.Dense(3, posterior=LowRank.paper(1, prior=Normal(), kl_weight=1.0)), X)
     found = []
     for length in (1, 50):
         layer(np.ones((2, length, 4), "float32"))
@@ -92,7 +92,7 @@ def test_what_is_called_loss_falls_as_the_fit_improves():
     # `loss` is minus the bound: at the data's own labels it is lower than at their opposites.
     model = _classifier(1)
     model.compile("sgd", keras.losses.BinaryCrossentropy(from_logits=True))
-    sb.set_kl(model, num_data=9)
+    sb.set_kl(model, num_data=9, beta=1.0)
     labels = (ops.convert_to_numpy(model(X)) > 0).astype("float32")
     assert model.evaluate(X, labels, verbose=0) < model.evaluate(X, 1 - labels, verbose=0)
 
@@ -106,7 +106,7 @@ def test_probabilities_are_averaged_not_logits():
 
 
 def test_a_non_square_kernel_keeps_its_orientation():
-    layer = stirred_layer(layers.Dense(7, use_bias=False, posterior=LowRank(2)), X)
+    layer = stirred_layer(layers.Dense(7, use_bias=False, posterior=LowRank.paper(2)), X)
     a, b = np.split(ops.convert_to_numpy(layer.posterior.ab.loc), [4])
     assert a.shape == (4, 2) and b.shape == (7, 2)
     np.testing.assert_allclose(ops.convert_to_numpy(layer(X)), X @ a @ b.T, rtol=1e-4, atol=1e-5)

@@ -17,7 +17,7 @@ Y = (X[:, 0] * X[:, 1] > 0).astype("int32")
 
 def _network(posterior=None, seed=0):
     keras.utils.set_random_seed(seed)
-    posterior = posterior or LowRank(3)
+    posterior = posterior or LowRank.paper(3)
     hidden = layers.Dense(6, "tanh", posterior=posterior, bias_posterior=FullRank(prior=posterior.prior))
     model = keras.Sequential([keras.Input((5,)), hidden, layers.Dense(2, use_bias=False, posterior=KTied(1))])
     model.compile(keras.optimizers.Adam(0.02), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -70,7 +70,7 @@ def test_those_epochs_are_the_deterministic_network_of_the_same_rank():
     """Two networks whose noise differs train alike until it is on."""
     ends = []
     for seed in (1, 2):
-        model = _network(LowRank(2))
+        model = _network(LowRank.paper(2))
         values = [q.factors[0] for q in sb.find_posteriors(model)]
         for factor in values:
             factor.set_loc(np.linspace(-0.5, 0.5, factor.size).reshape(factor.shape).astype("float32"))
@@ -78,7 +78,9 @@ def test_those_epochs_are_the_deterministic_network_of_the_same_rank():
         for q in sb.find_posteriors(model):
             q.seed_generator.state.assign(np.array([seed, 0], "uint32"))
         with pytest.warns(UserWarning, match="before the KL weight was full"):
-            model.fit(X, Y, batch_size=48, epochs=3, verbose=0, callbacks=[KLSchedule(len(X), pretrain_epochs=9)])
+            model.fit(
+                X, Y, batch_size=48, epochs=3, verbose=0, callbacks=[KLSchedule(len(X), pretrain_epochs=9, beta=1.0)]
+            )
         ends.append([ops.convert_to_numpy(q.mean().dense()) for q in sb.find_posteriors(model)])
         assert all(ops.convert_to_numpy(f.scale).min() > 1e-6 for f in values)  # back at the end of training
     for one, other in zip(*ends, strict=True):
@@ -106,9 +108,9 @@ def test_adam_forgets_directions_and_keeps_the_size_of_gradients():
 
 def test_an_anchor_stays_or_follows_as_chosen():
     with pytest.raises(ValueError, match="Anchored needs anchor='random' or anchor='start'"):
-        _fit(_network(LowRank(3, prior="anchored")), pretrain_epochs=1)
+        _fit(_network(LowRank.paper(3, prior="anchored")), pretrain_epochs=1)
     for anchor, origin in (("random", Origin.INITIAL), ("start", Origin.START)):
-        model = _network(LowRank(3, prior=Anchored(0.1, anchor=anchor)))
+        model = _network(LowRank.paper(3, prior=Anchored(0.1, anchor=anchor)))
         first = [q.factors[0] for q in sb.find_posteriors(model)[:2]]
         centres = [factor.numbers()[2][0] for factor in first]
         _, after, _ = _fit(model, pretrain_epochs=2)
@@ -124,7 +126,7 @@ def test_many_seeds_train_as_one_program_with_it():
         return _network(seed=seed)
 
     def callbacks():
-        return [KLSchedule(len(X), pretrain_epochs=2)]
+        return [KLSchedule(len(X), pretrain_epochs=2, beta=1.0)]
 
     together, alone = (
         sb.fit_many(build, X, Y, [3, 4], 4, 12, callbacks=callbacks, together=number) for number in (2, 1)
@@ -137,7 +139,7 @@ def test_many_seeds_train_as_one_program_with_it():
 def test_training_that_resumes_in_between_does_not_switch_twice():
     model = _network()
     start = [ops.convert_to_numpy(q.factors[0].scale) for q in sb.find_posteriors(model)]
-    schedule = KLSchedule(len(X), pretrain_epochs=4)
+    schedule = KLSchedule(len(X), pretrain_epochs=4, beta=1.0)
     switch_noise(model, on=False)  # as a checkpoint of such an epoch holds it
     with pytest.warns(UserWarning, match="from epoch 4 on"):
         model.fit(X, Y, initial_epoch=2, epochs=4, verbose=0, callbacks=[schedule])
@@ -146,7 +148,7 @@ def test_training_that_resumes_in_between_does_not_switch_twice():
 
 
 def test_components_of_a_mixture_switch_each_with_its_own_anchor():
-    inside = LowRank(3, prior=Anchored(0.1, anchor="random"))
+    inside = LowRank.paper(3, prior=Anchored(0.1, anchor="random"))
     keras.utils.set_random_seed(0)
     dense = layers.Dense(4, posterior=sb.Mixture(inside, components=2))
     model = keras.Sequential([keras.Input((5,)), dense])
@@ -154,7 +156,9 @@ def test_components_of_a_mixture_switch_each_with_its_own_anchor():
     parts = [dense.posterior.component(k) for k in range(2)]
     first = [part.factors[0].numbers() for part in parts]
     assert (first[0][2][0] != first[1][2][0]).all()
-    model.fit(X, Y, batch_size=12, epochs=1, verbose=0, callbacks=[KLSchedule(len(X))])  # builds the optimizer
+    model.fit(
+        X, Y, batch_size=12, epochs=1, verbose=0, callbacks=[KLSchedule(len(X), beta=1.0)]
+    )  # builds the optimizer
     means = [ops.convert_to_numpy(dense.posterior.component(k).mean().dense()) for k in range(2)]
     switch_noise(model, on=False)
     assert all(dense.posterior.component(k).factors[0].noise_is_off() for k in range(2))
@@ -167,4 +171,4 @@ def test_components_of_a_mixture_switch_each_with_its_own_anchor():
 
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="KLSchedule needs pretrain_epochs"):
-        KLSchedule(10, pretrain_epochs=-1)
+        KLSchedule(10, pretrain_epochs=-1, beta=1.0)

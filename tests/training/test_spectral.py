@@ -21,7 +21,7 @@ def _network(kernel=None):
     model = keras.Sequential(
         [
             keras.Input((6,)),
-            layers.Dense(5, posterior=kernel or LowRank(2), bias_posterior=FullRank()),
+            layers.Dense(5, posterior=kernel or LowRank.paper(2), bias_posterior=FullRank()),
             layers.Dense(1, posterior=FullRank()),
         ]
     )
@@ -37,7 +37,7 @@ def _mean_norms(posterior):
     return _norms(posterior.matrices(ops.convert_to_numpy(posterior.factors[0].loc)))
 
 
-@pytest.mark.parametrize("kernel", [LowRank(2), FullRank(), Adapter(2)], ids=["low_rank", "full_rank", "adapter"])
+@pytest.mark.parametrize("kernel", [LowRank.paper(2), FullRank(), Adapter(2)], ids=["low_rank", "full_rank", "adapter"])
 def test_projection_bounds_the_means_after_training_and_not_the_draws(kernel):
     model = _network(kernel)
     posterior = model.layers[0].posterior

@@ -18,7 +18,7 @@ Y = (X[:, :1] > 0).astype("float32")
 
 
 def _posterior(**arguments):
-    return LowRank(1, prior=Normal(0.5), **arguments)
+    return LowRank.paper(1, prior=Normal(0.5), **arguments)
 
 
 def _sequential(posterior):
@@ -133,7 +133,7 @@ class TestFit:
             model(X, training=True)
         for ours, theirs in zip(before, model.get_weights(), strict=True):
             np.testing.assert_array_equal(ours, theirs)
-        history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history
+        history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
         assert np.isfinite(history["loss"]).all()
 
     def test_one_posterior_without_a_weight_is_enough_for_the_error(self):
@@ -167,7 +167,7 @@ class TestFit:
             on_epoch_end=lambda epoch, logs: seen.update({epoch: model.get_weights()})
         )
         stop = sb.EarlyStopping(min_delta=1e9, patience=2)
-        callbacks = [sb.KLSchedule(zero_epochs=1, warmup=2, pretrain_epochs=1), stop]
+        callbacks = [sb.KLSchedule(zero_epochs=1, warmup=2, pretrain_epochs=1, beta=1.0), stop]
         callbacks = callbacks if schedule_first else callbacks[::-1]
         history = model.fit(X, Y, 32, 20, 0, callbacks=[*callbacks, keep], validation_split=0.25)
         # Full from epoch 4 on, which no later one betters: two more, and its weights are back.
@@ -180,25 +180,25 @@ class TestFit:
     def test_early_stopping_before_the_schedule_can_watch_what_the_schedule_logs(self, monitor):
         model = _standing(_sequential(_posterior()))
         stop = sb.EarlyStopping(monitor, patience=1)
-        history = model.fit(X, Y, 32, 9, 0, callbacks=[stop, sb.KLSchedule(warmup=1)])
+        history = model.fit(X, Y, 32, 9, 0, callbacks=[stop, sb.KLSchedule(warmup=1, beta=1.0)])
         assert history.epoch == [0, 1, 2] and stop.best == history.history[monitor][1]
         assert len(history.history["kl"]) == 3
 
     def test_early_stopping_forgets_the_schedule_of_another_fit(self):
         model = _standing(_sequential(_posterior()))
         with pytest.warns(UserWarning, match="before the KL weight was full"):
-            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(warmup=5)])
+            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(warmup=5, beta=1.0)])
         stop = sb.EarlyStopping("loss", patience=1, min_delta=1e9)
         assert model.fit(X, Y, 32, 9, 0, callbacks=[stop]).epoch == [0, 1]
         stop = sb.EarlyStopping("nll", patience=1, min_delta=1e9, start_from_epoch=2)
-        assert model.fit(X, Y, 32, 9, 0, callbacks=[stop, sb.KLSchedule()]).epoch == [0, 1, 2, 3]
+        assert model.fit(X, Y, 32, 9, 0, callbacks=[stop, sb.KLSchedule(beta=1.0)]).epoch == [0, 1, 2, 3]
 
     def test_two_schedules_are_an_error(self):
         model = _standing(_sequential(_posterior()))
         with pytest.raises(ValueError, match=r"one callback that sets the KL weight; got KLSchedule and KLSchedule"):
-            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32), sb.KLSchedule(32, beta=0.1)])
+            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0), sb.KLSchedule(32, beta=0.1)])
         with pytest.raises(ValueError, match=r"one callback .*got KLSchedule and PACBayesObjective"):
-            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32), sb.PACBayesObjective(32)])
+            model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0), sb.PACBayesObjective(32)])
         for beta in (1.0, 0.1):  # one after another they are not
             model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta)])
 
@@ -206,12 +206,12 @@ class TestFit:
     def test_a_num_data_that_differs_from_the_examples_by_more_than_a_batch_is_a_warning(self, validation):
         model = _standing(_sequential(_posterior()))
         for num_data in (24, 40):
-            model.fit(X, Y, 8, 1, 0, callbacks=[sb.KLSchedule(num_data)], **validation)
+            model.fit(X, Y, 8, 1, 0, callbacks=[sb.KLSchedule(num_data, beta=1.0)], **validation)
         for num_data in (4, 23, 41):
             with pytest.warns(
                 UserWarning, match=rf"num_data={num_data}, but an epoch of this `fit` has 32 ex"
             ) as found:
-                model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(num_data)], **validation)
+                model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(num_data, beta=1.0)], **validation)
             assert sum("num_data" in str(warning.message) for warning in found) == 1
 
     @pytest.mark.filterwarnings("ignore:Your input ran out of data", "ignore:.*shuffle=True")
@@ -222,16 +222,18 @@ class TestFit:
         model = _standing(_sequential(_posterior()))
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="KLSchedule has num_data")
-            model.fit(batches(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(32)])
+            model.fit(batches(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])
         with pytest.warns(UserWarning, match=r"num_data=320, but an epoch of this `fit` has \d+ examples"):
-            model.fit(batches(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(320)])
+            model.fit(batches(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(320, beta=1.0)])
 
     def test_a_loss_with_a_term_for_every_position_says_nothing_of_num_data(self):
         model = keras.Sequential([keras.Input((4, 3)), layers.Dense(2, posterior=_posterior())])
         _compiled(model, loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message="KLSchedule has num_data")
-            model.fit(X[:16, None] * np.ones((4, 1)), np.zeros((16, 4)), 8, verbose=0, callbacks=[sb.KLSchedule(64)])
+            model.fit(
+                X[:16, None] * np.ones((4, 1)), np.zeros((16, 4)), 8, verbose=0, callbacks=[sb.KLSchedule(64, beta=1.0)]
+            )
 
     def test_a_train_step_that_logs_the_loss_alone_is_enough(self):
         class LossAlone(keras.Sequential):
@@ -242,7 +244,7 @@ class TestFit:
                 return (logs, *state) if state else logs
 
         model = _standing(LossAlone([keras.Input((3,)), layers.Dense(1, posterior=_posterior())]))
-        history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history
+        history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
         assert set(history) == {"loss", "kl", "kl_weight"}
         with pytest.raises(ValueError, match=r"PACBayesObjective needs `nll` in the logs; the train_step of"):
             model.fit(X, Y, verbose=0, callbacks=[sb.PACBayesObjective(32)])
@@ -263,19 +265,19 @@ class TestFit:
             return model
 
         made = []
-        options = {"callbacks": lambda: [sb.KLSchedule(32)], "together": together}
+        options = {"callbacks": lambda: [sb.KLSchedule(32, beta=1.0)], "together": together}
         with pytest.raises(ValueError, match=r"needs the KL in its loss, .*nothing of the KL of '.*sum\(self.losses\)"):
             sb.fit_many(lambda: build(), X, Y, [0], 1, 32, **options)
         assert np.isfinite(made[0].predict(X, verbose=0)).all()  # its weights are still there
         for kl in (lambda model: sum(model.losses), lambda model: sb.kl(model) / 32):
             sb.fit_many(lambda kl=kl: build(kl), X, Y, [0], 1, 32, **options)
-            made[-1].fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)])  # its step is compiled already
+            made[-1].fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])  # its step is compiled already
 
     def test_steps_per_execution_logs_the_same(self):
         if keras.backend.backend() == "torch":
             pytest.skip("Keras on torch refuses steps_per_execution")
         model = _standing(_sequential(_posterior()), steps_per_execution=2)
-        history = model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(32)]).history
+        history = model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
         np.testing.assert_allclose(history["loss"], np.add(history["nll"], np.divide(history["kl"], 32)), rtol=1e-5)
 
     def test_a_second_fit_and_a_second_compile_log_the_same_names(self):
@@ -283,11 +285,11 @@ class TestFit:
         names = {"loss", "nll", "kl", "kl_weight"}
         for _ in range(2):
             for _ in range(2):
-                assert set(model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history) == names
+                assert set(model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history) == names
             _compiled(model)
 
     def test_a_loss_that_is_nan_is_said_once_a_training(self):
-        model, schedule = _standing(_sequential(_posterior())), sb.KLSchedule(32)
+        model, schedule = _standing(_sequential(_posterior())), sb.KLSchedule(32, beta=1.0)
         for _ in range(2):
             with pytest.warns(UserWarning, match=r"NaN or infinite in epoch 0 .*Look for NaN or very large") as found:
                 model.fit(X, Y * np.nan, 32, 2, 0, callbacks=[schedule])
@@ -296,8 +298,8 @@ class TestFit:
     def test_the_same_seed_gives_the_same_weights(self):
         def fitted(seed):
             keras.utils.set_random_seed(seed)
-            model = _compiled(_sequential(LowRank(1)), "adam")
-            model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(32)])
+            model = _compiled(_sequential(LowRank.paper(1)), "adam")
+            model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(32, beta=1.0)])
             return np.concatenate([w.ravel() for w in model.get_weights()])
 
         first, second, third = fitted(1), fitted(1), fitted(2)
@@ -320,7 +322,7 @@ class TestWeightsOfExamples:
         np.testing.assert_allclose(slope[0], loc / 0.5**2, rtol=1e-5)
         np.testing.assert_allclose(slope[1], (scale / 0.5**2 - 1 / scale) / (1 + np.exp(-before[1])), rtol=1e-4)
         bias = ops.convert_to_numpy(model.layers[0].bias).copy()
-        model.fit(X, Y, 32, 1, 0, callbacks=[sb.KLSchedule(20)], **weights)
+        model.fit(X, Y, 32, 1, 0, callbacks=[sb.KLSchedule(20, beta=1.0)], **weights)
         np.testing.assert_allclose(ops.convert_to_numpy(w.values), before - 0.1 * slope / 20, rtol=1e-5, atol=1e-7)
         np.testing.assert_array_equal(ops.convert_to_numpy(model.layers[0].bias), bias)
 
@@ -329,7 +331,7 @@ class TestWeightsOfExamples:
         for weight in (1.0, 2.0):
             keras.utils.set_random_seed(0)  # the same draws
             model = _standing(_sequential(_posterior()))
-            options = {"callbacks": [sb.KLSchedule(32)], "sample_weight": np.full(32, weight)}
+            options = {"callbacks": [sb.KLSchedule(32, beta=1.0)], "sample_weight": np.full(32, weight)}
             found.append(model.fit(X, Y, 32, 1, 0, shuffle=False, **options).history)
         once, twice = found
         assert twice["nll"][0] == pytest.approx(2 * once["nll"][0], rel=1e-5)
@@ -344,7 +346,7 @@ class TestSchedule:
         np.testing.assert_allclose(weights, np.array([0, 0.25, 0.5, 1, 1]) * 0.5 / 1000)
 
     def test_two_zero_epochs_then_full_by_epoch_4(self):
-        weights = [sb.KLSchedule(1, zero_epochs=2, warmup=2).weight(epoch) for epoch in range(6)]
+        weights = [sb.KLSchedule(1, zero_epochs=2, warmup=2, beta=1.0).weight(epoch) for epoch in range(6)]
         np.testing.assert_allclose(weights, [0, 0, 0, 0.5, 1, 1])
 
     def test_ramp_over_760_epochs(self):
@@ -361,7 +363,7 @@ class TestSchedule:
 
     def test_a_fit_that_goes_on_goes_on_with_the_schedule(self):
         model = _standing(_sequential(_posterior()))
-        schedule = sb.KLSchedule(10, warmup=4)
+        schedule = sb.KLSchedule(10, warmup=4, beta=1.0)
         with pytest.warns(UserWarning, match=r"before the KL weight was full: it is 0.025, and 0.1 from epoch 4 on"):
             weights = model.fit(X, Y, epochs=2, verbose=0, callbacks=[schedule]).history["kl_weight"]
         weights += model.fit(X, Y, initial_epoch=2, epochs=5, verbose=0, callbacks=[schedule]).history["kl_weight"]
@@ -399,7 +401,7 @@ def test_a_loop_by_hand_through_model_losses_takes_the_step_of_train_on_batch():
     def model():
         keras.utils.set_random_seed(5)
         made = stirred_layer(_functional(_posterior()), X)
-        sb.set_kl(made, num_data=8)
+        sb.set_kl(made, num_data=8, beta=1.0)
         return made
 
     by_keras, by_hand = _compiled(model(), keras.optimizers.SGD(0.1)), model()
@@ -422,10 +424,12 @@ def test_rho_moves_rho_lr_times_as_fast_as_the_means_under_adam(rho_lr):
     np.testing.assert_allclose(np.abs(ops.convert_to_numpy(w.rho) - rho), rho_lr * 1e-3, rtol=1e-3)
 
 
-@pytest.mark.parametrize("posterior", [LowRank(1, prior=Normal()), FullRank(prior=Normal()), RankOne(prior=Normal())])
+@pytest.mark.parametrize(
+    "posterior", [LowRank.paper(1, prior=Normal()), FullRank(prior=Normal()), RankOne(prior=Normal())]
+)
 def test_the_local_estimator_trains_with_plain_fit(posterior):
     model = _standing(keras.Sequential([keras.Input((3,)), layers.Dense(1, posterior=posterior, estimator="local")]))
-    history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32)]).history
+    history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
     np.testing.assert_allclose(history["loss"], np.add(history["nll"], np.divide(history["kl"], 32)), rtol=1e-5)
 
 

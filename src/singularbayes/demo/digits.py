@@ -23,7 +23,7 @@ from singularbayes.posteriors import Posterior
 
 COLUMNS = ("num_stored", "accuracy", "nll", "ece", "auroc_ood_mi", "auroc_ood_entropy")
 METHODS: dict[str, Callable[[int], Posterior]] = {  # given a rank
-    "low-rank": sb.LowRank,
+    "low-rank": sb.LowRank.paper,
     "full-rank": lambda _: sb.FullRank(),
     "deterministic": lambda _: sb.Deterministic(),
 }

@@ -70,7 +70,7 @@ def network(method: str, settings: Settings) -> keras.Model:
     def dense(units: int, activation: str | None, weight: Posterior) -> keras.layers.Layer:
         return layers.Dense(units, activation, posterior=weight, bias_posterior=posterior(sb.FullRank))
 
-    hidden = posterior(sb.LowRank, settings.rank) if method == "low-rank" else posterior(sb.FullRank)
+    hidden = posterior(sb.LowRank.paper, settings.rank) if method == "low-rank" else posterior(sb.FullRank)
     return keras.Sequential(
         [
             keras.Input((1,)),

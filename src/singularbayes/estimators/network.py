@@ -157,7 +157,7 @@ class MultilayerPerceptron:
 
     def _posterior(self, largest: int):
         options = {"prior": DEFAULTS.own_prior if self.prior is None else self.prior, "eta": self.eta}
-        posterior = FullRank(**options) if self.rank is None else LowRank(min(self.rank, largest), **options)
+        posterior = FullRank(**options) if self.rank is None else LowRank.paper(min(self.rank, largest), **options)
         return posterior if self.components == 1 else Mixture(posterior, self.components, DEFAULTS.component_examples)
 
 

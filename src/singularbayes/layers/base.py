@@ -253,7 +253,7 @@ class KernelLayer(BayesianLayer):
             kernel_shape: of the Keras kernel, where it is another.
             transposed: whether the last two axes of that kernel are the other way round.
         """
-        initializer = self.kernel_initializer or posteriors.initializers.default(self.activation)
+        initializer = self.kernel_initializer or self.posterior.default_kernel_initializer(self.activation)
         start = posteriors.initializers.reshaped(initializer, shape, kernel_shape, transposed)
         self._build_posterior(self.posterior, shape, start)
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.posteriors import scope
+from singularbayes.posteriors import initializers, scope
 from singularbayes.posteriors.assignment import NoBlocks
 from singularbayes.posteriors.factor import Scalars
 from singularbayes.posteriors.moments import Entry, Moments
@@ -38,6 +38,10 @@ class Posterior(scope.Source, keras.layers.Layer):
     @property
     def _initializer(self):
         return self.initializer or self.default_initializer
+
+    def default_kernel_initializer(self, activation) -> keras.initializers.Initializer:
+        """Returns what the mean of a kernel starts with where neither the layer nor the posterior was given one."""
+        return initializers.default(activation)
 
     def require_local(self, where: str) -> None:
         """Raises unless `local` draws outputs with the distribution of x W; `where` is the layer."""
@@ -94,7 +98,10 @@ class Posterior(scope.Source, keras.layers.Layer):
 
     @abstractmethod
     def center(self, matrix: np.ndarray) -> None:
-        """Moves E[W] to `matrix`, or to its best approximation of this posterior's rank; scales stay."""
+        """Moves E[W] to `matrix`, or to its best approximation of this posterior's rank.
+
+        Scales stay, but for `LowRank` without an η of its own.
+        """
 
     def center_components(self, matrices: Sequence[np.ndarray]) -> None:
         """Moves E[W] of every component to a matrix of its own."""

@@ -71,6 +71,9 @@ class Clipped(Posterior):
     def frozen_weights(self):
         return self.posterior.frozen_weights
 
+    def default_kernel_initializer(self, activation):
+        return self.posterior.default_kernel_initializer(activation)
+
     def build(self, input_shape):
         if self.by_rows:
             raise ValueError(f"Clipped needs whole draws, and {self.path} draws row by row; got limit={self.limit}.")

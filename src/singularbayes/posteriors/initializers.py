@@ -153,6 +153,21 @@ def glorot(shape: tuple[int, int]) -> Start:
     return Start(math.sqrt(2.0 / sum(shape)))
 
 
+def orthogonal_factors(shape: tuple[int, int], rank: int, std: float):
+    """Returns an initializer of A above B, each with orthogonal columns of one length.
+
+    All singular values of W = A Bᵀ are equal then, and ‖W‖² is what entries of A and B with `std` give it on average:
+    rank · length⁴ = rows · columns · rank · std⁴.
+    """
+    length = std * math.prod(shape) ** 0.25
+
+    def concatenated(_, dtype=None):
+        parts = [keras.initializers.Orthogonal(length)((size, rank), dtype or "float32") for size in shape]
+        return keras.ops.concatenate(parts)
+
+    return concatenated
+
+
 def svd_split(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns A = U_r √S_r and B = V_r √S_r, so that A Bᵀ is the best rank-r approximation of `matrix`.
 

@@ -59,6 +59,9 @@ class Mixture(RandomPosterior):
     def require_local(self, where):
         self.parts.one.require_local(where)
 
+    def default_kernel_initializer(self, activation):
+        return self.parts.one.default_kernel_initializer(activation)
+
     def build(self, input_shape):
         self._shape = tuple(input_shape)
         self._build_kl_scale()

@@ -39,16 +39,20 @@ class Product(Variational):
     ab: Factor
     b: Any = None  # B where it has no noise
     rows: int  # of A
+    start = "independent"  # how the means begin, see `LowRank`
+    factor_std: float  # of the entries of A and B, by which scales start; once built
 
     def _build_product(self, shape, rank: int) -> None:
         """Makes A and B for a weight of that shape; their means start variance-matched, or at the SVD of a matrix."""
         start = initializers.variance_matched(self._initializer, shape)
-        s = (start or initializers.glorot(shape)).factor_std(rank)
-        if start:
+        s = self.factor_std = (start or initializers.glorot(shape)).factor_std(rank)
+        if start and self.start == "orthogonal" and rank <= min(shape):
+            loc = initializers.orthogonal_factors(shape, rank, self.damping * s)
+        elif start:
             loc = start.initializer(self.damping * s)
         else:
             loc = initializers.split_initializer(self._initializer, shape, rank)
-        self._build_ab(shape, rank, initializers.means(loc, self.prior), self.eta * s)
+        self._build_ab(shape, rank, initializers.means(loc, self.prior), self.initial_eta * s)
 
     def _build_ab(self, shape, rank: int, loc, scale) -> None:
         self._build_kl_scale()

@@ -15,20 +15,21 @@ from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 
-DEFAULT_RANK = 16  # of a name that stands for a low rank; a smaller matrix lowers it
+DEFAULT_RANK = 32  # of a name that stands for a low rank; a smaller matrix lowers it
 
 
 def _mixture(name: str) -> Posterior:
     from singularbayes.posteriors.mixture import Mixture  # which takes names itself
 
-    return Mixture(LowRank(DEFAULT_RANK), components=4, name=name)
+    return Mixture(LowRank(DEFAULT_RANK), components=4, examples="repeat", name=name)
 
 
 POSTERIORS: dict[str, Callable[..., Posterior]] = {
     "low_rank": partial(LowRank, DEFAULT_RANK),
+    "paper": partial(LowRank.paper, 16),
     "mixture": _mixture,
     "adaptive_low_rank": AdaptiveLowRank,
-    "adapter": partial(Adapter, DEFAULT_RANK),
+    "adapter": partial(Adapter, 16),
     "full_rank": FullRank,
     "k_tied": KTied,
     "rank_one": RankOne,
@@ -45,7 +46,7 @@ def get(identifier, name: str = "posterior", needed_by: str = "posterior") -> Po
         needed_by: the argument or class that an error names.
 
     >>> get(8), get("low_rank"), get("mixture")
-    (LowRank(8), LowRank(16), Mixture(LowRank(16), components=4))
+    (LowRank(8), LowRank(32), Mixture(LowRank(32), components=4, examples='repeat'))
     """
     if isinstance(identifier, (Posterior, dict)):
         return copy_posterior(identifier, name)

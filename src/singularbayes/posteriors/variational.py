@@ -194,7 +194,7 @@ class Variational(RandomPosterior):
     The arguments below are those of every posterior with random weights.
 
     Args:
-        prior: a prior or its name: "scale_mixture" (the paper's, default), "normal", "laplace", "anchored".
+        prior: a prior or its name: "scale_mixture" (the paper's), "normal", "laplace", "anchored".
         family: "gaussian" or "laplace".
         eta: posterior scales start at η times the scale of the means.
         damping: multiplies the scale that the means start with.
@@ -210,6 +210,7 @@ class Variational(RandomPosterior):
 
     draws_matrices = True  # whether the arrays of a draw are matrices: A and B, or W
     has_columns = False  # whether it is W = A Bᵀ, so that a prior can be about its columns
+    eta: Any  # as given: a number, or None for that of the class
 
     def __init__(
         self,
@@ -237,6 +238,7 @@ class Variational(RandomPosterior):
             )
         self.family = families.get(family).name
         self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
+        self.initial_eta = self.eta  # of a random start
         self.rho_initializer = keras.initializers.get(rho_initializer)
         self.kl_rows = None if kl_rows is None else int(kl_rows)
 

@@ -18,6 +18,7 @@ from singularbayes.posteriors import KLGuard, SharedState, find_random_posterior
 from singularbayes.training.logged_loss import log_nll
 from singularbayes.training.repeated_examples import prepare_mixtures, repetition_of
 
+BETA = 0.03  # chosen with the defaults of `LowRank`: docs/protocol.md
 _KL_METHODS = {"training": methodcaller("kl"), "bound": methodcaller("kl_bound"), "exact": methodcaller("kl_exact")}
 
 
@@ -33,10 +34,10 @@ def kl(model: keras.layers.Layer, method: str = "training"):
     return sum((_KL_METHODS[method](posterior) for posterior in find_random_posteriors(model)), 0.0)
 
 
-def set_kl(model: keras.layers.Layer, num_data: float, beta: float = 1.0) -> None:
+def set_kl(model: keras.layers.Layer, num_data: float, beta: float = BETA) -> None:
     """Sets the KL weight β / num_data for every posterior of `model`, for custom loops and `train_on_batch`.
 
-    β = 1 is the ELBO. With β < 1 the loss is no longer a bound of the evidence.
+    β = 1 is the ELBO. With β < 1, as by default, the loss is no longer a bound of the evidence.
     """
     require_kl_weight(num_data, beta)
     if getattr(model, "compiled", False):

@@ -18,8 +18,9 @@ class Weights:
     """Given the rank of a weight, its posterior.
 
     >>> from singularbayes_experiments.problems.images import ImageSettings
-    >>> Weights("low_rank", ImageSettings())(25)
-    LowRank(25)
+    >>> posterior = Weights("low_rank", ImageSettings())(25)
+    >>> posterior.rank, posterior.start, posterior.eta
+    (25, 'independent', 0.1)
     """
 
     kind: str
@@ -30,8 +31,8 @@ class Weights:
         options, beyond = self._options(), self.settings.overcomplete
         learned = {"max_rank": self.settings.max_rank, "tolerance": self.settings.tolerance}
         kinds: dict[str, Callable[[], Posterior]] = {
-            "low_rank": lambda: LowRank(rank, overcomplete=beyond, **options),
-            "low_rank_laplace": lambda: LowRank(rank, family="laplace", overcomplete=beyond, **options),
+            "low_rank": lambda: LowRank.paper(rank, overcomplete=beyond, **options),
+            "low_rank_laplace": lambda: LowRank.paper(rank, family="laplace", overcomplete=beyond, **options),
             "low_rank_auto": lambda: AdaptiveLowRank(**learned, **_without_prior(options)),
             "full_rank": lambda: FullRank(**options),
             "rank_one": lambda: RankOne(self.settings.rank_one_form, **options),

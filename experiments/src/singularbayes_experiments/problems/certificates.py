@@ -106,7 +106,7 @@ class CertificateSettings:
 
 QUICK = CertificateSettings(units=64, rank=4, epochs=2, learned_epochs=12, draws=500, learned_draws=500)
 
-_POSTERIORS = {"low_rank": lambda rank, **options: LowRank(rank, **options), "full_rank": lambda _, **o: FullRank(**o)}
+_POSTERIORS = {"low_rank": lambda rank, **o: LowRank.paper(rank, **o), "full_rank": lambda _, **o: FullRank(**o)}
 METHODS = {f"{posterior}_{prior}": (posterior, prior) for posterior in _POSTERIORS for prior in ("initial", "learned")}
 
 _INITIAL = CertificateSettings(p_min=0.01, epochs=150, penalty=0.45, draws=45_000, filters=1.0)

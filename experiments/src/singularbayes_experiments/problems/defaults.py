@@ -32,7 +32,9 @@ RATE, DRAWS, PERTURBED = 1e-3, 20, 2000
 # Widths and β of the priors: β/width², by which means are pulled to 0, is 3, 1, ⅓ and .03.
 SCALES = {"normal": ((0.1, 0.03), (0.1, 0.01), (0.3, 0.03), (1.0, 0.03))}
 # The third grid's least η was best where regression has little noise: posteriors start narrow, and the KL opens them.
-ETAS, RHO_RATES, RANK = (1e-3, 3e-4, 1e-4), (1.0, 4.0), 32
+ETAS = (3e-4, 1e-4)
+VARIANTS = ((1.0, "glorot"), (1.0, "orthogonal"), (4.0, "orthogonal"))  # learning rate of ρ, start of the means
+RANK = 32
 COMPONENTS = 4
 IMAGES = ("mnist", "fashion_mnist")
 STOPPED = ", stopped"  # ends the name of a record: at its best epoch
@@ -74,10 +76,10 @@ SETS = {
 
 def configurations(method: str) -> list[Configuration]:
     """Returns the configurations of a prior, as many for each."""
-    grid = itertools.product(SCALES[method], ETAS, RHO_RATES)
+    grid = itertools.product(SCALES[method], ETAS, VARIANTS)
     return [
-        Configuration(method, scale, beta, eta, rho_lr, rank=RANK, components=COMPONENTS, start="orthogonal")
-        for (scale, beta), eta, rho_lr in grid
+        Configuration(method, scale, beta, eta, rho_lr, rank=RANK, components=COMPONENTS, start=start)
+        for (scale, beta), eta, (rho_lr, start) in grid
     ]
 
 
@@ -142,7 +144,7 @@ def network(one: Set, rows: Rows, kind: str) -> keras.Model:
             continue
         form, rank = kind.split()
         prior = Normal(1.0) if form == "gaussian" else ScaleMixture(sigma2=math.exp(float(form.removeprefix("e"))))
-        posterior = LowRank(min(int(rank), fan_in, units), prior=Centred(prior))
+        posterior = LowRank.paper(min(int(rank), fan_in, units), prior=Centred(prior))  # what members change
         hidden = layers.Dense(units, activation, posterior=posterior)(hidden)
     if not classes:
         hidden = layers.LearnedNoise()(hidden)

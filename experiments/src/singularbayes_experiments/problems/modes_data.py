@@ -121,7 +121,7 @@ def network(one: Set, kind: str, inputs: int) -> keras.Model:
         kinds = {
             "deterministic": Deterministic,
             "full_rank": lambda: FullRank(prior=prior),
-            "low_rank": lambda: LowRank(min(rank, *shape), prior=prior),
+            "low_rank": lambda: LowRank.paper(min(rank, *shape), prior=prior),
         }
         return kinds[kind]()
 

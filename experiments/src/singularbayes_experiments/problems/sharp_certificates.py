@@ -98,7 +98,7 @@ def network(kind: str, rank: int | None, settings: SharpSettings) -> keras.Model
     }
 
     def drawn(rows: int, units: int) -> dict:
-        posterior = FullRank(**options) if rank is None else LowRank(min(rank, rows, units), **options)
+        posterior = FullRank(**options) if rank is None else LowRank.paper(min(rank, rows, units), **options)
         return {"posterior": posterior, "bias_posterior": FullRank(**options)}
 
     def dense(rows: int, units: int, activation: str | None = None) -> keras.layers.Layer:
