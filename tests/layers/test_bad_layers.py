@@ -228,7 +228,7 @@ def test_a_layer_without_a_posterior_says_what_to_type():
     no_posterior = {"BayesianLayer", "LearnedNoise", "PerComponent"}
     assert set(WITHOUT) == {name for name in layers.__all__ if name[0].isupper()} - no_posterior
     for kind, arguments in WITHOUT.items():
-        fix = 'Add posterior="low_rank", a rank such as posterior=16, or a posterior such as posterior=LowRank\\(16\\)'
+        fix = 'Add posterior="low_rank", a rank such as posterior=32, or a posterior such as posterior=LowRank\\(32\\)'
         with pytest.raises(ValueError, match=f"{kind} needs a posterior, .*; got none. {fix}"):
             getattr(layers, kind)(*arguments)
 

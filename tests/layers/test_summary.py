@@ -46,7 +46,7 @@ def test_the_rows_show_the_posteriors_and_add_up_also_once_a_kl_weight_is_shared
     rows, totals = before
     assert {name: ", ".join(sorted(label.split(", "))) for name, (_, label) in rows.items()} == {
         "memory": "LowRank(7), LowRank(7→6)",
-        "block": "LowRank(16→8)",
+        "block": "LowRank(32→8)",
         "norm": "",
         "flatten": "",
         "head": "FullRank(), LowRank(2)",
@@ -61,4 +61,4 @@ def test_elsewhere_the_number_of_parameters_is_a_number():
     layer.build((None, 5))
     count = layer.count_params()
     assert count == 4 * (2 * 3 * (5 + 3) + 3) and count + 0 == int(count)
-    assert (f"{count}", f"{count:,}", repr(count)) == ("204", "204 Mixture of 4 LowRank(16→3)", "204")
+    assert (f"{count}", f"{count:,}", repr(count)) == ("204", "204 Mixture of 4 LowRank(32→3)", "204")
