@@ -231,7 +231,7 @@ def test_a_normal_prior_s_kl_of_a_k_tied_posterior_is_the_textbook_s():
 # -- matrices and their dense counterparts -----------------------------------------------------------------------------
 
 
-def test_a_matrix_applies_and_gives_rows_as_its_dense_counterpart(posterior):
+def test_a_matrix_its_transpose_rows_and_columns_are_those_of_its_dense_counterpart(posterior):
     for matrix in (posterior.mean(), posterior.weight(posterior.draw(_key()))):
         dense = ops.convert_to_numpy(matrix.dense())
         x = np.random.default_rng(1).normal(size=(2, 3, SHAPE[0])).astype("float32")
@@ -242,6 +242,10 @@ def test_a_matrix_applies_and_gives_rows_as_its_dense_counterpart(posterior):
         for rows in (ids, ids[0]):
             found = ops.convert_to_numpy(matrix.rows(ops.convert_to_tensor(rows)))
             np.testing.assert_allclose(found, dense[rows], rtol=1e-5, atol=1e-6)
+        for part, expected in ((matrix.transposed(), dense.T), (matrix.columns(1, 3), dense[:, 1:3])):
+            inputs = x[0, :, : len(expected)]
+            found = ops.convert_to_numpy(part.apply(ops.convert_to_tensor(inputs)))
+            np.testing.assert_allclose(found, inputs @ expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_matrix_answers_in_the_precision_of_its_inputs(posterior):
