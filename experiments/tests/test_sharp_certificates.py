@@ -174,4 +174,8 @@ def test_what_the_page_says_of_the_records_is_so(script):
     for m in learned:
         assert m["hold-out"] < m["certificate"] < m["averaged certificate"] and m["KL"] < 1
         assert m["averaged hold-out"] < m["averaged certificate"] / 2
+    certified = {(r["method"], r["seed"]): r["metrics"]["certificate"] for r in script.read(script.SHARP)}
+    readme = (script.FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    said = [("low_rank_25", 0), ("low_rank_25", 1), ("cnn_low_rank", 0), ("low_rank_initial", 0)]
+    assert all(script.rounded_up(certified[key]) in readme for key in said)
     assert [script.aim_of(r) for r in script.read(script.SHARP)].count("≤ 0.21: **missed**") == 2

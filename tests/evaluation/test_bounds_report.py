@@ -461,6 +461,7 @@ def test_clipped_draws_are_within_their_norms_almost_surely_and_outside_the_pert
     assert found.terms["share of δ"] == 1 and found.is_certificate and "probability of a bad draw" not in found.terms
     mean = sb.predict(model, X, draws=20).mean
     assert found.terms["empirical risk"] == pytest.approx(0.5 * sb.metrics.brier(mean, Y), rel=1e-4)
+    assert found.quantity == "risk of the mean predictor of the 20 clipped draws"  # not of their limit
     assert any("limits of the clipped draws fixed" in assumed for assumed in found.assumptions)
     assert not any("approach" in row.name for row in report)
     model = _network(first)

@@ -96,26 +96,29 @@ def complexity_rows(question: Question, weights: list[DenseWeight]) -> Iterator[
         question.model, weights, question.x, question.y, inside.limits, draws, question.seed, question.likelihood
     )
     surely = all(weight.limit is not None for weight in weights)
+
+    def of_the_mean(bound: Bound) -> Bound:
+        return _almost_sure(bound, draws) if surely else bounds.good_event_risk(bound, failure)
+
     for variant in ("explicit", "sound", "pinto", "published"):
         found = _risk(question, inside, _complexity(question, inside.network, variant), mean, variant)
-        yield Row(f"Gaussian complexity, {variant}", _almost_sure(found) if surely else _rejected(found, failure))
+        yield Row(f"Gaussian complexity, {variant}", of_the_mean(found))
     if len(weights) == 1:
         found = _exact(question, inside, mean)
-        yield Row("Gaussian complexity, exact", _almost_sure(found) if surely else _rejected(found, failure))
+        yield Row("Gaussian complexity, exact", of_the_mean(found))
     if not surely:
         yield from _approaches(question, weights, each)
 
 
-def _rejected(bound: Bound, failure: float) -> Bound:
-    return bounds.good_event_risk(bound, failure)
+def _almost_sure(bound: Bound, draws: int) -> Bound:
+    """Returns the bound of draws that are all within their norms: no draw is rejected, and no probability is added.
 
-
-def _almost_sure(bound: Bound) -> Bound:
-    """Returns the bound of draws that are all within their norms: no draw is rejected, and no probability is added."""
+    The class has every average of such networks, so also that of the draws whose risk on the examples is in the bound.
+    """
     return replace(
         bound,
         name="Gaussian complexity, almost surely",
-        quantity="risk of the mean predictor of all draws",
+        quantity=f"risk of the mean predictor of the {draws} clipped draws",
         assumptions=(*bound.assumptions, "limits of the clipped draws fixed without these examples"),
     )
 
