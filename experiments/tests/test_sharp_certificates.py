@@ -174,8 +174,13 @@ def test_what_the_page_says_of_the_records_is_so(script):
     for m in learned:
         assert m["hold-out"] < m["certificate"] < m["averaged certificate"] and m["KL"] < 1
         assert m["averaged hold-out"] < m["averaged certificate"] / 2
+    readme = " ".join((script.FOLDER.parent / "README.md").read_text(encoding="utf-8").split())
     certified = {(r["method"], r["seed"]): r["metrics"]["certificate"] for r in script.read(script.SHARP)}
-    readme = (script.FOLDER.parent / "README.md").read_text(encoding="utf-8")
-    said = [("low_rank_25", 0), ("low_rank_25", 1), ("cnn_low_rank", 0), ("low_rank_initial", 0)]
-    assert all(script.rounded_up(certified[key]) in readme for key in said)
+    for method in METHODS:
+        assert " and ".join(script.rounded_up(certified[method, seed]) for seed in (0, 1)) in readme
+    means = {method: certified[method, 0] + certified[method, 1] for method in METHODS}
+    assert means["cnn_low_rank"] < means["full_rank"] < means["low_rank_50"] < 1.06 * means["full_rank"]
+    parameters = {r["method"]: r["parameters"] for r in script.read(script.SHARP)}
+    assert min(parameters, key=parameters.get) == "cnn_low_rank"
+    assert 10 < parameters["full_rank"] / parameters["low_rank_50"] < 10.5
     assert [script.aim_of(r) for r in script.read(script.SHARP)].count("≤ 0.21: **missed**") == 2

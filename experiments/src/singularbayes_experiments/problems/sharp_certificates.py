@@ -2,8 +2,8 @@
 
     singularbayes-experiments sharp-certificates --out runs/sharp_certificates
 
-Not run yet: the commit with this plan comes before the commit with its records, and what comes out is reported, all
-five methods and both seeds. `runs/sharp_certificates.py` carries it out.
+This plan was committed (7910c80) before its first run. `runs/sharp_certificates.py` carried it out as it was.
+All that came out is reported, five methods and both seeds: experiments/results/certificates/sharp.jsonl.
 
 - **Split.** One permutation of the 60,000 training images, of seed `SPLIT`: 42,000 teach the prior, the last sixth of
   them chooses, and 18,000 certify. The method `low_rank_initial` has a prior without data; all 60,000 certify it.
