@@ -34,7 +34,7 @@ def lora(model: keras.Model) -> keras.Model:
 
 def adapters(model: keras.Model) -> keras.Model:
     """Returns the model with Bayesian adapters in the same places."""
-    rules: dict[Any, Any] = {"*embedding*": None, "pooled_dense": None, "logits": None}
+    rules: dict[Any, Any] = {"*embedding*": None, "logits": None}
     return sb.bayesianize(model, sb.Adapter(RANK), rules=rules, unsupported="keep")
 
 

@@ -1,6 +1,7 @@
 """The experiment `finetune`: its plan, its batches, and the program against plain `fit`."""
 
 import dataclasses
+from pathlib import Path
 
 import jax
 import keras
@@ -12,10 +13,13 @@ from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems import finetune_model
 from singularbayes_experiments.problems.finetune import Adaptation, Setting, Trained
 from singularbayes_experiments.problems.finetune_texts import Texts, batches
+from singularbayes_experiments.report import finetune as report
 from singularbayes_experiments.runs import finetune
 
 import singularbayes as sb
 
+ROOT = Path(__file__).parents[2]
+RECORDS = report.read(ROOT / "experiments" / "results" / "finetune")
 CLASSES, LENGTH, ROWS = 3, 6, 24
 EXACT = {"rtol": 2e-4, "atol": 2e-6}
 
@@ -42,6 +46,56 @@ def test_a_full_setting_tries_three():
     rate = first.learning_rate
     assert [one.learning_rate / rate for one in plan.around([first, first])] == [1, 0.5, 2]
     assert plan.around([first, second]) == (first, second, dataclasses.replace(second, learning_rate=rate / 2))
+
+
+def test_the_page_shows_what_the_records_have():
+    page = (ROOT / "docs" / "finetuning_results.md").read_text(encoding="utf-8")
+    assert report.filled(page, RECORDS) == page
+
+
+def test_results_have_the_planned_seeds_and_the_least_validation_nll_of_all_configurations():
+    for setting in report.settings_of(RECORDS):
+        tuned = [one for one in RECORDS if (one["stage"], one["setting"]) == ("tuning", setting)]
+        for method in plan.METHODS:
+            own = [one for one in tuned if one["method"] == method.removesuffix("_temperature")]
+            means = {}
+            for name in {one["configuration"] for one in own}:
+                seeds = {
+                    one["seed"]: one["validation"]["nll"] for one in own if one["settings"] == _settings(own, name)
+                }
+                assert tuple(sorted(seeds)) == plan.TUNING_SEEDS
+                means[name] = np.mean(list(seeds.values()))
+            results = [
+                one for one in RECORDS if (one["stage"], one["setting"], one["method"]) == ("result", setting, method)
+            ]
+            assert sorted(one["seed"] for one in results) == list(plan.RESULT_SEEDS)
+            assert {one["configuration"] for one in results} == {min(means, key=means.__getitem__)}
+            small = next(one for one in plan.SETTINGS if one.name == setting).tuned_as is None
+            planned = {one.name for one in plan.CONFIGURATIONS[plan.METHODS[method][0]]}
+            assert set(means) == planned if small else len(means) == 3
+
+
+def _settings(records, name):
+    return next(one["settings"] for one in records if one["configuration"] == name)
+
+
+def test_the_page_counts_what_is_trained():
+    width, inner = (finetune_model.SIZES[name] for name in ("hidden_dim", "intermediate_dim"))
+    lora = finetune_model.SIZES["num_layers"] * plan.RANK * (4 * 2 * width + 2 * (width + inner))
+    head = 150 * width + 150
+    page = (ROOT / "docs" / "finetuning_results.md").read_text(encoding="utf-8")
+    assert f"{2 * lora:,} numbers" in page and f"{lora:,};" in page
+    assert f"{(2 * lora + head) / (lora + head):.2f} times" in page
+
+
+def test_a_difference_is_paired_and_says_who_is_better():
+    made_up = [
+        {"stage": "result", "setting": "sst2", "method": method, "seed": seed, "test": {"nll": seed + above}}
+        for method, above in {"bayes": 0.0, "lora": 0.5}.items()
+        for seed in (2, 1, 3)
+    ]
+    assert report.difference(made_up, "sst2", "bayes", "lora") == "−.500 [−.500, −.500] better"
+    assert report.difference(made_up, "sst2", "lora", "bayes") == "+.500 [+.500, +.500] worse"
 
 
 def made_up_texts() -> Texts:

@@ -15,6 +15,8 @@ def encoder(weights: Sequence[np.ndarray] | None, vocabulary: int, length: int =
     """Returns the KerasHub backbone with these weights, or random ones."""
     from keras_hub.models import BertBackbone
 
+    # cuDNN's attention refuses the mask of padding; Keras would log the error for every layer, and go on without it.
+    keras.config.disable_flash_attention()
     backbone = BertBackbone(vocabulary, dropout=0.0, max_sequence_length=length, **{**SIZES, **kwargs})
     if weights is not None:
         backbone.set_weights([np.asarray(array, "float32") for array in weights])

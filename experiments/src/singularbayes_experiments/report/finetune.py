@@ -1,4 +1,8 @@
-"""The tables of the experiment `finetune`, as Markdown, from its records."""
+"""The tables of the experiment `finetune`, as Markdown, from its records.
+
+`python -m singularbayes_experiments.report.finetune` writes them into docs/finetuning_results.md; a test holds page and
+records equal.
+"""
 
 import gzip
 import json
@@ -9,14 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.finetune import METHODS, SETTINGS, Adaptation
+from singularbayes_experiments.problems.finetune import METHODS
 
 NAMES = {
     "lora": "LoRA",
     "lora_temperature": "LoRA + temperature",
     "lora_ensemble": "LoRA, ensemble of 5",
     "mc_dropout": "LoRA, MC dropout",
-    "laplace": "LoRA, last-layer Laplace",
     "blob": "BLoB's form",
     "bayes": "Bayesian adapter",
     "mixture": "mixture of 4",
@@ -30,7 +33,7 @@ TITLES = {
     "banking77-10": "Banking77, 10 per intent",
     "banking77": "Banking77, all",
 }
-OURS, THEIRS = ("bayes", "mixture"), ("lora", "lora_temperature", "lora_ensemble")
+OURS, THEIRS = ("bayes", "mixture"), ("lora", "lora_temperature", "lora_ensemble", "mc_dropout")
 
 
 def read(folder: Path) -> list[dict]:
@@ -69,12 +72,11 @@ def results_table(records: Sequence[dict]) -> str:
 
 def differences_table(records: Sequence[dict]) -> str:
     """Returns paired differences of the NLL with their 95 % t intervals."""
-    pairs = [(ours, theirs) for ours in OURS for theirs in THEIRS]
-    heads = [f"{NAMES[ours]} − {NAMES[theirs]}" for ours, theirs in pairs]
-    rows = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    rows = [f"| less that of | {' | '.join(NAMES[theirs] for theirs in THEIRS)} |", "|---" * (len(THEIRS) + 1) + "|"]
     for setting in settings_of(records):
-        cells = [difference(records, setting, *pair) for pair in pairs]
-        rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
+        for ours in OURS:
+            cells = [difference(records, setting, ours, theirs) for theirs in THEIRS]
+            rows.append(f"| {TITLES[setting]}: {NAMES[ours]} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -100,27 +102,42 @@ def chosen_table(records: Sequence[dict]) -> str:
     return "\n".join(rows)
 
 
-def defaults_table(records: Sequence[dict], shown: int = 8) -> str:
-    """Returns the configurations of an untuned adapter with the least mean rank over the settings that were asked."""
-    nll: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+def defaults_table(records: Sequence[dict]) -> str:
+    """Returns the validation NLL of adapters that nobody tunes, by β / width², and their mean loss against the best."""
+    nll: dict[tuple, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for one in records:
         if one["stage"] == "defaults":
-            nll[one["configuration"]][one["setting"]].append(one["validation"]["nll"])
+            own = one["settings"]
+            key = (own["head"], own["beta"] / own["width"] ** 2, own["eta"], own["rho_lr"], own["width"], own["beta"])
+            nll[key][one["setting"]].append(one["validation"]["nll"])
     settings = [name for name in TITLES if any(name in each for each in nll.values())]
-    means = {name: [float(np.mean(each[setting])) for setting in settings] for name, each in nll.items()}
-    ranks = np.argsort(np.argsort(list(means.values()), axis=0), axis=0).mean(axis=1) + 1
-    order = sorted(zip(ranks, means, strict=True))
-    rows = [f"| | mean rank of {len(means)} | {' | '.join(TITLES[setting] for setting in settings)} |"]
-    rows.append("|---" * (len(settings) + 2) + "|")
-    for rank, name in [*order[:shown], order[-1]]:
-        cells = " | ".join(_number(value) for value in means[name])
-        rows.append(f"| {_short(name)} | {rank:.1f} | {cells} |")
+    means = {key: np.array([np.mean(each[setting]) for setting in settings]) for key, each in nll.items()}
+    least = np.min(list(means.values()), axis=0)
+    heads = [*(TITLES[setting] for setting in settings), "mean above the least"]
+    rows = [f"| β / width² | β | width | η | ρ rate | head | {' | '.join(heads)} |", "|---" * (len(heads) + 6) + "|"]
+    for head, strength, eta, rho_lr, width, beta in sorted(means):
+        values = means[head, strength, eta, rho_lr, width, beta]
+        cells = " | ".join(_number(value) for value in [*values, np.mean(values - least)])
+        kind = "random" if head else "plain"
+        rows.append(f"| {strength:.3g} | {beta:g} | {width:g} | {eta:g} | {rho_lr:g} | {kind} | {cells} |")
     return "\n".join(rows)
 
 
-def adaptation_of(record: dict) -> Adaptation:
-    """Returns the settings of a record."""
-    return Adaptation(**record["settings"])
+TABLES = {
+    "results": results_table,
+    "differences": differences_table,
+    "chosen": chosen_table,
+    "defaults": defaults_table,
+}
+
+
+def filled(page: str, records: Sequence[dict]) -> str:
+    """Returns the page with the tables between `<!-- name -->` and `<!-- end -->`."""
+    for name, table in TABLES.items():
+        before, rest = page.split(f"<!-- {name} -->\n")
+        _, after = rest.split("\n<!-- end -->", 1)
+        page = f"{before}<!-- {name} -->\n{table(records)}\n<!-- end -->{after}"
+    return page
 
 
 def _short(name: str) -> str:
@@ -143,4 +160,7 @@ def _signed(value: float) -> str:
     return ("−" if round(value, 3) < 0 else "+") + _number(abs(value))
 
 
-assert set(TITLES) == {setting.name for setting in SETTINGS}
+if __name__ == "__main__":
+    ROOT = Path(__file__).parents[4]
+    PAGE = ROOT / "docs" / "finetuning_results.md"
+    PAGE.write_text(filled(PAGE.read_text(), read(ROOT / "experiments" / "results" / "finetune")))

@@ -11,6 +11,7 @@ import argparse
 import gzip
 import itertools
 import json
+import shlex
 import sys
 import time
 from collections import defaultdict
@@ -31,6 +32,8 @@ from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems import finetune_model
 from singularbayes_experiments.problems.finetune import Adaptation, Setting, Trained
 from singularbayes_experiments.problems.finetune_texts import Texts, batches, prepare, read_texts, read_weights
+from singularbayes_experiments.records.record import machine as machine_facts
+from singularbayes_experiments.records.record import versions
 
 CHUNK = 66  # networks that train side by side
 BLOCK, ROWS = 6, 256  # networks and rows that predict side by side
@@ -411,6 +414,9 @@ def ask_defaults(machine: Machine, setting: Setting, records: Records, deadline:
 def run(given, deadline: float) -> None:
     """Does what is left, in the order of the plan, while there is time."""
     given.out.mkdir(parents=True, exist_ok=True)
+    command = shlex.join(["python", "-m", "singularbayes_experiments.runs.finetune", *sys.argv[1:]])
+    about = {"command": command, "versions": versions(), "machine": machine_facts()}
+    (given.out / "run.json").write_text(json.dumps(about, indent=1) + "\n")
     records = Records(given.out, given.earlier)
     begun = time.time()
     machine = Machine(given.inputs, given.dtype, given.tiny)
