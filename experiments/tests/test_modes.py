@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import jax
 import keras
@@ -14,9 +15,11 @@ from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
 from singularbayes_experiments.problems import modes, modes_data
 from singularbayes_experiments.problems.modes import METHODS, SETS
 from singularbayes_experiments.runs import modes as command
+from singularbayes_experiments.runs import modes_tables
 
 import singularbayes as sb
 
+ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -231,3 +234,22 @@ def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):
     assert command.chosen(dict(list(records.items())[1:]), one, "low_rank") is None
     lines[0]["nll"] = lines[1]["nll"] = 0.5
     assert command.chosen(command.by_run(lines), one, "low_rank") == "low_rank 0"
+
+
+def test_the_page_shows_what_the_committed_records_say():
+    folder = ROOT / "experiments" / "results" / "modes"
+    records = command.read_lines([folder])
+    page = (ROOT / "docs" / "mixtures.md").read_text(encoding="utf-8")
+    shown = [part for part in modes_tables.tables(records).split("\n\n") if part.startswith("|")]
+    assert len(shown) == 5 and all(part in page for part in shown)
+    assert json.loads((folder / "about.json").read_text())["plan"] in page
+    runs = command.by_run(records)
+    assert len(runs) == len(records)
+    for (name, stage, method, configuration, _), run in runs.items():
+        own = json.loads(json.dumps(asdict(modes.configurations(SETS[name], method)[configuration])))
+        assert run["settings"] == own  # what was committed beforehand
+        assert stage == "tuning" or configuration == command.chosen(runs, SETS[name], method)
+    counts = {m: [len(v) for v in modes_tables.verdicts(records, m).values()] for m in METHODS}
+    assert counts["mixture_repeat"] == [1, 7, 2] and counts["mixture_repeat_anchored"] == [2, 6, 2]
+    assert max(better for better, _, _ in counts.values()) == 5 and counts["mixture_svd"] == [5, 3, 2]
+    assert min(worse for method, (_, _, worse) in counts.items() if method != "deep_ensemble") > 0

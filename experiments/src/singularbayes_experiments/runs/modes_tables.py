@@ -1,5 +1,9 @@
-"""Tables of the comparison of modes, in Markdown, from its records alone."""
+"""Tables of the comparison of modes, in Markdown, from its records alone.
 
+A method whose configurations all diverged in tuning has no results; one that diverged with a result seed is called so.
+"""
+
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,7 +44,7 @@ def difference(records: Sequence[dict], one: str, method: str, rival: str = RIVA
     """Returns the paired difference of the NLL to the rival's; None where one of both is missing or not finite."""
     ours, theirs = results(records, one, method), results(records, one, rival)
     seeds = sorted(ours.keys() & theirs.keys())
-    if method == rival or len(seeds) < protocol.LEAST_RESULT_SEEDS or not all("nll" in ours[seed] for seed in seeds):
+    if method == rival or len(seeds) < protocol.LEAST_RESULT_SEEDS or not all(_is_finite(ours[seed]) for seed in seeds):
         return None
     return protocol.paired([ours[seed]["nll"] for seed in seeds], [theirs[seed]["nll"] for seed in seeds])
 
@@ -65,7 +69,8 @@ def table(records: Sequence[dict], one: Set) -> str:
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for method, own in METHODS.items():
         runs = list(results(records, one.name, method).values())
-        if not runs or not all("nll" in run for run in runs):
+        if not runs or not all(map(_is_finite, runs)):
+            lines.append(f"| {own.words} | diverged |{' |' * (len(head) - 2)}")
             continue
         cells = [own.words, f"{runs[0]['parameters']:,}", f"{_cost(records, one.name, runs):.2g}"]
         for names, decimals in columns(one).values():
@@ -94,7 +99,7 @@ def table_of_many(records: Sequence[dict], sets: Sequence[Set]) -> str:
     for method, own in METHODS.items():
         found = [difference(records, one.name, method) for one in sets]
         if any(found):
-            cells = ["–" if one is None else _cell(one) for one in found]
+            cells = ["diverged" if one is None else _cell(one) for one in found]
             lines.append(f"| {own.words} | {' | '.join(cells)} |")
     nll = [_mean([run["nll"] for run in results(records, one.name, RIVAL).values()], 3) for one in sets]
     return "\n".join([*lines, f"| NLL of the deep ensemble | {' | '.join(nll)} |"])
@@ -119,14 +124,20 @@ def newton_table(records: Sequence[dict]) -> str:
     lines = []
     for one in NEWTON_SETS:
         found = difference(records, one, "ivon", "low_rank")
-        if found is not None:
-            nll = [_mean([r["nll"] for r in results(records, one, m).values()], 4) for m in ("ivon", "low_rank")]
-            lines.append(f"| {name_of(one)} | {nll[0]} | {nll[1]} | {shown(found)} |")
+        ours, theirs = (results(records, one, method) for method in ("ivon", "low_rank"))
+        if theirs:
+            adam = _mean([run["nll"] for run in theirs.values()], 4)
+            newton = "diverged" if found is None else _mean([run["nll"] for run in ours.values()], 4)
+            lines.append(f"| {name_of(one)} | {newton} | {adam} | {'' if found is None else shown(found)} |")
     return "\n".join(["| data | IVON | Adam | difference [95 %] |", "|---|---|---|---|", *lines]) if lines else ""
 
 
 def name_of(one: str) -> str:
     return _NAMES.get(one, one.replace("_", " ").capitalize())
+
+
+def _is_finite(run: dict) -> bool:
+    return math.isfinite(run.get("nll", math.inf))
 
 
 def _cost(records: Sequence[dict], one: str, runs: Sequence[dict]) -> float:
