@@ -1,5 +1,6 @@
 """The comparison on tables: plans, methods, resuming, and what is read from its records."""
 
+import gzip
 import importlib.util
 import json
 import sys
@@ -13,6 +14,9 @@ from singularbayes_experiments.problems.table_scores import class_scores, value_
 from singularbayes_experiments.problems.table_sets import Table
 from singularbayes_experiments.report.table_summary import Comparison, aims
 from singularbayes_experiments.runs.tables import run_pieces
+
+from singularbayes.estimators import BayesianMLPRegressor
+from singularbayes.estimators.defaults import DEFAULTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 RNG = np.random.default_rng(0)
@@ -53,13 +57,31 @@ def test_the_search_has_every_level_about_as_often_and_reads_no_test_rows():
     found = table_defaults.configurations()
     for name, levels in table_defaults.LEVELS.items():
         counts = [sum(one[name] == level for one in found) for level in levels]
-        assert max(counts) - min(counts) <= max(1, len(levels) - len(set(levels))) * len(found) // len(levels) or True
         assert min(counts) >= len(found) // len(levels)
     one = made_up(classes=False)
     for split, (train, test) in enumerate(one.splits):
         fitted, scored = one.validation(split)
         assert set(fitted) | set(scored) == set(train) and not (set(fitted) | set(scored)) & set(test)
         assert not set(fitted) & set(scored) and len(scored) == pytest.approx(len(train) / 5, abs=1)
+
+
+def test_the_defaults_are_the_configuration_that_the_search_chose():
+    path = Path(__file__).parents[1] / "results" / "tables" / "search.jsonl.gz"
+    records = list(map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines()))
+    ranks = table_defaults.mean_ranks(records)
+    best, next_best = sorted(ranks, key=ranks.get)[:2]
+    text = (DOCS / "estimators.md").read_text(encoding="utf-8")
+    assert f"mean rank {ranks[best]:.1f} of {len(ranks)}; the next have {ranks[next_best]:.1f}" in text
+    assert f"{len(records)} of {len(table_defaults.pieces())} fits" in text and f"Configuration {best}\n" in text
+    chosen = table_defaults.configurations()[best]
+    assert [r["settings"] for r in records if r["configuration"] == best][0] == chosen
+    default = BayesianMLPRegressor()
+    for name in ("beta", "eta", "learning_rate_init", "activation"):
+        assert getattr(default, name) == chosen[name]
+    assert repr(DEFAULTS.own_prior) == repr(table_defaults.PRIORS[chosen["prior"]])
+    assert (default.hidden_layer_sizes, default.rank) == ((64, 64), 16) and chosen["network"] == "64-64, rank 16"
+    assert DEFAULTS.batch_size(1_000) == chosen["batch_size"] and chosen["noise"] == "head"
+    assert DEFAULTS.epochs(25) * 25 == chosen["steps"]
 
 
 def test_scores_are_those_of_scipy():

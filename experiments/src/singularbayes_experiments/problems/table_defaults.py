@@ -6,11 +6,15 @@ that train, and scored on the fifth that validates. Test rows are not read. Conf
 table and split; a level's score is the mean rank of its configurations, and the default is the best level of every
 setting, unless the best configuration as a whole has a lower mean rank than these effects add up to for that
 combination. `singularbayes-experiments tables search` runs it.
+
+The records in `results/tables/search.jsonl.gz` are of the estimator of commit 53ac73d, which weighed rows by a power of their
+variance ("weight_power") and trained on in three phases; both are gone.
 """
 
 import math
 
 import numpy as np
+from scipy.stats import rankdata
 
 from singularbayes.estimators import BayesianMLPRegressor
 from singularbayes.posteriors import Anchored, Normal
@@ -80,3 +84,11 @@ def run(piece: tuple[int, str, int]) -> dict:
     low, high = model.predict_interval(one.x[valid], coverage=0.9)
     scores = value_scores(one.y[valid], mean, std, low, high)
     return {"configuration": number, "table": name, "split": split, "settings": chosen, "scores": scores}
+
+
+def mean_ranks(records: list[dict]) -> dict[int, float]:
+    """Returns the mean rank by NLL of every configuration that has a record for all tables of split 0; 1 is best."""
+    nll = {(r["configuration"], r["table"]): r["scores"]["nll"] for r in records if r["split"] == 0 and "scores" in r}
+    numbers = sorted({number for number, _ in nll if all((number, name) in nll for name in REGRESSION)})
+    ranks = np.mean([rankdata([nll[number, name] for number in numbers]) for name in REGRESSION], axis=0)
+    return dict(zip(numbers, ranks.tolist(), strict=True))
