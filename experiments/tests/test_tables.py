@@ -74,7 +74,7 @@ def test_the_defaults_are_the_configuration_that_the_search_chose():
     assert f"mean rank {ranks[best]:.1f} of {len(ranks)}; the next have {ranks[next_best]:.1f}" in text
     assert f"{len(records)} of {len(table_defaults.pieces())} fits" in text and f"Configuration {best}\n" in text
     chosen = table_defaults.configurations()[best]
-    assert [r["settings"] for r in records if r["configuration"] == best][0] == chosen
+    assert next(r["settings"] for r in records if r["configuration"] == best) == chosen
     default = BayesianMLPRegressor()
     for name in ("beta", "eta", "learning_rate_init", "activation"):
         assert getattr(default, name) == chosen[name]

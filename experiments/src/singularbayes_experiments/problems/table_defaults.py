@@ -7,8 +7,8 @@ table and split; a level's score is the mean rank of its configurations, and the
 setting, unless the best configuration as a whole has a lower mean rank than these effects add up to for that
 combination. `singularbayes-experiments tables search` runs it.
 
-The records in `results/tables/search.jsonl.gz` are of the estimator of commit 53ac73d, which weighed rows by a power of their
-variance ("weight_power") and trained on in three phases; both are gone.
+The records in `results/tables/search.jsonl.gz` are of the estimator of commit 53ac73d, which weighed rows by a power of
+their variance ("weight_power") and trained in three phases; both are gone.
 """
 
 import math
