@@ -289,7 +289,14 @@ def seeded(seed: int) -> Iterator[None]:
 
         torch = library
         torch_state = torch.get_rng_state()
-    keras.utils.set_random_seed(seed)
+        torch.manual_seed(seed)
+    # As keras.utils.set_random_seed, which imports TensorFlow for this wherever it is installed.
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, None)
+    global_state.set_global_attribute(GLOBAL_RANDOM_SEED, seed)
+    if keras.backend.backend() == "tensorflow":
+        keras.utils.set_random_seed(seed)
     try:
         yield
     finally:
