@@ -25,23 +25,25 @@ def label(name: str) -> str:
 
 
 def number(value: float, error: float = math.nan, digits: int = 2) -> str:
-    """Returns a score with its standard error."""
+    """Returns a score with its standard error; of small numbers with more digits."""
     if math.isnan(value):
         return "–"
+    while digits < 6 and 0 < abs(value) < 10 ** (1 - digits):
+        digits += 1
     return f"{value:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
 
 
-def rows(comparison: Comparison, names, score: str, digits: int = 2) -> str:
+def rows(comparison: Comparison, names, score: str, digits: int = 2, bold: bool = True) -> str:
     """Returns a markdown table of a score: tables down, methods across; the best is bold."""
     names = [name for name in names if name in comparison.scores]
     methods = comparison.methods(names)
     lines = ["| data | " + " | ".join(methods) + " |", "|---|" + "---:|" * len(methods)]
     for name in names:
         found = {method: comparison.mean(name, method, score) for method in methods}
-        best = min((value for value, _, _ in found.values() if not math.isnan(value)), default=math.nan)
+        best = comparison.best(name, score) if bold and OURS in found else None
         cells = [
-            f"**{number(value, error, digits)}**" if value == best else number(value, error, digits)
-            for value, error, _ in found.values()
+            f"**{number(value, error, digits)}**" if method == best else number(value, error, digits)
+            for method, (value, error, _) in found.items()
         ]
         lines.append(f"| {label(name)} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
@@ -81,7 +83,7 @@ def blocks(default: Comparison, tuned: Comparison) -> dict[str, str]:
         "aims": aim_rows(default),
         "nll": rows(default, REGRESSION, "nll"),
         "rmse": rows(default, REGRESSION, "rmse", 3),
-        "coverage": rows(default, REGRESSION, "coverage"),
+        "coverage": rows(default, REGRESSION, "coverage", 3, bold=False),
         "ranks": ranks(default, tuned, REGRESSION, values),
         "classes": rows(default, CLASSIFICATION, "nll", 3),
         "class_ranks": ranks(default, tuned, CLASSIFICATION, classes),

@@ -8,6 +8,7 @@ from small_tables import MLP, SMALL, build, table
 import singularbayes as sb
 from singularbayes.estimators import BayesianClassifier, BayesianMLPClassifier, BayesianMLPRegressor
 from singularbayes.estimators.calibration import class_nll, temper, temperature
+from singularbayes.estimators.network import MultiLabel
 
 X, VALUES = table(120)
 NEW, NEW_VALUES = table(500, seed=1)
@@ -123,3 +124,15 @@ def test_networks_of_the_user_may_end_in_any_cross_entropy(loss):
     p = model.predict_proba(NEW)
     assert p.shape == (500, 2) and np.allclose(p.sum(axis=1), 1)
     assert model.score(NEW, NEW_VALUES > 0) > 0.75
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["classes", "labels"])
+def test_components_are_tempered_before_they_are_averaged(several):
+    y = np.stack([VALUES > 0, X[:, 2] > 0], axis=1).astype(int) if several else labels(VALUES)
+    model = BayesianMLPClassifier(**MLP | {"components": 5, "max_iter": 8}).fit(X, y)
+    likelihood = MultiLabel() if several else "categorical_logits"
+    options = {"likelihood": likelihood, "keep_draws": True}
+    draws = sb.predict(model.model_, model._features(NEW), 20, model._seed, **options).draws
+    each = [temper(draws[k::5].mean(axis=0), model._temperature, exclusive=not several) for k in range(5)]
+    np.testing.assert_allclose(model.predict_proba(NEW), np.mean(each, axis=0), atol=1e-6)
+    assert model._temperature != 1

@@ -13,7 +13,9 @@ from singularbayes.estimators.calibration import by_component, class_nll, of_uns
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
+from singularbayes.prediction import ClassPredictive
 
+_ROWS = 4_096  # whose draws are kept at a time
 _KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
 
 
@@ -24,6 +26,7 @@ class Classifier(ClassifierMixin, BayesianEstimator):
     _held_out: tuple[np.ndarray, np.ndarray] | None
     _multi_label: bool
     _temperature: float
+    _tempers_components: bool
 
     def fit(self, X, y, sample_weight=None):
         """Fits the network to features (rows, features) and labels (rows,), or (rows, labels) of zeros and ones.
@@ -66,7 +69,19 @@ class Classifier(ClassifierMixin, BayesianEstimator):
     def predict_proba(self, X):
         """Returns probabilities: (rows, classes) in the order of `classes_`, or (rows, labels)."""
         x = self._check_features(X)
-        return temper(self._draw(self._network, x).mean, self._temperature, exclusive=not self._multi_label)
+        if not self._tempers_components:
+            return temper(self._draw(self._network, x).mean, self._temperature, exclusive=not self._multi_label)
+        # What calibrates was predicted by one component, so each is tempered before they are averaged.
+        return np.concatenate([self._pooled(x[i : i + _ROWS]) for i in range(0, len(x), _ROWS)])
+
+    def _pooled(self, x: np.ndarray) -> np.ndarray:
+        each = self._by_component(x)
+        return np.mean([temper(p, self._temperature, exclusive=not self._multi_label) for p in each], axis=0)
+
+    def _by_component(self, x: np.ndarray) -> np.ndarray:
+        """Returns the probabilities of every component, (components, rows, classes)."""
+        p = self._draw(self._network, x, keep_draws=True)
+        return by_component(p.draws, self.components).mean(axis=0)
 
     def predict(self, X):
         """Returns the most probable class of every row, or which labels are more probable than not."""
@@ -129,7 +144,7 @@ class Classifier(ClassifierMixin, BayesianEstimator):
     # -- calibration ---------------------------------------------------------------------------------------------------
 
     def _calibrate(self, p, held_out) -> None:
-        self._held_out, self._temperature = None, 1.0
+        self._held_out, self._temperature, self._tempers_components = None, 1.0, False
         if held_out is not None:
             self._temperature = temperature(p.mean, held_out.y)
             self._held_out = p.mean[-_KEPT:], held_out.y[-_KEPT:]
@@ -137,15 +152,18 @@ class Classifier(ClassifierMixin, BayesianEstimator):
     def _calibrate_further(self, p, held_out) -> None:
         before, labels = (p.mean[:0], held_out.y[:0]) if self._held_out is None else self._held_out
         self._held_out = np.concatenate([before, p.mean])[-_KEPT:], np.concatenate([labels, held_out.y])[-_KEPT:]
-        self._temperature = temperature(*self._held_out)
+        self._temperature, self._tempers_components = temperature(*self._held_out), False
+
+    def _cross_fit(self, data, parts) -> None:
+        super()._cross_fit(data, parts)
+        self._tempers_components = True
 
     def _joined(self, predictions):
         return replace(predictions[0], mean=np.concatenate([p.mean for p in predictions]))
 
     def _out_of_fold(self, x, y, held_out):
-        p = self._draw(self._network, x, keep_draws=True)
-        each = by_component(p.draws, held_out.shape[1]).mean(axis=0)
-        return replace(p, mean=of_unseen(each, held_out), draws=None)
+        mean = of_unseen(self._by_component(x), held_out)
+        return ClassPredictive(mean, np.zeros_like(mean), self.draws)
 
 
 def _require_two_classes(classes: np.ndarray) -> None:

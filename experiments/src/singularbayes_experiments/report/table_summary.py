@@ -54,17 +54,21 @@ class Comparison:
         """Returns the methods that have a result for one of the tables, in the order of the records."""
         return list(dict.fromkeys(method for name in names for method in self.scores.get(name, {})))
 
+    def relative(self, name: str, method: str, score: str) -> float:
+        """Returns the mean difference to ours over the splits that both have, so that missing splits favour nobody."""
+        return self.difference(name, method, OURS, score)[0]
+
     def ranks(self, names: Iterable[str], score: str) -> dict[str, float]:
         """Returns the mean rank of every method that has results for all tables; 1 is best."""
         names = [name for name in names if name in self.scores]
-        everywhere = [m for m in self.methods(names) if all(m in self.scores[name] for name in names)]
-        ranks = [rankdata([self.mean(name, method, score)[0] for method in everywhere]) for name in names]
+        everywhere = [m for m in self.methods(names) if all(self.difference(n, m, OURS, score)[2] for n in names)]
+        ranks = [rankdata([self.relative(name, method, score) for method in everywhere]) for name in names]
         return dict(zip(everywhere, np.mean(ranks, axis=0).tolist(), strict=True)) if ranks else {}
 
     def best(self, name: str, score: str, without: Iterable[str] = ()) -> str:
         """Returns the method with the least mean score."""
-        methods = [method for method in self.scores[name] if method not in set(without)]
-        return min(methods, key=lambda method: self.mean(name, method, score)[0])
+        found = {m: self.relative(name, m, score) for m in self.scores[name] if m not in set(without)}
+        return min((m for m in found if not math.isnan(found[m])), key=lambda method: found[method])
 
 
 def _value(result: dict, score: str) -> float:
