@@ -28,6 +28,8 @@ def number(value: float, error: float = math.nan, digits: int = 2) -> str:
     """Returns a score with its standard error; of small numbers with more digits."""
     if math.isnan(value):
         return "–"
+    if value > 100:
+        return "> 100"
     while digits < 6 and 0 < abs(value) < 10 ** (1 - digits):
         digits += 1
     return f"{value:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")

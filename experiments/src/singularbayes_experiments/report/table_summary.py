@@ -17,6 +17,8 @@ from scipy.stats import rankdata
 from singularbayes_experiments.problems.table_scores import COVERAGE
 
 OURS = "ours"
+MOST = 1000.0  # what a larger or infinite score counts as
+OWN = (OURS, "ours, corrected", "ours, full rank")
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ class Comparison:
         return _mean([a[split] - b[split] for split in sorted(a.keys() & b.keys())])
 
     def methods(self, names: Iterable[str]) -> list[str]:
-        """Returns the methods that have a result for one of the tables, in the order of the records."""
-        return list(dict.fromkeys(method for name in names for method in self.scores.get(name, {})))
+        """Returns the methods that have a result for one of the tables: ours, then the others by name."""
+        found = {method for name in names for method in self.scores.get(name, {})}
+        return [method for method in OWN if method in found] + sorted(found - set(OWN))
 
     def relative(self, name: str, method: str, score: str) -> float:
         """Returns the mean difference to ours over the splits that both have, so that missing splits favour nobody."""
@@ -76,7 +79,7 @@ def _value(result: dict, score: str) -> float:
         return 1 - result["accuracy"]
     if score == "miscoverage":
         return abs(result["coverage"] - COVERAGE)
-    return result[score]
+    return min(result.get(score, math.nan), MOST)
 
 
 def _mean(values: list[float]) -> tuple[float, float, int]:
@@ -122,8 +125,7 @@ def aims(comparison: Comparison, names: list[str]) -> list[Aim]:
         found = {name: meets(name) for name in names}
         return Aim(sentence, needed, *(tuple(n for n in names if found[n] is wanted) for wanted in (True, False)))
 
-    others = [OURS, "ours, full rank"]
-    best = {name: comparison.best(name, "nll", without=others) for name in names}
+    best = {name: comparison.best(name, "nll", without=OWN) for name in names}
     return [
         aim("NLL within one standard error of the best of the others", 5, lambda n: within(n, best[n])),
         aim("NLL below that of the deep ensemble", 7, lambda n: ahead(n, "deep ensemble")),
