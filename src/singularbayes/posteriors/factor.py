@@ -25,6 +25,13 @@ def halves(x, at: int, axis: int = 0):
     return ops.split(x, [at], axis=axis)
 
 
+def _reshaped(x, shape: tuple[int, ...]):
+    """Returns an array in another shape; on torch without what Keras does around it."""
+    if keras.backend.backend() == "torch":
+        return ops.convert_to_tensor(x).reshape(shape)
+    return ops.reshape(x, shape)
+
+
 def standardised(loc, scale, reference):
     """Returns (loc − centre)/width and scale/width, which a prior with centres looks at; else both as they are."""
     if reference is None:
@@ -282,7 +289,7 @@ class Factor(Scalars):
         return fused.loc_and_scale(values, self.rho_lr)
 
     def _stacked(self):
-        return ops.reshape(self.values, (2, self.size))
+        return _reshaped(self.values, (2, self.size))
 
     def _flat(self):
         return self._parameters(self._stacked())
@@ -290,7 +297,7 @@ class Factor(Scalars):
     def sample(self, key, *examples):
         if examples:
             return super().sample(key, *examples)
-        return ops.reshape(fused.draw(self.family, self._stacked(), self.rho_lr, key), self.shape)
+        return _reshaped(fused.draw(self.family, self._stacked(), self.rho_lr, key), self.shape)
 
     def _whole_kl(self):
         if self.reference is not None:

@@ -32,7 +32,7 @@ def loc_and_scale(values, rho_lr: float):
 
 def draw(family, values, rho_lr: float, key):
     """Returns loc + scale · noise, the noise that `key` names."""
-    if _BACKEND == "torch" and family.name == "gaussian":
+    if family.name == "gaussian" and _written_out():
         return _torch_functions().draw(values, family.noise(tuple(values.shape[1:]), key), rho_lr)
     if _in_tensorflow_graph():
         return _compiled_draw(family, rho_lr)(values, key)
@@ -41,9 +41,9 @@ def draw(family, values, rho_lr: float, key):
 
 def kl(prior, family, values, rho_lr: float, next_key: Callable):
     """Returns KL(q ‖ p) summed over the weights, as `prior.kl` defines it."""
-    if _BACKEND == "torch" and family.name == "gaussian" and prior.mixture_constants is not None:
+    if family.name == "gaussian" and prior.mixture_constants is not None and _written_out():
         eps = family.noise(tuple(values.shape[1:]), next_key())
-        return _torch_functions().mixture_kl(values, eps, rho_lr, *prior.mixture_constants)[0]
+        return _torch_functions().mixture_kl(values, eps, rho_lr, *prior.mixture_constants)
     if _in_tensorflow_graph():
         return _compiled_kl(prior, family, rho_lr)(values, next_key() if prior.is_sampled else None)
     return prior.kl(family, *loc_and_scale(values, rho_lr), next_key)
@@ -52,6 +52,15 @@ def kl(prior, family, values, rho_lr: float, next_key: Callable):
 def _draw(family, rho_lr: float, values, key):
     loc, scale = loc_and_scale(values, rho_lr)
     return loc + scale * family.noise(tuple(loc.shape), key)
+
+
+def _written_out() -> bool:
+    """Returns whether gradients that are written out apply: on torch, outside of `torch.func`, which needs rules."""
+    if _BACKEND != "torch":
+        return False
+    import torch
+
+    return not torch._C._are_functorch_transforms_active()
 
 
 def _in_tensorflow_graph() -> bool:
@@ -84,52 +93,44 @@ def _torch_functions() -> Any:
     import torch
     from torch.nn.functional import softplus
 
+    # `forward` with its context: the other form, which `torch.func` can transform, binds arguments by name in Python,
+    # which costs more than the formulas.
     class Draw(torch.autograd.Function):
-        generate_vmap_rule = True
-
         @staticmethod
-        def forward(values, eps, rho_lr):
-            return torch.addcmul(values[0], softplus(rho_lr * values[1]), eps)
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            values, eps, ctx.rho_lr = inputs
+        def forward(ctx, values, eps, rho_lr):
+            ctx.rho_lr = rho_lr
             ctx.save_for_backward(values, eps)
+            return torch.addcmul(values[0], softplus(rho_lr * values[1]), eps)
 
         @staticmethod
         def backward(ctx, upstream):
             values, eps = ctx.saved_tensors
-            slope = torch.sigmoid(ctx.rho_lr * values[1]) * eps  # softplus′ = sigmoid
-            return torch.stack([upstream, slope * upstream * ctx.rho_lr]), None, None
+            slope = torch.sigmoid(ctx.rho_lr * values[1]).mul_(eps)  # softplus′ = sigmoid
+            return torch.stack([upstream, slope.mul_(upstream).mul_(ctx.rho_lr)]), None, None
 
     class MixtureKL(torch.autograd.Function):
-        """−Σ H(q) + log p(w) with w = loc + scale · ε, and its gradient by the values as a second output.
+        """−Σ H(q) + log p(w) with w = loc + scale · ε; its gradient is computed with it.
 
         log p(w) = log π + log N(w; 0, σ²) + log(1 + e^r) with r = peak − fall · w²/2.
         """
 
-        generate_vmap_rule = True
-
         @staticmethod
-        def forward(values, eps, rho_lr, log_pi, sigma, peak, fall):
+        def forward(ctx, values, eps, rho_lr, log_pi, sigma, peak, fall):
             rho = rho_lr * values[1]
             scale = softplus(rho)
             w = torch.addcmul(values[0], scale, eps)
             square = w * w
             ratio = (-0.5 * fall * square).add_(peak)
             constant = 0.5 + log_pi - math.log(sigma)  # of H(q) and log N: ½ log 2π cancels
-            value = 0.5 / sigma**2 * square.sum() - (softplus(ratio) + torch.log(scale)).sum() - w.numel() * constant
-            slope = w * torch.sigmoid(ratio).mul_(fall).add_(sigma**-2)  # by w
-            by_scale = (slope * eps).sub_(scale.reciprocal())
-            return value, torch.stack([slope, by_scale * torch.sigmoid(rho) * rho_lr])
+            value = 0.5 / sigma**2 * square.sum() - softplus(ratio).add_(torch.log(scale)).sum()
+            if ctx.needs_input_grad[0]:
+                slope = torch.sigmoid(ratio).mul_(fall).add_(sigma**-2).mul_(w)  # by w
+                by_rho = (slope * eps).sub_(scale.reciprocal()).mul_(torch.sigmoid(rho)).mul_(rho_lr)
+                ctx.save_for_backward(torch.stack([slope, by_rho]))
+            return value - w.numel() * constant
 
         @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.mark_non_differentiable(output[1])
-            ctx.save_for_backward(output[1])
-
-        @staticmethod
-        def backward(ctx, upstream, _):
+        def backward(ctx, upstream):
             return upstream * ctx.saved_tensors[0], None, None, None, None, None, None
 
     class Functions:

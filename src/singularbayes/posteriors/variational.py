@@ -177,7 +177,9 @@ class RandomPosterior(Posterior):
 
     def _weigh(self, kl):
         # Keras computes the loss once before any callback could set the weight.
-        return ops.maximum(self.kl_scale, 0.0) * watched_kl(kl, self.path)
+        scale = ops.convert_to_tensor(self.kl_scale)
+        positive = scale.clamp(min=0.0) if keras.backend.backend() == "torch" else ops.maximum(scale, 0.0)
+        return positive * watched_kl(kl, self.path)
 
     def _require_kl_weight(self):
         if self.trainable and not self.kl_weight_is_set:

@@ -150,7 +150,7 @@ class TensorFlowSampler(_Sampler):
         state = (name, id(split), *(id(variable) for variable in model.variables))
         if state not in self._functions:
             self._functions = {key: value for key, value in self._functions.items() if key[1:] == state[1:]}
-            self._functions[state] = tf.function(make())
+            self._functions[state] = tf.function(make(), autograph=False)
         return self._functions[state]
 
     def _stacked_draws(self, sources, keys) -> list[tuple]:
