@@ -29,7 +29,7 @@ CHANGES = {
 
 
 def records(name: str) -> list[dict[str, Any]]:
-    path = RESULTS / f"{name}.jsonl"
+    path = RESULTS / name / "records.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
 
 
@@ -133,7 +133,7 @@ def draw() -> None:
     from singularbayes.plots import wealth_paths
 
     paths = {}
-    for run in record.read(RESULTS / "monitoring.jsonl"):
+    for run in record.read(RESULTS / "monitoring"):
         for change in ("100% changed", "30% changed", "10% changed"):
             wealth = run.arrays[f"path/{change}"].astype("float64")
             some = np.unique(np.linspace(0, len(wealth) - 1, 400).astype(int))

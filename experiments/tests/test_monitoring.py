@@ -16,9 +16,9 @@ INSIDE, OUTSIDE = RNG.normal(size=400), RNG.normal(4.0, 1.0, size=200)
 
 def test_a_delay_is_the_number_of_inputs_after_the_change_at_which_the_monitor_alarms(monkeypatch):
     seen = []
-    update = monitoring.ConformalMartingale.update
+    side_by_side = monitoring.wealth_side_by_side
     monkeypatch.setattr(
-        monitoring.ConformalMartingale, "update", lambda self, scores: seen.append(scores) or update(self, scores)
+        monitoring, "wealth_side_by_side", lambda martingales, x: seen.extend(x) or side_by_side(martingales, x)
     )
     options = {"share": 1.0, "before": 50, "in_time": True, "seed": 0}
     found, _ = monitoring.delays(INSIDE, OUTSIDE, SMALL, **options)

@@ -26,7 +26,7 @@ def _teacher(units, loss):
 def classes():
     """A teacher of classes and its student."""
     teacher = _teacher(3, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    options = {"draws": 40, "epochs": 40, "batch_size": 128, "learning_rate": 0.03}
+    options = {"draws": 40, "epochs": 80, "batch_size": 128, "learning_rate": 0.03}
     return teacher, sb.distill(teacher, SHOWN[:300], unlabelled=SHOWN[300:], **options)
 
 

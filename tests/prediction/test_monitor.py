@@ -8,7 +8,7 @@ from predictions import class_predictive, value_predictive
 from scipy import stats
 
 import singularbayes as sb
-from singularbayes.metrics import ConformalMartingale
+from singularbayes.metrics import ConformalMartingale, wealth_side_by_side
 
 
 def test_p_values_of_exchangeable_scores_are_independent_and_uniform_also_with_ties():
@@ -45,6 +45,23 @@ def test_wealth_is_a_martingale_and_false_alarms_are_at_most_alpha():
         wealth.append(np.exp(martingale.update(scores[120:126])[-1]))
     assert alarms / streams <= alpha + 2 * np.sqrt(alpha * (1 - alpha) / streams)
     assert abs(np.mean(wealth) - 1) < 4 * np.std(wealth) / np.sqrt(streams)
+
+
+def test_streams_side_by_side_have_the_wealth_of_each_alone():
+    rng = np.random.default_rng(5)
+    references, streams = np.round(rng.normal(size=(4, 60)), 1), np.round(rng.normal(0.5, 1, size=(4, 30)), 1)
+    martingales = [ConformalMartingale.from_reference(each, bins=20, seed=i) for i, each in enumerate(references)]
+    martingales[1].update(streams[2])  # one that has seen something
+    found = wealth_side_by_side(martingales, streams)
+    assert martingales[0].seen == 0 and martingales[1].seen == 30
+    np.testing.assert_allclose(found, [m.update(x) for m, x in zip(martingales, streams, strict=True)], rtol=1e-12)
+
+
+def test_scores_that_are_somewhat_higher_are_noticed_though_none_is_extreme():
+    rng = np.random.default_rng(6)
+    reference, stream = rng.uniform(0, 1, 2000), rng.uniform(0.3, 0.9, 400)
+    wealth = ConformalMartingale.from_reference(reference).update(stream)
+    assert wealth[250] > np.log(100)
 
 
 def test_batches_do_not_matter_and_the_state_in_a_file_resumes(tmp_path):

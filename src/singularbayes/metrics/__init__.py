@@ -26,7 +26,7 @@ from singularbayes.metrics.detection import (
     ood_scores,
     tpr_at_fpr,
 )
-from singularbayes.metrics.exchangeability import ConformalMartingale
+from singularbayes.metrics.exchangeability import ConformalMartingale, wealth_side_by_side
 from singularbayes.metrics.intervals import (
     IntervalCalibration,
     calibration_of_levels,
@@ -110,4 +110,5 @@ __all__ = [
     "root_mean_square_error",
     "selective_curve",
     "tpr_at_fpr",
+    "wealth_side_by_side",
 ]

@@ -5,6 +5,7 @@ against them starts at 1 and is a martingale. By Ville's inequality it ever reac
 however long one looks (Vovk, Gammerman and Shafer, *Algorithmic Learning in a Random World*).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +13,11 @@ import numpy as np
 
 from singularbayes.checks import require_finite, require_integer
 
-# The density κ p^(κ − 1) pays on small p-values; κ = 1 keeps its wealth until the stream changes.
+# Densities on (0, 1) that pay on small p-values: κ p^(κ − 1) on very small ones, of which κ = 1 keeps its wealth until
+# the stream changes, and 1 + s (½ − p) where many scores are somewhat higher and few are extreme.
 _EXPONENTS = np.array([1.0, 0.6, 0.3, 0.1])
+_SLOPES = np.array([1.0, 1.9])
+_BETS = len(_EXPONENTS) + len(_SLOPES)
 _JUMP = 0.002  # the share of the wealth that is spread anew over the bets before each p-value
 _PATH = 512  # points of the path that are kept; older ones are thinned
 
@@ -49,7 +53,7 @@ class ConformalMartingale:
     seed: int = 0
     seen: int = 0
     stream: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
-    log_wealth: np.ndarray = field(default_factory=lambda: np.full(len(_EXPONENTS), -np.log(len(_EXPONENTS))))
+    log_wealth: np.ndarray = field(default_factory=lambda: np.full(_BETS, -np.log(_BETS)))
     highest: float = 0.0
     path: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
     stride: int = 1  # between points of the path
@@ -82,9 +86,7 @@ class ConformalMartingale:
         require_finite("ConformalMartingale.update", scores=scores)
         wealth = np.empty(len(scores))
         for i, p in enumerate(self._p_values(scores)):
-            total = _total(self.log_wealth)
-            mixed = np.logaddexp(np.log1p(-_JUMP) + self.log_wealth, np.log(_JUMP / len(_EXPONENTS)) + total)
-            self.log_wealth = mixed + np.log(_EXPONENTS) + (_EXPONENTS - 1) * np.log(p)
+            self.log_wealth = _after_bets(self.log_wealth, np.array(p))
             wealth[i] = _total(self.log_wealth)
             self.seen += 1
             self._keep(wealth[i])
@@ -93,15 +95,21 @@ class ConformalMartingale:
 
     def _p_values(self, scores: np.ndarray):
         """Yields the share of scores so far that are as high, ties broken at random, and counts each score."""
-        # One number per score of the stream, whatever the batches.
-        generator = np.random.PCG64(self.seed)
-        generator.advance(self.seen)
-        ties = 1 - np.random.Generator(generator).random(len(scores))  # above 0
         counts = self.reference + self.stream
-        for place, u in zip(np.searchsorted(self.limits, scores, "left"), ties, strict=True):
+        for place, u in zip(self._places(scores), self._ties(len(scores)), strict=True):
             yield (counts[place + 1 :].sum() + u * (counts[place] + 1)) / (counts.sum() + 1)
             counts[place] += 1
             self.stream[place] += 1
+
+    def _places(self, scores: np.ndarray) -> np.ndarray:
+        """Returns the bins of scores."""
+        return np.searchsorted(self.limits, scores, "left")
+
+    def _ties(self, number: int) -> np.ndarray:
+        """Returns the numbers above 0 that break the next ties: one per score of the stream, whatever the batches."""
+        generator = np.random.PCG64(self.seed)
+        generator.advance(self.seen)
+        return 1 - np.random.Generator(generator).random(number)
 
     def _keep(self, wealth: float) -> None:
         if self.seen % self.stride == 0:
@@ -123,6 +131,37 @@ class ConformalMartingale:
         arrays = {name: np.array(state[name]) for name in ("limits", "reference", "stream", "log_wealth")}
         path = [(int(seen), float(wealth)) for seen, wealth in state["path"]]
         return cls(**{**state, **arrays, "path": path})
+
+
+def wealth_side_by_side(martingales: Sequence[ConformalMartingale], streams: np.ndarray) -> np.ndarray:
+    """Returns what `update` would return for every martingale and its stream, (streams, scores): for simulations.
+
+    All streams take a step together, which is a hundred times as fast. The martingales stay as they are.
+    """
+    streams = np.asarray(streams, "float64")
+    require_finite("wealth_side_by_side", scores=streams)
+    places = np.stack([m._places(scores) for m, scores in zip(martingales, streams, strict=True)])
+    ties = np.stack([m._ties(streams.shape[1]) for m in martingales])
+    counts = np.zeros((len(streams), max(len(m.reference) for m in martingales)))
+    for row, m in zip(counts, martingales, strict=True):
+        row[: len(m.reference)] = m.reference + m.stream
+    log_wealth, wealth = np.stack([m.log_wealth for m in martingales]), np.empty(streams.shape)
+    rows, bins = np.arange(len(streams)), np.arange(counts.shape[1])
+    for i, (place, u) in enumerate(zip(places.T, ties.T, strict=True)):
+        above = np.where(bins > place[:, None], counts, 0.0).sum(axis=1)
+        p = (above + u * (counts[rows, place] + 1)) / (counts.sum(axis=1) + 1)
+        counts[rows, place] += 1
+        log_wealth = _after_bets(log_wealth, p)
+        wealth[:, i] = np.logaddexp.reduce(log_wealth, axis=-1)
+    return wealth
+
+
+def _after_bets(log_wealth: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Returns the wealth in each bet, on the last axis, after a p-value: a share is spread anew, then each bet pays."""
+    total = np.logaddexp.reduce(log_wealth, axis=-1, keepdims=True)
+    mixed = np.logaddexp(np.log1p(-_JUMP) + log_wealth, np.log(_JUMP / _BETS) + total)
+    powers = np.log(_EXPONENTS) + (_EXPONENTS - 1) * np.log(p[..., None])
+    return mixed + np.concatenate([powers, np.log1p(_SLOPES * (0.5 - p[..., None]))], axis=-1)
 
 
 def _total(log_wealth: np.ndarray) -> float:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SCORES = {"classification": "entropy", "regression": "epistemic"}
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)
