@@ -1,9 +1,9 @@
 """A draw of many scalars, and their KL, in as few operations as the backend allows.
 
 A step of a small network is mostly the number of its operations, and one of a large network how often it goes through
-its weights. JAX compiles all of a step together. TensorFlow does not on a CPU, so that here XLA compiles these two
-formulas, inside any graph. torch runs operation by operation and needs a gradient for each: both formulas have their
-gradients written out.
+its weights. JAX compiles all of a step together. torch runs operation by operation and needs a gradient for each: there
+both formulas have their gradients written out. TensorFlow runs the plain formulas: compiled by XLA inside its graph,
+with the hashed noise of JAX, they took as much time of the CPU as before.
 
 Values are stacked (2, size): loc and u, with scale = softplus(rho_lr · u).
 """
@@ -34,9 +34,8 @@ def draw(family, values, rho_lr: float, key):
     """Returns loc + scale · noise, the noise that `key` names."""
     if family.name == "gaussian" and _written_out():
         return _torch_functions().draw(values, family.noise(tuple(values.shape[1:]), key), rho_lr)
-    if _in_tensorflow_graph():
-        return _compiled_draw(family, rho_lr)(values, key)
-    return _draw(family, rho_lr, values, key)
+    loc, scale = loc_and_scale(values, rho_lr)
+    return loc + scale * family.noise(tuple(loc.shape), key)
 
 
 def kl(prior, family, values, rho_lr: float, next_key: Callable):
@@ -44,14 +43,7 @@ def kl(prior, family, values, rho_lr: float, next_key: Callable):
     if family.name == "gaussian" and prior.mixture_constants is not None and _written_out():
         eps = family.noise(tuple(values.shape[1:]), next_key())
         return _torch_functions().mixture_kl(values, eps, rho_lr, *prior.mixture_constants)
-    if _in_tensorflow_graph():
-        return _compiled_kl(prior, family, rho_lr)(values, next_key() if prior.is_sampled else None)
     return prior.kl(family, *loc_and_scale(values, rho_lr), next_key)
-
-
-def _draw(family, rho_lr: float, values, key):
-    loc, scale = loc_and_scale(values, rho_lr)
-    return loc + scale * family.noise(tuple(loc.shape), key)
 
 
 def _written_out() -> bool:
@@ -61,31 +53,6 @@ def _written_out() -> bool:
     import torch
 
     return not torch._C._are_functorch_transforms_active()
-
-
-def _in_tensorflow_graph() -> bool:
-    if _BACKEND != "tensorflow":
-        return False
-    import tensorflow
-
-    return tensorflow.inside_function()
-
-
-@functools.cache
-def _compiled_draw(family, rho_lr: float):
-    import tensorflow
-
-    return tensorflow.function(functools.partial(_draw, family, rho_lr), jit_compile=True, autograph=False)
-
-
-@functools.lru_cache(256)  # a prior is a value, and there are few in a program
-def _compiled_kl(prior, family, rho_lr: float):
-    import tensorflow
-
-    def formula(values, key):
-        return prior.kl(family, *loc_and_scale(values, rho_lr), lambda: key)
-
-    return tensorflow.function(formula, jit_compile=True, autograph=False)
 
 
 @functools.cache

@@ -40,11 +40,10 @@ _OUTER = (
     2.83297682,
 )
 _MASK = 0xFFFFFFFF
-# Unsigned words wrap by themselves; torch has few operations on them, so that there they live in int64 and are masked.
-_WORD = "int64" if keras.backend.backend() == "torch" else "uint32"
-# Compiled into one loop a hash is cheaper than the generators of JAX and TensorFlow; operation by operation it is
-# dearer than torch's.
-_HASHED = keras.backend.backend() != "torch"
+# Unsigned words wrap by themselves on JAX; elsewhere they live in int64 and are masked.
+_WORD = "uint32" if keras.backend.backend() == "jax" else "int64"
+# Compiled into one loop a hash is cheaper than JAX's generator; operation by operation it is dearer than torch's.
+_HASHED = keras.backend.backend() == "jax"
 
 
 def one_program(*static: int):
@@ -79,7 +78,7 @@ def normal(shape, key):
     """Returns independent standard normal numbers."""
     if _HASHED:
         return normal_quantile(uniform(shape, key))
-    generator = _torch_generator(key)
+    generator = _torch_generator(key) if keras.backend.backend() == "torch" else None
     if generator is not None:
         import torch
 

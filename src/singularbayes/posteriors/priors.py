@@ -24,7 +24,6 @@ class Prior(ABC):
     has_centres = False  # whether every weight has a centre and a width, which are kept beside it
     relative = False  # whether that width is the posterior scale that the weight starts with, and not 1
     anchor: str | None = "random"  # where such centres are when means start at given weights: see `Anchored`
-    is_sampled = False  # whether `kl` is an estimate that takes a key
     mixture_constants: tuple[float, float, float, float] | None = None  # of a sampled mixture: see `fused`
     spread: float | None = None  # standard deviation of the initial means of W; None is that of the initializer
 
@@ -225,13 +224,9 @@ class ScaleMixture(Prior):
         self._by_width = sorted(parts, key=lambda part: -part[1].scale)
 
     @property
-    def is_sampled(self) -> bool:  # type: ignore[override]
-        return self.estimate == "sampled"
-
-    @property
     def mixture_constants(self) -> tuple[float, float, float, float] | None:  # type: ignore[override]
         """log π and σ of the wider component, and peak and fall of the logarithm of the ratio of the other to it."""
-        if not self.is_sampled:
+        if self.estimate != "sampled":
             return None
         (log_pi, wide), (log_rest, narrow) = self._by_width
         peak = log_rest - log_pi + math.log(wide.scale / narrow.scale)
