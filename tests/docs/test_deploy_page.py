@@ -26,8 +26,6 @@ def test_the_page_has_the_tables_of_the_records(script):
 
 def test_exchangeable_streams_alarm_at_most_as_often_as_was_said(script):
     runs = script.records("monitoring")
-    if not runs:
-        pytest.skip("the streams have not been run yet")
     assert {run["method"] for run in runs} == set(script.SERVICES)
     for run in runs:
         assert run["settings"]["repetitions"] == script.REPETITIONS
