@@ -1,10 +1,11 @@
 """Every layer with every posterior: a draw, the mean, the KL and a saved file."""
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
 from options import ALL_PAIRS, LAYERS, alone
-from table import MIXTURES, POSTERIORS, dense_of, draw_of
+from table import MIXTURES, POSTERIORS, as_program, dense_of, draw_of
 
 import singularbayes as sb
 from singularbayes.posteriors import scope
@@ -50,9 +51,9 @@ def _assert_is_keras_s(option, model, x, dense):
     if theirs is None:  # a block of other layers, compared with them in test_dense_counterparts.py
         _assert_equal(model(x), model(x), rtol=0, atol=0)
         return
-    theirs(*option.inputs, **option.call)
+    theirs(*(keras.KerasTensor(x.shape, str(x.dtype)) for x in option.inputs), **option.call)
     theirs.set_weights(option.weights(model.layers[-1], dense))
-    _assert_equal(model(x), theirs(*option.inputs, **option.call))
+    _assert_equal(as_program(lambda x: model(x))(x), as_program(lambda *x: theirs(*x, **option.call))(*option.inputs))
 
 
 def test_a_draw_is_the_keras_layer_with_the_drawn_matrices(pair):
