@@ -59,6 +59,7 @@ from .likelihoods import StudentTNoise as StudentTNoise
 from .metrics import ood_scores as ood_scores
 from .models import ModelParallel as ModelParallel
 from .models import draw_weights as draw_weights
+from .models import fixed_draw as fixed_draw
 from .posteriors import Adapter as Adapter
 from .posteriors import AdaptiveLowRank as AdaptiveLowRank
 from .posteriors import Anchored as Anchored
@@ -167,6 +168,7 @@ __all__ = [
     "evaluation",
     "find_posteriors",
     "fit_many",
+    "fixed_draw",
     "freeze_draws",
     "freeze_members",
     "kl",

@@ -21,7 +21,7 @@ from singularbayes.convert.decisions import is_whole
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
 from singularbayes.models import has_unknown_objects, require_model
-from singularbayes.posteriors import Posterior, find_posteriors, serialize
+from singularbayes.posteriors import Posterior, find_posteriors, quantize_columns, serialize
 
 _FORMAT = "singularbayes adapters 1"
 
@@ -75,7 +75,8 @@ def save_adapters(model: keras.Model, path: str | Path) -> None:
         trained = _trained(place.layer)
         entries.append(_entry(keys, place, trained))
         arrays += [_numpy(weight) for weight in trained]
-    about = json.dumps({"format": _FORMAT, "layers": [asdict(entry) for entry in entries]}).encode()
+    tokens = _tokenizer_hash(model)
+    about = json.dumps({"format": _FORMAT, "tokenizer": tokens, "layers": [asdict(e) for e in entries]}).encode()
     named: dict[str, Any] = {f"array_{number}": array for number, array in enumerate(arrays)}
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         written = Path(folder) / "adapters.npz"
@@ -92,7 +93,9 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
     adapters were trained on.
     """
     require_model("load_adapters", base)
-    entries, arrays = _read(Path(path))
+    entries, arrays, tokens = _read(Path(path))
+    if None not in (tokens, _tokenizer_hash(base)) and tokens != _tokenizer_hash(base):
+        raise ValueError(f"{_needs(path)} the tokenizer has another vocabulary. Load base and tokenizer anew.")
     found = _layers(base)
     _require_same_places(entries, found, path)
     made: dict[str, keras.layers.Layer] = {}  # what replaces a layer of a base without adapters
@@ -101,6 +104,9 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
         if entry.posteriors is None and entry.components is None:
             if surgery.is_ours(layer):
                 raise ValueError(f"{_needs(path)} {entry.path!r} is Bayesian, and a plain {entry.kind} in the file.")
+            trained = counterparts.trained_in_float32(layer) if entry.frozen is None else layer
+            if trained is not layer:
+                made[entry.keys] = trained
         elif not surgery.is_ours(layer):
             made[entry.keys] = _counterpart(layer, entry)
         else:
@@ -183,7 +189,7 @@ def _entry(keys: str, place: surgery.Place, trained: list) -> _Entry:
 
 
 def _frozen_matrices(layer) -> list[np.ndarray]:
-    return [_numpy(weight) for posterior in _posteriors(layer).values() for weight in posterior.frozen_weights]
+    return [_numpy(w) for posterior in _posteriors(layer).values() for w in posterior.frozen_weights[:1]]  # no scales
 
 
 def _hash(layer, entry: _Entry) -> str | None:
@@ -195,11 +201,18 @@ def _hash(layer, entry: _Entry) -> str | None:
     if surgery.is_ours(layer):
         return _hash_of(_frozen_matrices(layer))
     places = counterparts.slots(layer, entry.per_head)
-    return _hash_of([places[name].read() for name, config in entry.posteriors.items() if _adapts(config)])
+    return _hash_of([_as_kept(places[name]) for name, config in entry.posteriors.items() if _keeps(config)])
 
 
-def _adapts(config: dict) -> bool:
-    return keras.saving.deserialize_keras_object(config).adapts
+def _as_kept(slot: counterparts.Slot) -> np.ndarray:
+    """Returns a matrix of the base as an adapter keeps it: integers where it is quantised."""
+    return quantize_columns(slot.read())[0] if slot.dtype == "int8" else slot.read()
+
+
+def _keeps(config: dict) -> bool:
+    """Whether a posterior of a file keeps a part of the base."""
+    posterior = keras.saving.deserialize_keras_object(config)
+    return posterior.adapts or posterior.frozen
 
 
 def _hash_of(arrays: list[np.ndarray]) -> str:
@@ -208,6 +221,16 @@ def _hash_of(arrays: list[np.ndarray]) -> str:
         found.update(repr(array.shape).encode())
         found.update(np.ascontiguousarray(array).data)
     return found.hexdigest()
+
+
+def _tokenizer_hash(model) -> str | None:
+    """Returns a hash of the vocabulary of a task's tokenizer, in the order of its ids; None where there is none."""
+    tokenizer: Any = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
+    if not hasattr(tokenizer, "get_vocabulary"):
+        return None
+    words = tokenizer.get_vocabulary()
+    ordered = [tokenizer.id_to_token(number) for number in range(len(words))]
+    return hashlib.sha256("\n".join(map(str, ordered)).encode()).hexdigest()
 
 
 def _numpy(weight) -> np.ndarray:
@@ -261,8 +284,11 @@ def _require_same_posteriors(layer, entry: _Entry, path) -> None:
         raise ValueError(f"{_needs(path)} {entry.path!r} has {len(own)} posteriors, and {len(given)} in the file.")
 
 
-def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray]]:
-    """Returns what a file describes and its arrays; raises where it is none of adapters, or names unknown classes."""
+def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray], str | None]:
+    """Returns what a file describes, its arrays, and the hash of a vocabulary.
+
+    Raises where it is no file of adapters, or names unknown classes.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"load_adapters needs a file that save_adapters wrote; got {str(path)!r}, none.")
     wrong = f"load_adapters needs a whole file that save_adapters wrote; got {str(path)!r}"
@@ -273,7 +299,7 @@ def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray]]:
             about = json.loads(bytes(archive["about"]))
             if about["format"] != _FORMAT:
                 raise ValueError(f"its format is {about['format']!r}, not {_FORMAT!r}")
-            entries = [_Entry(**entry) for entry in about["layers"]]
+            entries, tokens = [_Entry(**entry) for entry in about["layers"]], about["tokenizer"]
             count = sum(len(entry.shapes) for entry in entries)
             arrays = [archive[f"array_{number}"] for number in range(count)]
     except (KeyError, TypeError, AttributeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
@@ -285,4 +311,4 @@ def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray]]:
         raise ValueError(f"{wrong}, which holds NaN or infinity: the training that made it has failed.")
     if has_unknown_objects([entry.posteriors for entry in entries]):
         raise ValueError(f"{wrong}, which names classes that are neither this package's nor Keras's.")
-    return entries, arrays
+    return entries, arrays, tokens

@@ -3,9 +3,9 @@
 import keras
 
 from singularbayes.convert import counterparts, surgery
-from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, decide, require_start
+from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, bias_of, decide, require_start
 from singularbayes.convert.members import Models, count_components, is_per_component, make_per_component, members_of
-from singularbayes.models import track
+from singularbayes.models import find_backbone, track
 from singularbayes.posteriors import Posterior, initializers
 
 
@@ -28,6 +28,11 @@ def bayesianize(
     stays one layer. Names, trainable flags, dtype policies, and regularizers of biases and activities survive; a
     regularizer of a kernel gives way to the prior. A compiled model is compiled again with the same arguments, if Keras
     can read them back.
+
+    With one `Adapter` for all, the backbone of a KerasHub model or task is a frozen base: its attention and
+    feed-forward matrices get the adapter, its embeddings, biases and normalisations stay as they are, and the head
+    beside it is trained as it is, or for every component of a mixture. Rules are exceptions from this. A preprocessor
+    stays: `fit`, `evaluate`, `predict` and `sb.predict` of the converted task take texts.
 
     A `Mixture` starts its first component at the trained weights and the others around them. The models of a deep
     ensemble become one model, whose components start at one of them each: `bayesianize(models, Mixture(LowRank(16),
@@ -84,17 +89,36 @@ def bayesianize(
             adapts = any(chosen.adapts for chosen in decision.posteriors.values())
             centred = init == "svd" or adapts or decision.frozen
             with initializers.without("means" if centred else ""):
-                counterpart = counterparts.make_counterpart(
-                    decision.layer, decision.posteriors, bias_posterior, per_head
-                )
+                bias = bias_of(decision, bias_posterior, len(members))
+                counterpart = counterparts.make_counterpart(decision.layer, decision.posteriors, bias, per_head)
             if centred:
                 counterparts.start_from(counterpart, *given, equal=decision.frozen)
             new[id(in_copy[decision.place.keys])] = counterpart
-        elif is_per_component(decision, by_keys, components):
+            continue
+        if decision.part == "head":
+            given = [counterparts.trained_in_float32(layer) for layer in given]
+        if is_per_component(decision, by_keys, components):
             new[id(in_copy[decision.place.keys])] = make_per_component(given, components)
+        elif given[0] is not decision.layer:
+            new[id(in_copy[decision.place.keys])] = given[0]
     converted = surgery.exchange(copy, new)
+    _freeze_base(converted, decisions)
     surgery.compile_like(converted, model)
     return converted
+
+
+def _freeze_base(model: keras.Model, decisions: list[Decision]) -> None:
+    """Freezes the plain layers of a backbone with adapters, and makes the adapters trainable, whatever it was before.
+
+    Flags of Keras hold for all that a layer has, so a frozen backbone has to be unfrozen first.
+    """
+    frozen = {decision.place.keys for decision in decisions if decision.part == "base" and not decision.posteriors}
+    if not any(decision.part == "base" and decision.posteriors for decision in decisions):
+        return
+    find_backbone(model).trainable = True
+    for place in surgery.places(model, surgery.is_ours):
+        if place.keys in frozen:
+            place.layer.trainable = False
 
 
 def _require_supported(decisions: list[Decision]) -> None:

@@ -16,11 +16,16 @@ import numpy as np
 from keras import ops
 
 from singularbayes.convert.places import Place, own_attributes, places
+from singularbayes.convert.tasks import has_preprocessor, share_preprocessor, without_preprocessor
 
 
 def copied(model: keras.layers.Layer) -> keras.layers.Layer:
-    """Returns a copy of a built model with the same weights, names and flags, in buffers of its own; not compiled."""
-    copy = _rebuilt(model)
+    """Returns a copy of a built model with the same weights, names and flags, in buffers of its own; not compiled.
+
+    The preprocessor of a task, which has no weights, is the same object in both.
+    """
+    with without_preprocessor(model):
+        copy = _rebuilt(model)
     before, after = places(model), places(copy)
     pairs = list(zip(before, after, strict=False))
     differs = [old for old, new in pairs if (old.keys, type(old.layer)) != (new.keys, type(new.layer))]
@@ -41,6 +46,8 @@ def copied(model: keras.layers.Layer) -> keras.layers.Layer:
     for old, new in pairs:
         _copy_state(old.layer, new.layer, old.path or model.name)
         _require_same_settings(old, new, model)  # now: what loads weights also leaves marks, in Keras's Dense
+    if has_preprocessor(model):
+        share_preprocessor(copy, model.preprocessor)
     return copy
 
 
@@ -127,7 +134,12 @@ def _copy_state(old, new, where: str) -> None:
     new.name = old.name
     if new.trainable != old.trainable:
         new.trainable = old.trainable
+    if not isinstance(old, keras.Model):  # of a model its layers are enough
+        new._remat_mode = old._remat_mode
     new.activity_regularizer = old.activity_regularizer  # which the config of some Keras layers leaves out
+    mode = getattr(old, "quantization_mode", None)
+    if mode != getattr(new, "quantization_mode", None):  # which the config of a task leaves out
+        new.quantize(mode)
     store: dict[str, Any] = {}
     old.save_own_variables(store)
     if store and not new.built:
@@ -147,12 +159,16 @@ def compile_like(copy: keras.Model, model: keras.Model) -> None:
     """Compiles the copy with the optimizer, loss and metrics of the model, if that is compiled."""
     if not (isinstance(model, keras.Model) and model.compiled):
         return
+    done = False
     with warnings.catch_warnings(), contextlib.suppress(TypeError, ValueError):
         warnings.simplefilter("ignore")
         config = model.get_compile_config()
         if config:
             copy.compile_from_config(config)
-    if not copy.compiled:
+            done = copy.compiled
+    if hasattr(model, "sampler"):
+        copy.sampler = model.sampler  # of a language model of KerasHub: it is in no config
+    if not done:
         reason = "its loss or metrics cannot be read back from their config"  # a loss without a name, for example
         if _has_own_compile(model):
             reason = (

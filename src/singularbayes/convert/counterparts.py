@@ -66,8 +66,8 @@ def refusal(layer: keras.layers.Layer) -> str | None:
     """Returns why a layer of a class that has a counterpart cannot have one itself, or None."""
     if not layer.built:
         return "it was never built: no call reached it"
-    if getattr(layer, "quantization_mode", None):
-        return f"it is quantised ({layer.quantization_mode})"
+    if getattr(layer, "quantization_mode", None) not in (None, "int8"):
+        return f"it is quantised ({layer.quantization_mode}, and only int8 is supported)"
     if isinstance(layer, keras.layers.EinsumDense):
         left, _, y = layer.equation.replace(" ", "").partition("->")
         x, _, w = left.partition(",")
@@ -97,7 +97,7 @@ def changes(layer: keras.layers.Layer) -> list[str]:
 class Slot:
     """Where one matrix lies in a Keras weight."""
 
-    variable: Any
+    variable: Any  # or, of a quantised layer, an array of what it stands for
     rows: tuple[int, ...]  # the axes of the weight that are its rows, in order
     columns: tuple[int, ...]
     head: int | None = None  # of a weight with a head axis: the second of a kernel, the first of a bias
@@ -106,6 +106,11 @@ class Slot:
     def is_matrix(self) -> bool:
         """Whether it has a posterior of its own in our layer; a bias may have one, and a depthwise kernel has none."""
         return bool(self.rows)
+
+    @property
+    def dtype(self) -> str:
+        """The type that the weight is stored in."""
+        return "int8" if isinstance(self.variable, np.ndarray) else keras.backend.standardize_dtype(self.variable.dtype)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -159,7 +164,17 @@ def slots(layer: keras.layers.Layer, per_head: bool = False) -> dict[str, Slot]:
         return {"pointwise_kernel": pointwise, "depthwise_kernel": _plain_slot(depthwise), **bias}
     if isinstance(layer, keras.layers.Conv2DTranspose):
         return {"kernel": Slot(layer.kernel, (0, 1, 3), (2,)), **bias}  # Keras has the outputs before the inputs
-    return {"kernel": _matrix(layer.kernel), **bias}
+    return {"kernel": _matrix(_stored_kernel(layer)), **bias}
+
+
+def _stored_kernel(layer):
+    """Returns the kernel of a layer, or of a quantised one Q / scale as an array."""
+    if getattr(layer, "quantization_mode", None) is None:
+        return layer.kernel
+    scale = layer.kernel_scale
+    if isinstance(layer, keras.layers.EinsumDense):
+        scale = layer._adjust_scale_for_dequant(scale)
+    return _numpy(layer._kernel) / _numpy(scale)
 
 
 def _matrix(kernel) -> Slot:
@@ -181,7 +196,7 @@ def _einsum_slot(layer) -> Slot:
     w = left.partition(",")[2]
     rows = tuple(axis for axis, letter in enumerate(w) if letter not in y)
     columns = tuple(axis for axis, letter in enumerate(w) if letter in y)
-    return Slot(layer.kernel, rows, columns)
+    return Slot(_stored_kernel(layer), rows, columns)
 
 
 def _attention_slots(layer, per_head: bool) -> Iterator[tuple[str, Slot]]:
@@ -267,6 +282,8 @@ def make_counterpart(
     if ours is None:
         raise ValueError(f"make_counterpart needs one of {[cls.__name__ for cls in COUNTERPARTS]}; got {layer!r}.")
     named = {"kernel": posteriors} if isinstance(posteriors, Posterior) else posteriors
+    dtype = next(slot.dtype for slot in slots(layer, per_head).values() if slot.is_matrix)
+    named = {name: posterior.on_base(dtype) for name, posterior in named.items()}
     arguments = {**_arguments(layer), "posterior": next(iter(named.values()))}
     if isinstance(layer, (keras.layers.LSTM, keras.layers.GRU)):
         arguments["recurrent_posterior"] = named.get("recurrent_kernel")
@@ -291,6 +308,25 @@ def make_plain(layer: keras.layers.Layer) -> keras.layers.Layer:
     for name, slot in slots(plain, getattr(layer, "per_head", False)).items():
         slot.write(value(found[name]))
     return plain
+
+
+def trained_in_float32(layer: keras.layers.Layer) -> keras.layers.Layer:
+    """Returns the Keras layer with weights in float32: the layer itself, or a copy of a quantised or 16-bit one."""
+    quantized = getattr(layer, "quantization_mode", None)
+    if quantized is None and layer.variable_dtype not in ("bfloat16", "float16"):
+        return layer
+    config = {**layer.get_config(), "dtype": f"mixed_{layer.variable_dtype}"}
+    if quantized:
+        config = {name: value for name, value in _arguments(layer).items() if name not in _POINT}
+    made = built_like(type(layer).from_config(config), layer)
+    made.exchanged = True  # so that a file has it: the config of the model describes the other
+    if not quantized:
+        made.set_weights([_numpy(weight) for weight in layer.weights])
+        return made
+    theirs = slots(layer)
+    for name, slot in slots(made).items():
+        slot.write(theirs[name].read())
+    return made
 
 
 def start_from(counterpart: keras.layers.Layer, *given: keras.layers.Layer, equal: bool = False) -> None:
@@ -328,6 +364,8 @@ def _arguments(layer) -> dict[str, Any]:
     for name in ("activation", "recurrent_activation"):
         if name in config:
             config[name] = getattr(layer, name)
+    if getattr(layer, "quantization_mode", None):
+        config["dtype"] = layer.dtype_policy.name.partition("_from_")[2]
     return {**config, "activity_regularizer": layer.activity_regularizer}
 
 
@@ -340,5 +378,6 @@ def built_like(new, old):
         for scope in (old.path or "").split("/")[:-1]:
             scopes.enter_context(keras.name_scope(scope))
         new.build_from_config(shapes)
+    new._remat_mode = old._remat_mode
     hand_down(new, old.trainable)  # again, for it reaches what was built only now
     return new

@@ -8,6 +8,7 @@ import keras
 
 from singularbayes import posteriors
 from singularbayes.convert import counterparts, surgery
+from singularbayes.models import find_backbone, is_backbone, require_tokenizer
 from singularbayes.posteriors import Posterior
 
 Choice = Posterior | int | str | None
@@ -23,6 +24,7 @@ _ELEMENTWISE = (
     keras.layers.RMSNormalization,
 )
 NO_MATRIX, NO_COUNTERPART, BAYESIAN = "no weight matrix", "no Bayesian counterpart", "Bayesian already"
+FROZEN, HEAD = "frozen, as all of the backbone", "trained as it is, beside the backbone"
 _CONV_LSTM = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 _REASONS = {
     (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D): "one small filter per channel is no matrix",
@@ -38,6 +40,7 @@ class Decision:
     posteriors: Mapping[str, Posterior]  # by matrix; none when the layer is kept
     reason: str = ""  # why it is kept
     unsupported: bool = False  # whether it is kept because it cannot be converted
+    part: str = ""  # of a model with a backbone that gets adapters: "base", which is frozen, or "head"
 
     @property
     def layer(self) -> keras.layers.Layer:
@@ -46,6 +49,8 @@ class Decision:
     @property
     def frozen(self) -> bool:
         """Whether training leaves the layer as it is."""
+        if self.part == "base":
+            return not self.posteriors
         return not any(weight.trainable for weight in self.layer.weights)
 
 
@@ -63,10 +68,19 @@ def decide(model: keras.layers.Layer, posterior, rules: Rules | None = None, per
             "rules needs a mapping from names, patterns or classes of layers to posteriors, such as "
             f'{{"head": None}}; got rules={rules!r}.'
         )
+    require_tokenizer(model, "Conversion")
     choose = _Chooser(posterior, dict(rules or {}))
-    decisions = [_decide(place, choose, per_head) for place in _candidates(model)]
+    parts = _adapts_backbone(model, posterior)
+    decisions = [_decide(place, choose, per_head, parts) for place in _candidates(model)]
     choose.require_every_rule_used(model)
     return decisions
+
+
+def _adapts_backbone(model, posterior) -> bool:
+    """Whether one adapter for all is given to a model with a backbone: then only the matrices of that get it."""
+    if posterior is None or (callable(posterior) and not isinstance(posterior, Posterior)):
+        return False
+    return find_backbone(model) is not None and posteriors.get(posterior).adapts
 
 
 def _candidates(model) -> list[surgery.Place]:
@@ -94,20 +108,37 @@ def _has_matrix(layer) -> bool:
     return any(sum(size > 1 for size in weight.shape) >= 2 for weight in weights)
 
 
-def _decide(place: surgery.Place, choose: "_Chooser", per_head: bool) -> Decision:
-    layer = place.layer
+def _decide(place: surgery.Place, choose: "_Chooser", per_head: bool, parts: bool) -> Decision:
+    """Returns what becomes of a layer.
+
+    Args:
+        parts: whether a backbone is the frozen base of adapters, and what is beside it the head.
+    """
+    layer, part = place.layer, ""
     if surgery.is_ours(layer):
         return Decision(place, {}, BAYESIAN)
+    if parts and layer.weights:
+        part = "base" if any(is_backbone(holder) for holder in place.holders) else "head"
     if counterparts.counterpart_class(layer) is None and not _has_matrix(layer):
-        return Decision(place, {}, NO_MATRIX)
-    chosen, reason = choose(place)
+        return Decision(place, {}, FROZEN if part == "base" else NO_MATRIX, part=part)
+    chosen, reason, by_rule = choose(place)
     if chosen is None:
         return Decision(place, {}, reason)
+    if part == "head" and not by_rule:
+        return Decision(place, {}, HEAD, part=part)
+    if part == "base" and not by_rule and not _takes_adapter(layer):
+        return Decision(place, {}, FROZEN, part=part)
     against = _no_counterpart(layer) if counterparts.counterpart_class(layer) is None else counterparts.refusal(layer)
     if against:
         return Decision(place, {}, against, unsupported=True)
     slots = counterparts.slots(layer, per_head).items()
-    return Decision(place, {name: chosen for name, slot in slots if slot.is_matrix})
+    own = part if chosen.adapts else ""
+    return Decision(place, {name: chosen for name, slot in slots if slot.is_matrix}, part=own)
+
+
+def _takes_adapter(layer) -> bool:
+    """Whether a matrix of a backbone gets an adapter without a rule: one that inputs are multiplied by, no table."""
+    return counterparts.counterpart_class(layer) is not None and not isinstance(layer, keras.layers.Embedding)
 
 
 def _no_counterpart(layer) -> str:
@@ -124,15 +155,15 @@ class _Chooser:
         self.before: dict = {}  # of a rule that fits a layer, the rule that came first
         self.names: list[str] = []
 
-    def __call__(self, place: surgery.Place) -> tuple[Posterior | None, str]:
-        """Returns the posterior, or None and the reason."""
+    def __call__(self, place: surgery.Place) -> tuple[Posterior | None, str, bool]:
+        """Returns the posterior, or None and the reason; and whether a rule chose it."""
         self.names.append(place.path or place.layer.name)
         fitting = [key for key in self.rules if _fits(key, place)]
         if fitting:
             self.used.add(fitting[0])
             self.before |= dict.fromkeys(fitting[1:], fitting[0])
-            return _resolved(self.rules[fitting[0]], place), f"kept by the rule {_shown(fitting[0])}"
-        return _resolved(self.posterior, place), "no posterior requested"
+            return _resolved(self.rules[fitting[0]], place), f"kept by the rule {_shown(fitting[0])}", True
+        return _resolved(self.posterior, place), "no posterior requested", False
 
     def require_every_rule_used(self, model) -> None:
         unused = [_shown(key) for key in self.rules if key not in self.used and key not in self.before]
@@ -174,3 +205,9 @@ def require_start(init: str, unsupported: str) -> None:
     for name, value, known in (("init", init, ("svd", "random")), ("unsupported", unsupported, ("error", "keep"))):
         if value not in known:
             raise ValueError(f"Conversion needs {name} to be one of {known}; got {name}={value!r}.")
+
+
+def bias_of(decision: Decision, requested: Posterior | None, members: int = 1) -> Posterior | None:
+    """Returns the posterior of the biases of a layer: the requested one, and in a base one that keeps them."""
+    keeps = decision.part == "base" and requested is None and members == 1
+    return posteriors.Deterministic(frozen=True) if keeps else requested

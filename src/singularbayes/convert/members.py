@@ -108,8 +108,8 @@ def count_components(members: list, decisions: list[Decision]) -> int:
 def is_per_component(decision: Decision, members: list[dict], components: int) -> bool:
     """Returns whether a layer that is kept needs weights for every component.
 
-    Gains and statistics that are trained do, and so does what differs between the members of an ensemble. A layer with
-    a matrix that is kept is one for all components of a single model.
+    Gains and statistics that are trained do, the head beside a backbone, and what differs between the members of an
+    ensemble. Any other layer with a matrix that is kept is one for all components of a single model.
 
     Args:
         members: the layers of every model by their keys.
@@ -118,7 +118,7 @@ def is_per_component(decision: Decision, members: list[dict], components: int) -
     if components == 1 or decision.posteriors or not own or surgery.is_ours(decision.layer):
         return False
     if len(members) == 1:
-        return decision.reason == NO_MATRIX and not decision.frozen
+        return (decision.reason == NO_MATRIX or decision.part == "head") and not decision.frozen
     theirs = [member[decision.place.keys].weights for member in members]
     return any(
         not np.array_equal(ops.convert_to_numpy(a), ops.convert_to_numpy(b))

@@ -9,6 +9,7 @@ import keras
 from keras.src.models.functional import Functional, functional_like_constructor
 
 from singularbayes import layers
+from singularbayes.convert.tasks import has_preprocessor
 
 OURS = (layers.BayesianLayer, layers.MultiHeadAttention, layers.TransformerEncoder, layers.PerComponent)
 
@@ -90,6 +91,8 @@ def own_attributes(layer) -> list[tuple[str, Any]]:
     """Returns the attributes of a layer that Keras did not make, sorted: the order is the same on every backend."""
     names = {*vars(layer), *vars(layer).get("_modules", ())}  # torch keeps those that are layers apart
     own = (name for name in names - _keras_attributes() if not name.startswith(_TENSORFLOW))
+    if has_preprocessor(layer):
+        own = (name for name in own if name != "_preprocessor")
     return [(name, getattr(layer, name)) for name in sorted(own)]
 
 

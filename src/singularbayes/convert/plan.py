@@ -8,7 +8,7 @@ import numpy as np
 
 from singularbayes import posteriors
 from singularbayes.convert import counterparts, surgery
-from singularbayes.convert.decisions import Decision, Rules, decide, is_whole, require_start
+from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, is_whole, require_start
 from singularbayes.convert.members import Models, count_components, is_per_component, members_of
 from singularbayes.models import count_stored, track
 from singularbayes.posteriors import Posterior
@@ -178,17 +178,21 @@ def _row(decision: Decision, given: list, svd: bool, bias_posterior, per_head: b
         reason = f"{decision.reason}; one for each component" if copies > 1 else decision.reason
         after = before // len(given) * copies
         return Row(path, type(layer).__name__, "", (), before, after, reason, decision.unsupported)
+    bias = bias_of(decision, bias_posterior, len(given))
     after, matrices, slots = 0, [], [counterparts.slots(one, per_head) for one in given]
     for name, slot in slots[0].items():
         if slot.is_matrix:
             chosen = decision.posteriors[name]
             after += _count(chosen, slot.shape, counts)
             matrices += [_matrix(path, name, own[name], chosen, svd) for own in slots]
-        elif name.endswith("bias") and bias_posterior is not None:
-            after += _count(bias_posterior, slot.shape, counts) * _copies(decision) // bias_posterior.components
+        elif name.endswith("bias") and bias is not None:
+            copies = _copies(decision) // bias.components if bias.random else 1
+            after += _count(bias, slot.shape, counts) * copies
         else:
             after += math.prod(slot.shape) * _copies(decision)
     notes = counterparts.changes(layer)
+    if decision.part == "base":
+        notes.append("W₀ and biases frozen")
     if decision.frozen:
         notes.append("frozen: starts at its weights and stays there")
     label = next(iter(decision.posteriors.values())).label(*(matrix.rank for matrix in matrices))

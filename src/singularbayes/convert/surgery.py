@@ -20,6 +20,8 @@ from keras.src.utils.tracking import DotNotTrackScope
 
 from singularbayes.convert.copies import compile_like, copied
 from singularbayes.convert.places import Place, in_lists_alone, is_ours, lists_its_layers, places
+from singularbayes.convert.tasks import ReadsText, has_preprocessor
+from singularbayes.posteriors import with_keys_chosen
 
 __all__ = ["Chain", "Converted", "Place", "compile_like", "copied", "exchange", "in_lists_alone", "is_ours", "places"]
 
@@ -140,6 +142,9 @@ class Converted:
 
     original: type
 
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        return super().rematerialized_call(with_keys_chosen(self, layer_call), *args, **kwargs)  # type: ignore[misc]
+
     def get_config(self):
         converted = type(self)
         self.__class__ = converted.original  # so that it describes itself as it did
@@ -148,10 +153,12 @@ class Converted:
         finally:
             self.__class__ = converted
         config.pop("compile_config", None)
-        ours = {"/".join(place.keys): place.layer for place in places(self, is_ours) if is_ours(place.layer)}
+        found = {"/".join(place.keys): place.layer for place in places(self, is_ours)}
+        ours = {keys: layer for keys, layer in found.items() if is_ours(layer) or hasattr(layer, "exchanged")}
         return {
             "original": config,
             "layers": {keys: keras.saving.serialize_keras_object(layer) for keys, layer in ours.items()},
+            "frozen": [keys for keys, layer in found.items() if keys and not layer.trainable and keys not in ours],
         }
 
     @classmethod
@@ -165,6 +172,10 @@ class Converted:
                 f"A converted {type(model).__name__} needs the layers it was converted with; its class now makes none "
                 f"at {missing}. Load it with the version of its library that saved it."
             )
+        for layer in made.values():
+            layer.exchanged = True
+        for keys in config["frozen"]:
+            found[keys].trainable = False
         # A layer that takes others as arguments has been given ours already.
         return exchange(model, {id(found[keys]): layer for keys, layer in made.items() if not is_ours(found[keys])})
 
@@ -181,7 +192,8 @@ def _mark(holder) -> None:
 
 def _converted(cls: type) -> type:
     if cls not in _CONVERTED:
-        made = type(cls)(cls.__name__, (Converted, cls), {"original": cls, "__module__": __name__})
+        bases = (ReadsText, Converted, cls) if has_preprocessor(cls) else (Converted, cls)
+        made = type(cls)(cls.__name__, bases, {"original": cls, "__module__": __name__})
         # One name for all of them: `from_config` does not depend on the class.
         register = keras.saving.register_keras_serializable(package="singularbayes", name="Converted")
         _CONVERTED[cls] = register(made)

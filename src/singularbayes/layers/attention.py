@@ -5,7 +5,7 @@ from keras import ops
 from keras.src.backend import get_keras_mask, set_keras_mask
 
 from singularbayes import posteriors
-from singularbayes.layers.base import FreezesWhole, Summarized, refuse, require_posterior
+from singularbayes.layers.base import FreezesWhole, Rematerialized, Summarized, refuse, require_posterior
 from singularbayes.layers.einsum_dense import EinsumDense
 from singularbayes.layers.latent import Projection, latent_attention
 from singularbayes.posteriors import LowRankMatrix
@@ -27,7 +27,7 @@ class _PerHead(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
-class MultiHeadAttention(Summarized, FreezesWhole, keras.layers.MultiHeadAttention):
+class MultiHeadAttention(Summarized, FreezesWhole, Rematerialized, keras.layers.MultiHeadAttention):
     """`keras.layers.MultiHeadAttention` with posteriors over its query, key, value and output projections.
 
     Same arguments, masks and outputs as Keras's layer; each projection gets its own copy of the posterior, over the

@@ -113,7 +113,14 @@ class WithoutArrays(keras.layers.Layer):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
 
-class BayesianLayer(Summarized, FreezesWhole, WithoutArrays):
+class Rematerialized(keras.layers.Layer):
+    """A layer with posteriors, perhaps in layers of its own, under `keras.RematScope`."""
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        return super().rematerialized_call(posteriors.with_keys_chosen(self, layer_call), *args, **kwargs)
+
+
+class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
     """A layer whose weight is drawn from a posterior.
 
     Args:

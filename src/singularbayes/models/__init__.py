@@ -2,7 +2,7 @@
 
 from singularbayes.models.data import Block, as_arrays, blocks, collected, few, is_stream
 from singularbayes.models.distribution import ModelParallel, batch_mesh, batches_of, device_count, free_bytes
-from singularbayes.models.draw_weights import draw_weights, drawing_test_function, forget_compiled
+from singularbayes.models.draw_weights import draw_weights, drawing_test_function, fixed_draw, forget_compiled
 from singularbayes.models.inputs import (
     arranged,
     count_examples,
@@ -24,6 +24,14 @@ from singularbayes.models.programs import (
 )
 from singularbayes.models.progress import quiet, track
 from singularbayes.models.saving import has_unknown_objects, load_without_optimizer, read_model
+from singularbayes.models.text import (
+    find_backbone,
+    has_text,
+    is_backbone,
+    require_positions,
+    require_tokenizer,
+    tokenized,
+)
 
 __all__ = [
     "Block",
@@ -42,10 +50,14 @@ __all__ = [
     "draw_weights",
     "drawing_test_function",
     "few",
+    "find_backbone",
+    "fixed_draw",
     "forget_compiled",
     "free_bytes",
+    "has_text",
     "has_unknown_objects",
     "in_order",
+    "is_backbone",
     "is_stream",
     "kind_of",
     "lengths_of",
@@ -61,7 +73,10 @@ __all__ = [
     "read_model",
     "require_any_length",
     "require_model",
+    "require_positions",
+    "require_tokenizer",
     "share_programs",
+    "tokenized",
     "track",
     "variable_values",
 ]

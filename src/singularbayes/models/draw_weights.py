@@ -5,8 +5,9 @@ from contextlib import contextmanager
 
 import keras
 
+from singularbayes.checks import require_integer
 from singularbayes.models.programs import fetch_state
-from singularbayes.posteriors import find_sources, flat_layers, scope
+from singularbayes.posteriors import draw_keys, draw_sources, find_sources, flat_layers, noise, scope
 
 _EVALUATION = ("test_function", "predict_function")
 
@@ -34,6 +35,39 @@ def draw_weights(model: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
             yield model
     finally:
         _renew_around(model, sources)
+
+
+@contextmanager
+def fixed_draw(model: keras.layers.Layer, draw: int = 0, seed: int = 0) -> Iterator[keras.layers.Layer]:
+    """Makes every forward pass of `model` use one and the same draw of its weights, inside a `with` block.
+
+    It is the draw of that number of `sb.predict(model, …, seed=seed)`. A language model generates a whole text with one
+    network that way: `with sb.fixed_draw(model, 3): model.generate("…")`. What Keras has compiled for this model is
+    compiled anew for the block and after it.
+
+    >>> import keras, numpy as np, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
+    >>> x = np.ones((1, 4), "float32")
+    >>> draws = sb.predict(model, x, draws=2, likelihood="gaussian", keep_draws=True).draws
+    >>> with fixed_draw(model, 1):
+    ...     bool(np.allclose(model.predict(x, verbose=0), draws[1]))
+    True
+    """
+    require_integer("fixed_draw", 0, draw=draw, seed=seed)
+    sources = find_sources(model)
+    arrays = draw_sources(sources, noise.as_keys(draw_keys(seed, draw + 1)[draw]))
+    _forget_functions(model)
+    try:
+        with scope.fix(dict(zip(map(id, sources), arrays, strict=True))):
+            yield model
+    finally:
+        _forget_functions(model)
+
+
+def _forget_functions(model) -> None:
+    forget_compiled(model)
+    if getattr(model, "generate_function", None) is not None:  # of a language model of KerasHub
+        model.generate_function = None
 
 
 def drawing_test_function(model: keras.Model) -> Callable:

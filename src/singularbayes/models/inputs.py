@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from singularbayes.models.data import as_arrays
+from singularbayes.models.text import require_positions, tokenized
 
 _CHECKED = 1 << 22  # entries that are checked at a time
 
@@ -18,8 +19,8 @@ def require_model(name: str, model) -> None:
 
 
 def arranged(model: keras.Model, x, caller: str = "predict"):
-    """Returns inputs in memory as NumPy arrays in the structure that the model takes."""
-    return in_order(model, as_arrays(x, caller), caller)
+    """Returns inputs in memory, texts among them, as NumPy arrays in the structure that the model takes."""
+    return in_order(model, as_arrays(tokenized(model, x, caller=caller)[0], caller), caller)
 
 
 def in_order(model: keras.Model, x, caller: str = "predict"):
@@ -68,6 +69,7 @@ def count_examples(model: keras.Model, x, caller: str = "predict", first: int = 
         _require_numbers(array, caller, first)
     if getattr(model, "inputs", None):
         _require_shapes(model, x, arrays, caller)
+    require_positions(model, arrays, caller)
     return lengths.pop()  # type: ignore[return-value]
 
 

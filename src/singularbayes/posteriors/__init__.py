@@ -1,7 +1,7 @@
 """How a weight is distributed."""
 
 from singularbayes.posteriors import initializers, noise, scope, step_watch
-from singularbayes.posteriors.adapter import Adapter
+from singularbayes.posteriors.adapter import Adapter, quantize_columns
 from singularbayes.posteriors.adaptive_low_rank import AdaptiveLowRank
 from singularbayes.posteriors.assignment import are_blocks, assignment_of_pass, in_blocks, number_of_pass
 from singularbayes.posteriors.base import Posterior
@@ -30,6 +30,7 @@ from singularbayes.posteriors.traversal import (
     find_random_posteriors,
     find_sources,
     flat_layers,
+    with_keys_chosen,
 )
 from singularbayes.posteriors.variational import KLGuard, RandomPosterior, SharedState, Variational
 
@@ -77,10 +78,12 @@ __all__ = [
     "inverse_softplus",
     "noise",
     "number_of_pass",
+    "quantize_columns",
     "recipe",
     "scope",
     "serialize",
     "spectral_norm",
     "standardised",
     "step_watch",
+    "with_keys_chosen",
 ]

@@ -6,13 +6,24 @@ from keras import ops
 
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.base import Posterior
-from singularbayes.posteriors.matrices import DenseMatrix, SumMatrix
+from singularbayes.posteriors.matrices import DenseMatrix, QuantizedMatrix, SumMatrix
 from singularbayes.posteriors.priors import Anchored
 from singularbayes.posteriors.product import Product, checked_rank
 from singularbayes.posteriors.variational import Variational
 
 RANDOM_FACTORS = ("both", "a")
+BASE_DTYPES = ("float32", "bfloat16", "float16", "int8")
 _PRIOR = Anchored(2.0, anchor="random", relative=True)
+
+
+def quantize_columns(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns integers Q in int8 and a scale for every column with Q · scale ≈ matrix.
+
+    The largest entry of a column is ±127, as Keras quantises, so that of Q · scale the same Q comes back.
+    """
+    largest = np.abs(matrix).max(axis=0)
+    scale = np.where(largest > 0, largest, 1.0) / 127.0
+    return np.round(matrix / scale).astype("int8"), scale.astype("float32")
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -45,6 +56,8 @@ class Adapter(Product):
         rank: an integer above 0, lowered to min(rows, columns) where a matrix is smaller.
         prior: see `Variational`.
         random_factors: "both" or "a".
+        base_dtype: the type of W₀; int8 has a scale for every column. A and B are float32 always. Conversion chooses
+            the type that the pretrained matrix has.
         **kwargs: arguments of every posterior, see `Variational`.
 
     >>> import math
@@ -57,13 +70,13 @@ class Adapter(Product):
 
     adapts = True
 
-    def __init__(self, rank, prior=_PRIOR, random_factors="both", **kwargs):
+    def __init__(self, rank, prior=_PRIOR, random_factors="both", base_dtype="float32", **kwargs):
         super().__init__(prior=prior, **kwargs)
-        self.rank, self.random_factors = checked_rank("Adapter", rank), random_factors
-        if random_factors not in RANDOM_FACTORS:
-            raise ValueError(
-                f"Adapter needs random_factors to be one of {RANDOM_FACTORS}; got random_factors={random_factors!r}."
-            )
+        self.rank, self.random_factors, self.base_dtype = checked_rank("Adapter", rank), random_factors, base_dtype
+        known = {"random_factors": RANDOM_FACTORS, "base_dtype": BASE_DTYPES}
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"Adapter needs {name} to be one of {values}; got {name}={getattr(self, name)!r}.")
 
     def num_columns(self, shape):
         return min(self.rank, *shape)
@@ -74,14 +87,8 @@ class Adapter(Product):
         start = initializers.variance_matched(self._initializer, (rows, columns))
         noise = start or initializers.glorot((rows, columns))
         s = noise.factor_std(rank)
-        self.w0 = self.add_weight(
-            name="w0",
-            shape=(rows, columns),
-            initializer=initializers.Given(start.initializer(self.damping * start.std) if start else self._initializer),
-            trainable=False,
-            dtype="float32",
-            autocast=False,
-        )
+        initial = initializers.Given(start.initializer(self.damping * start.std) if start else self._initializer)
+        self._build_w0((rows, columns), initial)
         mean_a = noise.initializer(self.damping * s)
 
         if self.random_factors == "a":
@@ -96,12 +103,33 @@ class Adapter(Product):
 
         self._build_ab((rows, columns), rank, loc, self.eta * s)
 
+    def _build_w0(self, shape, initializer) -> None:
+        frozen = {"trainable": False, "autocast": False}
+        if self.base_dtype != "int8":
+            self.w0 = self.add_weight(name="w0", shape=shape, initializer=initializer, dtype=self.base_dtype, **frozen)
+            return
+        self.w0 = self.add_weight(name="w0", shape=shape, initializer="zeros", dtype="int8", **frozen)
+        self.w0_scale = self.add_weight(name="w0_scale", shape=shape[1:], initializer="ones", dtype="float32", **frozen)
+        self._set_w0(ops.convert_to_numpy(initializer(shape, "float32")))
+
+    def _set_w0(self, matrix: np.ndarray) -> None:
+        if self.base_dtype != "int8":
+            self.w0.assign(matrix)
+            return
+        for weight, values in zip((self.w0, self.w0_scale), quantize_columns(matrix), strict=True):
+            weight.assign(values)
+
     @property
     def frozen_weights(self):
-        return [self.w0]
+        return [self.w0] if self.base_dtype != "int8" else [self.w0, self.w0_scale]
 
     def _added_to_w0(self, part):
-        return SumMatrix(DenseMatrix(self.w0.value), part)  # its value now: a mixture gives it one for a while
+        w0 = self.w0.value  # its value now: a mixture gives it one for a while
+        base = DenseMatrix(w0) if self.base_dtype != "int8" else QuantizedMatrix(w0, self.w0_scale.value)
+        return SumMatrix(base, part)
+
+    def on_base(self, dtype):
+        return self if dtype == self.base_dtype else type(self).from_config({**self.get_config(), "base_dtype": dtype})
 
     def weight(self, draw):
         return self._added_to_w0(super().weight(draw))
@@ -113,7 +141,7 @@ class Adapter(Product):
         return self._added_to_w0(super().local(key))
 
     def center(self, matrix):
-        self.w0.assign(matrix)
+        self._set_w0(matrix)
         if self.b is not None:
             self.b.assign(np.zeros(self.b.shape))
             return
@@ -141,4 +169,5 @@ class Adapter(Product):
         return self.rank
 
     def get_config(self):
-        return {**super().get_config(), "rank": self.rank, "random_factors": self.random_factors}
+        own = {name: getattr(self, name) for name in ("rank", "random_factors", "base_dtype")}
+        return {**super().get_config(), **own}

@@ -27,6 +27,7 @@ class Posterior(scope.Source, keras.layers.Layer):
             activations and Glorot else.
     """
 
+    frozen = False  # whether training leaves all of it as it is
     adapts = False  # whether it is made to stay around a pretrained matrix: conversion then always starts there
 
     def __init__(self, initializer=None, **kwargs):
@@ -150,6 +151,10 @@ class Posterior(scope.Source, keras.layers.Layer):
                 f"The posteriors of a layer need the same number of components; got {self!r} and {posterior!r}."
             )
         return posterior
+
+    def on_base(self, dtype: str) -> "Posterior":
+        """Returns the posterior for a pretrained matrix of that type, which it keeps where it keeps the matrix."""
+        return self
 
     def with_components(self, number: int | None) -> "Posterior":
         """Returns a copy that is not built and mixes so many components; None is the posterior of one, no mixture."""

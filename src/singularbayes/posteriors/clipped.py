@@ -146,6 +146,9 @@ class Clipped(Posterior):
     def with_rank(self, rank):
         return type(self).from_config({**self.get_config(), "posterior": serialize(self.posterior.with_rank(rank))})
 
+    def on_base(self, dtype):
+        return type(self).from_config({**self.get_config(), "posterior": serialize(self.posterior.on_base(dtype))})
+
     def factor_moments(self):
         return self.posterior.factor_moments()
 

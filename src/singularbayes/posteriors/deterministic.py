@@ -10,17 +10,31 @@ from singularbayes.posteriors.matrices import DenseMatrix
 
 @keras.saving.register_keras_serializable(package="singularbayes")
 class Deterministic(Posterior):
-    """W itself is the parameter: no noise, no KL. Takes `initializer` alone."""
+    """W itself is the parameter: no noise, no KL.
+
+    Args:
+        frozen: W stays as it starts, as the biases of a pretrained base do; one for all components of a mixture.
+    """
 
     random = False
 
-    def __init__(self, initializer=None, *, name=None, trainable=True, dtype=None):
+    def __init__(self, initializer=None, frozen=False, *, name=None, trainable=True, dtype=None):
         super().__init__(initializer, name=name, trainable=trainable, dtype=dtype)
+        self.frozen = bool(frozen)
 
     def build(self, input_shape):
         self.w = self.add_weight(
-            name="w", shape=tuple(input_shape), initializer=self._initializer, dtype="float32", autocast=False
+            name="w",
+            shape=tuple(input_shape),
+            initializer=self._initializer,
+            trainable=not self.frozen,
+            dtype="float32",
+            autocast=False,
         )
+
+    @property
+    def frozen_weights(self):
+        return [self.w] if self.frozen else []
 
     def next_key(self, training):
         return None
@@ -45,3 +59,6 @@ class Deterministic(Posterior):
 
     def center(self, matrix):
         self.w.assign(matrix)
+
+    def get_config(self):
+        return {**super().get_config(), "frozen": self.frozen}

@@ -196,7 +196,7 @@ class Mixture(RandomPosterior):
     def like(self, posterior):
         if posterior.random and not isinstance(posterior, Mixture):
             return Mixture(posterior, self.components, self.examples, name=posterior.name)
-        return super().like(posterior)
+        return posterior if posterior.frozen else super().like(posterior)
 
     # -- mean and moments ----------------------------------------------------------------------------------------------
 
@@ -258,6 +258,9 @@ class Mixture(RandomPosterior):
         part = self.parts.fresh(self._shape)
         self.give_components(part, int(number))
         return part
+
+    def on_base(self, dtype):
+        return Mixture(self.parts.one.on_base(dtype), self.components, self.examples, name=self.name)
 
     def with_components(self, number):
         if number is None:

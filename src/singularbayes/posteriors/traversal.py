@@ -1,12 +1,12 @@
 """The posteriors of a model, and their draws."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import keras
 import numpy as np
 
-from singularbayes.posteriors import noise
+from singularbayes.posteriors import noise, scope
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.scope import Source
 from singularbayes.posteriors.variational import RandomPosterior
@@ -46,3 +46,26 @@ def draw_sources(sources: Sequence[Source], key) -> list[tuple]:
     """Returns the arrays of one draw of every source; `key` is one of `draw_keys`."""
     own = zip(sources, noise.split(key[:2], len(sources)), strict=True)
     return [source.draw_number(words, key[2]) for source, words in own]
+
+
+def with_keys_chosen(layer: keras.layers.Layer, call: Callable) -> Callable:
+    """Returns a call of a layer whose draws have keys that are chosen now, before the call.
+
+    `keras.RematScope` computes a call again for its gradient, and the second time has to draw the same weights.
+    """
+    keys: dict = {}
+    around = scope.current_call()
+    for posterior in find_random_posteriors(layer):
+        if posterior.components > 1:
+            raise ValueError(
+                f"keras.RematScope needs posteriors of one component; got {posterior!r} in {layer.name!r}."
+            )
+        key = scope.given_key(posterior)
+        key = noise.next_key(posterior.seed_generator) if key is None else key
+        keys |= {id(part): key for part in flat_layers(posterior)}
+
+    def call_with_keys(*args, **kwargs):
+        with scope.with_keys(keys), scope.in_call(around):
+            return call(*args, **kwargs)
+
+    return call_with_keys

@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.checks import is_integer, require_positive
-from singularbayes.posteriors import families, noise, priors
+from singularbayes.posteriors import families, noise, priors, scope
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.factor import RHO_SHIFT, Factor
 from singularbayes.posteriors.step_watch import note_draw, watched_kl
@@ -161,7 +161,8 @@ class RandomPosterior(Posterior):
             self._require_kl_weight()
             if self.trainable:
                 note_draw(self.path)
-        return noise.next_key(self.seed_generator)
+        key = scope.given_key(self)
+        return noise.next_key(self.seed_generator) if key is None else key
 
     # -- for those that inherit ----------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from singularbayes.models import (
     position_of,
     require_any_length,
     require_model,
+    tokenized,
     track,
 )
 from singularbayes.posteriors import draw_keys, find_sources
@@ -55,7 +56,7 @@ def predict(
             them for several inputs; or batches of them: tf.data, a torch DataLoader, a PyDataset, or a generator that
             ends. Batches are x, (x, y) or (x, y, sample_weight), and then `Predictive.targets` and `.weights` hold the
             others in the same order. Batches are read once, a few at a time, so data may be larger than memory;
-            `predict_batches` also gives results a few at a time.
+            `predict_batches` also gives results a few at a time. A list of texts, where the model has a preprocessor.
         likelihood: what the outputs mean: "categorical_logits", "categorical", "bernoulli_logits", "bernoulli",
             "gaussian", "mean_scale", "laplace", "student_t", "poisson_log", "poisson", "negative_binomial", or a
             `Likelihood` such as `Gaussian(scale=0.1)`; a dict or list has one for each of several outputs. None reads
@@ -164,7 +165,7 @@ class _Job:
         """Yields the blocks of the data after all draws; the last may be smaller."""
         kept = self.draws if self.keep_draws or self.levels.size else 0
         found = blocks(
-            x,
+            tokenized(self.first, x, caller="predict")[0],
             rows=lambda some: block_rows(self.first, some, kept, self.batch_size),
             split_arrays=self.split_arrays or self.levels.size > 0,
             caller="predict",

@@ -1,0 +1,46 @@
+"""The guide to fine-tuning and its notebook run, with tiny random presets that are made as KerasHub makes its own."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("keras_hub")
+presets = pytest.importorskip("presets")
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_code_of_the_guide_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts, labels = presets.sentences(12)
+    names = {
+        "folder": str(presets.make_bert(tmp_path / "bert", positions=64)),
+        "texts": texts,
+        "labels": labels,
+        "held_out_texts": texts[:6],
+        "new_texts": texts[6:],
+    }
+    for block in re.findall(r"^```py\n(.*?)^```", (ROOT / "docs" / "finetuning.md").read_text(), re.M | re.S):
+        exec(compile(block, "finetuning.md", "exec"), names)
+        assert len(block.splitlines()) <= 30
+    assert len(names["answers"]) == 6 and names["blob"].random_factors == "a"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bert", "reviews.adapters.npz"]
+    tokens = names["base"].preprocessor(texts)
+    found = [np.asarray(names[model](tokens)) for model in ("model", "again", "plain")]
+    np.testing.assert_allclose(found[1], found[0], atol=1e-5)
+    np.testing.assert_allclose(found[2], found[0], atol=1e-5)
+    assert {
+        posterior.components for posterior in names["sb"].find_posteriors(names["ensemble"]) if posterior.random
+    } == {5}
+
+
+def test_the_notebook_runs_and_abstains_where_reviews_contradict_themselves():
+    cells = json.loads((ROOT / "examples" / "finetuning.ipynb").read_text())["cells"]
+    names: dict = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec(compile("".join(cell["source"]), "finetuning.ipynb", "exec"), names)
+    assert names["accuracy"] > 0.9 and names["abstained"] > 0.5

@@ -1,0 +1,35 @@
+"""Tiny random presets of KerasHub in a folder, made as its own are, and texts for them."""
+
+import keras
+import keras_hub
+import numpy as np
+
+WORDS = ["good", "fine", "great", "lovely", "bad", "poor", "dull", "awful", "film", "plot", "story", "cast"]
+WORDS += ["the", "a", "was", "so", "very", "not"]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+def make_bert(folder, seed=0, words=VOCABULARY, layers=1, positions=10):
+    """Writes a preset of a BERT and its tokenizer."""
+    keras.utils.set_random_seed(seed)
+    keras_hub.models.BertBackbone(
+        len(words), layers, num_heads=2, hidden_dim=8, intermediate_dim=12, dropout=0.0, max_sequence_length=positions
+    ).save_to_preset(folder)
+    keras_hub.models.BertTokenizer(vocabulary=words, lowercase=True).save_to_preset(folder)
+    return folder
+
+
+def bert_classifier(folder, **options):
+    """Returns a classifier of two classes with a new head."""
+    model = keras_hub.models.BertTextClassifier.from_preset(folder, num_classes=2, **options)
+    model.preprocessor.sequence_length = 8
+    return model
+
+
+def sentences(number, seed=0):
+    """Returns sentences and whether each is good."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, number)
+    words = np.where(labels[:, None], rng.choice(WORDS[:4], (number, 2)), rng.choice(WORDS[4:8], (number, 2)))
+    subjects = rng.choice(WORDS[8:12], number)
+    return [f"the {subject} was {a} {b}" for subject, (a, b) in zip(subjects, words, strict=True)], labels
