@@ -170,10 +170,10 @@ def test_what_is_no_file_or_has_no_adapters_is_refused_and_nothing_is_written(fi
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cut.npz", "text.npz"]
 
 
-def test_the_kl_of_adapters_is_small_before_anything_was_learned():
+def test_the_kl_of_adapters_has_nothing_of_the_means_before_anything_was_learned():
     base = keras.Sequential([keras.Input((40,)), L.Dense(30, "relu"), L.Dense(4, kernel_initializer="orthogonal")])
-    exact = np.log(2) + 1 / 8 - 1 / 2  # KL(N(μ, σ²) ‖ N(μ, 4σ²)) = 0.318
-    for posterior, limit in ((Adapter(2), 0.32), (Adapter(3, eta=0.5), 0.32), (Mixture(Adapter(2), 3), 0.46)):
+    exact = np.log(12) + 1 / (2 * 144) - 1 / 2  # KL(N(μ, σ²) ‖ N(μ, 144 σ²)) = 1.988
+    for posterior, limit in ((Adapter(2), 1.99), (Adapter(3, eta=0.5), 1.99), (Mixture(Adapter(2), 3), 2.0)):
         for found in sb.find_posteriors(sb.bayesianize(base, posterior)):
             rows, columns = found.shape
             each = found.kl_exact() / (found.fixed_rank * (rows + columns))
@@ -182,6 +182,8 @@ def test_the_kl_of_adapters_is_small_before_anything_was_learned():
                 np.testing.assert_allclose(each, exact, rtol=1e-4)
     (before, *_) = sb.find_posteriors(sb.bayesianize(base, Adapter(2, prior="scale_mixture")))
     assert before.kl_exact() / (2 * 70) > 1.5
+    (small, *_) = sb.find_posteriors(sb.bayesianize(base, Adapter(2, prior=sb.Anchored(2.0, None, "random", True))))
+    np.testing.assert_allclose(small.kl_exact() / (2 * 70), np.log(2) + 1 / 8 - 1 / 2, rtol=1e-4)
 
 
 @pytest.mark.parametrize("components", [1, 3])
@@ -190,7 +192,7 @@ def test_with_one_random_factor_noise_and_kl_are_those_of_a_alone(components, tm
     one = Adapter(2, random_factors="a")
     model = sb.bayesianize(base, one if components == 1 else Mixture(one, components), rules={"head": None})
     (found,) = sb.find_posteriors(model)
-    assert found.kl_exact() / (2 * 6) < (0.32 if components == 1 else 0.5)  # A is 6 × 2
+    assert found.kl_exact() / (2 * 6) < (1.99 if components == 1 else 2.05)  # A is 6 × 2
     assert found.variance().max() == 0  # B starts at 0
     b = next(weight for weight in found.trainable_weights if weight.name == "b")
     assert math.prod(b.shape) == components * 2 * 6

@@ -1,5 +1,7 @@
 """Tasks of KerasHub: adapters on a frozen backbone, texts as inputs, generation, and what is refused."""
 
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -275,3 +277,19 @@ def test_a_tokenizer_or_base_that_does_not_match_is_refused_and_nothing_is_writt
     with pytest.raises(ValueError, match=r"Adapter\(3\), and Adapter\(2\)"):
         sb.load_adapters(sb.bayesianize(task, Adapter(3)), tmp_path / "a.npz")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "deeper", "other"]
+
+
+def test_a_folder_that_is_incomplete_or_of_another_architecture_is_refused(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "bert")
+    (tmp_path / "bert" / "model.weights.h5").unlink()
+    with pytest.raises(FileNotFoundError, match=r"model\.weights.* doesn't exist in preset directory"):
+        presets.bert_classifier(str(tmp_path / "bert"))
+    with pytest.raises(ValueError, match="Unable to find a subclass of GPT2CausalLM"):
+        keras_hub.models.GPT2CausalLM.from_preset(folder)
+    with pytest.raises(ValueError, match=r"needs a Keras model; got .*from_preset\(folder"):
+        sb.bayesianize(folder, Adapter(2))
+    base = presets.bert_classifier(folder)
+    base.backbone.get_layer("transformer_layer_0")._feedforward_output_dense.quantize("int4")
+    with pytest.raises(ValueError, match=r"feedforward_output_dense' \(it is quantised \(int4, and only int8"):
+        sb.bayesianize(base, Adapter(2))
+    assert [path.name for path in tmp_path.iterdir()] == ["bert"]

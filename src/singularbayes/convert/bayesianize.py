@@ -49,7 +49,8 @@ def bayesianize(
             "encoder/*_dense".
         init: "svd" starts the means at the trained weights, at a lower rank at the truncated SVD, and takes over the
             biases; "random" starts converted layers as new ones. Posterior scales start at η times the
-            variance-matched scale. `LowRank` without an η has 0.1 at trained weights and 10⁻⁴ at random. An `Adapter`, and a layer that is frozen, always start at the trained weights.
+            variance-matched scale. `LowRank` without an η has 0.1 at trained weights and 10⁻⁴ at random. An `Adapter`, and
+            a layer that is frozen, always start at the trained weights.
         unsupported: what to do with layers with weight matrices and no Bayesian counterpart: "error", or "keep" them.
         bias_posterior: a posterior for the biases; None leaves them plain weights.
         per_head: see `layers.MultiHeadAttention`.
@@ -112,12 +113,17 @@ def _freeze_base(model: keras.Model, decisions: list[Decision]) -> None:
 
     Flags of Keras hold for all that a layer has, so a frozen backbone has to be unfrozen first.
     """
-    frozen = {decision.place.keys for decision in decisions if decision.part == "base" and not decision.posteriors}
     if not any(decision.part == "base" and decision.posteriors for decision in decisions):
         return
+    found = {decision.place.keys: decision for decision in decisions}
     find_backbone(model).trainable = True
     for place in surgery.places(model, surgery.is_ours):
-        if place.keys in frozen:
+        decision = found.get(place.keys)
+        if decision is None or decision.part == "head":
+            continue
+        if not decision.part and decision.layer.weights:  # a rule chose it: as it was
+            place.layer.trainable = decision.layer.trainable
+        elif not decision.posteriors:
             place.layer.trainable = False
 
 

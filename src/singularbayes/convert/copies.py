@@ -129,6 +129,12 @@ def _registered() -> list:
     return list(keras.saving.get_custom_objects().values())
 
 
+def float_policy(layer) -> keras.DTypePolicy:
+    """Returns the policy of a quantised layer without its quantisation; Keras keeps it under several names."""
+    compute, variable = layer.compute_dtype, layer.variable_dtype
+    return keras.DTypePolicy(compute if compute == variable else f"mixed_{compute}")
+
+
 def _copy_state(old, new, where: str) -> None:
     """Gives a layer the own weights, assets, name and flags of the layer that it is a copy of."""
     new.name = old.name
@@ -139,6 +145,7 @@ def _copy_state(old, new, where: str) -> None:
     new.activity_regularizer = old.activity_regularizer  # which the config of some Keras layers leaves out
     mode = getattr(old, "quantization_mode", None)
     if mode != getattr(new, "quantization_mode", None):  # which the config of a task leaves out
+        new._dtype_policy = float_policy(old)
         new.quantize(mode)
     store: dict[str, Any] = {}
     old.save_own_variables(store)

@@ -16,6 +16,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes import layers
+from singularbayes.convert.copies import float_policy
 from singularbayes.layers import hand_down
 from singularbayes.posteriors import Posterior
 
@@ -365,7 +366,7 @@ def _arguments(layer) -> dict[str, Any]:
         if name in config:
             config[name] = getattr(layer, name)
     if getattr(layer, "quantization_mode", None):
-        config["dtype"] = layer.dtype_policy.name.partition("_from_")[2]
+        config["dtype"] = float_policy(layer)
     return {**config, "activity_regularizer": layer.activity_regularizer}
 
 

@@ -3,6 +3,7 @@
 import fnmatch
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 
 import keras
 
@@ -57,7 +58,13 @@ class Decision:
 def decide(model: keras.layers.Layer, posterior, rules: Rules | None = None, per_head: bool = False) -> list[Decision]:
     """Returns what becomes of every layer of a built model; changes nothing."""
     if not isinstance(model, keras.layers.Layer):
-        raise ValueError(f"Conversion needs a Keras model; got {model!r}.")
+        remedy = ""
+        if isinstance(model, (str, PurePath)):
+            remedy = (
+                " Load it: singularbayes.load(file), or keras_hub.models.TextClassifier.from_preset(folder, "
+                "num_classes=2)."
+            )
+        raise ValueError(f"Conversion needs a Keras model; got {model!r}.{remedy}")
     if not model.built:
         raise ValueError(
             f"Conversion needs a built model; got {type(model).__name__} {model.name!r}, which has no weights yet. "
