@@ -49,8 +49,8 @@ def bayesianize(
             "encoder/*_dense".
         init: "svd" starts the means at the trained weights, at a lower rank at the truncated SVD, and takes over the
             biases; "random" starts converted layers as new ones. Posterior scales start at η times the
-            variance-matched scale. `LowRank` without an η has 0.1 at trained weights and 10⁻⁴ at random. An `Adapter`, and
-            a layer that is frozen, always start at the trained weights.
+            variance-matched scale. `LowRank` without an η has 0.1 at trained weights and 10⁻⁴ at random. An `Adapter`,
+            and a layer that is frozen, always start at the trained weights.
         unsupported: what to do with layers with weight matrices and no Bayesian counterpart: "error", or "keep" them.
         bias_posterior: a posterior for the biases; None leaves them plain weights.
         per_head: see `layers.MultiHeadAttention`.
