@@ -140,7 +140,7 @@ def test_a_base_stays_in_its_own_type_and_adapters_train_in_float32(task, folder
     base = presets.bert_classifier(folder, **({} if dtype == "int8" else {"dtype": dtype}))
     tokens = task.preprocessor(TEXTS[:6])
     if dtype == "int8":
-        base.quantize("int8")
+        base.backbone.quantize("int8")
     model = sb.bayesianize(base, Adapter(2))
     kept = [w for w in model.weights if w.name == "w0"]
     assert {keras.backend.standardize_dtype(w.dtype) for w in kept} == {dtype} and len(kept) == 7

@@ -21,7 +21,7 @@ from keras.src.utils.tracking import DotNotTrackScope
 from singularbayes.convert.copies import compile_like, copied
 from singularbayes.convert.places import Place, in_lists_alone, is_ours, lists_its_layers, places
 from singularbayes.convert.tasks import ReadsText, has_preprocessor
-from singularbayes.posteriors import with_keys_chosen
+from singularbayes.posteriors import rematerialized
 
 __all__ = ["Chain", "Converted", "Place", "compile_like", "copied", "exchange", "in_lists_alone", "is_ours", "places"]
 
@@ -143,7 +143,8 @@ class Converted:
     original: type
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        return super().rematerialized_call(with_keys_chosen(self, layer_call), *args, **kwargs)  # type: ignore[misc]
+        remat = super().rematerialized_call  # type: ignore[misc]
+        return rematerialized(self, remat, layer_call, *args, **kwargs)
 
     def get_config(self):
         converted = type(self)

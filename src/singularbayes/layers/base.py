@@ -117,7 +117,7 @@ class Rematerialized(keras.layers.Layer):
     """A layer with posteriors, perhaps in layers of its own, under `keras.RematScope`."""
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        return super().rematerialized_call(posteriors.with_keys_chosen(self, layer_call), *args, **kwargs)
+        return posteriors.rematerialized(self, super().rematerialized_call, layer_call, *args, **kwargs)
 
 
 class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):

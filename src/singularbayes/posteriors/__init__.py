@@ -30,7 +30,7 @@ from singularbayes.posteriors.traversal import (
     find_random_posteriors,
     find_sources,
     flat_layers,
-    with_keys_chosen,
+    rematerialized,
 )
 from singularbayes.posteriors.variational import KLGuard, RandomPosterior, SharedState, Variational
 
@@ -80,10 +80,10 @@ __all__ = [
     "number_of_pass",
     "quantize_columns",
     "recipe",
+    "rematerialized",
     "scope",
     "serialize",
     "spectral_norm",
     "standardised",
     "step_watch",
-    "with_keys_chosen",
 ]

@@ -1,5 +1,6 @@
 """The posteriors of a model, and their draws."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -48,11 +49,23 @@ def draw_sources(sources: Sequence[Source], key) -> list[tuple]:
     return [source.draw_number(words, key[2]) for source, words in own]
 
 
-def with_keys_chosen(layer: keras.layers.Layer, call: Callable) -> Callable:
-    """Returns a call of a layer whose draws have keys that are chosen now, before the call.
+def rematerialized(layer: keras.layers.Layer, remat: Callable, call: Callable, *args, **kwargs) -> Callable:
+    """Returns the call of a layer under `keras.RematScope`, which computes it again for its gradient.
 
-    `keras.RematScope` computes a call again for its gradient, and the second time has to draw the same weights.
+    The second time has to draw the same weights, so that their keys are chosen now. Flags such as `training` are no
+    arguments of what is computed twice: JAX would make arrays of them.
+
+    Args:
+        remat: Keras's method, which gets a call and its arguments.
     """
+    flags = {name: value for name, value in kwargs.items() if value is None or isinstance(value, (bool, str))}
+    arrays = {name: value for name, value in kwargs.items() if name not in flags}
+    again = remat(functools.partial(_with_keys_chosen(layer, call), **flags), *args, **arrays)
+    return lambda *args, **_: again(*args, **arrays)
+
+
+def _with_keys_chosen(layer: keras.layers.Layer, call: Callable) -> Callable:
+    """Returns a call of a layer whose draws have keys that are chosen now, before the call."""
     keys: dict = {}
     around = scope.current_call()
     for posterior in find_random_posteriors(layer):
