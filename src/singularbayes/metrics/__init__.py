@@ -49,6 +49,7 @@ from singularbayes.metrics.regression import (
 )
 from singularbayes.metrics.scoring import accuracy, auroc, brier, negative_log_likelihood
 from singularbayes.metrics.selective import OperatingPoint, SelectiveCurve, selective_curve
+from singularbayes.metrics.simple_scores import MahalanobisDistance, energy_score, least_confidence
 from singularbayes.metrics.uncertainty import (
     entropy,
     epistemic_iqr,
@@ -67,6 +68,7 @@ __all__ = [
     "VARIANCE_SCORES",
     "ConformalMartingale",
     "IntervalCalibration",
+    "MahalanobisDistance",
     "Measure",
     "OperatingPoint",
     "ReliabilityCurve",
@@ -84,6 +86,7 @@ __all__ = [
     "crps_gaussian",
     "crps_sample",
     "efficiency_factors",
+    "energy_score",
     "entropy",
     "epistemic_iqr",
     "expected_calibration_error",
@@ -97,6 +100,7 @@ __all__ = [
     "interval_score",
     "interval_width",
     "iqr_scores",
+    "least_confidence",
     "mean_absolute_error",
     "mi_ratio",
     "mutual_information",
