@@ -14,7 +14,7 @@ PYTEST := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_expen
 	--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" \
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test lint test-torch test-tensorflow test-all bench bench-peers clean
+.PHONY: help demo test lint test-torch test-tensorflow test-all docs bench bench-peers clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -41,6 +41,10 @@ test-tensorflow: .venv/tensorflow ## the tests marked backend, on TensorFlow
 test-all: test test-torch test-tensorflow ## all of these, and the exhaustive tests: every posterior × layer, every kill
 	KERAS_BACKEND=jax $(PYTEST) -m exhaustive
 	for backend in torch tensorflow; do KERAS_BACKEND=$$backend $(PYTEST) -m "exhaustive and backend" || exit 1; done
+
+docs: .venv/dev ## the documentation as a site in site/, without the network; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
 
 bench: .venv/dev ## every benchmark in benchmarks/
 	@set -e; for script in benchmarks/bench_*.py; do echo $$script; $(BIN)/python $$script; done

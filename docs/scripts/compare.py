@@ -1,7 +1,7 @@
-"""Nine methods on one problem, three seeds each: the script of compare.md and of the table in README.md.
+"""Nine methods on one problem, three seeds each: the script of compare.md.
 
     pip install 'singularbayes[plots]'
-    python docs/scripts/compare.py             # writes compare.json and compare.png, and the table into both pages
+    python docs/scripts/compare.py             # writes compare.json and compare.png, and the tables into the page
     python docs/scripts/compare.py --quick     # small, prints the table and changes nothing here
 
 It needs no download and takes some minutes on two cores. Every setting was fixed before the run.
@@ -27,7 +27,7 @@ from singularbayes.evaluation import Comparison, Evaluation, comparison_table
 from singularbayes.plots import Measure
 
 FOLDER = Path(__file__).parents[1]
-PAGES = (FOLDER / "compare.md", FOLDER.parent / "README.md")
+PAGES = (FOLDER / "compare.md",)
 COMMAND = "python docs/scripts/compare.py"
 
 

@@ -62,15 +62,20 @@ def test_without_a_folder_it_is_runs(runs, monkeypatch):
     assert "<pre>singularbayes-experiments report</pre>" in Path("runs/report/report.html").read_text(encoding="utf-8")
 
 
-def test_a_markdown_page_has_its_figures_beside_it(runs, tmp_path):
-    page = tmp_path / "results.md"
-    assert cli.main(["report", str(runs), "--markdown", str(page)]) == 0
-    text = page.read_text(encoding="utf-8")
-    links = re.findall(r"!\[[^\]]{20,}\]\(([^)]+)\)", text)
-    assert links and all((tmp_path / link).read_text(encoding="utf-8").startswith("<svg") for link in links)
-    assert "Figures left out. Calibration; Selective prediction; Histograms of mutual information (MNIST); " in text
-    assert "results/kl_study-beta.svg" in links and not (runs / "report").exists()
-    assert f"`singularbayes-experiments report {runs} --markdown {page}`" in text
+def test_a_folder_of_pages_has_a_summary_and_a_page_per_experiment_with_its_figures(runs, tmp_path):
+    folder = tmp_path / "pages"
+    assert cli.main(["report", str(runs), "--markdown", str(folder)]) == 0
+    experiments = {made.experiment for made in reading.read(runs)}
+    pages = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
+    assert pages.keys() == {"index.md", "paper_tables.md", *(f"{name}.md" for name in experiments)}
+    for text in pages.values():
+        links = re.findall(r"\]\(([^)#]+)\)", text)
+        assert all((folder / link).is_file() for link in links if not link.startswith("../"))
+        assert f"`singularbayes-experiments report {runs} --markdown {folder}`" in text
+    figures = re.findall(r"!\[[^\]]{20,}\]\(([^)]+)\)", "".join(pages.values()))
+    assert "kl_study-beta.svg" in figures and not (runs / "report").exists()
+    left_out = "Figures left out. Calibration; Selective prediction; Histograms of mutual information (MNIST); "
+    assert any(left_out in text for text in pages.values())
 
 
 def test_a_file_of_records_needs_no_arrays(runs, tmp_path):
@@ -195,13 +200,15 @@ def test_markdown_tables_are_tables():
 RESULTS = ROOT / "experiments" / "results"
 
 
-def test_the_page_of_results_is_that_of_the_committed_records():
-    command = "singularbayes-experiments report experiments/results --markdown docs/results.md"
-    made = chapters.make_chapters(reading.read(RESULTS))
-    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert text == markdown_page.render(made, "Results", command, "results"), f"Type: {command}"
-    for link in re.findall(r"\]\((results/[^)]+)\)", text):
-        assert (ROOT / "docs" / link).is_file()
+def test_the_pages_of_results_are_those_of_the_committed_records():
+    command = "singularbayes-experiments report experiments/results --markdown docs/results"
+    records = reading.read(RESULTS)
+    made = markdown_page.pages(chapters.make_chapters(records), records, command)
+    folder = ROOT / "docs" / "results"
+    assert {path.name for path in folder.glob("*.md")} == made.keys()
+    for name, text in made.items():
+        assert (folder / name).read_text(encoding="utf-8") == text, f"Type: {command}"
+    assert made["index.md"].count("\n") <= 200
 
 
 def test_arrays_of_made_up_records_are_probabilities():

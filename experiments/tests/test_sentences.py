@@ -112,7 +112,7 @@ def test_what_is_said_of_rows_that_differ_in_more_than_the_posterior_is_so_in_th
         for run in runs["toy"]
         if (run["preset"], run["method"]) == ("chosen", "low_rank")
     ]
-    page = (folder.parents[1] / "docs" / "results.md").read_text(encoding="utf-8")
+    page = (folder.parents[1] / "docs" / "results" / "toy.md").read_text(encoding="utf-8")
     assert f"0.1 to 0.6, low-rank has {sum(ratios) / len(ratios):.2f}, where the paper has 2.01." in page
 
 

@@ -1,4 +1,4 @@
-"""The comparison of README and compare.md: tables and radars are those of its record, and its script trains."""
+"""The comparison of compare.md: tables and radars are those of its record, and its script trains."""
 
 import importlib.util
 import json

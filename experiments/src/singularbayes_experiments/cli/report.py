@@ -30,7 +30,7 @@ def report(
     out
         Folder for the page; `report` in the folder of runs by default.
     markdown
-        Write only a Markdown page under this name, with its figures in the folder of that name beside it.
+        Write only Markdown pages into this folder: a summary, a page per experiment, and their figures.
     latex
         Print only the tables, as LaTeX (booktabs), and write nothing.
     """
@@ -40,12 +40,13 @@ def report(
 
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
     command = shlex.join([PROGRAM, "report", *([] if runs == Path("runs") else [str(runs)]), *target])
-    made = chapters.make_chapters(reading.read(runs))
+    records = reading.read(runs)
+    made = chapters.make_chapters(records)
     if latex:
         print(page.tex(made))
         return 0
     if markdown is not None:
-        path = markdown_page.write(markdown, made, "Results", command)
+        path = markdown_page.write(markdown, made, records, command)
     else:
         folder = out or (runs if runs.is_dir() else runs.parent) / "report"
         path = page.write(made, folder, page.results(command))

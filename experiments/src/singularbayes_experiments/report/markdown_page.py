@@ -1,58 +1,109 @@
-"""Chapters as a Markdown page: the tables of all presets, and figures as files beside it."""
+"""Chapters as Markdown: one page of all tables, or a folder with a summary and a page per experiment."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from singularbayes_experiments.records.files import replace
-from singularbayes_experiments.report import against, index
+from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report import against, index, summary
 from singularbayes_experiments.report.chapters import Chapter, Part
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.picture import Picture
+from singularbayes_experiments.report.remarks import remarks
 from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
 
+FIRST, PAPER = "index.md", "paper_tables.md"
 
-def render(chapters: Sequence[Chapter], title: str, command: str, figures: str | None = None) -> str:
-    """Returns the page.
 
-    Args:
-        command: what the reader types to make it again.
-        figures: the folder of the figures as links name it; None leaves figures out.
-    """
-    lines = [f"# {title}", "", f"Made from records by `{command}`; every number stands there, one line a run.", ""]
+_CELLS = (
+    "Each cell: NLL (nats, lower is better), AUROC-OOD (higher is better) where there are out-of-distribution data, "
+    "and stored parameters. ± is the standard error over seeds, in intensive care over seeds and shifts. Bold: the "
+    "best, where the paired 95 % intervals of its differences to all others exclude zero."
+)
+
+
+def render(chapters: Sequence[Chapter], title: str, command: str) -> str:
+    """Returns one page of all tables, without figures; `command` is what the reader types to make it again."""
+    lines = [f"# {title}", "", _made(command), ""]
     titles = [*(chapter.section.title for chapter in chapters), index.TITLE]
     lines += [f"- {_link(title)}" for title in titles] + [""]
-    lines += [line for chapter in chapters for line in _chapter(chapter, figures)]
+    lines += [line for chapter in chapters for line in _chapter(chapter, None)]
     return "\n".join([*lines, *_index(chapters)])
 
 
-def write(path: Path, chapters: Sequence[Chapter], title: str, command: str) -> Path:
-    """Writes the page, its figures into the folder of its name, and returns its path."""
-    folder = path.with_suffix("")
+def write(folder: Path, chapters: Sequence[Chapter], records: Sequence[Record], command: str) -> Path:
+    """Writes the pages of a folder and their figures, and returns the path of the first."""
     folder.mkdir(parents=True, exist_ok=True)
     for chapter in chapters:
         for picture in chapter.pictures:
             for name, panel in zip(_files(chapter, picture), picture.panels, strict=True):
                 replace(folder / name, f"{panel.svg}\n".encode())
-    return replace(path, render(chapters, title, command, folder.name).encode())
+    for name, text in pages(chapters, records, command).items():
+        replace(folder / name, text.encode())
+    return folder / FIRST
 
 
-def _chapter(chapter: Chapter, figures: str | None) -> list[str]:
+def pages(chapters: Sequence[Chapter], records: Sequence[Record], command: str) -> dict[str, str]:
+    """Returns the pages of a folder by file name: the summary, the experiments, and the tables of the paper."""
+    links = {chapter.section.title: _page(chapter) for chapter in chapters}
+    found = {FIRST: _summary(chapters, records, command)}
+    for chapter in chapters:
+        lines = _chapter(chapter, "", level="#", first="chosen")
+        found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
+    found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
+    return found
+
+
+def _summary(chapters: Sequence[Chapter], records: Sequence[Record], command: str) -> str:
+    scores = summary.collect(records)
+    lines = [f"# {summary.TITLE}", "", summary.headline(scores), ""]
+    if scores:
+        lines += [*summary.table(scores), "", _CELLS, ""]
+        lost = summary.losses(scores)
+        lines += ["## Where it loses", "", *(lost or ["Nowhere beyond a paired 95 % interval."]), ""]
+    kept_in_mind = [*remarks(records), *(summary.DISCLOSURES if scores else ())]
+    lines += ["## Keep in mind", "", *(line for each in kept_in_mind for line in (each, ""))] if kept_in_mind else []
+    lines += ["## Pages", ""]
+    lines += [f"- [{chapter.section.title}]({_page(chapter)})" for chapter in chapters]
+    lines += [f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand", ""]
+    return "\n".join([*lines, _made(command), ""])
+
+
+def _made(command: str) -> str:
+    return f"Made from records by `{command}`; every number stands there, one line per run."
+
+
+def _page(chapter: Chapter) -> str:
+    return f"{chapter.section.experiment}.md"
+
+
+def _chapter(chapter: Chapter, figures: str | None, level: str = "##", first: str = "") -> list[str]:
+    """Returns the lines of an experiment.
+
+    Args:
+        figures: the folder of the figures as links name it; None leaves figures out.
+        level: of its heading; first: the preset that is shown on top, the others folded.
+    """
     section = chapter.section
-    lines = [f"## {section.title}", "", section.description, ""]
+    lines = [f"{level} {section.title}", "", section.description, ""]
     if chapter.finding:
         lines += [f"**{chapter.drawn}.** {chapter.finding}", ""]
-    for part in chapter.parts:
+    parts = sorted(chapter.parts, key=lambda part: part.group.preset != first)
+    folds = any(part.group.preset == first for part in parts)
+    for part in parts:
         body = _part(part, "paper" if section.in_paper else "default")
-        if part.group.preset == "trial" and len(chapter.parts) > 1:
+        other = folds and part.group.preset != first
+        if other or (part.group.preset == "trial" and len(chapter.parts) > 1):
             head = f"{part.label} ({len(part.group.records)} runs)"
-            lines += ["<details>", f"<summary>{head}</summary>", "", *body, "</details>", ""]
+            lines += ['<details markdown="1">', f"<summary>{head}</summary>", "", *body, "</details>", ""]
         else:
-            lines += [f"### {part.label}", "", *body]
+            lines += [f"{level}# {part.label}", "", *body]
     if figures is not None:
+        folder = f"{figures}/" if figures else ""
         for picture in chapter.pictures:
             files = zip(_files(chapter, picture), picture.panels, strict=True)
-            lines += [*(f"![{panel.alt}]({figures}/{name})" for name, panel in files), "", picture.caption, ""]
+            lines += [*(f"![{panel.alt}]({folder}{name})" for name, panel in files), "", picture.caption, ""]
         lines += [f"Figures left out. {' '.join(chapter.left_out)}", ""] if chapter.left_out else []
     return [*lines, *(line for note in section.notes for line in (note, ""))]
 
@@ -90,29 +141,29 @@ def _differing(settings: SettingsTable, origin: str) -> list[str]:
     return [*lines, ""]
 
 
-def _index(chapters: Sequence[Chapter]) -> list[str]:
+def _index(chapters: Sequence[Chapter], pages: Mapping[str, str] | None = None, level: str = "##") -> list[str]:
     heads = index.HEADS
-    lines = [f"## {index.TITLE}", "", index.DESCRIPTION, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
+    lines = [f"{level} {index.TITLE}", "", index.DESCRIPTION, "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
     for entry in index.make_entries(chapters):
-        places = [f"{_link(place.section.title)}: {place.text(entry.printed)}" for place in entry.places]
+        places = [f"{_link(place.section.title, pages)}: {place.text(entry.printed)}" for place in entry.places]
         lines.append(f"| {entry.label} | {entry.what} | {'<br>'.join(places) or entry.elsewhere} | {entry.remark} |")
-    return [*lines, "", *_overview(index.overview(chapters))]
+    return [*lines, "", *_overview(index.overview(chapters), pages, level)]
 
 
-def _overview(found: Sequence[Overview]) -> list[str]:
+def _overview(found: Sequence[Overview], pages: Mapping[str, str] | None, level: str) -> list[str]:
     """Returns the table that counts, for every experiment, what is better than the paper's and what is worse."""
     if not found:
         return []
-    lines = [f"### {index.OVERVIEW}", "", index.OVERVIEW_DESCRIPTION, ""]
+    lines = [f"{level}# {index.OVERVIEW}", "", index.OVERVIEW_DESCRIPTION, ""]
     lines += [f"| experiment | settings | {' | '.join(against.HEADS)} |", "|---|---|---:|---:|---:|"]
     for each in found:
-        cells = [_link(each.section.title), each.label, *map(str, each.counts)]
+        cells = [_link(each.section.title, pages), each.label, *map(str, each.counts)]
         lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""]
 
 
-def _link(title: str) -> str:
-    return f"[{title}](#{_anchor(title)})"
+def _link(title: str, pages: Mapping[str, str] | None = None) -> str:
+    return f"[{title}](#{_anchor(title)})" if pages is None else f"[{title}]({pages[title]})"
 
 
 def _files(chapter: Chapter, picture: Picture) -> list[str]:

@@ -1,0 +1,68 @@
+"""The summary of results: its differences, its bold and its sentences are those of the records."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report import summary
+
+
+def runs(experiment: str, method: str, nll, ood=None, parameters: int = 10) -> list[Record]:
+    pairs = zip(nll, ood or [None] * len(nll), strict=True)
+    return [
+        Record(
+            experiment,
+            method,
+            seed,
+            {},
+            {"nll": one} | ({} if other is None else {"fashion_mnist/auroc_ood_mi": other}),
+            parameters,
+            1.0,
+            versions={},
+            machine={},
+            preset="chosen",
+        )
+        for seed, (one, other) in enumerate(pairs)
+    ]
+
+
+@pytest.fixture
+def records():
+    return [
+        *runs("mnist", "deterministic", (0.30, 0.31, 0.33), parameters=1000),
+        *runs("mnist", "deep_ensemble", (0.20, 0.22, 0.21), (0.8, 0.8, 0.82), parameters=5000),
+        *runs("mnist", "low_rank", (0.305, 0.300, 0.340), (0.9, 0.6, 0.9), parameters=100),
+        *runs("mnist", "low_rank_ensemble", (0.10, 0.12, 0.11), (0.7, 0.7, 0.71), parameters=500),
+    ]
+
+
+def test_the_best_is_bold_only_where_every_paired_interval_excludes_zero(records):
+    (scores,) = summary.collect(records)
+    assert scores.best("nll", higher=False) == "low_rank_ensemble"  # ahead of every other by .1 with every seed
+    assert scores.best("fashion_mnist/auroc_ood_mi", higher=True) is None  # one seed of low-rank is at .6
+    assert scores.cell("low_rank_ensemble").startswith("**0.1100** ± 0.0058<br>0.703 ± 0.003<br>500")
+    assert scores.cell("full_rank") == "–"
+
+
+def test_a_difference_is_the_paired_t_interval_of_the_seeds_that_both_have(records):
+    (scores,) = summary.collect([one for one in records if (one.method, one.seed) != ("low_rank", 1)])
+    found = scores.difference("low_rank", "deterministic", "nll")
+    differences = np.array([0.005, 0.010])
+    half = stats.t.ppf(0.975, 1) * differences.std(ddof=1) / np.sqrt(2)
+    np.testing.assert_allclose([found.mean, found.high], [0.0075, 0.0075 + half], atol=2e-6)
+    assert scores.difference("low_rank", "full_rank", "nll") is None
+
+
+def test_the_sentence_counts_and_the_losses_are_listed(records):
+    scores = summary.collect(records)
+    sentence = summary.headline(scores)
+    assert "than a deep ensemble of five on 1 of 1 data sets and a higher one on 0, with 10 to 10 %" in sentence
+    assert "deterministic network on 0 of 1 and a higher one on 0" in sentence
+    (lost,) = summary.losses(scores)
+    assert lost.startswith("- [MNIST](mnist.md): five low-rank modes against deep ensemble of 5, AUROC-OOD −0.103 [")
+
+
+def test_tuning_runs_and_other_presets_do_not_count(records):
+    other = [Record(**{**vars(one), "preset": "paper"}) for one in records]
+    assert summary.collect(other) == []
+    assert summary.headline([]) == "There are no tuned runs of low-rank ensembles and deep ensembles to compare."

@@ -1,0 +1,103 @@
+"""The documentation as a site: it builds without warnings and without the network, and works as files in a browser."""
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), "")
+OPTIONS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--enable-logging=stderr")
+OFFLINE = ("--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run")
+# Runs in a page once it is loaded: searches, switches to dark mode, and leaves what it finds in an attribute.
+PROBE = """
+<script>
+addEventListener("load", async () => {
+  const wait = () => new Promise((go) => setTimeout(go, 50));
+  const until = async (test) => { for (let i = 0; i < 100 && !test(); i++) await wait(); };
+  const found = { width: innerWidth, scroll: document.documentElement.scrollWidth };
+  found.broken = [...document.images].filter((image) => !image.naturalWidth).length;
+  const query = document.querySelector("[data-md-component=search-query]");
+  query.value = "mixture"; query.focus();
+  const again = setInterval(() => query.dispatchEvent(new KeyboardEvent("keyup", { key: "e" })), 100);
+  const hits = () => document.querySelectorAll(".md-search-result__item");
+  await until(() => hits().length);
+  clearInterval(again);
+  found.hits = hits().length;
+  document.querySelector("label.md-header__button[for=__palette_1]").click();
+  await until(() => document.body.dataset.mdColorScheme === "slate");
+  found.scheme = document.body.dataset.mdColorScheme;
+  found.tabs = document.querySelectorAll(".md-tabs__link").length;
+  document.body.dataset.found = JSON.stringify(found);
+});
+</script>
+"""
+
+
+COPY = """
+setInterval(() => {
+  const inside = document.getElementById("inside").contentDocument;
+  if (inside?.body?.dataset.found) document.body.dataset.found = inside.body.dataset.found;
+}, 100);
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert made.returncode == 0, made.stderr  # a link or an anchor that leads nowhere, a page that is not in the menu
+    return folder
+
+
+def test_pages_load_nothing_from_the_network_and_figures_have_alt_texts(site):
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 50
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="([^"]+)"', text)
+        loaded += re.findall(r'<link[^>]*rel="(?:stylesheet|preload)"[^>]*href="([^"]+)"', text)
+        assert [one for one in loaded if one.startswith(("http", "//"))] == [], page.name
+        alts = re.findall(r'<img alt="([^"]*)"', text)
+        assert len(alts) == text.count("<img") and all(len(alt) > 15 for alt in alts), page.name
+
+
+def test_every_public_name_is_on_a_page_of_the_api(site):
+    text = "".join(page.read_text(encoding="utf-8") for page in (site / "api").glob("*.html"))
+    stub = (ROOT / "src" / "singularbayes" / "__init__.pyi").read_text(encoding="utf-8")
+    names = re.findall(r"^from \.(\w+) import (\w+) as", stub, flags=re.MULTILINE)
+    assert len(names) > 60
+    ids = set(re.findall(r'id="singularbayes\.(\w+)\.(?:\w+\.)?(\w+)"', text))  # some share the name of their module
+    assert [name for package, name in names if (package, name) not in ids] == []
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+@pytest.mark.parametrize("width", [1280, 375])
+def test_search_dark_mode_and_layout_work_in_a_browser_from_files(site, tmp_path, width):
+    page = site / f"probe-{width}.html"
+    page.write_text((site / "quickstart.html").read_text(encoding="utf-8").replace("</body>", f"{PROBE}</body>"))
+    command = [CHROMIUM, *OPTIONS, *OFFLINE, f"--user-data-dir={tmp_path}", f"--window-size={max(width, 500)},900"]
+    if width < 500:  # a window has no less than 500 pixels, a frame has
+        frame = site / "frame.html"
+        inside = f'<iframe src="{page.name}" style="width:{width}px;height:800px;border:0" id="inside"></iframe>'
+        frame.write_text(f"<body>{inside}<script>{COPY}</script></body>")
+        page, command = frame, [*command, "--allow-file-access-from-files"]
+    shown = subprocess.run(
+        [*command, "--virtual-time-budget=20000", "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    found = re.search(r'data-found="([^"]+)"', shown.stdout)
+    assert found, shown.stderr[-2000:]
+    result = json.loads(html.unescape(found[1]))
+    assert result["width"] <= width and result["scroll"] <= result["width"] and result["broken"] == 0
+    assert result["hits"] > 3 and result["scheme"] == "slate" and result["tabs"] == 6
+    assert "CONSOLE" not in shown.stderr
