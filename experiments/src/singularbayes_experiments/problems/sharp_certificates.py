@@ -148,7 +148,8 @@ class Split:
         (x, y), test = images or certificates.mnist(settings.pixel_scale)
         order = np.random.default_rng(SPLIT).permutation(len(x))
         first = int(settings.share * len(x))
-        return cls(*((x[rows], y[rows]) for rows in (order[:first], order[first:])), test)
+        prior, certifying = ((x[rows], y[rows]) for rows in (order[:first], order[first:]))
+        return cls(prior, certifying, test)
 
     @property
     def fitted(self) -> tuple[np.ndarray, np.ndarray]:

@@ -327,9 +327,8 @@ def _start(given, worker: str, number: int, on_cpu: bool) -> subprocess.Popen:
     every = given.sets.split(",")
     small = [name for name in every if SETS[name].family == "uci"]
     large = [name for name in every if name not in small]
-    if on_cpu:
-        first, rest = small, []
-    else:
+    first, rest = small, list[str]()
+    if not on_cpu:
         first, rest = (large, small[::-1]) if number < len(large) else (small[::-1], large)
         number -= 0 if first is large else len(large)
     number %= len(first) or 1
