@@ -121,6 +121,15 @@ def test_clinc150():
 
 
 @needs_data
+def test_banking77():
+    intents = data.banking77()
+    assert len(intents.classes) == 77 and intents.out_of_scope == [] and len(intents.validation[0]) == 0
+    assert len(intents.train[0]) == 10_003 and counts(intents.test[1]) == [40] * 77
+    first = (intents.train[0][0], intents.classes[intents.train[1][0]])
+    assert first == ("I am still waiting on my card?", "card_arrival")
+
+
+@needs_data
 def test_the_vocabulary():
     words = data.bert_vocab().words
     assert len(words) == len(set(words)) == 30_522
