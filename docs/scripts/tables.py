@@ -108,7 +108,7 @@ def draw(comparison: Comparison, path: Path) -> None:
     groups = [[name for name in some if name in comparison.scores] for some in (REGRESSION, CLASSIFICATION)]
     heights = [max(1, len(names)) for names in groups]
     figure, axes = pyplot.subplots(2, 1, figsize=(9, 0.55 * sum(heights) + 1.6), height_ratios=heights, squeeze=False)
-    colours = pyplot.get_cmap("tab10")
+    colours = pyplot.get_cmap("tab20")
     every = [method for method in comparison.methods(comparison.scores) if method != OURS]
     for axis, names in zip(axes[:, 0], groups, strict=True):
         methods = [method for method in comparison.methods(names) if method != OURS]
@@ -116,7 +116,7 @@ def draw(comparison: Comparison, path: Path) -> None:
             found = [comparison.difference(name, method, OURS, "nll") for name in names]
             y = [i + 0.7 * (place / max(1, len(methods) - 1) - 0.5) for i in range(len(names))]
             errors = [0.0 if math.isnan(error) else error for _, error, _ in found]
-            colour = colours(every.index(method) % 10)
+            colour = colours(2 * every.index(method) % 20 + every.index(method) // 10)
             axis.errorbar(
                 [value for value, _, _ in found], y, xerr=errors, fmt="o", ms=4, lw=1.2, color=colour, label=method
             )
