@@ -1,7 +1,5 @@
 """Classification: probabilities averaged over draws, with a calibrated temperature."""
 
-from dataclasses import replace
-
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
@@ -159,7 +157,8 @@ class Classifier(ClassifierMixin, BayesianEstimator):
         self._tempers_components = True
 
     def _joined(self, predictions):
-        return replace(predictions[0], mean=np.concatenate([p.mean for p in predictions]))
+        mean = np.concatenate([p.mean for p in predictions])
+        return ClassPredictive(mean, np.zeros_like(mean), self.draws)
 
     def _out_of_fold(self, x, y, held_out):
         mean = of_unseen(self._by_component(x), held_out)
