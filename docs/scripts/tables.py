@@ -17,6 +17,7 @@ RECORDS = FOLDER.parent / "experiments" / "results" / "tables" / "comparison.jso
 _MARKS = re.compile(r"(<!-- tables\.py: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 SHORT = {"boston_housing": "Boston", "naval_propulsion_plant": "naval", "protein_tertiary_structure": "protein"}
 SHORT |= {"wine_quality_red": "wine quality", "power_plant": "power plant", "breast_cancer": "breast cancer"}
+AFTERWARDS = ("ours, corrected",)  # changed after test scores were seen, and on other splits: it is never the best
 
 
 def label(name: str) -> str:
@@ -36,13 +37,13 @@ def number(value: float, error: float = math.nan, digits: int = 2) -> str:
 
 
 def rows(comparison: Comparison, names, score: str, digits: int = 2, bold: bool = True) -> str:
-    """Returns a markdown table of a score: tables down, methods across; the best is bold."""
+    """Returns a markdown table of a score: tables down, methods across; the best of what was planned is bold."""
     names = [name for name in names if name in comparison.scores]
     methods = comparison.methods(names)
     lines = ["| data | " + " | ".join(methods) + " |", "|---|" + "---:|" * len(methods)]
     for name in names:
         found = {method: comparison.mean(name, method, score) for method in methods}
-        best = comparison.best(name, score) if bold and OURS in found else None
+        best = comparison.best(name, score, without=AFTERWARDS) if bold and OURS in found else None
         cells = [
             f"**{number(value, error, digits)}**" if method == best else number(value, error, digits)
             for method, (value, error, _) in found.items()
