@@ -233,7 +233,7 @@ def test_a_language_model_generates_at_the_mean_and_with_one_draw_for_a_whole_te
 
 def test_text_that_cannot_be_read_is_refused(task, fitted):
     model, _ = fitted
-    with pytest.raises(TypeError, match=r"needs a list of texts; got one text, 'fine'\. Write \[text\]"):
+    with pytest.raises(TypeError, match=r"got 'fine'\. Read the file first; if it is a text .* write \[text\]"):
         sb.predict(model, "fine")
     ids = {name: np.ones((2, 11), int) for name in ("token_ids", "padding_mask", "segment_ids")}
     for act in (lambda: sb.predict(model, ids), lambda: model.fit(ids, LABELS[:2]), lambda: model.predict(ids)):

@@ -86,7 +86,7 @@ def test_class_weights_are_sample_weights():
 def test_a_weight_is_a_number_of_repetitions(estimator, targets):
     """With whole batches a step sees the same mean loss; the order of sums differs in single precision."""
     count = np.random.default_rng(1).integers(0, 4, len(X))
-    options = MLP | {"batch_size": 256, "calibrate": None, "max_iter": 20, "learning_rate_init": 0.01}
+    options = MLP | {"batch_size": 256, "calibrate": None, "max_iter": 5, "learning_rate_init": 0.01}
     weighted = estimator(**options).fit(X, targets, sample_weight=count)
     repeated = estimator(**options).fit(np.repeat(X, count, axis=0), np.repeat(targets, count))
     ask = "predict_proba" if estimator is BayesianMLPClassifier else "predict"

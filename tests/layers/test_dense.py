@@ -121,7 +121,7 @@ def test_the_mean_starts_where_the_initializer_says():
 @pytest.mark.parametrize(("activation", "variance"), [("relu", 2 / 300), ("tanh", 2 / 500), (None, 2 / 500)])
 @pytest.mark.parametrize(
     "posterior",
-    [LowRank(20), FullRank(), Adapter(20), "rank_one"],
+    [LowRank.paper(20), FullRank(), Adapter(20), "rank_one"],
     ids=["low_rank", "full_rank", "adapter", "rank_one"],
 )
 def test_the_mean_starts_with_the_variance_of_he_for_rectified_activations_and_glorot_else(

@@ -170,8 +170,11 @@ def _meaning(task: str, head: bool) -> tuple[keras.losses.Loss, Likelihood]:
 
 
 def own_optimizer() -> keras.optimizers.Optimizer:
-    """Returns Adam with a limit on the norm of the gradient, which keeps one batch of outliers from ending training."""
-    return keras.optimizers.Adam(1e-3, global_clipnorm=5.0)
+    """Returns Adam with limited gradients, so that one batch of outliers does not end training.
+
+    The limit is of each number: one on their norm would make the components of a mixture depend on each other.
+    """
+    return keras.optimizers.Adam(1e-3, clipvalue=1.0)
 
 
 def built_by_user(estimator, x: np.ndarray, y: np.ndarray, task: str) -> Network:

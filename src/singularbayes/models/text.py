@@ -32,7 +32,10 @@ def tokenized(model: keras.Model, x, y=None, weight=None, caller: str = "predict
     if not has_text(x):
         return x, y, weight
     if isinstance(x, (str, bytes)):
-        raise TypeError(f"{caller} needs a list of texts; got one text, {_shown(x)}. Write [text].")
+        raise TypeError(
+            f"{caller} needs arrays, tables, or batches of them; got {_shown(x)}. Read the file first; if it is a text "
+            "for a model with a preprocessor, write [text]."
+        )
     preprocessor = getattr(model, "preprocessor", None)
     if preprocessor is None:
         raise TypeError(

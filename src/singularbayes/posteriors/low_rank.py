@@ -60,7 +60,7 @@ class LowRank(Product):
 
     def center(self, matrix):
         super().center(matrix)
-        if self.eta is None and self.rho_initializer is None:
+        if self.eta is None and self.rho_initializer is None and not self.prior.relative:
             loc, scale, _ = self.ab.numbers()
             self.ab.set(loc, np.full_like(scale, _ETA_AT_WEIGHTS * self.factor_std))
 
