@@ -137,7 +137,9 @@ def test_rows_average_to_the_mean_with_the_posterior_s_variance(name):
         assert_uncorrelated(draws[:, 0], draws[:, 1])
 
 
-@pytest.mark.parametrize("make", [lambda k: LowRank(2, kl_rows=k), lambda k: FullRank(kl_rows=k)], ids=["low", "full"])
+@pytest.mark.parametrize(
+    "make", [lambda k: LowRank.paper(2, kl_rows=k), lambda k: FullRank(kl_rows=k)], ids=["low", "full"]
+)
 def test_the_kl_covers_all_rows_and_over_random_rows_it_is_unbiased(make):
     def estimates(rows):
         factor = stirred_layer(CASE.make(make(rows)), IDS).posterior.factors[0]

@@ -118,7 +118,8 @@ class AdapterProgram:
         self._kl_scale = _index(other, posteriors[0].kl_scale)
         self._seed = _index(other, posteriors[0].seed_generator.state)
         own = {*self._references, self._kl_scale, self._seed}
-        self.frozen = [None if i in own else variable.value for i, variable in enumerate(other)]
+        # A copy: `fit` of the same model would delete what is shared with it.
+        self.frozen = [None if i in own else jnp.array(variable.value) for i, variable in enumerate(other)]
         self.num_trained = sum(int(np.prod(variable.shape)) for variable in trainable)
 
     # -- starts --------------------------------------------------------------------------------------------------------
