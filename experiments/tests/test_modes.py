@@ -203,7 +203,7 @@ def test_the_command_runs_resumes_and_chooses(tmp_path, capsys):
     assert "4 tasks are missing" in capsys.readouterr().out
     assert command.main([*arguments, "--minutes", "9"]) == 0
     said = capsys.readouterr().out
-    assert "All tasks are done." in said and said.count("| deep ensemble of 5 |") == 1
+    assert "All tasks are done." in said and said.count("| NLL of the deep ensemble |") == 1
     records = command.by_run(command.read_lines([tmp_path]))
     for method in ("deterministic", "deep_ensemble"):
         tried = {key[3] for key in records if key[1:3] == ("tuning", method)}

@@ -68,12 +68,12 @@ class Product(Variational):
             a, b = self._halves(self.ab.sample(key))
             return a, self._used(b)
         if self.b is not None:
-            return key, ops.convert_to_tensor(self.b)
+            return key, ops.copy(self.b)
         return key, self._used(self.ab.sample_range(key, self.rows, self.ab.shape[0]))
 
     def _halves(self, ab):
         """Returns A and B from a draw or the means of `ab`."""
-        return halves(ab, self.rows) if self.b is None else (ab, ops.convert_to_tensor(self.b))
+        return halves(ab, self.rows) if self.b is None else (ab, ops.copy(self.b))
 
     @property
     def draw_size(self):
@@ -100,7 +100,7 @@ class Product(Variational):
 
     def local(self, key):
         if self.b is not None:
-            return AppliedInTurn(LocalDense(self.ab, key), DenseMatrix(ops.convert_to_tensor(self.b)).transposed())
+            return AppliedInTurn(LocalDense(self.ab, key), DenseMatrix(ops.copy(self.b)).transposed())
         (loc_a, loc_b), (var_a, var_b) = (halves(v, self.rows) for v in (self.ab.loc, self.ab.variance))
         return LocalLowRank(loc_a, var_a, self._used(loc_b), self._used(var_b), key)
 
