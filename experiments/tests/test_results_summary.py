@@ -40,7 +40,11 @@ def test_the_best_is_bold_only_where_every_paired_interval_excludes_zero(records
     (scores,) = summary.collect(records)
     assert scores.best("nll", higher=False) == "low_rank_ensemble"  # ahead of every other by .1 with every seed
     assert scores.best("fashion_mnist/auroc_ood_mi", higher=True) is None  # one seed of low-rank is at .6
-    assert scores.cell("low_rank_ensemble").startswith("**0.1100** ± 0.0058<br>0.703 ± 0.003<br>500")
+    assert (
+        scores.cell("low_rank_ensemble")
+        .replace("\u00a0", " ")
+        .startswith("**0.1100** ± 0.0058<br>0.703 ± 0.003<br>500")
+    )
     assert scores.cell("full_rank") == "–"
 
 

@@ -184,7 +184,7 @@ def test_a_component_is_not_moved_by_rows_that_it_leaves_out():
     for y in (labels, np.where(np.arange(120) < 60, 1 - labels, labels)):
         with seeded(0):
             network = MultilayerPerceptron(3, (16,), 2, "relu", 4, None, 0.1, 3, "classes").build()
-        train(network, None, Data(X.astype("float32"), y, np.ones(120)), recipe, 0, used=used)
+            train(network, None, Data(X.astype("float32"), y, np.ones(120)), recipe, 0, used=used)
         values.append(keras.ops.convert_to_numpy(sb.find_posteriors(network.model)[0].trainable_weights[0]))
     moved = np.abs(values[0] - values[1]).reshape(3, -1).max(axis=1)
     assert moved[0] < 1e-5 < 0.01 < moved[1:].min()  # but for rounding
