@@ -16,7 +16,9 @@ L = keras.layers
 @not_on_jax
 def test_scales_start_as_those_of_a_new_layer():
     model = stirred(keras.Sequential([keras.Input((6,)), L.Dense(5)]))
-    (svd,), (fresh,) = (find_posteriors(sb.bayesianize(model, 2, init=init)) for init in ("svd", "random"))
+    (svd,), (fresh,) = (
+        find_posteriors(sb.bayesianize(model, LowRank(2, eta=0.1), init=init)) for init in ("svd", "random")
+    )
     np.testing.assert_allclose(*(ops.convert_to_numpy(p.ab.scale) for p in (svd, fresh)), rtol=1e-6)
 
 
