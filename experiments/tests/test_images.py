@@ -152,8 +152,8 @@ def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
     assert found.preset == "trial" and not found.arrays
     assert found.name == whole.name and found.parameters == whole.parameters
     for name, value in found.metrics.items():
-        # The same seed, the same numbers, but for the rounding of programs that predict other numbers of rows.
-        assert whole.metrics[name] == pytest.approx(value, rel=1e-7), name
+        # The same seed, the same posterior; predictions round differently in programs for other numbers of rows.
+        assert whole.metrics[name] == (value if "posterior" in name else pytest.approx(value, rel=1e-8)), name
 
 
 def test_the_arrays_of_a_record_give_its_scores_again():

@@ -1,6 +1,7 @@
 """Models that nobody here wrote: keras.applications and KerasHub, there and back, on the installed classes themselves.
 
-A run is minutes, so the suite takes one model a family; SINGULARBAYES_APPLICATIONS=all takes every one.
+A run is minutes, so the suite takes a few models, `make test-all` one a family; SINGULARBAYES_APPLICATIONS=all takes
+every one.
 """
 
 import os
@@ -23,10 +24,12 @@ pytestmark = [
 ]
 RNG = np.random.default_rng(11)
 SMALLEST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # others: 32
-FAMILIES = ["ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0", "InceptionV3", "MobileNet"]
-FAMILIES += ["MobileNetV2", "MobileNetV3Small", "NASNetMobile", "ResNet50", "ResNet50V2", "VGG16", "Xception"]
-EVERY = [name for name in dir(keras.applications) if name[0].isupper()]
-CHOSEN = EVERY if os.environ.get("SINGULARBAYES_APPLICATIONS") == "all" else FAMILIES
+QUICK = ["ConvNeXtTiny", "EfficientNetB0", "MobileNetV2"]
+FAMILIES = ["DenseNet121", "EfficientNetV2B0", "InceptionV3", "MobileNet", "MobileNetV3Small", "NASNetMobile"]
+FAMILIES += ["ResNet50", "ResNet50V2", "VGG16", "Xception"]
+if os.environ.get("SINGULARBAYES_APPLICATIONS") == "all":
+    FAMILIES = [name for name in dir(keras.applications) if name[0].isupper() and name not in QUICK]
+CHOSEN = [*QUICK, *(pytest.param(name, marks=pytest.mark.exhaustive) for name in FAMILIES)]
 
 
 def _numpy(values):

@@ -152,7 +152,7 @@ def test_the_kl_is_the_mean_of_the_components_and_counted_once(inside):
 
 def test_moments_are_those_of_the_mixture():
     mixture = _dense().posterior
-    draws = over_keys(lambda key: mixture.weight(mixture.draw(key)).dense(), 20000)
+    draws = over_keys(lambda key: mixture.weight(mixture.draw(key)).dense(), 5000)
     centred = draws - draws.mean(axis=0)
     error = (centred**2).std(axis=0) / np.sqrt(len(draws))
     assert (np.abs(draws.var(axis=0) - mixture.variance()) < 4.5 * error).all()
