@@ -5,12 +5,14 @@ import math
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import KFold
+from threadpoolctl import threadpool_limits
 
 from singularbayes.estimators.defaults import DEFAULTS
 
 _LIMIT = 1e3  # between the factors of rows, on either side of their mean
 _FLOOR = 0.05  # the quantile of predicted variances that they are raised to
 _POWERS = (1.0, 0.75, 0.5, 0.25, 0.0)
+_ONE_THREAD = 10_000  # rows; with fewer, the threads of a tree wait longer for each other than they compute
 
 
 class VarianceModel:
@@ -28,7 +30,8 @@ class VarianceModel:
         """Args: features (rows, …); squared errors and variances (rows, outputs); weight (rows,); per_row: whether to
         correct more than c."""
         columns = zip(squares.T, variances.T, strict=True)
-        self._outputs = [_Output(features, square, variance, weight, per_row) for square, variance in columns]
+        with threadpool_limits(1 if len(weight) < _ONE_THREAD else None, "openmp"):
+            self._outputs = [_Output(features, square, variance, weight, per_row) for square, variance in columns]
         # Of these rows themselves, from trees that did not see them.
         self.own = np.stack([output.own for output in self._outputs], axis=1)
 
