@@ -135,6 +135,20 @@ def test_draws_side_by_side_are_those_one_after_another(name):
     assert sampler_of(model)._vectorised is not loops
 
 
+@pytest.mark.backend
+@pytest.mark.parametrize("name", ["mlp", "lstm", "headed"])
+def test_few_examples_predict_as_the_same_among_many_do(name):
+    head = [keras.Input((4,)), keras.layers.Dense(5, "relu"), layers.Dense(3, posterior=LowRank.paper(1))]
+    make, x = {**NETWORKS, "headed": (lambda: keras.Sequential(head), NETWORKS["mlp"][1])}[name]
+    many = np.concatenate([x] * (1 + memory.FEW // len(x)))
+    assert len(x[:2]) <= memory.FEW < len(many)
+    model = stir(make())
+    few, all_of_them = (
+        sb.predict(model, part, 4, likelihood="gaussian", keep_draws=True).draws for part in (x[:2], many)
+    )
+    np.testing.assert_allclose(few, all_of_them[:, :2], rtol=1e-5, atol=1e-6)
+
+
 def test_a_recurrent_layer_counts_the_projections_of_all_steps():
     layer = layers.LSTM(50, posterior=LowRank.paper(1))
     model = keras.Sequential([keras.Input((1000, 2)), layer])

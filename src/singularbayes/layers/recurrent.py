@@ -1,7 +1,7 @@
 """Recurrent layers: both kernels are drawn once for a batch of sequences, before the first step.
 
-All inputs are projected in one product before the loop, so that a step is the recurrent product and the gates. Masks,
-states, directions and unrolling are those of `keras.layers.RNN`.
+All inputs are projected before the loop, so that a step is the recurrent product and the gates. Masks, states,
+directions and unrolling are those of `keras.layers.RNN`.
 """
 
 from abc import abstractmethod
@@ -14,6 +14,7 @@ from keras.src.backend import rnn as loop  # the scan of every backend, with mas
 
 from singularbayes import posteriors
 from singularbayes.layers.base import KernelLayer, WithoutArrays, integers
+from singularbayes.posteriors import LowRankMatrix
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,24 @@ class Recurrent(KernelLayer, keras.layers.RNN):
         project = self._product(self.posterior, sequences[:, 0], self.dropout, training, over_time=True)
         recur = self._product(self.recurrent_posterior, initial_state[0], self.recurrent_dropout, training)
         bias, recurrent_bias = self._biases(training, self._bias_examples(sequences))
-        x = project(sequences, 0, self.gates)
+        if backend.backend() == "jax" and not training and isinstance(project.kernel, LowRankMatrix):
+            # x A before the loop and B inside it: the gates of all steps and draws are not in memory at once.
+            first, second = project.kernel.factors()
+            x = first.apply(sequences)
+
+            def gates(x):
+                return second.apply(x) if bias is None else second.apply(x) + bias
+
+        else:
+            x = project(sequences, 0, self.gates)
+            x = x if bias is None else x + ops.expand_dims(bias, 1)
+
+            def gates(x):
+                return x
+
         return loop(
-            lambda x, states: self._step(x, states, recur, recurrent_bias),
-            x if bias is None else x + ops.expand_dims(bias, 1),
+            lambda x, states: self._step(gates(x), states, recur, recurrent_bias),
+            x,
             self._fresh(initial_state),
             go_backwards=self.go_backwards,
             mask=mask,

@@ -24,18 +24,19 @@ def quiet() -> Iterator[None]:
 
 def track(items: Iterable[T], total: int, label: str) -> Generator[T]:
     """Yields the items; shows a bar on a terminal when they take longer than two seconds."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    start, console = time.monotonic(), Console(stderr=True)
-    shown = console.is_terminal and not _QUIET.get()
+    start, waiting = time.monotonic(), not _QUIET.get()
     bar = task = None
     try:
         for done, item in enumerate(items):
-            if bar is None and shown and time.monotonic() - start > PATIENCE_S:
-                bar = Progress(console=console, transient=True)
-                bar.start()
-                task = bar.add_task(label, total=total, completed=done)
+            if waiting and time.monotonic() - start > PATIENCE_S:
+                from rich.console import Console
+                from rich.progress import Progress
+
+                waiting, console = False, Console(stderr=True)  # not before: making one costs a millisecond
+                if console.is_terminal:
+                    bar = Progress(console=console, transient=True)
+                    bar.start()
+                    task = bar.add_task(label, total=total, completed=done)
             yield item
             if bar is not None and task is not None:
                 bar.advance(task)

@@ -111,6 +111,10 @@ class LowRankMatrix:
     def transposed(self):
         return LowRankMatrix(self.b, self.a)
 
+    def factors(self):
+        """Returns A and Bᵀ as matrices of their own."""
+        return DenseMatrix(self.a), DenseMatrix(ops.transpose(self.b))
+
     def dense(self):
         return ops.matmul(self.a, ops.transpose(self.b))
 

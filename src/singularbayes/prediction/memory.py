@@ -9,6 +9,7 @@ from singularbayes.models import device_count, free_bytes
 from singularbayes.posteriors import find_sources, flat_layers
 from singularbayes.prediction.prefix import split_of
 
+FEW = 16  # examples, up to which products are so small that draws are best taken together, whatever is copied for it
 _CHUNK_BYTES = 256 << 20  # the drawn weights of a chunk, and its outputs while they are reduced
 # The largest layer's outputs for the draws that run side by side: what stays in the caches of a CPU, and a share of an
 # accelerator's free memory, which also holds the outputs of other layers.

@@ -16,7 +16,7 @@ from keras import ops
 
 from singularbayes.models import batch_mesh, free_bytes, no_gradient, program_of, track, variable_values
 from singularbayes.posteriors import draw_sources, find_sources, noise
-from singularbayes.prediction.memory import chunk_sizes, kept_limit, program_limit, side_by_side
+from singularbayes.prediction.memory import FEW, chunk_sizes, kept_limit, program_limit, side_by_side
 from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
 from singularbayes.prediction.vectorized import TensorFlowSampler, TorchSampler
 
@@ -183,18 +183,34 @@ def _run_chunk(model, draws, x, frontier=None):
 
     sources, values = find_sources(model), [(variable, variable.value) for variable in model.variables]
     frontier = frontier_of(model, x) if frontier is None else frontier
+    given = x if frontier is None else frontier
 
-    def run(draw):
+    def run(draw, given):
         # Every draw starts from the states of a stateful layer.
         with keras.StatelessScope(state_mapping=values):
-            return outputs_under(model, sources, draw, x, frontier)
+            return outputs_under(model, sources, draw, given, None if frontier is None else given)
 
     arrays = keras.tree.flatten(draws)
     if not arrays:  # nothing is random: one draw
-        return [output[None] for output in run(draws)]
+        return [output[None] for output in run(draws, given)]
     chunk = len(arrays[0])
     group = side_by_side(model, x, chunk)
-    return jax.vmap(run)(draws) if group == chunk else jax.lax.map(run, draws, batch_size=group)
+    if group < chunk:
+        return jax.lax.map(lambda draw: run(draw, given), draws, batch_size=group)
+    if len(keras.tree.flatten(x)[0]) > FEW:
+        return jax.vmap(run, (0, None))(draws, given)
+    return jax.vmap(run)(draws, keras.tree.map_structure(lambda array: _copies(array, chunk), given))
+
+
+def _copies(array, number: int):
+    """Returns a copy for each draw, which the compiler must not take for one array again.
+
+    A product of an array that draws share with their matrices is one product of large matrices, for which the matrices
+    of all draws are laid out anew: dearer than the product itself where the array has few rows.
+    """
+    import jax
+
+    return jax.lax.optimization_barrier(jax.numpy.broadcast_to(array, (number, *array.shape)))
 
 
 def _spread(draws, x):

@@ -1,4 +1,4 @@
-"""Draws side by side on torch (`torch.func.vmap`) and TensorFlow (`tf.vectorized_map` in a compiled function).
+"""Draws side by side on torch (`torch.func.vmap`) and TensorFlow (a compiled function of all draws).
 
 The weights of the last draws are kept for the next request while the variables they were made from are the same. A
 model with an operation that cannot run for several draws at once runs one draw after another.
@@ -7,6 +7,7 @@ model with an operation that cannot run for several draws at once runs one draw 
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -15,7 +16,7 @@ from keras import ops
 
 from singularbayes.models import no_gradient
 from singularbayes.posteriors import draw_sources, find_sources, noise
-from singularbayes.prediction.memory import side_by_side
+from singularbayes.prediction.memory import FEW, side_by_side
 from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
 
 _NOT_VECTORISED = (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError)
@@ -66,8 +67,8 @@ class _Sampler:
         frontier = self.prefix(x) if frontier is None else frontier
         outputs = []
         with no_gradient():
-            group = side_by_side(model, x, number) if arrays else 1
-            if self._vectorised and group > 1:
+            group = self._group_size(x, number) if arrays else 0
+            if self._vectorised and group:
                 try:
                     for first in range(0, number, group):
                         some = [tuple(array[first : first + group] for array in draw) for draw in draws]
@@ -87,6 +88,10 @@ class _Sampler:
     @abstractmethod
     def _stacked_draws(self, sources, keys) -> list[tuple]:
         """Returns the arrays of every source, draws on their first axis."""
+
+    @abstractmethod
+    def _group_size(self, x, number: int) -> int:
+        """Returns how many of `number` draws `_run_group` takes at once; 0 where it is not for them."""
 
     @abstractmethod
     def _run_group(self, draws, x, frontier) -> list:
@@ -113,7 +118,11 @@ class TorchSampler(_Sampler):
 
     def _stacked_draws(self, sources, keys) -> list[tuple]:
         drawn = [draw_sources(sources, noise.as_keys(key)) for key in keys]
-        return [tuple(map(ops.stack, zip(*draws, strict=True))) for draws in zip(*drawn, strict=True)]
+        return [tuple(map(_stacked, zip(*draws, strict=True))) for draws in zip(*drawn, strict=True)]
+
+    def _group_size(self, x, number: int) -> int:
+        group = side_by_side(self.model(), x, number)
+        return group if group > 1 else 0
 
     def _run_group(self, draws, x, frontier) -> list:
         import torch
@@ -132,8 +141,23 @@ class TorchSampler(_Sampler):
             return torch.func.vmap(lambda draw: self._run_one(sources, draw, x, frontier))(draws)
 
 
+def _stacked(arrays):
+    """Returns arrays one behind another; matrices lie in memory by columns.
+
+    So a product x W₁, x W₂, … of an array that draws share is one product with all columns, without a copy of any.
+    """
+    import torch
+
+    return torch.stack([array.mT for array in arrays]).mT if arrays[0].ndim == 2 else torch.stack(arrays)
+
+
 class TensorFlowSampler(_Sampler):
-    """Groups of draws under `tf.vectorized_map`, and draws of weights under `tf.map_fn`, as compiled functions."""
+    """All draws in one compiled function: `tf.map_fn`, which runs some at a time, or `tf.vectorized_map`.
+
+    The second makes one product of all draws where the first has one for each: better where products are small, which
+    is where there are few examples. Products of several matrices with many rows take TensorFlow several times as long
+    together as one by one, and so do its loops over time.
+    """
 
     def __init__(self, model: keras.Model):
         super().__init__(model)
@@ -162,13 +186,12 @@ class TensorFlowSampler(_Sampler):
             def one(key):
                 return [tuple(arrays) for arrays in draw_sources([place() for place in places], key)]
 
-            def every(keys):
-                first = keras.tree.map_structure(tf.TensorSpec.from_tensor, one(keys[0]))
-                return tf.map_fn(one, keys, fn_output_signature=first)
-
-            return every
+            return lambda keys: _mapped(tf, one, keys)
 
         return self._function("draw", make)(noise.as_keys(keys))
+
+    def _group_size(self, x, number: int) -> int:
+        return number
 
     def _run_group(self, draws, x, frontier) -> list:
         def make():
@@ -176,8 +199,17 @@ class TensorFlowSampler(_Sampler):
 
             def group(draws, x, frontier):
                 sources = find_sources(self.model())
-                return tf.vectorized_map(lambda draw: self._run_one(sources, draw, x, frontier), draws)
+                few = keras.tree.flatten(x)[0].shape[0] <= FEW
+                mapped = tf.vectorized_map if few else partial(_mapped, tf)
+                return mapped(lambda draw: self._run_one(sources, draw, x, frontier), draws)
 
             return group
 
         return self._function("run", make)(draws, x, frontier)
+
+
+def _mapped(tf, function: Callable, arrays):
+    """Returns function(arrays of one draw) for all of them, stacked."""
+    one = keras.tree.map_structure(lambda array: array[0], arrays)
+    kinds = keras.tree.map_structure(tf.TensorSpec.from_tensor, function(one))
+    return tf.map_fn(function, arrays, fn_output_signature=kinds)
