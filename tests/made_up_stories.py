@@ -2,26 +2,28 @@
 
 import numpy as np
 
-from singularbayes import compare, plots
+from singularbayes import compare
+from singularbayes.demo import figures
 from singularbayes.demo.page import Story
 from singularbayes.evaluation import Evaluation
 
 
 def made_up_story(name="regression", settings=None):
     grid = np.linspace(-0.5, 1.5, 21)
-    draws = grid + np.linspace(-0.1, 0.1, 8)[:, None]
-    bands = {method: plots.quartile_bands(grid, draws, 0.02) for method in ("low-rank", "full-rank")}
+    bands = dict.fromkeys(("deterministic", "mixture"), (grid, grid - 0.1, grid + 0.1))
+    drawn = figures.Bands(grid[5:9], grid[5:9], grid, grid, bands)
     runs = [
         Evaluation(method, "regression", 0, {"rmse": rmse}, num_stored=size)
-        for method, rmse, size in (("low-rank", 0.1, 7202), ("full-rank", 0.2, 20802))
+        for method, rmse, size in (("mixture", 0.1, 7202), ("deterministic", 0.2, 802))
     ]
     return Story(
         name=name,
         title=f"About {name}",
-        setup="Points & a network.",
         sentence=f"What {name} shows.",
-        figure=plots.function_bands(bands, grid[5:9], grid[5:9]),
+        ours="mixture",
+        figures=(figures.bands(drawn, wide=True), figures.bands(drawn, wide=False)),
         alt="Two bands around a line that rises.",
+        details=("Points & a network.", "All settings are defaults."),
         table=compare(runs, ["num_stored", "rmse"]),
         note="RMSE is on new points.",
         settings=settings or {"epochs": 800},

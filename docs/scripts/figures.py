@@ -23,7 +23,7 @@ from singularbayes_experiments.problems import toy
 
 import singularbayes as sb
 from singularbayes import layers, metrics, plots
-from singularbayes.demo import digits
+from singularbayes.demo.noisy_digits import Data, add_noise, load
 from singularbayes.models import count_trained
 from singularbayes.plots import BoundPanel, Measure, Point
 from singularbayes.posteriors import entry_correlation
@@ -33,7 +33,7 @@ FOLDER = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the runs. The networks are those of the demo's digits and of the experiment `toy`, trained shorter."""
+    """Sizes of the runs. The toy networks are those of the experiment `toy`, trained shorter."""
 
     seed: int = 0
     pixel_noise: float = 0.35  # standard deviation; pixels are from 0 to 1
@@ -93,20 +93,26 @@ class Predictions:
         ]
 
 
-def trained(posterior, data: digits.Data, schedule: digits.Settings, seed: int) -> keras.Model:
-    """Returns the network of the digits with this posterior in every layer."""
+def trained(posterior, data: Data, schedule: TrainingSettings, seed: int) -> keras.Model:
+    """Returns 64-128-128-classes with ReLU, trained; `posterior` is given the number of columns of each weight."""
     keras.utils.set_random_seed(seed)
-    model = digits.network(posterior, schedule.units, len(data.classes))
-    fit(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), *data.train, _schedule(schedule))
+    widths = (128, 128, len(data.classes))
+    weights = [
+        layers.Dense(width, activation, posterior=posterior(width))
+        for width, activation in zip(widths, ("relu", "relu", None), strict=True)
+    ]
+    model = keras.Sequential([keras.Input((64,)), *weights])
+    fit(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), *data.train, schedule)
     return model
 
 
-def _schedule(settings: digits.Settings) -> TrainingSettings:
-    names = ("epochs", "batch_size", "learning_rate", "cosine", "beta", "warmup")
-    return TrainingSettings(**{name: getattr(settings, name) for name in names})
+def _schedule(epochs: int, warmup: int, beta: float = 0.1, learning_rate: float = 3e-3) -> TrainingSettings:
+    return TrainingSettings(
+        epochs=epochs, batch_size=64, learning_rate=learning_rate, cosine=True, beta=beta, warmup=warmup
+    )
 
 
-def predictions(models: list[keras.Model], data: digits.Data, draws: int) -> Predictions:
+def predictions(models: list[keras.Model], data: Data, draws: int) -> Predictions:
     """Returns the predictions of one network, or of several together."""
     test, ood = (
         np.concatenate([sb.predict(model, x, draws, keep_draws=True).draws for model in models])
@@ -115,14 +121,14 @@ def predictions(models: list[keras.Model], data: digits.Data, draws: int) -> Pre
     return Predictions(test, ood, data.test[1], sum(count_trained(model) for model in models))
 
 
-def noisy_digits(settings: Settings) -> digits.Data:
+def noisy_digits(settings: Settings) -> Data:
     """Returns the data of the experiment with noise on every pixel, so that there are mistakes to look at."""
-    return digits.add_noise(digits.load(digits.Settings().held_out, settings.seed), settings.pixel_noise, settings.seed)
+    return add_noise(load((8, 9), settings.seed), settings.pixel_noise, settings.seed)
 
 
 def classify(settings: Settings) -> dict[str, Any]:
     """Trains every method on noisy digits 0 … 7; 8 and 9 are out-of-distribution."""
-    schedule = digits.Settings(epochs=settings.epochs, warmup=settings.warmup)
+    schedule = _schedule(settings.epochs, settings.warmup)
     data = noisy_digits(settings)
 
     def low_rank(rank):
@@ -157,14 +163,14 @@ def classify(settings: Settings) -> dict[str, Any]:
 
 def bound(settings: Settings) -> BoundPanel:
     """Trains classifiers without hidden layers and bounds their error: McAllester, δ = 0.05, with the exact KL."""
-    schedule = digits.Settings(epochs=settings.linear_epochs, warmup=1, beta=1.0, learning_rate=0.01)
+    schedule = _schedule(settings.linear_epochs, 1, beta=1.0, learning_rate=0.01)
     data = noisy_digits(settings)
     (x, y), prior = data.train, sb.Normal(0.5)
 
     def errors(posterior) -> tuple[float, float]:
         keras.utils.set_random_seed(settings.seed)
         model = keras.Sequential([keras.Input((64,)), layers.Dense(len(data.classes), posterior=posterior)])
-        fit(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), x, y, _schedule(schedule))
+        fit(model, keras.losses.SparseCategoricalCrossentropy(from_logits=True), x, y, schedule)
         draws = sb.predict(model, x, settings.draws, keep_draws=True).draws
         test = sb.predict(model, data.test[0], settings.draws, keep_draws=True).draws
         train_error, test_error = (float((d.argmax(-1) != t).mean()) for d, t in ((draws, y), (test, data.test[1])))

@@ -9,7 +9,7 @@ from made_up_stories import made_up_story
 
 import singularbayes
 from singularbayes import cli
-from singularbayes.demo import digits, regression
+from singularbayes.demo import STORIES, regression
 
 
 @pytest.fixture
@@ -19,13 +19,13 @@ def trained(monkeypatch):
 
     def running(name):
         def run(trainer, settings):
-            given.append((trainer.seed, settings))
+            given.append((trainer.seeds, settings))
             return made_up_story(name)
 
         return run
 
-    for story, name in ((regression, "regression"), (digits, "digits")):
-        monkeypatch.setattr(story, "run", running(name))
+    for story in STORIES:
+        monkeypatch.setattr(story, "run", running(story.__name__.rpartition(".")[2]))
     return given
 
 
@@ -33,16 +33,16 @@ def test_the_demo_leaves_a_page_and_prints_a_table(trained, tmp_path, capsys):
     out = tmp_path / "new" / "folder"
     assert cli.main(["demo", "--out", str(out), "--seed", "4"]) == 0
     shown = capsys.readouterr().out
-    assert trained == [(4, regression.Settings()), (4, digits.Settings())]
+    assert trained == [((4, 5, 6), story.Settings()) for story in STORIES]
     assert list(out.iterdir()) == [out / "report.html"]
-    assert shown.count("7,202") == shown.count("20,802") == 2 and "What digits shows." in shown
+    assert shown.count("7,202") == shown.count("802") == 6 and "What digits shows." in shown
     assert "report.html" in shown.splitlines()[-1] and "\x1b" not in shown
     assert "--seed 4" in (out / "report.html").read_text(encoding="utf-8")
 
 
 def test_quick_trains_less_and_the_page_names_it(trained, tmp_path):
     assert cli.main(["demo", "--out", str(tmp_path), "--quick"]) == 0
-    assert trained == [(0, regression.QUICK), (0, digits.QUICK)]
+    assert trained == [((1, 2, 3), story.QUICK) for story in STORIES]
     assert "<strong>Made with --quick:</strong>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The demo's data and networks, and its stories at a small size: the same seed gives the same numbers."""
+"""The demo's data and networks, its sentences for wins and losses, and its stories at a small size."""
 
 import io
 
@@ -9,17 +9,16 @@ from rich.console import Console
 
 import singularbayes as sb
 from singularbayes import demo
-from singularbayes.demo import digits, regression
-from singularbayes.demo.training import Trainer, compiled
+from singularbayes.demo import conversion, digits, noisy_digits, regression
+from singularbayes.demo.training import Trainer, Training
+from singularbayes.evaluation import Evaluation
+from singularbayes.models import count_stored
 
-TINY_REGRESSION = regression.Settings(
-    num_train=64, num_test=128, units=8, rank=2, epochs=2, warmup=1, draws=10, batch_size=64
-)
-TINY_DIGITS = digits.Settings(units=12, rank=2, epochs=2, warmup=1, draws=10, batch_size=256)
-
-
-def num_weights(model):
-    return sum(weight.size for weight in map(np.asarray, model.trainable_weights))
+TINY = {"epochs": 1, "units": 8, "members": 2, "draws": 10}
+TINY_REGRESSION = regression.Settings(**TINY, points=64, test_points=64, rank=2, components=2)
+TINY_DIGITS = digits.Settings(**TINY, images=128)
+TINY_CONVERSION = conversion.Settings(**TINY, images=128, rank=2, further_epochs=1)
+SPACE = "\N{NO-BREAK SPACE}"
 
 
 def test_the_regression_function_is_the_papers(vectors):
@@ -28,27 +27,22 @@ def test_the_regression_function_is_the_papers(vectors):
     np.testing.assert_allclose(y, case["expected"]["y"], rtol=1e-12)
 
 
-@pytest.mark.parametrize(("method", "name"), [("full-rank", "toy_full"), ("low-rank", "toy_lowrank")])
-def test_regression_networks_have_the_papers_parameter_counts(method, name, vectors):
-    model = regression.network(method, regression.Settings())
-    assert num_weights(model) == vectors["parameter_counts"]["expected"][name]
+def test_points_away_are_outside_the_training_range_on_both_sides():
+    x, y = regression.sample_away(500, 0.0, np.random.default_rng(0))
+    left, right = x < -0.1, x > 0.6
+    assert (left | right).all() and x.min() > -0.5 and x.max() < 1.1
+    assert left.mean() == pytest.approx(0.4 / 0.9, abs=0.06)  # uniform
+    np.testing.assert_allclose(y, regression.target(x, np.zeros_like(x)), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [
-        ("deterministic", 64 * 128 + 128 * 128 + 128 * 8 + 128 + 128 + 8),
-        ("full-rank", 2 * (64 * 128 + 128 * 128 + 128 * 8) + 128 + 128 + 8),
-        ("low-rank", 2 * (16 * (64 + 128) + 16 * (128 + 128) + 8 * (128 + 8)) + 128 + 128 + 8),
-    ],
-)
-def test_digit_networks_have_the_parameters_of_their_shapes(method, expected):
-    model = digits.network(lambda columns: digits.METHODS[method](min(16, columns)), 128, 8)
-    assert num_weights(model) == expected
+def test_the_anchored_network_has_the_parameters_of_its_shapes():
+    settings = regression.Settings()
+    one = 2 * (64 + 64 + 16 * (64 + 64) + 64 + 64 + 1)  # a mean and a scale of every entry of factors, vectors, biases
+    assert count_stored(regression.anchored_mixture(settings)) == settings.components * one
 
 
 def test_digits_are_split_without_overlap_and_the_held_out_ones_are_nowhere_else():
-    data = digits.load((8, 9), seed=0)
+    data = noisy_digits.load((8, 9), seed=0)
     parts = [data.train, data.validation, data.test]
     assert [len(y) for _, y in parts] == [865, 289, 289] and len(data.ood[1]) == 354
     assert data.classes == tuple(range(8)) and set(data.ood[1]) == {8, 9}
@@ -57,55 +51,133 @@ def test_digits_are_split_without_overlap_and_the_held_out_ones_are_nowhere_else
 
 
 def test_held_out_digits_in_the_middle_leave_labels_without_gaps():
-    data = digits.load((2, 5), seed=0)
+    data = noisy_digits.load((2, 5), seed=0)
     assert data.classes == (0, 1, 3, 4, 6, 7, 8, 9)
     assert set(data.train[1]) == set(range(8)) and set(data.ood[1]) == {2, 5}
 
 
 def test_a_cosine_ends_at_zero_after_the_last_step():
     model = keras.Sequential([keras.Input((1,)), sb.layers.Dense(1, posterior=sb.Deterministic())])
-    compiled(model, "mse", num_data=300, settings=TINY_DIGITS)
+    Training(epochs=2, batch_size=256, learning_rate=0.01).compiled(model, "mse", num_data=300)
     model.optimizer.iterations.assign(2 * 2)  # two epochs of two batches of 256
     assert float(model.optimizer.learning_rate) == pytest.approx(0, abs=1e-8)
 
 
+def table(columns, rows, task="classification"):
+    """A comparison of two seeds whose means are the given numbers."""
+    names = [column if isinstance(column, str) else column.name for column in columns]
+    runs = []
+    for method, values in rows.items():
+        for seed, shift in ((0, -0.01), (1, 0.01)):
+            found = {name: value + shift for name, value in zip(names, values, strict=True)}
+            size = round(found.pop("num_stored") - shift)
+            runs.append(Evaluation(method, task, seed, found, num_stored=size))
+    return sb.compare(runs, columns)
+
+
+@pytest.mark.parametrize(
+    ("covered", "end"),
+    [
+        (0.93, f"; the anchored mixture's opens there and holds 93{SPACE}%."),
+        (0.22, f"; the anchored mixture's holds 22{SPACE}%, which is no better than the deep ensemble."),
+        (0.10, f"; the anchored mixture's holds 10{SPACE}%, which is no better than the deep ensemble."),
+    ],
+)
+def test_the_sentence_of_the_regression_says_whether_the_interval_opens(covered, end):
+    away = dict(zip(regression.METHODS, (covered, 0.3, 0.25, 0.22), strict=True))
+    rows = {method: (100, 0.1, 0.1, 0.9, 0.1, share) for method, share in away.items()}
+    start = (
+        f"Away from the data a 95{SPACE}% interval holds 22{SPACE}% of new points with a deterministic network and "
+        f"25{SPACE}% with a deep ensemble"
+    )
+    assert regression.summary(table(regression.COLUMNS, rows, "regression")) == start + end
+
+
+@pytest.mark.parametrize(
+    ("kept", "change"),
+    [(0.03, f"fall from 6.8{SPACE}% to 3.0"), (0.08, f"rise from 6.8{SPACE}% to 8.0"), (0.068, "stay at 6.8")],
+)
+def test_the_sentence_of_the_digits_has_the_numbers_of_the_table(kept, change):
+    rows = {
+        "mixture": (10, 0.068, kept, 0.2, 0.03, 0.86),
+        "deep ensemble": (50, 0.065, 0.028, 0.2, 0.03, 0.844),
+        "deterministic": (10, 0.075, 0.03, 0.2, 0.03, 0.837),
+    }
+    assert digits.summary(table(digits.COLUMNS, rows)) == (
+        f"Refuse the least certain 10{SPACE}%, and the mixture's errors {change}{SPACE}% (deep ensemble 6.5 to 2.8, "
+        "deterministic 7.5 to 3.0); the AUROC of digits that it never saw is 0.860 (deep ensemble 0.844, deterministic "
+        "0.837)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("ece", "accuracy", "end"),
+    [
+        (
+            0.03,
+            0.88,
+            f"calibration errors fall from 0.060 to 0.030 and classification errors fall from 14.0{SPACE}% to ",
+        ),
+        (
+            0.08,
+            0.88,
+            f"calibration errors rise from 0.060 to 0.080 and classification errors fall from 14.0{SPACE}% to ",
+        ),
+    ],
+)
+def test_the_sentence_of_the_conversion_says_what_became_better_and_worse(ece, accuracy, end):
+    rows = {
+        "converted": (370, accuracy, 0.3, ece, 0.8),
+        "trained": (1000, 0.86, 0.5, 0.06, 0.8),
+        "trained further": (1000, 0.86, 0.6, 0.07, 0.8),
+    }
+    assert conversion.summary(table(conversion.COLUMNS, rows), "sb.bayesianize(trained, 16)", 40) == (
+        f"sb.bayesianize(trained, 16) has 37{SPACE}% of the parameters; after 40 more epochs {end}12.0{SPACE}%."
+    )
+
+
 @pytest.fixture(scope="module")
 def printed_stories():
-    """Both stories twice, and what was printed."""
+    """Every story at a small size, and what was printed."""
     printed = io.StringIO()
-    pairs = []
-    for _ in range(2):
-        trainer = Trainer(Console(file=printed), seed=3, total=5)
-        pairs.append((regression.run(trainer, TINY_REGRESSION), digits.run(trainer, TINY_DIGITS)))
-    return pairs, printed.getvalue()
+    trainer = Trainer(Console(file=printed, width=120), seeds=(3, 4), total=sum(s.PROGRAMS for s in demo.STORIES))
+    settings = (TINY_REGRESSION, TINY_DIGITS, TINY_CONVERSION)
+    stories = [story.run(trainer, given) for story, given in zip(demo.STORIES, settings, strict=True)]
+    return stories, printed.getvalue()
 
 
-def test_the_same_seed_gives_the_same_stories(printed_stories):
-    (first, second), _ = printed_stories
-    for one, other in zip(first, second, strict=True):
-        assert one.sentence == other.sentence and one.alt == other.alt and one.rows == other.rows
+def test_a_story_has_a_row_for_each_method_with_all_seeds(printed_stories):
+    for module, story in zip(demo.STORIES, printed_stories[0], strict=True):
+        assert story.table.methods == module.METHODS and story.ours == module.OURS == module.METHODS[0]
+        assert set(story.table.seeds.values()) == {(3, 4)}
+        assert story.sentence in story.alt
 
 
-def test_a_story_has_a_row_for_each_method_and_its_sentence_the_numbers_of_the_table(printed_stories):
-    (bands, classes), _ = printed_stories[0]
-    assert bands.table.methods == regression.METHODS and classes.table.methods == tuple(digits.METHODS)
-    assert bands.heads[0] == "parameters ↓" and bands.heads[-1] == "IQR ratio ↑"
-    assert all(f"{bands.table.values()[m][-1]:.2f} times ({m})" in bands.sentence for m in regression.METHODS)
-    low, full = 2 * (16 + 2 * 2 * 8 + 8 + 8 + 1), 2 * (16 + 8 * 8 + 8 + 8 + 1)
-    assert f"{low} parameters, {100 * low / full:.0f}\N{NO-BREAK SPACE}% of the {full}" in bands.sentence
-    (*_, mi, entropy) = classes.table.values()["deterministic"]
-    assert np.isnan(mi) and f"{entropy:.3f} (deterministic)" in classes.sentence
-    assert dict(classes.rows)["deterministic"][4] == ("–", False)
+def test_the_deterministic_network_is_a_member_of_the_ensemble(printed_stories):
+    for story in printed_stories[0][:2]:
+        sizes = dict(zip(story.table.methods, story.table.columns[0].cells, strict=True))
+        assert sizes["deep ensemble"].mean == 2 * sizes["deterministic"].mean
 
 
-def test_each_network_is_one_line(printed_stories):
+def test_a_converted_model_starts_at_the_trained_one():
+    trainer = Trainer(Console(file=io.StringIO()), seeds=(3,), total=1)
+    (data,) = digits.noisy_data(TINY_CONVERSION, trainer.seeds)
+    model = digits.network(keras.layers.Dense, TINY_CONVERSION, len(data.classes))
+    converted = sb.bayesianize(model, 8)  # the full rank of 64 × 8 and 8 × 8
+    np.testing.assert_allclose(
+        converted.predict(data.test[0], verbose=0), model.predict(data.test[0], verbose=0), atol=1e-4
+    )
+
+
+def test_each_training_is_one_line(printed_stories):
     lines = printed_stories[1].splitlines()
-    assert len(lines) == 10 and lines[0].startswith("1/5 regression, low-rank ") and "2 epochs, loss " in lines[0]
-    assert lines[4].startswith("5/5 digits, deterministic ") and lines[4].endswith(" s")
+    assert len(lines) == 8 and lines[0].startswith("1/8 regression, anchored mixture ")
+    assert "2 networks, 1 epochs, " in lines[0] and "4 networks" in lines[2]  # two ensembles of two
+    assert lines[7].startswith("8/8 conversion, Keras models further ") and lines[7].endswith(" s")
 
 
 def test_quick_settings_differ_in_the_length_of_training_alone():
     for story in demo.STORIES:
         full, quick = vars(story.Settings()), vars(story.QUICK)
-        assert {name for name in full if full[name] != quick[name]} <= {"epochs", "warmup", "learning_rate"}
+        assert {name for name in full if full[name] != quick[name]} <= {"epochs", "further_epochs"}
         assert quick["epochs"] < full["epochs"]

@@ -1,4 +1,4 @@
-"""The demo's page: it needs nothing outside itself, has both stories, and is written whole or not at all."""
+"""The demo's page: it needs nothing outside itself, tells every story, and is written whole or not at all."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from made_up_stories import made_up_story
 
+from singularbayes import compare
 from singularbayes.demo import page
+from singularbayes.evaluation import Evaluation
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +23,27 @@ def test_the_page_needs_nothing_outside_itself(html):
     assert html.startswith("<!DOCTYPE html>") and 'name="viewport"' in html and "prefers-color-scheme: dark" in html
 
 
-def test_every_story_has_a_sentence_a_figure_with_words_and_a_table(html):
+def test_a_story_opens_with_its_sentence_and_figure_and_what_it_loses_and_folds_the_rest(html):
     sections = re.findall(r'<section id="(regression|digits)">(.*?)</section>', html, re.DOTALL)
     assert [name for name, _ in sections] == ["regression", "digits"]
     for name, section in sections:
-        assert f"What {name} shows." in section and "Points &amp; a network." in section
-        assert re.search(r'role="img" aria-label="Two bands [^"]+"><svg ', section) and section.count("<svg ") == 1
-        assert "<td><strong>7,202</strong></td><td><strong>0.100</strong></td>" in section
-        assert "<details>" in section and "<dt>epochs</dt><dd>800</dd>" in section
+        shown, folded = section.split("<details>")
+        assert f"What {name} shows." in shown
+        assert re.search(r'role="img" aria-label="Two bands [^"]+"><div class="wide-figure"><svg ', shown)
+        assert shown.count("<svg ") == 2 and '<div class="narrow"><svg ' in shown  # for wide and for narrow windows
+        assert "Where mixture loses: parameters (7,202, deterministic 802)." in shown
+        assert "Points &amp; a network." in folded and "All settings are defaults." in folded
+        assert "<td>7,202</td><td><strong>0.100</strong></td>" in folded
+        assert "<dt>epochs</dt><dd>800</dd>" in folded
+
+
+def test_figures_have_the_colours_of_the_page_and_no_background(html):
+    figures = "".join(re.findall(r"<svg .*?</svg>", html, re.DOTALL))
+    assert {"var(--ink)", "var(--blue)", "var(--vermilion)"} <= set(re.findall(r"var\(--\w+\)", figures))
+    assert set(re.findall(r"#[0-9a-f]{6}", figures)) <= {"#000000", "#ffffff"}
+    assert "fill: #ffffff" not in figures
+    for name in set(re.findall(r"var\(--(\w+)\)", figures)):
+        assert html.count(f"--{name}: #") == 2, name  # in light and in dark
 
 
 def test_ids_are_used_once_and_figures_refer_to_their_own(html):
@@ -59,3 +74,25 @@ def test_a_write_that_fails_leaves_the_old_page_and_nothing_else(tmp_path, monke
     with pytest.raises(OSError, match="disk full"):
         page.write([made_up_story()], tmp_path, "new", quick=False)
     assert path.read_bytes() == old and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("theirs", "sentence"),
+    [
+        ({"nll": 0.3, "accuracy": 0.8}, "No other method beats a in any column."),
+        ({"nll": 0.2, "accuracy": 0.9}, "No other method beats a in any column."),  # a tie is no loss
+        ({"nll": 0.1, "accuracy": 0.8}, "Where a loses: NLL (0.200, b 0.100)."),
+        ({"nll": 0.1, "accuracy": 0.95}, "Where a loses: accuracy (0.900, b 0.950), NLL (0.200, b 0.100)."),
+    ],
+)
+def test_what_a_method_loses_is_named_with_both_numbers(theirs, sentence):
+    runs = [Evaluation(m, "classification", 0, v) for m, v in (("a", {"nll": 0.2, "accuracy": 0.9}), ("b", theirs))]
+    assert page.losses(compare(runs, ["accuracy", "nll"]), "a") == sentence
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [(0.12, 0.06, "fall from 0.12 to 0.06"), (0.06, 0.12, "rise from 0.06 to 0.12"), (0.12, 0.121, "stay at 0.12")],
+)
+def test_a_change_is_called_what_the_shown_numbers_do(before, after, sentence):
+    assert page.changed(before, after, ".2f") == sentence

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import singularbayes as sb
-from singularbayes.demo import digits
+from singularbayes.demo import noisy_digits
 from singularbayes.evaluation import Evaluation, comparison_table
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -86,8 +86,8 @@ def test_writing_leaves_a_record_that_gives_the_same_table(script, tmp_path):
 
 
 def test_noise_is_added_to_every_part_and_labels_stay():
-    clean = digits.load((8, 9), 0)
-    data = digits.add_noise(clean, 0.35, 0)
+    clean = noisy_digits.load((8, 9), 0)
+    data = noisy_digits.add_noise(clean, 0.35, 0)
     for part in ("train", "validation", "test", "ood"):
         (x, y), (before, labels) = getattr(data, part), getattr(clean, part)
         assert x.dtype == np.float32 and (y == labels).all()
@@ -96,7 +96,7 @@ def test_noise_is_added_to_every_part_and_labels_stay():
 
 def test_the_script_trains_as_the_settings_say(script):
     settings = replace(script.QUICK, seeds=(7,), epochs=2, units=4)
-    trainer = script.Trainer(digits.add_noise(digits.load((8, 9), 0), 0.35, 0), settings)
+    trainer = script.Trainer(noisy_digits.add_noise(noisy_digits.load((8, 9), 0), 0.35, 0), settings)
     network = trainer.build(lambda columns: sb.LowRank(min(6, columns), overcomplete=True), 2, dropout=0.5)()
     assert [layer.posterior.rank for layer in network.layers[::2]] == [4, 4, 6]
     assert [layer.rate for layer in network.layers[1::2]] == [0.5, 0.5]

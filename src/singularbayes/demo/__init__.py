@@ -1,7 +1,7 @@
-"""The demo: two stories, each trained in seconds, on one page.
+"""The demo: three stories, each trained in seconds, on one page.
 
-A story is a module with `METHODS`, `Settings`, `QUICK` and `run(trainer, settings) -> Story`. To add one, add it to
-`STORIES`.
+A story is a module with `PROGRAMS`, how many trainings it has, `Settings`, `QUICK` and `run(trainer, settings) ->
+Story`. To add one, add it to `STORIES`.
 """
 
 from pathlib import Path
@@ -11,29 +11,32 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from singularbayes.demo import digits, page, regression
+from singularbayes.demo import conversion, digits, page, regression
 from singularbayes.demo.page import Story
 from singularbayes.demo.training import Trainer
 
 __all__ = ["run"]
 
-STORIES = (regression, digits)
+STORIES = (regression, digits, conversion)
+SEEDS = 3
 
 
 def run(out: Path, seed: int, quick: bool, command: str, console: Console) -> Path:
     """Trains the networks of all stories, writes the page into the folder `out`, and returns its path.
 
     Args:
+        seed: the first of the three seeds that numbers are means over.
         quick: train for fewer epochs.
         command: what a reader types to make the page again.
-        console: where one line for each trained network and the tables are printed.
+        console: where one line for each training and the tables are printed.
     """
-    trainer = Trainer(console, seed, total=sum(len(story.METHODS) for story in STORIES))
+    seeds = tuple(range(seed, seed + SEEDS))
+    trainer = Trainer(console, seeds, total=sum(story.PROGRAMS for story in STORIES))
     stories = [story.run(trainer, story.QUICK if quick else story.Settings()) for story in STORIES]
     path = page.write(stories, out, command, quick)
     for story in stories:
         console.print(f"\n[bold]{story.title}[/bold]")
-        console.print(story.sentence, highlight=False)
+        console.print(story.sentence, story.losses, highlight=False)
         console.print(_table(story))
     return path
 

@@ -18,33 +18,44 @@ from matplotlib.figure import Figure
 
 import singularbayes
 from singularbayes.evaluation import Comparison
+from singularbayes.plots import BLUE, INK, PALE, VERMILION, style
 
 PAGE = "report.html"
 _NO_METADATA = {"Date": None, "Creator": None, "Format": None, "Type": None}
+# Colours of the figures by the names that the page has for them, in light and dark.
+_NAMES = {INK: "ink", style.GREY: "soft", PALE: "wash", BLUE: "blue", VERMILION: "vermilion", style.GREEN: "green"}
 
 
 @dataclass(frozen=True)
 class Story:
-    """One question, answered by a sentence, a figure and a table.
+    """One question, answered by a sentence and a figure; the rest is folded.
 
     Args:
         name: the section's id on the page, in letters and hyphens.
-        setup: the data and the networks.
         sentence: the result, written from the numbers of this run.
+        ours: the method of the table that the story is about.
+        figures: the same figure for wide and for narrow windows.
         alt: the figure in words, for those who cannot see it.
+        details: paragraphs about the data, the networks, and what is not a default.
         note: how to read the table.
         settings: of the training, by their names.
     """
 
     name: str
     title: str
-    setup: str
     sentence: str
-    figure: Figure
+    ours: str
+    figures: tuple[Figure, Figure]
     alt: str
+    details: tuple[str, ...]
     table: Comparison
     note: str
     settings: dict[str, Any]
+
+    @property
+    def losses(self) -> str:
+        """Where another method is better in the table, as it shows the numbers."""
+        return losses(self.table, self.ours)
 
     @property
     def heads(self) -> list[str]:
@@ -58,6 +69,37 @@ class Story:
             [(column.number(cell.mean), cell.place == 1) for cell in column.cells] for column in self.table.columns
         ]
         return list(zip(self.table.methods, map(list, zip(*cells, strict=True)), strict=True))
+
+
+def losses(table: Comparison, ours: str) -> str:
+    """Returns a sentence that names every column in which another method is the best, with both numbers.
+
+    >>> from singularbayes import compare
+    >>> from singularbayes.evaluation import Evaluation
+    >>> runs = [Evaluation(m, "regression", 0, {"rmse": v}) for m, v in (("ours", 1.0), ("theirs", 0.5))]
+    >>> losses(compare(runs, ["rmse"]), "ours")
+    'Where ours loses: RMSE (1.000, theirs 0.500).'
+    """
+    place = table.methods.index(ours)
+    found = []
+    for column in table.columns:
+        best = next((i for i, cell in enumerate(column.cells) if cell.place == 1), place)
+        if column.cells[place].place != 1 and best != place:
+            numbers = [column.number(column.cells[i].mean) for i in (place, best)]
+            found.append(f"{column.measure.label} ({numbers[0]}, {table.methods[best]} {numbers[1]})")
+    return f"Where {ours} loses: {', '.join(found)}." if found else f"No other method beats {ours} in any column."
+
+
+def changed(before: float, after: float, form: str) -> str:
+    """Returns "fall from a to b", "rise from a to b" or "stay at a", as the numbers are shown.
+
+    >>> changed(0.127, 0.0912, ".1%"), changed(1.0, 1.004, ".2f")
+    ('fall from 12.7\\xa0% to 9.1\\xa0%', 'stay at 1.00')
+    """
+    first, second = (f"{value:{form}}".replace("%", "\N{NO-BREAK SPACE}%") for value in (before, after))
+    if first == second:
+        return f"stay at {first}"
+    return f"{'fall' if after < before else 'rise'} from {first} to {second}"
 
 
 def write(stories: Sequence[Story], folder: Path, command: str, quick: bool) -> Path:
@@ -79,18 +121,29 @@ def render(stories: Sequence[Story], command: str, quick: bool) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    figures = {story.name: svg(story.figure, story.name) for story in stories}
+    figures = {
+        story.name: {
+            width: svg(figure, f"{story.name}-{width}")
+            for width, figure in zip(("wide", "narrow"), story.figures, strict=True)
+        }
+        for story in stories
+    }
     names = {"stories": stories, "figures": figures, "command": command, "quick": quick, "versions": versions()}
     return environment.get_template("page.html.j2").render(names)
 
 
 def svg(figure: Figure, prefix: str) -> str:
-    """Returns a figure as an <svg> element whose ids begin with the prefix: on a page an id may stand once."""
+    """Returns a figure as an <svg> element in the page's own colours.
+
+    Its ids begin with the prefix, for on a page an id may stand once; it has no background.
+    """
     text = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": "singularbayes"}):
-        figure.savefig(text, format="svg", metadata=_NO_METADATA, dpi=200)
+        figure.savefig(text, format="svg", metadata=_NO_METADATA, dpi=200, transparent=True)
     element = text.getvalue()
     element = element[element.index("<svg") :]
+    for colour, name in _NAMES.items():
+        element = element.replace(colour.lower(), f"var(--{name})")
     return re.sub(r'(\sid="|href="#|url\(#)', rf"\1{prefix}-", element)
 
 
