@@ -43,7 +43,7 @@ class Settings(Training):
     """One network for all methods; from `rank` on, of the anchored mixture alone."""
 
     epochs: int = 600
-    batch_size: int = 64
+    batch_size: int = 128
     learning_rate: float = 0.01
     points: int = 256
     test_points: int = 1000
