@@ -1,6 +1,6 @@
 """The three figures of the page, each for a wide and for a narrow window."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ class Refusals:
     kept: np.ndarray
     errors: Mapping[str, np.ndarray]
     refused: float  # the share of the sentence
-    detection: dict[str, Sequence[float]]
+    detection: dict[str, list[float]]
     ood: str
 
 
