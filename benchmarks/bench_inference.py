@@ -2,7 +2,7 @@
 
 Training steps and predictions on all backends, a deterministic body with a Bayesian head, the latency of one request,
 the LSTM against the library posteriors, and a student against the plain network in onnxruntime. About seven minutes on
-two quiet cores; `--only training` takes one group.
+two quiet cores; names of rows take those alone, such as `python benchmarks/bench_inference.py step_mlp lstm`.
 """
 
 from dataclasses import dataclass, field
@@ -37,6 +37,7 @@ def to_jax(aim: float) -> dict[str, float | None]:
 class Row:
     """One comparison: who, what work, and the aims of its ratios."""
 
+    title: str
     network: str
     rivals: dict[str, Rival]
     goals: dict[str, float | None]
@@ -47,43 +48,51 @@ class Row:
         return "prediction" if self.work else "step"
 
     def order(self) -> dict[str, Any]:
-        job = {"job": "prediction" if self.work else "training", "network": self.network}
-        return {**job, **self.work}
+        return {"job": "prediction" if self.work else "training", "network": self.network, **self.work}
 
 
 def _work(examples: int, draws: int, *batches: int) -> dict[str, Any]:
     return {"examples": examples, "draws": draws, "batches": batches or (examples,)}
 
 
+def _step(title: str, network: str, **aims: float | None) -> Row:
+    return Row(title, network, on_backends("low_rank", "keras"), to_keras(**aims))
+
+
+def _prediction(title: str, network: str, work: dict[str, Any]) -> Row:
+    return Row(title, network, on_backends("low_rank"), to_jax(2.5), work)
+
+
+# By name, which its record has too: inference_NAME.json.
 ROWS = {
-    "training step, MLP": Row(MLP, on_backends("low_rank", "keras"), to_keras(jax=None, torch=0.5, tensorflow=0.45)),
-    "training step, small MLP": Row(
-        SMALL, on_backends("low_rank", "keras"), to_keras(jax=None, torch=1.6, tensorflow=1.3)
+    "step_mlp": _step("training step, MLP", MLP, jax=None, torch=0.5, tensorflow=0.45),
+    "step_small_mlp": _step("training step, small MLP", SMALL, jax=None, torch=1.6, tensorflow=1.3),
+    "mlp": _prediction("prediction, MLP, 1000 × 20 draws", MLP, _work(1000, 20, 250, 1000)),
+    "small_mlp": _prediction("prediction, small MLP, 1000 × 20 draws", SMALL, _work(1000, 20, 250, 1000)),
+    "lstm": _prediction("prediction, LSTM, 128 × 20 draws", LSTM, _work(128, 20, 64, 128)),
+    "head": Row(
+        "prediction, body and head, 256 × 100 draws / one pass",
+        BODY,
+        on_backends("low_rank", "keras"),
+        to_keras(jax=1.3, torch=1.3, tensorflow=1.3),
+        _work(256, 100),
     ),
-    "prediction, MLP, 1000 × 20 draws": Row(MLP, on_backends("low_rank"), to_jax(2.5), _work(1000, 20, 250, 1000)),
-    "prediction, small MLP, 1000 × 20 draws": Row(
-        SMALL, on_backends("low_rank"), to_jax(2.5), _work(1000, 20, 250, 1000)
-    ),
-    "prediction, LSTM, 128 × 20 draws": Row(LSTM, on_backends("low_rank"), to_jax(2.5), _work(128, 20, 64, 128)),
-    "prediction, body and head, 256 × 100 draws / one pass": Row(
-        BODY, on_backends("low_rank", "keras"), to_keras(jax=1.3, torch=1.3, tensorflow=1.3), _work(256, 100)
-    ),
-    "prediction, MLP, 1 image × 200 draws / one pass": Row(
+    "request": Row(
+        "prediction, MLP, 1 image × 200 draws / one pass",
         MLP,
-        {
-            "jax, low_rank": Rival("ours", "low_rank", backend="jax"),
-            "jax, keras": Rival("ours", "keras", backend="jax"),
-        },
-        to_keras(jax=2.0),
+        on_backends("low_rank", "keras"),
+        to_keras(jax=2.0, torch=None, tensorflow=None),
         _work(1, 200),
     ),
-    "prediction, LSTM, 512 × 50 draws / posteriors": Row(
+    "lstm_posteriors": Row(
+        "prediction, LSTM, 512 × 50 draws / posteriors",
         LSTM,
-        {"jax, low_rank": Rival("ours", "low_rank", backend="jax"), "posteriors": Rival("posteriors")},
-        {"jax, low_rank / posteriors": 1.0},
+        {b: Rival("ours", "low_rank", backend=b) for b in BACKENDS[:2]} | {"posteriors": Rival("posteriors")},
+        {"jax / posteriors": 1.0, "torch / posteriors": None},
         _work(512, 50, 64, 128, 256, 512),
     ),
-    "prediction, MLP in onnxruntime, 1000: student / plain network": Row(
+    "student": Row(
+        "prediction, MLP in onnxruntime, 1000: student / plain network",
         MLP,
         {name: Rival("onnx_files", name, backend="torch") for name in ("student", "plain")},
         {"student / plain": 1.1},
@@ -93,17 +102,12 @@ ROWS = {
 
 
 @app.default
-def main(only: str = "", repeats: int = 9) -> None:
-    """Measures every row whose name contains `only`."""
-    found: dict[str, dict[str, dict]] = {"step": {}, "prediction": {}}
-    for name, row in ROWS.items():
-        if only in name:
-            rows, rest = compare(row.rivals, row.order(), row.goals, repeats, PATIENCE)
-            found[row.unit][name] = {f"{row.unit}s": rows, **rest}
-    suffix = f"_{only.replace(' ', '_')}" if only else ""
-    for unit, results in found.items():
-        if results:
-            report(f"inference_{unit}{suffix}", results, unit)
+def main(*only: str, repeats: int = 15) -> None:
+    """Measures the rows of these names, or all of them; each has a record of its own."""
+    for name in only or ROWS:
+        row = ROWS[name]
+        rows, rest = compare(row.rivals, row.order(), row.goals, repeats, PATIENCE)
+        report(f"inference_{name}", {row.title: {f"{row.unit}s": rows, **rest}}, row.unit)
 
 
 if __name__ == "__main__":

@@ -75,22 +75,36 @@ def backends() -> str:
     return table(header, rows)
 
 
-INFERENCE = ("inference_step", "inference_prediction")
+# Names of the rows of bench_inference.py, in the order of the page.
+INFERENCE = (
+    "request",
+    "lstm_posteriors",
+    "head",
+    "mlp",
+    "small_mlp",
+    "lstm",
+    "step_mlp",
+    "step_small_mlp",
+    "student",
+)
 
 
 def inference() -> str:
-    """Returns the ratios of every row of work on a CPU, and where they come from."""
-    found = [name for name in INFERENCE if (RECORDS / f"{name}.json").is_file()]
-    if not found:
-        return "Not measured yet: `python benchmarks/bench_inference.py`, on quiet cores."
-    lines = []
-    for name in found:
-        for work, result in record(name)["results"].items():
-            lines += [[work, pair, f"{value:.2f}", ""] for pair, (value, _) in result["ratios"].items()]
-            lines += [[work, rival, "–", why] for rival, why in result.get("absent", {}).items()]
-    made = table(["work", "ratio", "measured", ""], lines)
-    load = max(record(name)["machine"]["load"] for name in found)
-    return "\n\n".join([made, f"Load of the machine before the run: {load:.1f}.", *map(source, found)])
+    """Returns every ratio that was measured on a CPU, its aim and whether that is missed; then the commands."""
+    lines, sources = [], []
+    for name in (f"inference_{row}" for row in INFERENCE):
+        [(work, result)] = record(name)["results"].items()
+        times = {
+            rival: row["median_ms"] for unit in ("steps", "predictions") for rival, row in result.get(unit, {}).items()
+        }
+        for pair, (value, aim) in result["ratios"].items():
+            spent = " / ".join(_number(times[rival]) for rival in pair.split(" / "))
+            aims = ["–", ""] if aim is None else [f"≤ {aim:g}", "missed" if value > aim else "met"]
+            lines.append([work, pair, f"{value:.2f}", spent, *aims])
+        lines += [[work, rival, "–", "", "", why] for rival, why in result.get("absent", {}).items()]
+        sources.append(f"- {source(name)} · load {record(name)['machine']['load']}")
+    made = table(["work", "ratio", "measured", "ms", "aim", ""], lines)
+    return f"{made}\n\n" + "\n".join(sources)
 
 
 def gpu_training() -> str:

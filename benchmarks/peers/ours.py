@@ -31,7 +31,12 @@ def predict(shape: Shape, variant: str) -> Callable[[np.ndarray, int, int], np.n
     model = _model(shape, variant)
     if variant != "keras":
         likelihood = "gaussian" if shape.outputs == 1 else None
-        return lambda x, draws, batch: sb.predict(model, x, draws=draws, batch_size=batch, likelihood=likelihood).mean
+
+        def mean(x: np.ndarray, draws: int, batch: int) -> np.ndarray:
+            found = sb.predict(model, x, draws=draws, batch_size=batch, likelihood=likelihood).mean
+            return found.reshape(len(x), shape.outputs)  # one output is (examples,)
+
+        return mean
 
     def once(x: np.ndarray, draws: int, batch: int) -> np.ndarray:
         outputs = model.predict(x, batch_size=batch, verbose=0)

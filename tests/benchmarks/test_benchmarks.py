@@ -180,17 +180,22 @@ def test_the_transformer_of_all_rivals_is_the_experiment_s():
     assert shape.outputs == settings.classes
 
 
-def test_the_page_has_every_ratio_of_inference_and_who_is_absent(monkeypatch, tmp_path):
+def test_the_page_says_which_aims_of_inference_are_missed_and_who_is_absent(monkeypatch, tmp_path):
+    assert set(performance_page.INFERENCE) == bench_inference.ROWS.keys()
     monkeypatch.setattr(performance_page, "RECORDS", tmp_path)
-    assert performance_page.inference().startswith("Not measured yet")
-    rows = {"a": {"median_ms": 1.0}}
-    result = {"steps": rows, "ratios": {"a / b": (0.6, 0.5), "c / b": (0.5, 0.5), "d / b": (9, None)}}
+    monkeypatch.setattr(performance_page, "INFERENCE", ("one",))
+    times = {name: {"median_ms": ms} for name, ms in (("a", 6.0), ("b", 10.0), ("c", 5.0))}
+    result = {"steps": times, "ratios": {"a / b": (0.6, 0.5), "c / b": (0.5, 0.5), "b / a": (1.7, None)}}
     kept = {"command": "python x", "versions": {}, "machine": {"cpu": "c", "cores": 2, "load": 0.1}}
-    (tmp_path / "inference_step.json").write_text(
-        json.dumps({**kept, "results": {"w": {**result, "absent": {"e": "why"}}}})
-    )
+    record = {**kept, "results": {"w": {**result, "absent": {"e": "why"}}}}
+    (tmp_path / "inference_one.json").write_text(json.dumps(record))
     page = performance_page.inference()
-    for line in ("| w | a / b | 0.60 |  |", "| c / b | 0.50 |  |", "| d / b | 9.00 |  |", "| e | – | why |"):
+    for line in (
+        "| w | a / b | 0.60 | 6 / 10 | ≤ 0.5 | missed |",
+        "| w | c / b | 0.50 | 5 / 10 | ≤ 0.5 | met |",
+        "| w | b / a | 1.70 | 10 / 6 | – |  |",
+        "| w | e | – |  |  | why |",
+    ):
         assert line in page
 
 
