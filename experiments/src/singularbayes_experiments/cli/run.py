@@ -191,6 +191,31 @@ def sharp_certificates(
     return 0
 
 
+def network_detectors(
+    *, names: str | None = None, seeds: str = "42,123,456", out: Path = Path("runs/network_detectors")
+) -> int:
+    """Score max-softmax, energy and Mahalanobis distance of a deterministic network, also with two classes held out.
+
+    Networks that have records are not trained again.
+
+    Parameters
+    ----------
+    names
+        mnist and fashion_mnist, with commas between; both by default.
+    seeds
+        Seeds, such as 42,123 or 0-4.
+    out
+        Folder for records.jsonl.
+    """
+    from singularbayes_experiments.problems.network_detectors import run_network_detectors
+    from singularbayes_experiments.runs.runner import parse_seeds
+
+    require_writable(out)
+    for line in run_network_detectors(split_names(names), parse_seeds(seeds), out):
+        print(line, flush=True)
+    return 0
+
+
 def students(*, cases: str | None = None, seeds: str = "0", out: Path = Path("runs/students")) -> int:
     """Distil low-rank teachers into plain networks and compare the two; runs that have records are not done again.
 

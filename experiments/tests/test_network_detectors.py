@@ -1,0 +1,52 @@
+"""Detectors of one deterministic network: which images are inside and outside, exact scores, and nothing done twice."""
+
+import made_up_images
+import numpy as np
+import pytest
+from singularbayes_experiments import data
+from singularbayes_experiments.problems import network_detectors
+from singularbayes_experiments.problems.registry import EXPERIMENTS
+from singularbayes_experiments.records import record
+from test_images import TINY
+
+from singularbayes import metrics
+
+
+@pytest.fixture
+def images(monkeypatch):
+    made_up_images.install(monkeypatch)
+    return EXPERIMENTS["mnist"].problem
+
+
+def test_held_out_classes_are_in_no_training_image_and_are_all_the_others(images):
+    found = network_detectors.sets(images, TINY, held_out=(0, 9))
+    pixels, labels = data.mnist().test
+    np.testing.assert_array_equal(found.others["held_out"], images.inputs(pixels[np.isin(labels, (0, 9))], TINY))
+    assert len(found.test) == (~np.isin(labels, (0, 9))).sum() and found.classes == 8
+    (x, y), _ = images.split(TINY)
+    known = ~np.isin(y, (0, 9))
+    np.testing.assert_array_equal(found.train[0], x[known])
+    np.testing.assert_array_equal(found.train[1], y[known] - 1)  # labels without gaps
+
+
+def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, monkeypatch, tmp_path):
+    networks, run, detect = [], network_detectors.run, network_detectors.detect
+    monkeypatch.setattr(
+        network_detectors, "detect", lambda one, sets: networks.append((one, sets)) or detect(one, sets)
+    )
+    monkeypatch.setattr(network_detectors, "run", lambda name, kind, seed: run(name, kind, seed, TINY))
+    lines = list(network_detectors.run_network_detectors(["mnist"], [42], tmp_path))
+    assert len(lines) == 3 and list(network_detectors.run_network_detectors(["mnist"], [42], tmp_path)) == []
+    found = {(one.settings["kind"], one.method): one for one in record.read(tmp_path)}
+    assert {kind for kind, _ in found} == set(network_detectors.KINDS)
+    assert {one.preset for one in found.values()} == {"simple"}
+    [(network, sets), (small, _)] = networks
+    assert network.output_shape[-1] == 10 and small.output_shape[-1] == 8
+    logits = {name: np.array(network(x)) for name, x in {"test": sets.test, **sets.others}.items()}
+    energy = {name: metrics.energy_score(values) for name, values in logits.items()}
+    expected = {f"{name}/auroc_ood": metrics.auroc_ood(energy["test"], energy[name]) for name in sets.others}
+    assert found["all classes", "energy"].metrics == pytest.approx(expected, abs=1e-6)
+    assert set(found["held out", "mahalanobis"].metrics) == {"held_out/auroc_ood"}
+    assert set(found["held out", "more_pixels"].metrics) == {"held_out/auroc_ood"}
+    by_draws = found["held out, low-rank", "low_rank_held_out"].metrics
+    assert set(by_draws) == {"held_out/auroc_ood_mi", "held_out/auroc_ood_entropy"}
