@@ -1,12 +1,20 @@
-"""Hooks of the site: pages from above docs/ are added, and links to files that are no pages go to the repository."""
+"""Hooks of the site: its version, pages from above docs/, and links to files that are no pages go to the repository."""
 
 import re
+import tomllib
 from pathlib import Path
 
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[2]
 ABOVE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+
+
+def on_config(config):
+    """Shows at the foot of every page which version it describes."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    config.copyright = f"singularbayes {version}"
+    return config
 
 
 def on_files(files, config):

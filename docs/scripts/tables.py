@@ -9,10 +9,10 @@ import re
 from pathlib import Path
 
 from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION
-from singularbayes_experiments.report.table_summary import OURS, Comparison, aims
+from singularbayes_experiments.report.table_summary import OURS, Comparison, statements
 
 FOLDER = Path(__file__).parents[1]
-PAGE = FOLDER / "estimators.md"
+PAGE = FOLDER / "estimators_results.md"
 RECORDS = FOLDER.parent / "experiments" / "results" / "tables" / "comparison.jsonl.gz"
 _MARKS = re.compile(r"(<!-- tables\.py: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 SHORT = {"boston_housing": "Boston", "naval_propulsion_plant": "naval", "protein_tertiary_structure": "protein"}
@@ -68,13 +68,13 @@ def ranks(default: Comparison, tuned: Comparison, names, scores: dict[str, str])
     return "\n".join(lines) + "\n"
 
 
-def aim_rows(comparison: Comparison) -> str:
-    """Returns a markdown table of the aims and what came out."""
+def statement_rows(comparison: Comparison) -> str:
+    """Returns a markdown table of statements, with the tables on which each holds."""
     names = [name for name in REGRESSION if name in comparison.scores]
-    lines = ["| aim | needed | reached on | not on |", "|---|---:|---|---|"]
-    for aim in aims(comparison, names):
-        met, missed = (", ".join(map(label, some)) or "–" for some in (aim.met, aim.missed))
-        lines.append(f"| {aim.sentence} | {aim.needed} of {len(names)} | {len(aim.met)}: {met} | {missed} |")
+    lines = ["| statement | holds on | not on |", "|---|---|---|"]
+    for one in statements(comparison, names):
+        holds, fails = (", ".join(map(label, some)) or "–" for some in (one.holds, one.fails))
+        lines.append(f"| {one.sentence} | {len(one.holds)}: {holds} | {fails} |")
     return "\n".join(lines) + "\n"
 
 
@@ -83,7 +83,7 @@ def blocks(default: Comparison, tuned: Comparison) -> dict[str, str]:
     values = {"nll": "NLL", "crps": "CRPS", "rmse": "RMSE", "miscoverage": "coverage − 90 %"}
     classes = {"nll": "NLL", "brier": "Brier", "error": "error"}
     return {
-        "aims": aim_rows(default),
+        "statements": statement_rows(default),
         "nll": rows(default, REGRESSION, "nll"),
         "rmse": rows(default, REGRESSION, "rmse", 3),
         "coverage": rows(default, REGRESSION, "coverage", 3, bold=False),

@@ -68,7 +68,7 @@ def test_a_row_of_the_table_has_all_five_and_no_number_of_the_paper_which_is_of_
     overview, each = chapter.parts[0].tables[:2]
     low, deep = overview.rows
     column = [measure.name for measure in overview.measures].index("auroc_ood_mi")
-    assert (low.name, low.seeds, low.cells[column].ours, low.cells[column].place) == ("low-rank", 2, "0.720", 1)
+    assert (low.name, low.seeds, low.cells[column].ours, low.cells[column].best) == ("low-rank", 2, "0.720", True)
     every = [cell for part in chapter.parts for table in part.tables for row in table.rows for cell in row.cells]
     assert deep.cells[column].ours == "0.700" and not any(cell.paper for cell in every)
     assert [cell.ours for cell in each.rows[0].cells] == ["0.720", "0.520", "0.620", "0.720", "0.820", "0.920"]
@@ -89,7 +89,7 @@ def test_manual_overrides_of_all_shifts_are_one_row_and_of_some_are_never_ranked
     assert "--set beta=3.0" in chapter.parts[0].commands[0] and len(chapter.parts[0].commands) == 5
     (chapter,) = chapters.make_chapters(weighed[:4])  # two shifts: four rows
     table = chapter.parts[0].tables[0]
-    assert len(table.rows) == 4 and not any(cell.place for row in table.rows for cell in row.cells)
+    assert len(table.rows) == 4 and not any(cell.best for row in table.rows for cell in row.cells)
     assert "none is marked best" in table.reading and "bold" not in table.reading
 
 

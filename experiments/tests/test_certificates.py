@@ -138,7 +138,7 @@ def test_the_table_of_the_page_is_that_of_the_records(script):
     records = script.read(script.RECORDS)
     assert script.merged(records) == records
     page = script.PAGE.read_text(encoding="utf-8")
-    assert filled(page, "certificates.py", script.table(records), "bounds.md") == page
+    assert filled(page, "certificates.py", script.table(records), "certify.md") == page
     for record in records:
         assert record["method"] in METHODS
         assert record["metrics"]["is_certificate"] == 1

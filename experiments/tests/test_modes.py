@@ -239,7 +239,7 @@ def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):
 def test_the_page_shows_what_the_committed_records_say():
     folder = ROOT / "experiments" / "results" / "modes"
     records = command.read_lines([folder])
-    page = (ROOT / "docs" / "mixtures.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "mixture_results.md").read_text(encoding="utf-8")
     shown = [part for part in modes_tables.tables(records).split("\n\n") if part.startswith("|")]
     assert len(shown) == 5 and all(part in page for part in shown)
     assert json.loads((folder / "about.json").read_text())["plan"] in page

@@ -1,10 +1,13 @@
 """The summary of results: its differences, its bold and its sentences are those of the records."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import summary
+from singularbayes_experiments.report import modes_summary, summary
+from singularbayes_experiments.runs.modes_tables import difference, verdicts
 
 
 def runs(experiment: str, method: str, nll, ood=None, parameters: int = 10) -> list[Record]:
@@ -70,3 +73,23 @@ def test_tuning_runs_and_other_presets_do_not_count(records):
     other = [Record(**{**vars(one), "preset": "paper"}) for one in records]
     assert summary.collect(other) == []
     assert summary.headline([]) == "There are no tuned runs of low-rank ensembles and deep ensembles to compare."
+
+
+def test_the_comparison_under_the_protocol_has_the_differences_of_its_own_tables():
+    folder = Path(__file__).parents[1] / "results"
+    scores = modes_summary.collect(folder)
+    records = modes_summary.read_lines([folder / "modes"])
+    assert len(scores) == 10
+    for each in scores:
+        found = each.difference("mixture_repeat", "deep_ensemble", "nll")
+        own = difference(records, each.data.experiment, "mixture_repeat")
+        np.testing.assert_allclose([found.mean, found.low, found.high], [own.mean, own.low, own.high])
+    counts = [len(names) for names in verdicts(records, "mixture_svd").values()]
+    assert "better on {}, level on {} and worse on {}".format(*counts) in modes_summary.headline(scores)
+    assert sum(line.count("diverged") for line in modes_summary.table(scores)) == 2
+    lost = modes_summary.losses(scores)
+    assert "toy regression +0.370, wine quality +0.043" in lost[0] and lost[1].count("+") == 2
+
+
+def test_a_folder_without_that_comparison_has_no_such_rows(tmp_path):
+    assert modes_summary.collect(tmp_path) == []

@@ -132,7 +132,7 @@ def test_detectors_without_a_network_stand_below_every_table_with_an_auroc_ood()
             shown = {measure.name: cell.ours for measure, cell in zip(table.measures, row.cells, strict=True)}
             assert shown["notmnist/auroc_ood_mi"] == shown["notmnist/auroc_ood_entropy"] == "0.7500"
             assert all(value == "–" for name, value in shown.items() if not name.startswith("notmnist/auroc_ood"))
-            assert all(cell.place is None for cell in row.cells) and row.seeds == 0
+            assert not any(cell.best for cell in row.cells) and row.seeds == 0
     assert chapters.make_chapters([simple]) == []
 
 
@@ -141,7 +141,7 @@ def test_the_committed_detectors_are_those_of_the_data():
     lines = (Path(__file__).parents[1] / "results" / "simple_detectors.jsonl").read_text(encoding="utf-8").splitlines()
     kept = {(run["experiment"], run["method"]): run["metrics"] for run in map(json.loads, lines)}
     assert {experiment for experiment, _ in kept} == set(simple_detectors.EXPERIMENTS)
-    assert {method for _, method in kept} == SIMPLE_NAMES.keys()
+    assert {method for _, method in kept} < SIMPLE_NAMES.keys()  # the others are of a network
     for experiment in ("mnist", "beijing"):
         for method, found in simple_detectors.detect(experiment):
             assert found == pytest.approx(kept[experiment, method], abs=1e-6)

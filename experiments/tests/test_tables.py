@@ -12,7 +12,7 @@ from scipy.stats import norm
 from singularbayes_experiments.problems import table_comparison, table_defaults, table_methods, table_sets
 from singularbayes_experiments.problems.table_scores import class_scores, value_scores
 from singularbayes_experiments.problems.table_sets import Table
-from singularbayes_experiments.report.table_summary import Comparison, aims
+from singularbayes_experiments.report.table_summary import Comparison, statements
 from singularbayes_experiments.runs.tables import run_pieces
 
 from singularbayes.estimators import BayesianMLPRegressor
@@ -70,7 +70,7 @@ def test_the_defaults_are_the_configuration_that_the_search_chose():
     records = list(map(json.loads, gzip.decompress(path.read_bytes()).decode().splitlines()))
     ranks = table_defaults.mean_ranks(records)
     best, next_best = sorted(ranks, key=ranks.get)[:2]
-    text = (DOCS / "estimators.md").read_text(encoding="utf-8")
+    text = (DOCS / "estimators_results.md").read_text(encoding="utf-8")
     assert f"mean rank {ranks[best]:.1f} of {len(ranks)}; the next have {ranks[next_best]:.1f}" in text
     assert f"{len(records)} of {len(table_defaults.pieces())} fits" in text and f"Configuration {best}\n" in text
     chosen = table_defaults.configurations()[best]
@@ -147,9 +147,9 @@ def test_differences_are_paired_and_ranks_are_means_over_tables():
     assert found.ranks(["a", "b"], "nll") == ranks
 
 
-def test_aims_are_counted_by_table():
-    met = {aim.sentence: len(aim.met) for aim in aims(comparison(), ["a", "b"])}
-    assert list(met.values()) == [0, 2, 0, 2, 2, 2]
+def test_statements_are_counted_by_table():
+    holds = {one.sentence: len(one.holds) for one in statements(comparison(), ["a", "b"])}
+    assert list(holds.values()) == [0, 2, 0, 2, 2, 2]
 
 
 def test_the_page_shows_the_records(tmp_path):

@@ -10,8 +10,9 @@ from marks import filled
 from singularbayes_experiments.report import reading, summary
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-MORE_PAGES = [*sorted((ROOT / "docs").glob("*/*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+MIGRATE = sorted((ROOT / "docs" / "migrate").glob("*.md"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *MIGRATE]
+MORE_PAGES = [*sorted((ROOT / "docs").glob("[!m]*/*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 
 # The code of convert.md is that of convert.py, which has a test of its own.

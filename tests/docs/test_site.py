@@ -67,6 +67,7 @@ def test_pages_load_nothing_from_the_network_and_figures_have_alt_texts(site):
         assert [one for one in loaded if one.startswith(("http", "//"))] == [], page.name
         alts = re.findall(r'<img alt="([^"]*)"', text)
         assert len(alts) == text.count("<img") and all(len(alt) > 15 for alt in alts), page.name
+        assert re.search(r"singularbayes \d+\.\d+\.\d+", text), page.name  # the version that it describes
 
 
 def test_every_public_name_is_on_a_page_of_the_api(site):

@@ -1,4 +1,4 @@
-"""A comparison: NumPy's moments over seeds, SciPy's paired t interval, and who is best as the table shows it."""
+"""A comparison: standard errors over seeds, SciPy's paired t interval, and who is best by such intervals."""
 
 import math
 from dataclasses import replace
@@ -29,12 +29,23 @@ def column(scores, name="accuracy", **options):
     return sb.compare(runs(scores, name), [name], **options).columns[0]
 
 
-def test_cells_are_mean_and_sample_deviation_over_seeds():
+def test_cells_are_mean_and_standard_error_over_seeds():
     for cell, own in zip(column(SCORES).cells, SCORES.values(), strict=True):
-        assert cell.mean == pytest.approx(own.mean()) and cell.std == pytest.approx(own.std(ddof=1))
+        assert cell.mean == pytest.approx(own.mean()) and cell.error == pytest.approx(stats.sem(own))
         assert cell.defined == cell.seeds == 5
-    assert [cell.place for cell in column(SCORES).cells] == [1, 2, None]
-    assert [cell.place for cell in column(SCORES, "nll").cells] == [None, 2, 1]
+
+
+def test_the_best_is_the_one_whose_paired_intervals_to_all_others_exclude_0():
+    apart = {
+        name: SCORES["low"] - gap + 0.002 * RNG.normal(size=5) for name, gap in (("a", 0), ("b", 0.02), ("c", 0.1))
+    }
+    for name in ("b", "c"):
+        assert stats.ttest_rel(apart["a"], apart[name]).confidence_interval(0.95).low > 0
+    assert [cell.best for cell in column(apart).cells] == [True, False, False]
+    assert [cell.best for cell in column(apart, "nll").cells] == [False, False, True]
+    # The gap between means stays; where its error is as large, nobody is best.
+    noisy = apart | {"b": apart["a"] - 0.02 * np.array([1, -1, 3, -2, 0])}
+    assert noisy["b"].mean() < apart["a"].mean() and not any(cell.best for cell in column(noisy).cells)
 
 
 def test_differences_have_the_interval_of_the_paired_t_test():
@@ -67,33 +78,29 @@ def test_the_order_of_evaluations_changes_the_order_of_rows_alone(data):
     for name in SCORES:
         i, j = one.methods.index(name), other.methods.index(name)
         a, b = one.columns[0].cells[i], other.columns[0].cells[j]
-        assert (a.mean, a.std, a.place) == (pytest.approx(b.mean), pytest.approx(b.std), b.place)
+        assert (a.mean, a.error, a.best) == (pytest.approx(b.mean), pytest.approx(b.error), b.best)
     flipped = sb.compare(every, ["accuracy"], reference="full").columns[0].differences
     low = one.columns[0].differences[1]
     assert (flipped[0].low, flipped[0].high) == pytest.approx((-low.high, -low.low))
 
 
-def test_means_that_are_shown_alike_share_a_place():
-    places = [
-        cell.place for cell in column({"a": [0.98104], "b": [0.98096], "c": [0.97], "d": [0.97], "e": [0.9]}).cells
-    ]
-    assert places == [1, 1, 2, 2, None]
-    assert [cell.place for cell in column({"a": [0.98104], "b": [0.98096]}, digits=5).cells] == [1, 2]
-    assert [cell.place for cell in column({"only": [0.5]}).cells] == [None]
+def test_nobody_is_best_with_one_seed_or_alone():
+    assert not any(cell.best for cell in column({"a": [0.98], "b": [0.5]}).cells)
+    assert not any(cell.best for cell in column({"only": [0.5, 0.51]}).cells)
 
 
 def test_coverage_is_best_nearest_its_level_and_some_measures_have_no_best():
-    scores = {"wide": [1.0], "near": [0.93], "narrow": [0.6]}
-    assert [cell.place for cell in column(scores, "picp_95_total").cells] == [2, 1, None]
-    assert [cell.place for cell in column(scores, "variance_total").cells] == [None, None, None]
+    scores = {"wide": [1.0, 0.99], "near": [0.93, 0.94], "narrow": [0.6, 0.61]}
+    assert [cell.best for cell in column(scores, "picp_95_total", level=0.5).cells] == [False, True, False]
+    assert not any(cell.best for cell in column(scores, "variance_total").cells)
     assert column(scores, "picp_95_total").measure.arrow == "→ 0.95"
 
 
 def test_a_value_that_is_missing_or_infinite_is_shown_as_such():
     found = column({"a": [math.nan, math.nan], "b": [0.5, math.nan], "c": [math.inf, 0.1], "d": [0.3, 0.2]}, "nll")
     texts = [found.text(cell) for cell in found.cells]
-    assert texts == [("–", ""), ("0.500", "(1 of 2)"), ("∞", ""), ("0.250", "± 0.071")]
-    assert [cell.place for cell in found.cells] == [None, 2, None, 1]
+    assert texts == [("–", ""), ("0.500", "(1 of 2)"), ("∞", ""), ("0.250", "± 0.050")]
+    assert not any(cell.best for cell in found.cells)
 
 
 def test_one_seed_has_no_deviation():
@@ -117,18 +124,19 @@ def test_costs_are_columns_too_and_counts_have_no_deviation():
     assert [c.measure.name for c in found.columns] == ["accuracy", "num_trained"]
     count = found.columns[1]
     assert [count.text(cell) for cell in count.cells] == [("20,802", ""), ("7,202", "")]
-    assert [cell.place for cell in count.cells] == [2, 1]
+    assert [cell.best for cell in count.cells] == [False, True]
 
 
 def test_time_and_memory_are_shown_but_not_ranked():
     costs = {"seconds": 1.0, "train_seconds": 2.0, "peak_bytes": 3_000_000}
     every = [
-        Evaluation(m, "regression", 0, {"rmse": f}, **{n: f * v for n, v in costs.items()})
+        Evaluation(m, "regression", seed, {"rmse": f}, **{n: f * v for n, v in costs.items()})
         for m, f in (("a", 1.0), ("b", 2.0))
+        for seed in (0, 1)
     ]
     rmse, *found = sb.compare(every, ["rmse", *costs]).columns
-    assert [cell.place for cell in rmse.cells] == [1, 2]
-    assert [cell.place for column in found for cell in column.cells] == [None] * 6
+    assert [cell.best for cell in rmse.cells] == [True, False]
+    assert not any(cell.best for column in found for cell in column.cells)
     assert [column.measure.arrow for column in found] == ["↓"] * 3 and found[2].number(6e6) == "6.00"
 
 
@@ -144,7 +152,7 @@ def test_the_usual_columns_are_those_of_the_task_with_all_foreign_sets():
 
 def test_a_metric_of_one_s_own_comes_with_its_measure():
     found = sb.compare(runs(SCORES, "gain"), [Measure("gain", "higher", label="my gain")])
-    assert found.columns[0].measure.label == "my gain" and found.columns[0].cells[0].place == 1
+    assert found.columns[0].measure.label == "my gain" and found.columns[0].measure.arrow == "↑"
 
 
 def test_wrong_input_is_refused():

@@ -34,7 +34,7 @@ def printed(shown, width=200):
 def test_all_formats_have_all_numbers():
     for text in (printed(table()), comparison_table.markdown(table()), comparison_table.html(table()), str(table())):
         plain = re.sub(r"\x1b\[[\d;]*m|<[^>]+>|\*\*", "", text)
-        for number in ("20,802", "0.915 ± 0.007", "0.955 ± 0.007", "0.905 ± 0.007", "−1.50 ± 0.00"):
+        for number in ("20,802", "0.915 ± 0.005", "0.955 ± 0.005", "0.905 ± 0.005", "−1.50 ± 0.00"):
             assert number in plain
         assert "accuracy ↑" in plain and "trained parameters ↓" in plain
     for text in (comparison_table.markdown(table()), comparison_table.html(table())):
@@ -46,18 +46,13 @@ def test_a_comparison_shows_as_its_table():
     assert "Comparison(" not in repr(table())
 
 
-def test_the_best_is_bold_and_the_second_underlined_in_every_format():
-    assert "**0.955** ± 0.007" in comparison_table.markdown(
-        table()
-    ) and "<ins>0.915</ins>" in comparison_table.markdown(table())
-    assert "<strong>0.955</strong> ± 0.007" in comparison_table.html(
-        table()
-    ) and "<u>0.915</u>" in comparison_table.html(table())
-    assert r"$\mathbf{0.955} \pm 0.007$" in latex(table()) and r"$\underline{0.915} \pm 0.007$" in latex(table())
-    shown = printed(table())
-    assert "\x1b[1m0.955\x1b[0m" in shown and "\x1b[4m0.915\x1b[0m" in shown
+def test_the_best_is_bold_in_every_format():
+    assert "**0.955** ± 0.005" in comparison_table.markdown(table())
+    assert "<strong>0.955</strong> ± 0.005" in comparison_table.html(table())
+    assert r"$\mathbf{0.955} \pm 0.005$" in latex(table())
+    assert "\x1b[1m0.955\x1b[0m" in printed(table()) and "0.955 ± 0.005*" in str(table())
     for text in (comparison_table.markdown(table()), comparison_table.html(table()), latex(table())):
-        assert len(re.findall(r"\*\*|<strong>|\\mathbf", text)) in (3, 6)  # one a column; ** opens and closes
+        assert len(re.findall(r"\*\*|<strong>|\\mathbf", text)) in (3, 6)  # one per column; ** opens and closes
 
 
 def test_markdown_has_as_many_cells_in_every_row_and_no_open_bar():
@@ -118,10 +113,13 @@ def test_a_narrow_terminal_cuts_no_number_and_no_head(width):
 
 def test_the_caption_says_what_is_shown():
     two = comparison_table.caption(table())
-    assert two.startswith("Classification: mean ± standard deviation over 2 seeds. Best in bold, second underlined.")
+    assert two.startswith(
+        "Classification: mean ± standard error over 2 seeds. Bold: better than all others, where paired 95 % intervals "
+        "exclude 0."
+    )
     assert two.endswith("differences from low, paired over seeds, with their 95 % intervals.")
     alone = sb.compare(runs({"low": SCORES["low"]}), ["accuracy"])
-    assert comparison_table.caption(alone) == "Classification: mean ± standard deviation over 5 seeds."
+    assert comparison_table.caption(alone) == "Classification: mean ± standard error over 5 seeds."
     assert comparison_table.markdown(alone).count("|---|") == 1 and "tbody>" in comparison_table.html(alone)
 
 

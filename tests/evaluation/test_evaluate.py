@@ -244,7 +244,7 @@ def test_wrong_input_is_refused():
         sb.evaluate(model, (x, LABELS), ood=np.ones(4))
     with pytest.raises(ValueError, match=r"names without / for the examples of ood; got \['a/b'\]"):
         sb.evaluate(model, (x, LABELS), ood={"a/b": x})
-    with pytest.raises(ValueError, match=r"needs test=\(x, y\), or batches \(x, y\); got ndarray"):
+    with pytest.raises(ValueError, match=r"needs test=\(x, y\), or batches \(x, y\); got ndarray. Put both in"):
         sb.evaluate(model, x)
     with pytest.raises(TypeError, match=r"an object with predict\(x, draws, seed\), or a Predictive; got int"):
         sb.evaluate(3, (x, LABELS))

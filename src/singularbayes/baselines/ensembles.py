@@ -143,6 +143,15 @@ class LowRankEnsemble(_Ensemble):
 
     Members may have any random posterior. `build` and `seed` are as in `DeepEnsemble`; `fit` needs the KL
     weight: `callbacks=lambda: [sb.KLSchedule()]`.
+
+    >>> import singularbayes as sb
+    >>> def build():
+    ...     model = keras.Sequential([keras.Input((3,)), sb.layers.Dense(2, posterior=sb.LowRank(2))])
+    ...     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    ...     return model
+    >>> members = sb.LowRankEnsemble(build, members=3)  # .fit(x, y, callbacks=lambda: [sb.KLSchedule()]), .predict(x)
+    >>> members.members
+    3
     """
 
     def _require(self, model, random):

@@ -50,7 +50,7 @@ def empirical_risk(risks: np.ndarray, delta: float = 0.01, share: float = 1.0, m
     Args:
         risks: mean loss of each drawn network over *all* the examples, or over examples that were picked at random for
             this draw alone: then each has the expectation L̂(Q) too. The draws are independent.
-        share: part of δ for these draws, 1/k when k candidates are compared by theirs.
+        share: part of δ for these draws, 1/k when k configurations are compared by theirs.
         method: "kl" as above, or "betting", which needs far fewer draws when their risks are nearly equal. It has to be
             chosen before the risks are seen.
     """
@@ -139,7 +139,7 @@ def risk_certificate(
 
     Args:
         risks: mean loss in [0, 1] of each drawn network over the examples (draws,), see `empirical_risk`.
-        tried: number of candidates (ranks, priors) compared on the same examples, this one included.
+        tried: number of configurations (ranks, priors) compared on the same examples, this one included.
         method: how the error of the draws is bounded, see `empirical_risk`.
 
     >>> bound = risk_certificate(np.full(1000, 0.02), kl=5000.0, num_data=50000)

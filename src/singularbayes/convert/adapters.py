@@ -91,6 +91,11 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
     those of the file in their place and is returned itself, so that one base in memory serves several tasks without
     being compiled anew. Before anything is changed the frozen weights are compared, by hash, with those that the
     adapters were trained on.
+
+    >>> import singularbayes as sb
+    >>> base = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4)])
+    >>> sb.save_adapters(sb.bayesianize(base, sb.Adapter(2)), "task.npz")  # doctest: +SKIP
+    >>> model = sb.load_adapters(base, "task.npz")  # doctest: +SKIP
     """
     require_model("load_adapters", base)
     entries, arrays, tokens = _read(Path(path))

@@ -78,7 +78,7 @@ def decide(model: keras.layers.Layer, posterior, rules: Rules | None = None, per
     require_tokenizer(model, "Conversion")
     choose = _Chooser(posterior, dict(rules or {}))
     parts = _adapts_backbone(model, posterior)
-    decisions = [_decide(place, choose, per_head, parts) for place in _candidates(model)]
+    decisions = [_decide(place, choose, per_head, parts) for place in _convertible(model)]
     choose.require_every_rule_used(model)
     return decisions
 
@@ -90,7 +90,7 @@ def _adapts_backbone(model, posterior) -> bool:
     return find_backbone(model) is not None and posteriors.get(posterior).adapts
 
 
-def _candidates(model) -> list[surgery.Place]:
+def _convertible(model) -> list[surgery.Place]:
     """Returns the layers that are converted or kept as a whole: all but those that only hold others."""
     found = surgery.places(model, whole=is_whole)
     holders = {id(place.parent) for place in found}

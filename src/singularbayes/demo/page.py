@@ -65,9 +65,7 @@ class Story:
     @property
     def rows(self) -> list[tuple[str, list[tuple[str, bool]]]]:
         """The rows of the table: a method, and each cell as text with whether it is the best of its column."""
-        cells = [
-            [(column.number(cell.mean), cell.place == 1) for cell in column.cells] for column in self.table.columns
-        ]
+        cells = [[(column.number(cell.mean), cell.best) for cell in column.cells] for column in self.table.columns]
         return list(zip(self.table.methods, map(list, zip(*cells, strict=True)), strict=True))
 
 

@@ -61,6 +61,10 @@ def bounds_report(
         radius: R with ‖x‖ ≤ R for all inputs, new ones too; None is the largest norm in `x`, and then the margin bound
             is no certificate.
         prior_data, frozen, duplicates, tried, allow_seen, likelihood, output: as `certify` takes them.
+
+    >>> report = bounds_report(model, x, y)  # doctest: +SKIP
+    >>> report["PAC-Bayes, kl inverse"].bound.value  # doctest: +SKIP
+    0.0690
     """
     require_share("bounds_report", delta=delta)
     require_integer("bounds_report", draws=draws, tried=tried)

@@ -56,8 +56,8 @@ def certify(
     bounds in float64; the risk on (x, y) is bounded from `draws` networks, each on random examples of its own, by
     betting. PAC-Bayes holds however the model was trained, also on (x, y), if
 
-    - the prior, the ranks and the architecture were chosen without (x, y); where `tried` candidates were compared on
-      them, each pays for all,
+    - the prior, the ranks and the architecture were chosen without (x, y); where `tried` configurations were compared
+      on them, each pays for all,
     - all weights are drawn: a trained bias without posterior, a normalisation or a deterministic weight is refused,
       and so is a layer with random noise of its own,
     - the examples are independent: where more than one in a hundred is a copy of an earlier one, they are refused.

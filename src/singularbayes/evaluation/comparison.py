@@ -1,8 +1,8 @@
-"""Evaluations of several methods and seeds side by side: means, spreads, who is best, and differences in pairs."""
+"""Evaluations of several methods and seeds side by side: means, standard errors, who is best, paired differences."""
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -43,7 +43,7 @@ class Comparison:
     def __repr__(self) -> str:
         head = ["", *(f"{c.measure.label} {c.measure.arrow}".strip() for c in self.columns)]
         rows = [[name, *(_marked(c, c.cells[i]) for c in self.columns)] for i, name in enumerate(self.methods)]
-        return f"{text_table(head, rows, '<' * len(head))}\n* best. {self.caption}"
+        return f"{text_table(head, rows, '<' * len(head))}\n* {better(self.level)}. {self.caption}"
 
 
 def compare(
@@ -55,7 +55,10 @@ def compare(
     digits: int = 3,
     caption: str | None = None,
 ) -> Comparison:
-    """Returns the table of several evaluations: one row per method, mean and standard deviation over its seeds.
+    """Returns the table of several evaluations: one row per method, mean ± standard error over its seeds.
+
+    A method is marked as the best of a column only where the interval of its paired difference to every other method
+    excludes 0: so often none is. Counts, such as parameters, are compared as they are.
 
     Time and memory are shown but not ranked: they hold compilation and the rest of the process.
 
@@ -76,9 +79,9 @@ def compare(
     >>> print(compare(runs, ["rmse"], caption="Two seeds."))
        RMSE ↓
     ───────────────
-    a  1.05 ± 0.07*
-    b  1.55 ± 0.07
-    * best. Two seeds.
+    a  1.05 ± 0.05*
+    b  1.55 ± 0.05
+    * better than all others, where paired 95 % intervals exclude 0. Two seeds.
     """
     runs = _by_method([evaluations] if isinstance(evaluations, Evaluation) else list(evaluations))
     every = [run for seeds in runs.values() for run in seeds.values()]
@@ -147,14 +150,11 @@ def _column(measure: Measure, runs: Runs, reference: str, level: float, digits: 
     decimals = measure.decimals
     if decimals is None:
         decimals = 0 if measure.whole else _decimals([cell.mean / measure.scale for cell in cells], digits)
-    places = _places(measure, [cell.mean for cell in cells], decimals)
+    best = _best(measure, values, level)
     return Column(
         measure,
         decimals,
-        tuple(
-            Cell(cell.mean, cell.std, cell.defined, cell.seeds, place)
-            for cell, place in zip(cells, places, strict=True)
-        ),
+        tuple(replace(cell, best=method == best) for cell, method in zip(cells, values, strict=True)),
         tuple(None if m == reference else _difference(own, values[reference], level) for m, own in values.items()),
     )
 
@@ -163,8 +163,8 @@ def _cell(values: np.ndarray) -> Cell:
     defined = values[~np.isnan(values)]
     finite = bool(np.isfinite(defined).all())
     mean = float(defined.mean()) if len(defined) else math.nan
-    std = float(defined.std(ddof=1)) if len(defined) > 1 and finite else math.nan
-    return Cell(mean, std, len(defined), len(values))
+    error = float(defined.std(ddof=1)) / math.sqrt(len(defined)) if len(defined) > 1 and finite else math.nan
+    return Cell(mean, error, len(defined), len(values))
 
 
 def _decimals(means: list[float], digits: int) -> int:
@@ -173,20 +173,26 @@ def _decimals(means: list[float], digits: int) -> int:
     return digits if largest == 0 else max(0, digits - math.ceil(math.log10(largest)))
 
 
-def _places(measure: Measure, means: list[float], decimals: int) -> list[int | None]:
+def _best(measure: Measure, values: dict[str, dict[int, float]], level: float) -> str | None:
+    """Returns the method that beats every other one with a value; None where an interval reaches 0."""
     if not measure.ranked:
-        return [None] * len(means)
-    losses = [measure.loss(mean / measure.scale) for mean in means]
-    ranked = [None if loss is None or math.isnan(loss) else _shown(loss, decimals) for loss in losses]
-    order = sorted({loss for loss in ranked if loss is not None})
-    if sum(loss is not None for loss in ranked) < 2:
-        return [None] * len(means)  # nobody to be better than
-    place = {loss: i + 1 for i, loss in enumerate(order[:2])}
-    return [None if loss is None else place.get(loss) for loss in ranked]
+        return None
+    losses = {method: {s: measure.loss(v) for s, v in own.items()} for method, own in values.items()}
+    known = {m: {s: v for s, v in own.items() if v is not None and not math.isnan(v)} for m, own in losses.items()}
+    known = {method: own for method, own in known.items() if own}
+    if len(known) < 2:
+        return None  # nobody to be better than
+    first = min(known, key=lambda method: float(np.mean(list(known[method].values()))))
+    if measure.whole:
+        others = [min(own.values()) for method, own in known.items() if method != first]
+        return first if max(known[first].values()) < min(others) else None
+    gaps = [_difference(known[first], own, level) for method, own in known.items() if method != first]
+    return first if all(gap.high < 0 for gap in gaps) else None  # no interval is NaN, and NaN < 0 is false
 
 
-def _shown(value: float, decimals: int) -> float:
-    return round(value, decimals) if math.isfinite(value) else value
+def better(level: float) -> str:
+    """Returns what the mark of the best means."""
+    return f"better than all others, where paired {100 * level:g} % intervals exclude 0"
 
 
 def _difference(own: dict[int, float], other: dict[int, float], level: float) -> Difference:
@@ -205,10 +211,9 @@ def _difference(own: dict[int, float], other: dict[int, float], level: float) ->
 def _caption(every: list[Evaluation], runs: Runs) -> str:
     counts = sorted({len(seeds) for seeds in runs.values()})
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    summary = "one seed" if counts == [1] else f"mean ± standard deviation over {number} seeds"
+    summary = "one seed" if counts == [1] else f"mean ± standard error over {number} seeds"
     return f"{every[0].task.capitalize()}: {summary}."
 
 
 def _marked(column: Column, cell: Cell) -> str:
-    mark = {1: "*"}.get(cell.place or 0, "")
-    return f"{' '.join(column.text(cell)).strip()}{mark}"
+    return f"{' '.join(column.text(cell)).strip()}{'*' if cell.best else ''}"

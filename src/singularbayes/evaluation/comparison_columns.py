@@ -13,16 +13,16 @@ class Cell:
     """One method's values of one measure.
 
     Attributes:
-        std: sample standard deviation over seeds, NaN for fewer than two.
+        error: standard error of the mean over seeds, NaN for fewer than two.
         defined, seeds: how many seeds have a value, and how many there are.
-        place: 1 for the best and 2 for the second of the column, else None. Means that are shown alike share a place.
+        best: whether it is better than every other method of the column, by paired intervals that exclude 0.
     """
 
     mean: float
-    std: float
+    error: float
     defined: int
     seeds: int
-    place: int | None = None
+    best: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class Column:
         return f"{round(value / self.measure.scale, self.decimals) + 0.0:,.{self.decimals}f}".replace("-", "−")
 
     def text(self, cell: Cell) -> tuple[str, str]:
-        """Returns mean and ± deviation as text; the second is empty for one seed and for counts that do not vary."""
+        """Returns mean and ± standard error as text; the second is empty for one seed and counts that do not vary."""
         mean = self.number(cell.mean)
         if mean == NONE:
             return mean, ""
-        varies = cell.std > 0 if self.measure.whole else not math.isnan(cell.std)
-        deviation = f"± {self.number(cell.std)}" if varies else ""
+        varies = cell.error > 0 if self.measure.whole else not math.isnan(cell.error)
+        error = f"± {self.number(cell.error)}" if varies else ""
         share = "" if cell.defined == cell.seeds else f"({cell.defined} of {cell.seeds})"
-        return mean, f"{deviation} {share}".strip()
+        return mean, f"{error} {share}".strip()

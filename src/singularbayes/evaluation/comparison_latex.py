@@ -74,9 +74,9 @@ def _row(name: str, cells: list[str]) -> str:
 
 
 def _cell(column: Column, cell: Cell) -> str:
-    mean, deviation = (latex_math(text) for text in column.text(cell))
-    mean = {1: f"\\mathbf{{{mean}}}", 2: f"\\underline{{{mean}}}"}.get(cell.place or 0, mean)
-    return f"${' '.join([mean, deviation]).strip()}$"
+    mean, error = (latex_math(text) for text in column.text(cell))
+    mean = f"\\mathbf{{{mean}}}" if cell.best else mean
+    return f"${' '.join([mean, error]).strip()}$"
 
 
 def _difference(column: Column, difference: Difference) -> str:

@@ -1,4 +1,4 @@
-"""The table of a comparison for a terminal, a README, a paper and a page: best in bold, second underlined.
+"""The table of a comparison for a terminal, a README, a paper and a page: in bold what is better than all others.
 
 Below the methods stand their differences from the reference, where there are two methods or more.
 """
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from singularbayes.checks import require_package
-from singularbayes.evaluation.comparison import Comparison
+from singularbayes.evaluation.comparison import Comparison, better
 from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
 
 Shown = TypeVar("Shown")
@@ -56,7 +56,7 @@ def html(comparison: Comparison) -> str:
     return environment.get_template("comparison.html.j2").render(
         caption=caption(comparison),
         measures=[column.measure for column in comparison.columns],
-        rows=method_rows(comparison, lambda column, cell: (*column.text(cell), cell.place)),
+        rows=method_rows(comparison, lambda column, cell: (*column.text(cell), cell.best)),
         differences=difference_rows(comparison, difference_text),
     )
 
@@ -67,9 +67,9 @@ def caption(comparison: Comparison) -> str:
         return comparison.caption
     found = [d for column in comparison.columns for d in column.differences if d is not None and d.pairs > 0]
     text = (
-        f"{comparison.caption} Best in bold, second underlined. Below: differences from {comparison.reference}, paired "
+        f"{comparison.caption} Bold: {better(comparison.level)}. Below: differences from {comparison.reference}, "
+        "paired over seeds"
     )
-    text += "over seeds"
     if any(d.pairs > 1 for d in found):
         text += f", with their {100 * comparison.level:g} % intervals"
     if any(d.pairs == 1 for d in found):
@@ -142,9 +142,8 @@ def _signed(column: Column, value: float) -> str:
 
 
 def _styled(column: Column, cell: Cell) -> Text:
-    mean, deviation = column.text(cell)
-    style = {1: "bold", 2: "underline"}.get(cell.place or 0, "")
-    return Text.assemble((mean, style), f" {deviation}".rstrip())
+    mean, error = column.text(cell)
+    return Text.assemble((mean, "bold" if cell.best else ""), f" {error}".rstrip())
 
 
 def _plain(column: Column, difference: Difference) -> Text:
@@ -152,10 +151,8 @@ def _plain(column: Column, difference: Difference) -> Text:
 
 
 def _marked(column: Column, cell: Cell) -> str:
-    mean, deviation = column.text(cell)
-    # GitHub shows <ins> underlined and drops <u>.
-    mean = {1: f"**{mean}**", 2: f"<ins>{mean}</ins>"}.get(cell.place or 0, mean)
-    return f"{mean} {deviation}".rstrip()
+    mean, error = column.text(cell)
+    return f"{f'**{mean}**' if cell.best else mean} {error}".rstrip()
 
 
 def _in_cell(text: str) -> str:

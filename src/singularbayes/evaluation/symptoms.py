@@ -98,7 +98,7 @@ def no_posterior(case: Case) -> Iterator[Finding]:
 
 
 def collapsed(case: Case) -> Iterator[Finding]:
-    """Scales that training shrank until draws are nearly the same function."""
+    """Scales so narrow that draws are nearly the same function, from their start or by training."""
     shares = [_shares_of_prior(factor) for q in case.posteriors for factor in q.factors]
     widths = np.concatenate([np.zeros(0), *shares])
     if not widths.size:
@@ -108,9 +108,10 @@ def collapsed(case: Case) -> Iterator[Finding]:
         yield Finding(
             "collapsed",
             "warning",
-            f"Posterior scales have collapsed: the median is at {100 * width:.2g} % of the prior's, and {amount}, "
+            f"Posterior scales are narrow: the median is at {100 * width:.2g} % of the prior's, and {amount}, "
             f"{100 * share:.2g} % of all uncertainty.",
-            "raise beta (more weight on the KL) or eta (wider start), train for fewer epochs, or a wider prior.",
+            'posterior="mixture", whose components disagree. Or wider scales: LowRank starts at eta=0.0001, so set '
+            "eta=0.03 or rho_lr=4 and train longer; or raise beta.",
         )
 
 

@@ -26,7 +26,10 @@ def split_test(test):
     if is_stream(test):
         return test, None, None
     if not isinstance(test, (tuple, list)) or len(test) not in (2, 3):
-        raise ValueError(f"evaluate needs test=(x, y), or batches (x, y); got {type(test).__name__}.")
+        raise ValueError(
+            f"evaluate needs test=(x, y), or batches (x, y); got {type(test).__name__}. Put both in brackets: "
+            "evaluate(model, (x, y)), and out-of-distribution inputs after them: ood=x_ood."
+        )
     if is_stream(test[0]):
         raise ValueError(
             f"evaluate needs the targets inside the batches of a {type(test[0]).__name__}, test=dataset with batches "

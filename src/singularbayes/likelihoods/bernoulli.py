@@ -61,6 +61,9 @@ class Bernoulli(Classification):
     """One output: class 0 or class 1. Several: labels that do not exclude each other, each present or absent.
 
     The outputs are logits, or else probabilities of class 1 or of the labels.
+
+    >>> Bernoulli(from_logits=False)  # predict(model, x, likelihood=…), where the compiled loss does not specify it
+    Bernoulli(from_logits=False)
     """
 
     from_logits: bool = True

@@ -60,7 +60,11 @@ _ONE_HOT = (
 @keras.saving.register_keras_serializable(package="singularbayes")
 @dataclass(frozen=True)
 class Categorical(Classification):
-    """One class of several: the last axis has one output per class, logits or else probabilities."""
+    """One class of several: the last axis has one output per class, logits or else probabilities.
+
+    >>> Categorical(from_logits=False)  # predict(model, x, likelihood=…), where the compiled loss does not specify it
+    Categorical(from_logits=False)
+    """
 
     from_logits: bool = True
     activation = staticmethod(keras.activations.softmax)

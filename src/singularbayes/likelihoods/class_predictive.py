@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ClassPredictive(Predictive):
-    """Predictions of classes: `mean` and `std` are of probabilities, (examples, classes)."""
+    """Predictions of classes: `mean` and `std` are of probabilities, (examples, classes).
+
+    >>> p = ClassPredictive.of_draws(np.array([[[0.9, 0.1]], [[0.5, 0.5]]]))  # two draws, one example
+    >>> p.mean.round(2).tolist(), p.predicted_labels.tolist(), p.mutual_information.round(3).tolist()
+    ([[0.7, 0.3]], [0], [0.102])
+    """
 
     task: ClassVar[str] = "classification"
     expected_entropy: np.ndarray | None = None

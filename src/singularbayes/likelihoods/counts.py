@@ -75,7 +75,11 @@ class NegativeBinomialNLL(keras.losses.Loss):
 @keras.saving.register_keras_serializable(package="singularbayes")
 @dataclass(frozen=True)
 class Poisson(Regression):
-    """Counts; the outputs are the logarithms of their rates (`PoissonNLL`), or else the rates (Keras's "poisson")."""
+    """Counts; the outputs are the logarithms of their rates (`PoissonNLL`), or else the rates (Keras's "poisson").
+
+    >>> Poisson(log_rate=False)  # predict(model, x, likelihood=…), where the compiled loss does not specify it
+    Poisson(log_rate=False)
+    """
 
     log_rate: bool = True
     predicts_noise = True
@@ -108,7 +112,11 @@ class Poisson(Regression):
 @keras.saving.register_keras_serializable(package="singularbayes")
 @dataclass(frozen=True)
 class NegativeBinomial(Regression):
-    """Counts of variance mean + α · mean², as `NegativeBinomialNLL` takes them; `dispersion` is α where it is known."""
+    """Counts of variance mean + α · mean², as `NegativeBinomialNLL` takes them; `dispersion` is α where it is known.
+
+    >>> NegativeBinomial(dispersion=0.5)  # predict(model, x, likelihood=…), where the compiled loss does not specify it
+    NegativeBinomial(dispersion=0.5)
+    """
 
     dispersion: float | None = None
     predicts_noise = True

@@ -135,7 +135,11 @@ class _LocationScale(Regression):
 @keras.saving.register_keras_serializable(package="singularbayes")
 @dataclass(frozen=True)
 class LaplaceNoise(_LocationScale):
-    """The mean of a Laplace distribution, and its raw scale ρ where `scale` is None, as `LaplaceNLL` takes them."""
+    """The mean of a Laplace distribution, and its raw scale ρ where `scale` is None, as `LaplaceNLL` takes them.
+
+    >>> LaplaceNoise(scale=1.0)  # predict(model, x, likelihood=…), where the compiled loss does not specify it
+    LaplaceNoise(scale=1.0)
+    """
 
     scale: float | None = None
 
@@ -155,7 +159,11 @@ class LaplaceNoise(_LocationScale):
 @keras.saving.register_keras_serializable(package="singularbayes")
 @dataclass(frozen=True)
 class StudentTNoise(_LocationScale):
-    """The mean of a Student-t distribution, and its raw scale ρ where `scale` is None, as `StudentTNLL` takes them."""
+    """The mean of a Student-t distribution, and its raw scale ρ where `scale` is None, as `StudentTNLL` takes them.
+
+    >>> StudentTNoise(df=4.0, scale=1.0)  # predict(model, x, likelihood=…), where the compiled loss does not specify it
+    StudentTNoise(df=4.0, scale=1.0)
+    """
 
     df: float = 4.0
     scale: float | None = None

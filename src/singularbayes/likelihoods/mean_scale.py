@@ -39,7 +39,11 @@ class MeanScaleNLL(keras.losses.Loss):
 @keras.saving.register_keras_serializable(package="singularbayes")
 @dataclass(frozen=True)
 class MeanScale(Regression):
-    """The mean of a Gaussian and its raw scale ρ, as `MeanScaleNLL` takes them."""
+    """The mean of a Gaussian and its raw scale ρ, as `MeanScaleNLL` takes them.
+
+    >>> MeanScale()  # predict(model, x, likelihood=…), where the compiled loss does not specify it
+    MeanScale()
+    """
 
     predicts_noise = True
 

@@ -25,6 +25,10 @@ class ValuePredictive(Predictive):
     Attributes:
         noise: its standard deviation: one number, or one for every value in the shape of `mean`.
         family: how targets are distributed around the mean with the total variance: Gaussian, Student-t, as counts, …
+
+    >>> p = ValuePredictive.of_draws(np.array([[1.0], [3.0]]), noise=0.5)  # two draws, one example
+    >>> p.mean.tolist(), p.variance("epistemic").tolist(), p.variance("total").tolist()
+    ([2.0], [1.0], [1.25])
     """
 
     task: ClassVar[str] = "regression"

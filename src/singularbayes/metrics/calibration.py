@@ -52,7 +52,13 @@ def expected_calibration_error(
     scheme: str = "equal_mass",
     sample_weight: np.ndarray | None = None,
 ) -> float:
-    """Returns the mean gap between confidence and accuracy: ECE = Σ_b n_b/n · |accuracy_b − confidence_b|."""
+    """Returns the mean gap between confidence and accuracy: ECE = Σ_b n_b/n · |accuracy_b − confidence_b|.
+
+    >>> round(
+    ...     expected_calibration_error(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0]), bins=1), 2
+    ... )  # confidence 0.75, accuracy 0.5
+    0.25
+    """
     return _curve("expected_calibration_error", probabilities, labels, bins, scheme, sample_weight).error
 
 

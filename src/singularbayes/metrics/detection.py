@@ -46,20 +46,32 @@ def aupr_ood(inside: np.ndarray, outside: np.ndarray) -> float:
 
 
 def aupr_in(inside: np.ndarray, outside: np.ndarray) -> float:
-    """Returns the average precision with in-distribution as the positive class, the most certain first."""
+    """Returns the average precision with in-distribution as the positive class, the most certain first.
+
+    >>> round(aupr_in(np.array([0.1, 0.3]), np.array([0.2, 0.9])), 3)
+    0.833
+    """
     is_ood, uncertainty = _ood_labels("aupr_in", inside, outside)
     return _precision(1 - is_ood, -uncertainty)
 
 
 def fpr_at_tpr(inside: np.ndarray, outside: np.ndarray, tpr: float = 0.95) -> float:
-    """Returns the least share of in-distribution examples that is flagged when at least `tpr` of the OOD ones are."""
+    """Returns the least share of in-distribution examples that is flagged when at least `tpr` of the OOD ones are.
+
+    >>> fpr_at_tpr(np.array([0.1, 0.3]), np.array([0.2, 0.9]))  # both OOD examples are flagged, and one other
+    0.5
+    """
     _require_rate("fpr_at_tpr", "tpr", tpr)
     false, true = _rates(*_ood_labels("fpr_at_tpr", inside, outside))
     return float(false[true >= tpr].min())
 
 
 def tpr_at_fpr(inside: np.ndarray, outside: np.ndarray, fpr: float = 0.05) -> float:
-    """Returns the largest share of OOD examples that is flagged when at most `fpr` of the in-distribution ones are."""
+    """Returns the largest share of OOD examples that is flagged when at most `fpr` of the in-distribution ones are.
+
+    >>> tpr_at_fpr(np.array([0.1, 0.3]), np.array([0.2, 0.9]))
+    0.5
+    """
     _require_rate("tpr_at_fpr", "fpr", fpr)
     false, true = _rates(*_ood_labels("tpr_at_fpr", inside, outside))
     return float(true[false <= fpr].max())
@@ -78,7 +90,11 @@ def aupr_err(uncertainty: np.ndarray, wrong: np.ndarray, sample_weight: np.ndarr
 
 
 def aupr_succ(uncertainty: np.ndarray, wrong: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-    """Returns the average precision with right predictions as the positive class, the most certain first."""
+    """Returns the average precision with right predictions as the positive class, the most certain first.
+
+    >>> aupr_succ(np.array([0.1, 0.7, 0.5]), np.array([False, True, True]))
+    1.0
+    """
     uncertainty, errors = _errors("aupr_succ", uncertainty, wrong)
     return _precision(~errors, -uncertainty, weights_of("aupr_succ", sample_weight, len(errors)))
 

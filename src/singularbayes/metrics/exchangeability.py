@@ -137,6 +137,10 @@ def wealth_side_by_side(martingales: Sequence[ConformalMartingale], streams: np.
     """Returns what `update` would return for every martingale and its stream, (streams, scores): for simulations.
 
     All streams take a step together, which is a hundred times as fast. The martingales stay as they are.
+
+    >>> martingales = [ConformalMartingale.from_reference(np.arange(20.0), seed=seed) for seed in (0, 1)]
+    >>> wealth_side_by_side(martingales, np.zeros((2, 5))).shape
+    (2, 5)
     """
     streams = np.asarray(streams, "float64")
     require_finite("wealth_side_by_side", scores=streams)

@@ -19,13 +19,21 @@ LEVELS = tuple(level / 20 for level in range(1, 20))
 def interval_coverage(
     lower: np.ndarray, upper: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None
 ) -> float:
-    """Returns the share of targets in their closed interval (PICP)."""
+    """Returns the share of targets in their closed interval (PICP).
+
+    >>> interval_coverage(np.array([0.0, 0.0]), np.array([2.0, 2.0]), np.array([1.0, 3.0]))
+    0.5
+    """
     low, high, y = _intervals("interval_coverage", lower=lower, upper=upper, targets=targets)
     return weighted_mean("interval_coverage", (low <= y) & (y <= high), sample_weight)
 
 
 def interval_width(lower: np.ndarray, upper: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-    """Returns the mean width (MPIW), in the units of the targets."""
+    """Returns the mean width (MPIW), in the units of the targets.
+
+    >>> interval_width(np.array([0.0, 0.0]), np.array([2.0, 2.0]))
+    2.0
+    """
     low, high = _intervals("interval_width", lower=lower, upper=upper)
     return weighted_mean("interval_width", high - low, sample_weight)
 
@@ -37,7 +45,13 @@ def interval_score(
     level: float = 0.95,
     sample_weight: np.ndarray | None = None,
 ) -> float:
-    """Returns the mean of width + 2/(1 − level) · (distance to a target outside), which the true quantiles minimise."""
+    """Returns the mean of width + 2/(1 − level) · (distance to a target outside), which the true quantiles minimise.
+
+    >>> round(
+    ...     interval_score(np.array([0.0, 0.0]), np.array([2.0, 2.0]), np.array([1.0, 3.0]), level=0.9), 2
+    ... )  # 2 and 2 + 20 · 1
+    12.0
+    """
     import scoringrules
 
     low, high, y = _intervals("interval_score", lower=lower, upper=upper, targets=targets)
@@ -70,7 +84,11 @@ def interval_calibration_curve(
 def interval_calibration_error(
     mean: np.ndarray, std: np.ndarray, targets: np.ndarray, levels: Sequence[float] = LEVELS
 ) -> float:
-    """Returns the mean over levels of |coverage − level|, the ECE of regression."""
+    """Returns the mean over levels of |coverage − level|, the ECE of regression.
+
+    >>> round(interval_calibration_error(np.zeros(2), np.ones(2), np.zeros(2), levels=(0.5,)), 2)  # all are inside
+    0.5
+    """
     curve = _curve("interval_calibration_error", mean, std, targets, levels)
     return float(np.abs(curve.observed - curve.levels).mean())
 
@@ -79,6 +97,9 @@ def interval_calibration_area(mean: np.ndarray, std: np.ndarray, targets: np.nda
     """Returns ∫₀¹ |coverage(level) − level| dlevel, the area between the curve of all levels and the diagonal.
 
     It is exact: no grid is chosen. From 0 to ½.
+
+    >>> round(interval_calibration_area(np.zeros(2), np.ones(2), np.zeros(2)), 2)
+    0.5
     """
     return calibration_of_levels(_needed_levels("interval_calibration_area", mean, std, targets))["area"]
 

@@ -20,7 +20,7 @@ class Measure:
         whole: it is a count.
         scale: tables and figures show it divided by this.
         decimals: that tables show after dividing; None shows as many as the largest mean needs.
-        ranked: tables mark the best and the second. Time and memory are not ranked: they hold what is compiled, and
+        ranked: tables mark the best. Time and memory are not ranked: they hold what is compiled, and
             the whole process, so that order and chance can decide.
 
     >>> Measure("nll", "lower", "nats", label="NLL").axis, Measure("AUROC", "higher").arrow

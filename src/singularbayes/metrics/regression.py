@@ -13,7 +13,11 @@ from singularbayes.checks import aligned, require_finite, weighted_mean, weights
 
 
 def mean_absolute_error(predictions: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-    """Returns mean |prediction − target|."""
+    """Returns mean |prediction − target|.
+
+    >>> mean_absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+    1.0
+    """
     p, y = aligned("mean_absolute_error", predictions=predictions, targets=targets)
     return weighted_mean("mean_absolute_error", np.abs(p - y), sample_weight)
 
@@ -21,7 +25,11 @@ def mean_absolute_error(predictions: np.ndarray, targets: np.ndarray, sample_wei
 def root_mean_square_error(
     predictions: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None
 ) -> float:
-    """Returns √mean (prediction − target)²."""
+    """Returns √mean (prediction − target)².
+
+    >>> round(root_mean_square_error(np.array([1.0, 2.0]), np.array([1.0, 4.0])), 3)
+    1.414
+    """
     p, y = aligned("root_mean_square_error", predictions=predictions, targets=targets)
     return math.sqrt(weighted_mean("root_mean_square_error", (p - y) ** 2, sample_weight))
 
@@ -30,6 +38,9 @@ def r_squared(predictions: np.ndarray, targets: np.ndarray, sample_weight: np.nd
     """Returns the share of the targets' variance that is predicted: 1 is perfect, the targets' own mean gets 0.
 
     Of several outputs it is the mean over them.
+
+    >>> round(r_squared(np.array([1.0, 2.0]), np.array([1.0, 4.0])), 3)
+    0.111
     """
     from sklearn.metrics import r2_score
 
@@ -59,6 +70,9 @@ def crps_gaussian(
     """Returns the mean continuous ranked probability score of N(mean, std²), in the units of the targets.
 
     CRPS = ∫ (F(t) − [target ≤ t])² dt. Where `std` is 0 it is the absolute error.
+
+    >>> round(crps_gaussian(np.zeros(1), np.ones(1), np.zeros(1)), 4)  # (√2 − 1)/√π
+    0.2337
     """
     import scoringrules
 

@@ -11,7 +11,11 @@ from singularbayes.checks import labelled, weighted_mean, weights_of
 
 
 def accuracy(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-    """Returns the share of examples whose most probable class is the label; of a tie the first class counts."""
+    """Returns the share of examples whose most probable class is the label; of a tie the first class counts.
+
+    >>> accuracy(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0]))
+    0.5
+    """
     p, y = labelled("accuracy", probabilities, labels)
     return weighted_mean("accuracy", p.argmax(axis=1) == y, sample_weight)
 
@@ -39,13 +43,21 @@ def auroc(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarr
 def negative_log_likelihood(
     probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None
 ) -> float:
-    """Returns the mean of −log p(label), in nats; infinite where a label was called impossible."""
+    """Returns the mean of −log p(label), in nats; infinite where a label was called impossible.
+
+    >>> round(negative_log_likelihood(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0])), 4)  # −log 0.9 and −log 0.4
+    0.5108
+    """
     p, y = labelled("negative_log_likelihood", probabilities, labels)
     with np.errstate(divide="ignore"):
         return weighted_mean("negative_log_likelihood", -np.log(p[np.arange(len(y)), y]), sample_weight)
 
 
 def brier(probabilities: np.ndarray, labels: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-    """Returns the mean of Σ_c (p_c − [c = label])²: the sum over classes, from 0 to 2."""
+    """Returns the mean of Σ_c (p_c − [c = label])²: the sum over classes, from 0 to 2.
+
+    >>> round(brier(np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([0, 0])), 2)  # (0.02 + 0.72) / 2
+    0.37
+    """
     p, y = labelled("brier", probabilities, labels)
     return weighted_mean("brier", ((p - np.eye(p.shape[1])[y]) ** 2).sum(axis=1), sample_weight)

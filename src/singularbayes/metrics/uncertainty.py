@@ -16,7 +16,11 @@ _ROUNDING = 1e-12  # nats; what identical draws may differ by
 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Returns −Σ_c p_c log p_c of every example, from 0 to log(classes): all uncertainty about the label."""
+    """Returns −Σ_c p_c log p_c of every example, from 0 to log(classes): all uncertainty about the label.
+
+    >>> entropy(np.array([[0.5, 0.5], [1.0, 0.0]])).round(3).tolist()
+    [0.693, 0.0]
+    """
     return special.entr(class_probabilities("entropy", probabilities)).sum(axis=-1)
 
 
@@ -35,6 +39,9 @@ def predictive_std(draws: np.ndarray) -> np.ndarray:
     """Returns, of every example, the standard deviation over draws of the probability of the predicted class.
 
     The predicted class is that of the mean over draws. With two classes it is the standard deviation of p(class 1).
+
+    >>> predictive_std(np.array([[[0.9, 0.1]], [[0.5, 0.5]]])).round(2).tolist()
+    [0.2]
     """
     p = class_probabilities("predictive_std", draws, "draws, examples, classes")
     predicted = p.mean(axis=0).argmax(axis=-1)
@@ -45,6 +52,9 @@ def mi_ratio(inside: np.ndarray, outside: np.ndarray) -> float:
     """Returns mean outside / mean inside of the mutual information; NaN for a deterministic model, which has none.
 
     A mean below 1e-12 nats is rounding and counts as 0.
+
+    >>> mi_ratio(np.array([0.1, 0.3]), np.array([0.4, 0.8]))
+    3.0
     """
     inner, outer = _uncertainties("mi_ratio", inside, outside)
     within, beyond = (mean if mean > _ROUNDING else 0.0 for mean in (float(inner.mean()), float(outer.mean())))
@@ -52,7 +62,11 @@ def mi_ratio(inside: np.ndarray, outside: np.ndarray) -> float:
 
 
 def epistemic_iqr(draws: np.ndarray) -> np.ndarray:
-    """Returns the distance from the 25 % to the 75 % quantile over draws, `(examples, …)`."""
+    """Returns the distance from the 25 % to the 75 % quantile over draws, `(examples, …)`.
+
+    >>> epistemic_iqr(np.arange(5.0)[:, None]).tolist()
+    [2.0]
+    """
     values = np.asarray(draws, "float64")
     if values.ndim < 2 or not values.size:
         raise ValueError(f"epistemic_iqr needs draws of shape (draws, examples, …), not empty; got {values.shape}.")

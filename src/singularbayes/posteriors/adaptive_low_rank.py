@@ -26,6 +26,9 @@ class AdaptiveLowRank(Product):
         max_rank: the columns that it starts with.
         tolerance: a column is switched off when its mean has less than this share of E‖a_k b_kᵀ‖².
         **kwargs: arguments of every posterior, see `Variational`; the prior is a `ColumnShrinkage`.
+
+    >>> import singularbayes as sb
+    >>> layer = sb.layers.Dense(8, posterior=sb.AdaptiveLowRank(max_rank=4))
     """
 
     def __init__(self, max_rank=64, tolerance=0.01, prior=_PRIOR, **kwargs):

@@ -15,6 +15,9 @@ class Centred(priors.Prior):
 
     Args:
         prior: that of u.
+
+    >>> import singularbayes as sb
+    >>> layer = sb.layers.Dense(8, posterior=sb.LowRank(4, prior=sb.Centred(sb.Normal(0.03))))
     """
 
     has_centres = True

@@ -14,6 +14,9 @@ class Deterministic(Posterior):
 
     Args:
         frozen: W stays as it starts, as the biases of a pretrained base do; one for all components of a mixture.
+
+    >>> import singularbayes as sb
+    >>> layer = sb.layers.Dense(8, posterior=sb.Deterministic())  # an ordinary weight among Bayesian ones
     """
 
     random = False

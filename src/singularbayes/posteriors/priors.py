@@ -107,7 +107,11 @@ class ScalePrior(Prior):
 
 @_register
 class Normal(ScalePrior):
-    """w ~ N(0, scale²)."""
+    """w ~ N(0, scale²).
+
+    >>> import singularbayes as sb
+    >>> layer = sb.layers.Dense(8, posterior=sb.LowRank(4, prior=sb.Normal(0.1)))
+    """
 
     def log_density(self, w, xp=ops):
         return -0.5 * (w / self.scale) ** 2 - math.log(self.scale) - 0.5 * math.log(2 * math.pi)
@@ -181,7 +185,11 @@ class Anchored(ScalePrior):
 
 @_register
 class Laplace(ScalePrior):
-    """w ~ Laplace(0, scale): density exp(−|w|/scale) / (2 scale)."""
+    """w ~ Laplace(0, scale): density exp(−|w|/scale) / (2 scale).
+
+    >>> import singularbayes as sb
+    >>> layer = sb.layers.Dense(8, posterior=sb.LowRank(4, prior=sb.Laplace(0.1)))
+    """
 
     def log_density(self, w, xp=ops):
         return -xp.abs(w) / self.scale - math.log(2 * self.scale)
@@ -202,6 +210,9 @@ class ScaleMixture(Prior):
     Args:
         sigma2: standard deviation of the spike. Where the paper prints N(0, e⁻⁶), `sigma2_is_variance=True` reads e⁻⁶
             as the variance instead.
+
+    >>> import singularbayes as sb
+    >>> layer = sb.layers.Dense(8, posterior=sb.LowRank(4, prior=sb.ScaleMixture(0.5, 1.0, 0.05)))
     """
 
     def __init__(

@@ -32,6 +32,12 @@ class RankOne(Variational):
         form: "product": W = W₀ ∘ (1 + s)(1 + r)ᵀ, so x W = ((x ∘ (1 + s)) W₀) ∘ (1 + r). The paper's two other forms:
             "outer": W₀ ∘ (1 + s rᵀ), and "scale": W₀ ∘ s rᵀ, whose means start at 1.
         **kwargs: arguments of every posterior, see `Variational`; scales start at η.
+
+    >>> import numpy as np, singularbayes as sb
+    >>> layer = sb.layers.Dense(8, posterior=sb.RankOne())
+    >>> layer.build((None, 3))
+    >>> sum(int(np.prod(weight.shape)) for weight in layer.posterior.trainable_weights)  # 3 · 8 + 2 (3 + 8)
+    46
     """
 
     draws_matrices = False

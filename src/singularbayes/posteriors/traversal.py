@@ -14,7 +14,13 @@ from singularbayes.posteriors.variational import RandomPosterior
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
-    """Returns every posterior of a model or layer once, however deep it is nested, in a fixed order."""
+    """Returns every posterior of a model or layer once, however deep it is nested, in a fixed order.
+
+    >>> import keras, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((3,)), sb.layers.Dense(2, posterior=sb.LowRank(2))])
+    >>> [posterior.rank for posterior in sb.find_posteriors(model)]
+    [2]
+    """
     return [source for source in find_sources(model) if isinstance(source, Posterior)]
 
 

@@ -65,6 +65,8 @@ class Monitor:
     No alarm after 200 inputs; the evidence is at ... of its threshold.
     >>> monitor.update(rng.normal(3, 1, size=100)).alarm
     True
+    >>> monitor
+    Monitor(by scores, alpha 0.01). Alarm: uncertainty, after ... inputs of 300.
     """
 
     def __init__(self, reference, *, y=None, alpha: float = 0.01, score: str | None = None, groups=None, seed: int = 0):
@@ -134,6 +136,9 @@ class Monitor:
         return names
 
     # -- what is known -------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"Monitor(by {self.score or 'scores'}, alpha {self.alpha:g}). {self.status}"
 
     @property
     def threshold(self) -> float:

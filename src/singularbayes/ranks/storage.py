@@ -89,12 +89,12 @@ def _read(optuna, path: Path) -> tuple[Any, list[str]]:
         raise ValueError(
             f"sweep needs a storage that a sweep wrote, or a path that is free; got {str(path)!r}, which is neither."
         )
-    _mend(path)
+    _repair(path)
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
     return storage, optuna.get_all_study_names(storage)
 
 
-def _mend(path: Path) -> None:
+def _repair(path: Path) -> None:
     """Cuts off a last line that was not written to its end."""
     if path.exists():
         with path.open("rb+") as file:

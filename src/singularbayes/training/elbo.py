@@ -28,6 +28,11 @@ def kl(model: keras.layers.Layer, method: str = "training"):
     Args:
         method: "training" (what the loss adds: exact, or an unbiased estimate), "bound" (closed-form upper bound) or
             "exact" (float64, by closed form or quadrature; a plain float).
+
+    >>> import keras, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((3,)), sb.layers.Dense(2, posterior=sb.LowRank(2))])
+    >>> sb.kl(model, "exact") > 0
+    True
     """
     if method not in _KL_METHODS:
         raise ValueError(f"kl needs method to be one of {tuple(_KL_METHODS)}; got method={method!r}.")
@@ -38,6 +43,10 @@ def set_kl(model: keras.layers.Layer, num_data: float, beta: float = BETA) -> No
     """Sets the KL weight β / num_data for every posterior of `model`, for custom loops and `train_on_batch`.
 
     β = 1 is the ELBO. With β < 1, as by default, the loss is no longer a bound of the evidence.
+
+    >>> import keras, singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((3,)), sb.layers.Dense(2, posterior=sb.LowRank(2))])
+    >>> sb.set_kl(model, num_data=1000, beta=1)  # then model.train_on_batch, or a loop that adds sum(model.losses)
     """
     require_kl_weight(num_data, beta)
     if getattr(model, "compiled", False):

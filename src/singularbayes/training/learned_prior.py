@@ -26,6 +26,13 @@ def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) 
             stop or a setting was chosen. They are remembered with the prior, beside those that it knows already, and
             `certify` refuses them. None states that no data was seen since the model was built or last centred.
         scale: one prior scale for all weights in place of the posteriors' scales.
+
+    >>> import singularbayes as sb
+    >>> prior = sb.Centred("normal")
+    >>> model = keras.Sequential([keras.Input((3,)), sb.layers.Dense(2, posterior=sb.LowRank(2, prior=prior))])
+    >>> centre_prior(model, learned_on=None)  # the posterior as it starts, which has seen no data
+    >>> round(sb.kl(model, "exact"), 6)
+    0.0
     """
     posteriors = [_centred(posterior) for posterior in find_random_posteriors(model)]
     if not posteriors:

@@ -23,6 +23,10 @@ def load(path: str | Path, **kwargs) -> keras.Model:
     `kl_weight`. `keras.saving.load_model` works too once `singularbayes.layers` is imported, but then `fit` uses the KL
     weight of the file without a warning and does not log them (so it is after `load_weights` and in copies of a model),
     and it does not name what is wrong with a file that is not a whole model.
+
+    >>> import singularbayes as sb
+    >>> model.save("model.keras")  # doctest: +SKIP
+    >>> again = sb.load("model.keras")  # on any backend  # doctest: +SKIP
     """
     model = read_model(path, **kwargs)
     log_stored_kl_weight(model)

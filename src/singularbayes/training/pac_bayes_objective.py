@@ -57,6 +57,9 @@ class PACBayesObjective(keras.callbacks.Callback):
         delta: of the bound.
         form: "quadratic" (the default of Pérez-Ortiz et al. 2021), "sqrt" (McAllester's) or "kl", the tightest.
         penalty: multiplies the KL weight; 1 is the bound itself.
+
+    >>> import singularbayes as sb
+    >>> objective = sb.PACBayesObjective(num_data=60_000, penalty=0.1)  # model.fit(x, y, callbacks=[objective])
     """
 
     def __init__(self, num_data: int | None = None, delta: float = 0.05, form: str = "quadratic", penalty: float = 1.0):

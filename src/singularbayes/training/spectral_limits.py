@@ -36,6 +36,8 @@ class SpectralProjection(keras.callbacks.Callback):
 
     Guarantees ‖E A‖₂ ≤ limit for every factor after each batch that Keras reports, and so at the end of training. With
     `steps_per_execution` above 1 it reports one batch in as many. Says nothing about draws.
+
+    >>> callbacks = [SpectralProjection(limit=1.0)]  # of fit, beside a KLSchedule
     """
 
     def __init__(self, limit: float):
@@ -64,6 +66,8 @@ class SpectralPenalty(keras.callbacks.Callback):
 
     Guarantees nothing: the norms end where loss and penalty balance. `bounds.gaussian_norm` then bounds draws with
     a probability.
+
+    >>> callbacks = [SpectralPenalty(limit=1.0, weight=0.1)]  # of fit, beside a KLSchedule
     """
 
     def __init__(self, limit: float, weight: float = 1.0):

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from singularbayes.metrics import MEASURES
+import numpy as np
+
+from singularbayes.metrics import MEASURES, Measure
 from singularbayes.plots import style
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, general, looks, published, settings, tables
@@ -19,8 +21,13 @@ from singularbayes_experiments.report.tables import Table
 
 _DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
 _NO_NETWORK = (
-    "Rows without a network: the AUROC-OOD by a number of each example alone, whatever the column. Their direction "
-    "suits the main pair of the experiment and was set with that pair in mind."
+    "Rows at the foot are simple detectors, whatever the column. Those without a network take a number of each example "
+    "alone; their direction suits the main pair of the experiment and was set with that pair in mind. Those of a "
+    "deterministic network need no posterior."
+)
+_HELD_OUT = (
+    "Held-out classes are the last two of the ten: their test images against those of the others, by networks "
+    "that were trained without them, on a CPU."
 )
 _VALIDATION = Columns(
     "Validation",
@@ -114,19 +121,33 @@ def _part(section: Section, group: Group, runs: Sequence[Record], simple: Sequen
 
 
 def _with_simple(columns: Columns, simple: Sequence[Record]) -> Columns:
-    """Returns the columns with a row below for each detector that needs no network, where they have an AUROC-OOD."""
+    """Returns the columns with a row below for each simple detector, where they have an AUROC-OOD."""
     found = []
-    for made in simple:
-        numbers = {}
-        for measure in columns.measures:
-            start, by, _ = measure.name.partition("auroc_ood_")
-            value = made.metrics.get(f"{start}auroc_ood") if by else None
-            if value is not None:
-                numbers[measure.name] = f"{value:.{3 if measure.decimals is None else measure.decimals}f}"
-        if numbers:
-            found.append(Other(SIMPLE_NAMES.get(made.method, made.method), 0, numbers))
-    note = f"{columns.note} {_NO_NETWORK}".strip() if found else columns.note
+    for method in dict.fromkeys(made.method for made in simple):
+        runs = [made for made in simple if made.method == method]
+        numbers = {measure.name: _simple_number(runs, measure) for measure in columns.measures}
+        if any(numbers.values()):
+            numbers = {name: text for name, text in numbers.items() if text}
+            found.append(Other(SIMPLE_NAMES.get(method, method), len({made.seed for made in runs} - {0}), numbers))
+    held_out = any(name.startswith("held_out/") for other in found for name in other.numbers)
+    notes = [columns.note, _NO_NETWORK * bool(found), _HELD_OUT * held_out]
+    note = " ".join(each for each in notes if each)
     return replace(columns, others=(*columns.others, *found), note=note)
+
+
+def _simple_number(runs: Sequence[Record], measure: Measure) -> str:
+    """Returns the mean of a detector over its runs, ± the standard error where there are several; else nothing.
+
+    A detector has one score, which stands in every column of its set, or one for each uncertainty.
+    """
+    start, by, _ = measure.name.partition("auroc_ood_")
+    names = (measure.name, f"{start}auroc_ood") if by else ()
+    values = [made.metrics[name] for made in runs for name in names if name in made.metrics]
+    decimals = 3 if measure.decimals is None else measure.decimals
+    if not values:
+        return ""
+    error = f"±{np.std(values, ddof=1) / len(values) ** 0.5:.{decimals}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{decimals}f}{error}"
 
 
 def _draw(section: Section, group: Group) -> tuple[list[Picture], list[str]]:

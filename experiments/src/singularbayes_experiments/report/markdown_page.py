@@ -5,7 +5,7 @@ from pathlib import Path
 
 from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import against, index, summary
+from singularbayes_experiments.report import against, index, modes_summary, summary
 from singularbayes_experiments.report.chapters import Chapter, Part
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.picture import Picture
@@ -13,13 +13,23 @@ from singularbayes_experiments.report.remarks import remarks
 from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
 
-FIRST, PAPER = "index.md", "paper_tables.md"
+FIRST, PAPER, FIGURE = "index.md", "paper_tables.md", "summary.svg"
 
 
 _CELLS = (
     "Each cell: NLL (nats, lower is better), AUROC-OOD (higher is better) where there are out-of-distribution data, "
     "and stored parameters. ± is the standard error over seeds, in intensive care over seeds and shifts. Bold: the "
     "best, where the paired 95 % intervals of its differences to all others exclude zero."
+)
+
+
+_PROTOCOL = (
+    "Settings by the [tuning protocol](../protocol.md), committed before the run; [all twelve "
+    "methods](../mixture_results.md)."
+)
+_EARLIER = (
+    "These runs are older than the protocol: other configurations, three to five seeds (25 runs in intensive care), "
+    "and not all of them blind, see below. The newer comparison does not have CNN, SST-2, Beijing and intensive care."
 )
 
 
@@ -32,22 +42,36 @@ def render(chapters: Sequence[Chapter], title: str, command: str) -> str:
     return "\n".join([*lines, *_index(chapters)])
 
 
-def write(folder: Path, chapters: Sequence[Chapter], records: Sequence[Record], command: str) -> Path:
+def write(
+    folder: Path,
+    chapters: Sequence[Chapter],
+    records: Sequence[Record],
+    command: str,
+    modes: Sequence[summary.Scores] = (),
+) -> Path:
     """Writes the pages of a folder and their figures, and returns the path of the first."""
     folder.mkdir(parents=True, exist_ok=True)
+    if modes:
+        replace(folder / FIGURE, f"{modes_summary.figure(modes).svg}\n".encode())
     for chapter in chapters:
         for picture in chapter.pictures:
             for name, panel in zip(_files(chapter, picture), picture.panels, strict=True):
                 replace(folder / name, f"{panel.svg}\n".encode())
-    for name, text in pages(chapters, records, command).items():
+    for name, text in pages(chapters, records, command, modes).items():
         replace(folder / name, text.encode())
     return folder / FIRST
 
 
-def pages(chapters: Sequence[Chapter], records: Sequence[Record], command: str) -> dict[str, str]:
-    """Returns the pages of a folder by file name: the summary, the experiments, and the tables of the paper."""
+def pages(
+    chapters: Sequence[Chapter], records: Sequence[Record], command: str, modes: Sequence[summary.Scores] = ()
+) -> dict[str, str]:
+    """Returns the pages of a folder by file name: the summary, the experiments, and the tables of the paper.
+
+    Args:
+        modes: the comparison under the tuning protocol, which the summary begins with.
+    """
     links = {chapter.section.title: _page(chapter) for chapter in chapters}
-    found = {FIRST: _summary(chapters, records, command)}
+    found = {FIRST: _summary(chapters, records, command, modes)}
     for chapter in chapters:
         lines = _chapter(chapter, "", level="#", first="chosen")
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
@@ -55,12 +79,27 @@ def pages(chapters: Sequence[Chapter], records: Sequence[Record], command: str) 
     return found
 
 
-def _summary(chapters: Sequence[Chapter], records: Sequence[Record], command: str) -> str:
+def _summary(
+    chapters: Sequence[Chapter], records: Sequence[Record], command: str, modes: Sequence[summary.Scores]
+) -> str:
     scores = summary.collect(records)
-    lines = [f"# {summary.TITLE}", "", summary.headline(scores), ""]
+    lines, lost = [f"# {summary.TITLE}", ""], summary.losses(scores)
+    if modes:
+        lines += [modes_summary.headline(modes), "", *modes_summary.table(modes), "", f"{_CELLS} {_PROTOCOL}", ""]
+        shown = "Images: NLL above, AUROC-OOD below, against stored parameters, with standard errors over five seeds."
+        lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
+        lines += [
+            "## Where it loses",
+            "",
+            *modes_summary.losses(modes),
+            *(f"{each} (earlier runs)" for each in lost),
+            "",
+        ]
+        lines += ["## Earlier runs", "", _EARLIER, ""]
+    lines += [summary.headline(scores), ""]
     if scores:
         lines += [*summary.table(scores), "", _CELLS, ""]
-        lost = summary.losses(scores)
+    if scores and not modes:
         lines += ["## Where it loses", "", *(lost or ["Nowhere beyond a paired 95 % interval."]), ""]
     kept_in_mind = [*remarks(records), *(summary.DISCLOSURES if scores else ())]
     lines += ["## Keep in mind", "", *(line for each in kept_in_mind for line in (each, ""))] if kept_in_mind else []

@@ -32,6 +32,10 @@ SIMPLE_NAMES = {
     "word_rarity": "rarer word pieces (no network)",
     "dew_point": "higher dew point (no network)",
     "input_distance": "distance from training inputs (no network)",
+    "max_softmax": "max-softmax of the deterministic network",
+    "energy": "energy score of the deterministic network",
+    "mahalanobis": "Mahalanobis distance of its last hidden layer",
+    "low_rank_held_out": "low-rank, trained without two classes",
 }
 # Where settings come from, in the order of a page.
 PRESETS = {

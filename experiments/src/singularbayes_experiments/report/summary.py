@@ -86,7 +86,7 @@ class Scores:
 
     def best(self, metric: str, higher: bool) -> str | None:
         """Returns the method with the best mean, if its paired intervals to all others exclude 0."""
-        means = {name: np.mean(values) for name in METHODS if (values := self.values(name, metric))}
+        means = {name: np.mean(values) for name in self.runs if (values := self.values(name, metric))}
         if len(means) < 2:
             return None
         first = (max if higher else min)(means, key=lambda name: means[name])
@@ -129,8 +129,8 @@ def collect(records: Sequence[Record]) -> list[Scores]:
 
 def headline(scores: Sequence[Scores]) -> str:
     """Returns how several low-rank modes compare with a deep ensemble, and one low-rank network with one network."""
-    modes = _verdicts(scores, "low_rank_ensemble", "deep_ensemble")
-    single = _verdicts(scores, "low_rank", "deterministic")
+    modes = verdicts(scores, "low_rank_ensemble", "deep_ensemble")
+    single = verdicts(scores, "low_rank", "deterministic")
     shares = [
         each.parameters["low_rank_ensemble"] / each.parameters["deep_ensemble"]
         for each in scores
@@ -171,14 +171,20 @@ def losses(scores: Sequence[Scores]) -> list[str]:
 def table(scores: Sequence[Scores], methods: Sequence[str] = tuple(METHODS), folder: str = "") -> list[str]:
     """Returns the lines of the table of some methods; links lead to pages in the folder."""
     shown = [name for name in methods if any(name in each.runs for each in scores)]
-    lines = [f"| | {' | '.join(METHODS[name] for name in shown)} |", f"|---|{'---:|' * len(shown)}"]
+    lines = head([METHODS[name] for name in shown])
     for each in scores:
         cells = [f"[{each.data.title}]({folder}{each.data.page()})", *(each.cell(name) for name in shown)]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
-def _verdicts(scores: Sequence[Scores], ours: str, theirs: str) -> dict[str, list[str]]:
+def head(names: Sequence[str]) -> list[str]:
+    """Returns the first lines of a table with a column per name."""
+    return [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+
+
+def verdicts(scores: Sequence[Scores], ours: str, theirs: str) -> dict[str, list[str]]:
+    """Returns the data sets on which the NLL of one method is better, worse or level, by paired intervals."""
     found: dict[str, list[str]] = {"better": [], "worse": [], "level": []}
     for each in scores:
         difference = each.difference(ours, theirs, each.data.nll)

@@ -42,7 +42,7 @@ def _line(cells: list[str]) -> str:
 
 def _ours(cell: Cell) -> str:
     mean = latex_math(cell.ours)
-    mean = {1: f"\\mathbf{{{mean}}}", 2: f"\\underline{{{mean}}}"}.get(cell.place or 0, mean)
+    mean = f"\\mathbf{{{mean}}}" if cell.best else mean
     return f"${' '.join([mean, latex_math(cell.error)]).strip()}$"
 
 

@@ -22,8 +22,7 @@ def markdown(table: Table) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    # GitHub shows <ins> underlined and drops <u>.
-    ours = {1: f"**{cell.ours}**", 2: f"<ins>{cell.ours}</ins>"}.get(cell.place or 0, cell.ours)
+    ours = f"**{cell.ours}**" if cell.best else cell.ours
     text = f"{ours} {cell.error}".strip()
     if not cell.paper:
         return text

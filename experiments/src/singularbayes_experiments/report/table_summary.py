@@ -1,4 +1,4 @@
-"""What the records of the comparison on tables say: scores by split, mean ranks, paired differences, and the aims.
+"""What the records of the comparison on tables say: scores by split, mean ranks, paired differences.
 
 Lower is better for every score here; accuracy is read as error, coverage as the distance from 90 %.
 """
@@ -90,21 +90,16 @@ def _mean(values: list[float]) -> tuple[float, float, int]:
 
 
 @dataclass(frozen=True)
-class Aim:
-    """An aim and what came out: the tables on which it is met, and those on which it is not."""
+class Statement:
+    """A statement about ours, with the tables on which it holds, and those on which it does not."""
 
     sentence: str
-    needed: int
-    met: tuple[str, ...]
-    missed: tuple[str, ...]
-
-    @property
-    def reached(self) -> bool:
-        return len(self.met) >= self.needed
+    holds: tuple[str, ...]
+    fails: tuple[str, ...]
 
 
-def aims(comparison: Comparison, names: list[str]) -> list[Aim]:
-    """Returns the aims about regression, each with the tables that meet it."""
+def statements(comparison: Comparison, names: list[str]) -> list[Statement]:
+    """Returns what is said about regression, each with the tables on which it holds."""
 
     def within(name: str, other: str, score: str = "nll") -> bool:
         """Whether ours is not behind by more than one standard error of the paired difference."""
@@ -121,20 +116,19 @@ def aims(comparison: Comparison, names: list[str]) -> list[Aim]:
         mean_rows = rows / len(results)
         return abs(coverage - COVERAGE) <= 2 * math.sqrt(COVERAGE * (1 - COVERAGE) / mean_rows)
 
-    def aim(sentence: str, needed: int, meets) -> Aim:
-        found = {name: meets(name) for name in names}
-        return Aim(sentence, needed, *(tuple(n for n in names if found[n] is wanted) for wanted in (True, False)))
+    def statement(sentence: str, holds) -> Statement:
+        found = {name: holds(name) for name in names}
+        return Statement(sentence, *(tuple(n for n in names if found[n] is wanted) for wanted in (True, False)))
 
     best = {name: comparison.best(name, "nll", without=OWN) for name in names}
     return [
-        aim("NLL within one standard error of the best of the others", 5, lambda n: within(n, best[n])),
-        aim("NLL below that of the deep ensemble", 7, lambda n: ahead(n, "deep ensemble")),
-        aim("NLL below that of full rank", 7, lambda n: ahead(n, "ours, full rank")),
-        aim("NLL within one standard error of full rank, or below", 7, lambda n: within(n, "ours, full rank")),
-        aim(
+        statement("NLL within one standard error of the best of the others", lambda n: within(n, best[n])),
+        statement("NLL below that of the deep ensemble", lambda n: ahead(n, "deep ensemble")),
+        statement("NLL below that of full rank", lambda n: ahead(n, "ours, full rank")),
+        statement("NLL within one standard error of full rank, or below", lambda n: within(n, "ours, full rank")),
+        statement(
             "RMSE not above that of the deep ensemble by a standard error",
-            5,
             lambda n: within(n, "deep ensemble", "rmse"),
         ),
-        aim("90 % intervals cover 90 % within two standard errors of a test set", len(names), covers),
+        statement("90 % intervals cover 90 % within two standard errors of a test set", covers),
     ]

@@ -29,7 +29,7 @@ class Cell:
     Args:
         ours: the mean over seeds; error: its standard error with ±, and how many seeds have a value if not all.
         value: what the cell is sorted by, NaN for none.
-        place: 1 for the best of the column, 2 for the second.
+        best: whether it is better than all others, by paired intervals.
         paper: the paper's number; spread: its standard deviation with ±; difference: ours less the paper's number.
         mark: of the footnote on the paper's number.
     """
@@ -37,7 +37,7 @@ class Cell:
     ours: str
     error: str = ""
     value: float = math.nan
-    place: int | None = None
+    best: bool = False
     paper: str = ""
     spread: str = ""
     difference: str = ""
@@ -98,12 +98,17 @@ def make(
 
     Args:
         published: the paper's numbers by method and measure, which stand below those of comparable rows.
-        ranked: whether the best and the second of a column are marked.
+        ranked: whether the best of a column is marked.
         survivors: by method, how many seeds were run where some diverged and left no record.
     """
     beside = [row.method if comparable(row) and not columns.median else None for row in rows]
     made = [_column(column, beside, published) for column in _compared(rows, columns)]
-    shown = [(measure, cells, wrong) for measure, cells, wrong in made if any(cell.ours != NONE for cell in cells)]
+    elsewhere = {name for other in columns.others for name in other.numbers}
+    shown = [
+        (measure, cells, wrong)
+        for measure, cells, wrong in made
+        if any(cell.ours != NONE for cell in cells) or measure.name in elsewhere
+    ]
     if not shown:
         return None
     measures = tuple(measure for measure, _, _ in shown)
@@ -131,7 +136,7 @@ def _name(row: Row, survivors: Mapping[str, int]) -> str:
 
 
 def _placed(cell: Cell, ranked: bool) -> Cell:
-    return cell if ranked else replace(cell, place=None)
+    return cell if ranked else replace(cell, best=False)
 
 
 def _published(other: Other, measures: Sequence[Measure]) -> TableRow:
@@ -191,19 +196,19 @@ def _column(
 def _cell(column: Column, summary: Summary, number: Number | None) -> Cell:
     ours, error = column.number(summary.mean), _error(column, summary)
     if number is None or ours == NONE:
-        return Cell(ours, error, summary.mean, summary.place)
+        return Cell(ours, error, summary.mean, summary.best)
     paper = number.printed if column.measure.whole else column.number(number.value)
     spread = ""
     if number.deviation is not None and not column.measure.whole:
         spread = f"± {column.number(number.deviation)}"
     alike = not number.wrong and column.measure.name not in _OF_A_MACHINE
     difference = _difference(column, summary.mean, number) if alike else ""
-    return Cell(ours, error, summary.mean, summary.place, paper, spread, difference)
+    return Cell(ours, error, summary.mean, summary.best, paper, spread, difference)
 
 
 def _error(column: Column, summary: Summary) -> str:
-    varies = summary.std > 0 if column.measure.whole else not math.isnan(summary.std)
-    parts = f"± {column.number(summary.std / math.sqrt(summary.defined))}" if varies else ""
+    varies = summary.error > 0 if column.measure.whole else not math.isnan(summary.error)
+    parts = f"± {column.number(summary.error)}" if varies else ""
     share = f"({summary.defined} of {summary.seeds})" if 0 < summary.defined < summary.seeds else ""
     return f"{parts} {share}".strip()
 
@@ -249,7 +254,9 @@ def _reading(
         parts.append("The paper's ± is the standard deviation over its seeds.")
     if len(rows) > 1:
         parts.append(
-            "Best in bold, second underlined." if ranked else "Rows are of different data: none is marked best."
+            "Bold: better than all others, by paired 95 % intervals over seeds."
+            if ranked
+            else "Rows are of different data: none is marked best."
         )
     numbers = [number for key, number in published.items() if key in shown]
     if numbers:

@@ -10,7 +10,8 @@ from singularbayes_experiments.report.names import NAMES, measure
 from singularbayes_experiments.report.rows import Row
 from singularbayes_experiments.report.section import PARAMETERS, STORED, TRAINING, Columns, Drawing, Section
 
-SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "notmnist": "notMNIST"}
+HELD_OUT = "held_out"  # two classes that a network of its own was trained without
+SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "notmnist": "notMNIST", HELD_OUT: "held-out classes"}
 ACCURACY = measure("accuracy", 2, label="accuracy %", scale=0.01)
 NLL = measure("nll", 4)
 ECE = measure("ece", 4)
@@ -66,7 +67,7 @@ _LINES = ("low_rank", "low_rank_laplace", "full_rank", "rank_one", "deterministi
 
 def detection(ood: Sequence[str]) -> Columns:
     """Returns how well uncertainty finds images of other sets."""
-    measures = [_found(name, by) for name in ood for by in ("mi", "entropy")]
+    measures = [_found(name, by) for name in (*ood, HELD_OUT) for by in ("mi", "entropy")]
     note = (
         "AUROC of out-of-distribution images against test images, by mutual information (MI) and by entropy (H): the "
         "chance that an out-of-distribution image is the more uncertain one. A deterministic network has no MI. "
