@@ -67,7 +67,7 @@ def test_a_folder_of_pages_has_a_summary_and_a_page_per_experiment_with_its_figu
     assert cli.main(["report", str(runs), "--markdown", str(folder)]) == 0
     experiments = {made.experiment for made in reading.read(runs)}
     pages = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.md")}
-    assert pages.keys() == {"index.md", "paper_tables.md", *(f"{name}.md" for name in experiments)}
+    assert pages.keys() == {"index.md", "paper_tables.md", "disclosures.md", *(f"{name}.md" for name in experiments)}
     for text in pages.values():
         links = re.findall(r"\]\(([^)#]+)\)", text)
         assert all((folder / link).is_file() for link in links if not link.startswith("../"))

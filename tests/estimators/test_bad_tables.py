@@ -32,7 +32,7 @@ def broken(value, where=(0, 1)):
         (X[0], Y, "Expected 2D array, got 1D array"),
         (X, Y[:-1], "inconsistent numbers of samples"),
         (X, np.full(30, "a"), "could not convert string to float"),
-        (np.full((30, 3), "a"), Y, "could not convert string to float"),
+        (np.full((30, 3), "a"), Y, r"could not convert string to float.*make_column_transformer"),
         (sparse.csr_matrix(X), Y, "dense data is required"),
     ],
 )

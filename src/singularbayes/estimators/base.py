@@ -109,7 +109,16 @@ class BayesianEstimator(BaseEstimator):
         """Returns features, targets and weights, without the rows of weight 0."""
         numeric = is_regressor(self)
         options: dict[str, Any] = {"dtype": "float64", "multi_output": True, "y_numeric": numeric}
-        X, y = validate_data(self, X, y, reset=first, ensure_min_samples=minimum, **options)
+        try:
+            X, y = validate_data(self, X, y, reset=first, ensure_min_samples=minimum, **options)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(
+                f"{error}. {type(self).__name__} needs numbers; encode columns of text before it: make_pipeline("
+                'make_column_transformer((OneHotEncoder(), ["column"]), remainder="passthrough"), '
+                f"{type(self).__name__}())."
+            ) from error
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         used = weight > 0
         return (X, y, weight) if used.all() else (X[used], y[used], weight[used])

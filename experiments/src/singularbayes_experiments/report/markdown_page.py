@@ -13,7 +13,7 @@ from singularbayes_experiments.report.remarks import remarks
 from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
 
-FIRST, PAPER, FIGURE = "index.md", "paper_tables.md", "summary.svg"
+FIRST, PAPER, DISCLOSED, FIGURE = "index.md", "paper_tables.md", "disclosures.md", "summary.svg"
 
 
 _CELLS = (
@@ -75,6 +75,7 @@ def pages(
     for chapter in chapters:
         lines = _chapter(chapter, "", level="#", first="chosen")
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
+    found[DISCLOSED] = _disclosures(chapters, command)
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
     return found
 
@@ -101,11 +102,25 @@ def _summary(
         lines += [*summary.table(scores), "", _CELLS, ""]
     if scores and not modes:
         lines += ["## Where it loses", "", *(lost or ["Nowhere beyond a paired 95 % interval."]), ""]
-    kept_in_mind = [*remarks(records), *(summary.DISCLOSURES if scores else ())]
+    not_blind = f"**Disclosures.** Not everything was blind: [what was known when]({DISCLOSED}), data set by data set."
+    kept_in_mind = [*remarks(records), *([not_blind] if scores else ())]
     lines += ["## Keep in mind", "", *(line for each in kept_in_mind for line in (each, ""))] if kept_in_mind else []
     lines += ["## Pages", ""]
     lines += [f"- [{chapter.section.title}]({_page(chapter)})" for chapter in chapters]
     lines += [f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand", ""]
+    return "\n".join([*lines, _made(command), ""])
+
+
+def _disclosures(chapters: Sequence[Chapter], command: str) -> str:
+    lead = (
+        "What a sceptic should know about the results: which scores had been seen when settings were written, what "
+        "diverged, what was left out. The comparison under the [tuning protocol](../protocol.md) was committed before "
+        "its run; the rest, below, is older."
+    )
+    lines = ["# Disclosures", "", lead, "", *(line for each in summary.DISCLOSURES for line in (each, ""))]
+    for chapter in chapters:
+        if chapter.section.notes:
+            lines += [f"## {chapter.section.title}", "", *(f"- {note}" for note in chapter.section.notes), ""]
     return "\n".join([*lines, _made(command), ""])
 
 
