@@ -1,5 +1,8 @@
 """Detectors of one deterministic network: which images are inside and outside, exact scores, and nothing done twice."""
 
+import json
+from pathlib import Path
+
 import made_up_images
 import numpy as np
 import pytest
@@ -50,3 +53,24 @@ def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, m
     assert set(found["held out", "more_pixels"].metrics) == {"held_out/auroc_ood"}
     by_draws = found["held out, low-rank", "low_rank_held_out"].metrics
     assert set(by_draws) == {"held_out/auroc_ood_mi", "held_out/auroc_ood_entropy"}
+
+
+def test_the_page_on_when_not_has_the_scores_of_the_committed_records():
+    root = Path(__file__).parents[2]
+    lines = (root / "experiments" / "results" / "network_detectors.jsonl").read_text(encoding="utf-8").splitlines()
+    found: dict = {}
+    for one in map(json.loads, lines):
+        for metric, value in one["metrics"].items():
+            found.setdefault((one["experiment"], one["method"], metric), []).append(value)
+    shown = {key: f"{np.mean(values):.3f}" for key, values in found.items()}
+    page = " ".join((root / "docs" / "when_not.md").read_text(encoding="utf-8").split())
+    far, near, mine = (
+        shown["fashion_mnist", "mahalanobis", "mnist/auroc_ood"],
+        shown["fashion_mnist", "mahalanobis", "held_out/auroc_ood"],
+        shown["fashion_mnist", "low_rank_held_out", "held_out/auroc_ood_mi"],
+    )
+    assert f"an AUROC of {far}, and" in page and f"with {near}, where one low-rank network has {mine} (one" in page
+    digits = (shown["mnist", "mahalanobis", "held_out/auroc_ood"],)
+    digits += (shown["mnist", "low_rank_held_out", "held_out/auroc_ood_mi"],)
+    assert f"{' against '.join(digits)} (two seeds)" in page
+    assert f"max-softmax has {shown['mnist', 'max_softmax', 'held_out/auroc_ood']}." in page
