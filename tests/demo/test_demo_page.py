@@ -33,7 +33,7 @@ def test_a_story_opens_with_its_sentence_and_figure_and_what_it_loses_and_folds_
         assert shown.count("<svg ") == 2 and '<div class="narrow"><svg ' in shown  # for wide and for narrow windows
         assert "Where mixture loses: parameters (7,202, deterministic 802)." in shown
         assert "Points &amp; a network." in folded and "All settings are defaults." in folded
-        assert "<td>7,202</td><td><strong>0.100</strong></td>" in folded
+        assert "<td>7,202</td><td>0.100</td>" in folded
         assert "<dt>epochs</dt><dd>800</dd>" in folded
 
 

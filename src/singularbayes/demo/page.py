@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import math
 import platform
 import re
 import tempfile
@@ -17,7 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 import singularbayes
-from singularbayes.evaluation import Comparison
+from singularbayes.evaluation import Column, Comparison
 from singularbayes.plots import BLUE, INK, PALE, VERMILION, style
 
 PAGE = "report.html"
@@ -81,11 +82,18 @@ def losses(table: Comparison, ours: str) -> str:
     place = table.methods.index(ours)
     found = []
     for column in table.columns:
-        best = next((i for i, cell in enumerate(column.cells) if cell.place == 1), place)
-        if column.cells[place].place != 1 and best != place:
+        best = _lowest_loss(column)
+        if best is not None and column.number(column.cells[best].mean) != column.number(column.cells[place].mean):
             numbers = [column.number(column.cells[i].mean) for i in (place, best)]
             found.append(f"{column.measure.label} ({numbers[0]}, {table.methods[best]} {numbers[1]})")
     return f"Where {ours} loses: {', '.join(found)}." if found else f"No other method beats {ours} in any column."
+
+
+def _lowest_loss(column: Column) -> int | None:
+    """Returns the place of the best mean, beyond chance or not; None where a column has no better end."""
+    losses = [column.measure.loss(cell.mean / column.measure.scale) for cell in column.cells]
+    known = {i: loss for i, loss in enumerate(losses) if loss is not None and not math.isnan(loss)}
+    return min(known, key=lambda i: known[i]) if known and column.measure.ranked else None
 
 
 def changed(before: float, after: float, form: str) -> str:
