@@ -80,10 +80,10 @@ def detect(network: keras.Model, data: Sets) -> Scores:
 
 def detect_by_draws(network: keras.Model, data: Sets, settings, seed: int) -> Scores:
     """Returns the AUROC of every other set by mutual information and by entropy of a Bayesian network."""
-    inside = predict(network, data.test, draws=settings.draws, seed=seed)
+    inside: Any = predict(network, data.test, draws=settings.draws, seed=seed)
     found = {}
     for name, pixels in data.others.items():
-        p = predict(network, pixels, draws=settings.draws, seed=seed)
+        p: Any = predict(network, pixels, draws=settings.draws, seed=seed)
         found[f"{name}/auroc_ood_mi"] = auroc_ood(inside.mutual_information, p.mutual_information)
         found[f"{name}/auroc_ood_entropy"] = auroc_ood(inside.entropy, p.entropy)
     return {"low_rank_held_out": found}
