@@ -96,7 +96,7 @@ def test_an_ensemble_of_regressions_answers_with_its_interval():
         ),
         (
             keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=2)]),
-            "one number of components above 1; got none",
+            "freeze_members needs a model whose mixtures have one number of components above 1; got none",
         ),
     ],
     ids=["none", "random", "no_mixture"],

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from singularbayes.convert.collapse import collapse
+from singularbayes.convert.components import count_components
 from singularbayes.convert.frozen import Frozen, as_graph, require_inputs, restored
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
@@ -41,6 +42,8 @@ def freeze_members(
     mixture = isinstance(members, keras.Model)
     first: Any = members if isinstance(members, keras.Model) else next(iter(members), None)
     require_inputs("freeze_members", first, level)
+    if mixture:
+        count_components(first, "freeze_members")
     position = position_of(first, output, "freeze_members") or 0
     meaning = likelihood_of_output(first, position, likelihood, "freeze_members")
     networks: list[Any] = collapse(first, component="all") if mixture else [copied(network) for network in members]
