@@ -20,7 +20,7 @@ def demo(
 ) -> int:
     """Train small networks for three stories, and leave one page with what they show.
 
-    Needs no download and one to two minutes on two cores.
+    Needs no download and a few minutes on two cores.
 
     Parameters
     ----------

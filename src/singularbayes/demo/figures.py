@@ -73,7 +73,7 @@ def refusals(data: Refusals, wide: bool) -> Figure:
         errors.plot(1 - data.kept, risk, label=method, markevery=10, **looks[method].plot)
     errors.axvline(data.refused, color=style.GREY, lw=0.8, ls=":")
     errors.set(
-        title="errors among the images that are kept",
+        title="errors among those kept",
         xlabel="refused, the least certain first",
         ylabel="error rate",
     )
@@ -87,7 +87,7 @@ def refusals(data: Refusals, wide: bool) -> Figure:
         )
         detection.plot([np.mean(values)], [row], ls="", marker=look.marker, color=look.colour, markersize=9)
     detection.set_yticks(range(len(data.detection)), list(reversed(data.detection)))
-    detection.set(title=f"detecting the {data.ood}", xlabel="AUROC of the entropy; large: mean of seeds")
+    detection.set(title=f"detecting the {data.ood}", xlabel="AUROC of the entropy; large: mean")
     detection.set_ylim(-0.6, len(data.detection) - 0.4)
     errors.legend(loc="upper right")
     return figure
@@ -109,7 +109,7 @@ def conversion(data: Conversion, wide: bool) -> Figure:
     least = min(min(curve.confidence.min(), curve.accuracy.min()) for curve in data.curves.values())
     reliability.set(title="calibration: dotted is perfect", xlabel="confidence", ylabel="accuracy")
     reliability.set(xlim=(least - 0.03, 1.01), ylim=(least - 0.03, 1.02))
-    reliability.legend(loc="lower right")
+    reliability.legend(loc="upper left")
     return figure
 
 
