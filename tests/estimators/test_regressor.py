@@ -168,10 +168,15 @@ def test_components_calibrate_with_the_rows_that_they_were_trained_without(monke
     np.testing.assert_array_equal(data.y, model._values(Y[:, None]))
     # The mean is that of the component that did not see the row, but for the factor that makes its error the pool's.
     draws = sb.predict(model.model_, data.x, 20, model._seed, likelihood="mean_scale", keep_draws=True).draws
-    own = np.array([draws[np.flatnonzero(~used[i])[0] :: 10, i].mean() for i in range(120)])
+    unseen = np.stack([draws[np.flatnonzero(~used[i])[0] :: 10, i] for i in range(120)], axis=1).reshape(-1, 120)
+    own = unseen.mean(axis=0)
     factor = (data.y - p.mean)[:, 0] / (data.y[:, 0] - own)
     np.testing.assert_allclose(factor, factor[0], rtol=1e-3)
     assert 0.5 <= factor[0] < 1
+    # Its variance has a part that the components differ by, the same for all rows: that of a row would tell its error.
+    others = np.array([np.delete(draws[:, i].reshape(-1, 10), np.argmin(used[i]), axis=1).mean() for i in range(120)])
+    apart = p.std[:, 0] ** 2 - unseen.var(axis=0)
+    np.testing.assert_allclose(apart, np.mean((own - others) ** 2) / 2, rtol=1e-3)
 
 
 @pytest.mark.backend

@@ -154,11 +154,15 @@ class Regressor(RegressorMixin, BayesianEstimator):
         found = self._network.likelihood.statistics(outputs)
         components = held_out.shape[1]
         values, noise = (by_component(found[name], components) for name in ("prediction", "noise_variance"))
-        mean = of_unseen(values.mean(axis=0), held_out)
-        between = values.mean(axis=0).var(axis=0, ddof=1)  # nearly all components saw the row
+        means = values.mean(axis=0)
+        mean, seen = of_unseen(means, held_out), of_unseen(means, held_out == 0)
         within, noise = (of_unseen(each, held_out) for each in (values.var(axis=0), noise.mean(axis=0)))
+        between = means.var(axis=0, ddof=1)
         error = (y - mean) * pooled_error((y - mean) ** 2, between, held_out.sum(axis=1), components)
-        return ValuePredictive(y - error, np.sqrt(within + between), self.draws, noise=np.sqrt(noise))
+        # Half the squared difference of two networks estimates their variance. In a row it is large where the error is,
+        # since the other components know the target, and a variance must not know its error: all rows get the mean.
+        apart = ((mean - seen) ** 2).mean(axis=0) / 2
+        return ValuePredictive(y - error, np.sqrt(within + apart), self.draws, noise=np.sqrt(noise))
 
     def _in_units(self, p: ValuePredictive, x: np.ndarray, factor: np.ndarray | None = None) -> ValuePredictive:
         """Returns predictions for standardised features with a calibrated variance, in the units of the targets.
@@ -203,7 +207,7 @@ class BayesianMLPRegressor(Regressor):
             is folds below 1,000 rows, and None nothing.
         draws: how many networks from the posterior a prediction averages.
         learning_rate: "cosine", which falls to 0 at `max_iter`, or "constant".
-        max_iter: epochs; "auto" is as many as make 6,000 steps, from 50 to 1,000.
+        max_iter: epochs; "auto" is as many as make 8,000 steps, from 50 to 1,500.
         early_stopping: stop when `validation_fraction` of the training rows is not predicted better for
             `n_iter_no_change` epochs, and keep the best epoch.
         warm_start: the next `fit` resumes from this one, with calibrate="split".
