@@ -172,7 +172,9 @@ class TestPredict:
             take(self.MASKED, labels)
 
     def test_a_masked_array_without_masked_entries_loses_nothing(self):
-        sb.predict(_model(), np.ma.array(X), draws=2, likelihood="gaussian")
+        model = _model()
+        masked, plain = (sb.predict(model, x, draws=2, seed=0, likelihood="gaussian") for x in (np.ma.array(X), X))
+        np.testing.assert_array_equal(masked.mean, plain.mean)
 
     def test_a_file_is_no_model(self):
         with pytest.raises(TypeError, match=r"needs a Keras model; got 'm\.keras'\. Read .* singularbayes\.load"):
