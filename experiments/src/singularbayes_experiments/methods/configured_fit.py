@@ -94,10 +94,12 @@ class Program:
         epochs: int,
     ):
         self.build, self.num_data, self.orders, self.epochs = build, num_data, orders, epochs
-        self.models: dict[int, keras.Model] = {}
         self._starts: dict[int, State] = {}
         self.data = jax.device_put((x, y))
         self.model = self._model(0)
+        self.model.optimizer.build(self.model.trainable_variables)
+        rows = self.orders(0, 0)[0]
+        self.model._symbolic_build(data_batch=jax.tree.map(lambda array: array[rows], self.data))
         posteriors = find_random_posteriors(self.model)
         factors = [factor for posterior in posteriors for factor in posterior.factors]
         groups = self._groups(self.model)
@@ -109,16 +111,11 @@ class Program:
         self._epoch = jax.jit(step, donate_argnums=0)
 
     def _model(self, seed: int) -> keras.Model:
-        if seed not in self.models:
-            keras.utils.set_random_seed(seed)
-            model = self.build(seed)
-            if find_random_posteriors(model):
-                set_kl(model, self.num_data)
-            model.optimizer.build(model.trainable_variables)
-            rows = self.orders(0, 0)[0]
-            model._symbolic_build(data_batch=jax.tree.map(lambda array: array[rows], self.data))
-            self.models[seed] = model
-        return self.models[seed]
+        keras.utils.set_random_seed(seed)
+        model = self.build(seed)
+        if find_random_posteriors(model):
+            set_kl(model, self.num_data)
+        return model
 
     @staticmethod
     def _groups(model: keras.Model) -> list[list]:
@@ -126,9 +123,12 @@ class Program:
 
     def start(self, member: Member, trained: list[np.ndarray] | None = None) -> State:
         """Returns the state in which a member begins; `trained` has other means and plain weights to begin with."""
-        model, seed = self._model(member.start), member.start
+        seed = member.start
         if seed not in self._starts:
-            self._starts[seed] = [[np.asarray(variable) for variable in group] for group in self._groups(model)]
+            model = self._model(seed)  # the optimizer and the metrics start alike with all seeds
+            first, others = ([np.asarray(variable) for variable in getattr(model, name)] for name in _GROUPS[:2])
+            rest = [[np.asarray(variable) for variable in group] for group in self._groups(self.model)[2:]]
+            self._starts[seed] = [first, others, *rest]
         state = [list(group) for group in self._starts[seed]]
         if trained is not None:
             own = {i: np.stack([trained[i][0], state[0][i][1]]) for i in self.values}

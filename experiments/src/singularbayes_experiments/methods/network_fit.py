@@ -16,6 +16,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
+from singularbayes.posteriors import find_posteriors
 from singularbayes_experiments.methods import ivon
 from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program, State
 
@@ -34,6 +35,7 @@ class Settings:
         rho_lr: learning rate of ρ as a multiple of the others'.
         start: what the means of a low-rank network start with, as in `Configuration`.
         spread: standard deviations with which the weights of each layer start; () leaves them to the initializer.
+        warmup: epochs in which the KL weight rises linearly to β.
     """
 
     epochs: int
@@ -46,6 +48,15 @@ class Settings:
     rho_lr: float = 1.0
     start: str = "he"
     spread: tuple[float, ...] = ()
+    warmup: int = 0
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Examples that are trained with inputs cut to a width: padding of short texts costs as much as words."""
+
+    width: int
+    rows: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,8 @@ class Fit:
         build: makes the compiled model, as `Program` needs it.
         rows: seed → the examples that train.
         newton: IVON for the random weights.
+        buckets: all rows by the width of their inputs; none trains whole inputs. A batch is of one bucket.
+        parts: of an epoch, in each of which the rate is constant and every bucket has its share of the steps.
     """
 
     def __init__(
@@ -91,10 +104,14 @@ class Fit:
         size: int,
         num_data: int,
         newton: bool = False,
+        buckets: Sequence[Bucket] = (),
+        parts: int = 1,
     ):
         self.build, self.rows, self.size, self.num_data, self.newton = build, rows, size, num_data, newton
+        self.buckets, self.parts = buckets, parts
         self.program = Program(lambda seed: build(), x, y, num_data, lambda *_: np.arange(size)[None], epochs=0)
         self.model, self.values = self.program.model, self.program.values
+        self._data = [(self.program.data[0][:, : one.width], self.program.data[1]) for one in buckets]
         self._scratch: keras.Model | None = None
         self._epoch = jax.jit(jax.vmap(self._train, in_axes=(0, 0, 0, None)), donate_argnums=0)
 
@@ -126,22 +143,42 @@ class Fit:
             newton = [jax.vmap(ivon.begin)(values, reference, weights) for values, reference in pairs]
         state = (state, newton)
         for epoch in range(epochs):
-            falling = 0.5 * (1 + math.cos(math.pi * epoch / epochs))
-            orders: dict[tuple, np.ndarray] = {}
-            for one in networks:
-                key = self._order_key(one)
-                if key not in orders:
-                    orders[key] = one.order(self.rows(one.seed), self.size, epoch)
-            every = np.stack([orders[self._order_key(one)] for one in networks])
-            state = self._epoch(state, self._rates(networks, falling), every, self.program.data)
-            on_epoch(epoch)
+            self._warm_up(state[0], networks, epoch)
+            batches = [self._batches(networks, epoch, bucket) for bucket in self.buckets or [None]]
+            for part in range(self.parts):
+                falling = 0.5 * (1 + math.cos(math.pi * (epoch + part / self.parts) / epochs))
+                rates = self._rates(networks, falling)
+                for every, own in zip(batches, self._data or [self.program.data], strict=True):
+                    steps = every.shape[1] // self.parts
+                    state = self._epoch(state, rates, every[:, part * steps : (part + 1) * steps], own)
+                on_epoch(epoch)
         return state[0]
+
+    def _warm_up(self, state: State, networks: Sequence[Network], epoch: int) -> None:
+        """Sets the KL weights of an epoch where they rise."""
+        if self.program.kl_scale is None or self.newton or not any(one.settings.warmup for one in networks):
+            return
+        shares = [min(1.0, epoch / one.settings.warmup) if one.settings.warmup else 1.0 for one in networks]
+        weights = [one.settings.beta / self.num_data * share for one, share in zip(networks, shares, strict=True)]
+        state[1][self.program.kl_scale] = jnp.array(weights, "float32")
+
+    def _batches(self, networks: Sequence[Network], epoch: int, bucket: Bucket | None) -> np.ndarray:
+        """Returns the examples of an epoch, of a bucket alone where it is given: (networks, steps, examples)."""
+        orders: dict[tuple, np.ndarray] = {}
+        for one in networks:
+            key = self._order_key(one)
+            if key not in orders:
+                rows = self.rows(one.seed)
+                if bucket is not None:
+                    rows = np.intersect1d(rows, bucket.rows)
+                orders[key] = one.order(rows, self.size, epoch)
+        return np.stack([orders[self._order_key(one)] for one in networks])
 
     def start_at(self, model: keras.Model, weights: list[np.ndarray]) -> list[np.ndarray]:
         """Returns the weights with which this model starts at a trained deterministic one, by an SVD for factors.
 
         Args:
-            model: a deterministic network of the same layers.
+            model: a deterministic network of the same layers; biases may be plain that are random here.
             weights: values of its trainable variables.
         """
         if self._scratch is None:
@@ -149,17 +186,22 @@ class Fit:
         given = {
             id(variable): np.asarray(value) for variable, value in zip(model.trainable_variables, weights, strict=True)
         }
-        for ours, theirs in zip(self._scratch.layers, model.layers, strict=True):
-            if not hasattr(theirs, "posterior"):
-                for variable, other in zip(ours.trainable_variables, theirs.trainable_variables, strict=True):
-                    variable.assign(given[id(other)])
-                continue
-            (kernel,) = theirs.posterior.trainable_variables
-            ours.posterior.center(given[id(kernel)])
-            if ours.bias_posterior is None:
-                ours.bias.assign(given[id(theirs.bias)])
-            else:
-                ours.bias_posterior.center(given[id(theirs.bias)][None])
+        biases = {
+            id(ours.bias_posterior): theirs.bias
+            for ours, theirs in zip(self._scratch.layers, model.layers, strict=True)
+            if getattr(ours, "bias_posterior", None) is not None and theirs.bias_posterior is None
+        }
+        matrices = [one for one in find_posteriors(self._scratch) if id(one) not in biases]
+        for ours, theirs in zip(matrices, find_posteriors(model), strict=True):
+            (kernel,) = theirs.trainable_variables
+            ours.center(given[id(kernel)])
+        for ours in find_posteriors(self._scratch):
+            if id(ours) in biases:
+                ours.center(given[id(biases[id(ours)])][None])
+        random = {id(variable) for variable in biases.values()}
+        theirs = [variable for variable in _plain_variables(model) if id(variable) not in random]
+        for variable, other in zip(_plain_variables(self._scratch), theirs, strict=True):
+            variable.assign(given[id(other)])
         return [np.asarray(variable) for variable in self._scratch.trainable_variables]
 
     def _start(self, network: Network, start: list[np.ndarray] | None) -> State:
@@ -222,3 +264,9 @@ class Fit:
             return ([moved, list(found[2]), list(optimizer), metrics], newton), None
 
         return jax.lax.scan(step, state, orders)[0]
+
+
+def _plain_variables(model: keras.Model) -> list:
+    """Returns the trainable variables outside of posteriors."""
+    inside = {id(variable) for one in find_posteriors(model) for variable in one.trainable_variables}
+    return [variable for variable in model.trainable_variables if id(variable) not in inside]

@@ -1,9 +1,9 @@
 """Several modes in one model: deep ensembles, single posteriors and mixtures of low-rank ones, tuned alike.
 
-Every method of `METHODS` has eight configurations on every data set of `SETS`, all of them here and committed before
-the run. Two tuning seeds score them on validation rows, `protocol.choose` takes one, and fresh seeds score that one on
-test rows and out-of-distribution inputs, which nothing has read before. `runs/modes.py` has the command,
-`modes_data.py` the data, networks and scores.
+Every method of a data set of `SETS` has as many configurations (`modes_grids.py`), all of them committed before the
+run: eight a round, of text four. Two tuning seeds score them on validation rows, `protocol.choose` takes one, and fresh
+seeds score that one on test rows and out-of-distribution inputs, which nothing has read before. `runs/modes.py` has the
+command, `modes_data.py` the data, networks and scores.
 
 - Images: 784-1200-1200-10, ranks 25, 25 and 10, 50,000 images train and 10,000 validate (`images.py`).
 - Toy: that of `toy.py`, with a noise that is learned.
@@ -11,14 +11,22 @@ test rows and out-of-distribution inputs, which nothing has read before. `runs/m
   low-rank ones with orthogonal columns, which trials for the defaults found better (`docs/protocol.md`). Tuning seeds
   have two validation parts of the training rows of split 0, and a result seed has a split of its own; rows that test
   there may have trained or validated in tuning, as in all work with these splits.
+- Text: SST-2 by the Transformer of `reviews.py`, rank 16, without positions. 435 whole sentences validate. The prior is
+  the scale mixture of that experiment, with σ₁ = 1 and σ₂ = e⁻³. Training texts are cut to 48 pieces (0.6 % of them are
+  longer) and batched by length; predictions see 64.
+- Air: Beijing by the two-layer LSTM of `forecast.py`, which predicts the value, not the change from the last hour. The
+  noise grows with the last value and the changes of a window, with weights that are fitted to the validation windows.
+- Intensive care: the network of `mortality.py` on PhysioNet 2012, features in [0, 1], no class weights. Tuned with
+  coronary care held out; what is chosen serves all five shifts.
+- CNN: that of `cnn.py` on Fashion-MNIST.
 
-IVON is compared with Adam on one low-rank network (`ivon` and `low_rank`) on the sets of `NEWTON_SETS`.
+Biases are plain but on the toy, and all of this holds for every method alike. IVON is compared with Adam on one
+low-rank network (`ivon` and `low_rank`) on the sets of `NEWTON_SETS`.
 """
 
-import itertools
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from singularbayes_experiments.methods.network_fit import Settings
 from singularbayes_experiments.methods.protocol import ROUND
 
 TUNING_SEEDS, RESULT_SEEDS = (0, 1), (2, 3, 4, 5, 6)
@@ -26,44 +34,74 @@ DRAWS = 50  # of a run, over all its components together; rounded up
 IMAGES = ("fashion_mnist", "mnist")
 TOY = "toy"
 NEWTON_SETS = ("fashion_mnist", "mnist", "toy", "concrete", "energy")
+SHIFTS = ("coronary", "cardiac", "medical", "surgical", "eicu")
 
 
 @dataclass(frozen=True)
 class Set:
-    """A data set: hidden units, ranks of all weights, batch size, and epochs of variational networks."""
+    """A data set: hidden units, ranks of all weights, batch size, and epochs of variational networks.
+
+    Args:
+        family: which grid it has.
+        rounds: of configurations, with `per_round` of every method in each.
+        seeds: how many of the result seeds it has.
+        tuned_on: the set whose choices it takes.
+        together: how many networks are trained as one program at most.
+        tiny: few rows and a small network, to see that it works.
+    """
 
     name: str
     units: tuple[int, ...]
     ranks: tuple[int, ...]
     batch_size: int
     epochs: int
-
-    @property
-    def family(self) -> str:
-        """Returns which grid it has: "images", "toy" or "uci"."""
-        return "images" if self.name in IMAGES else TOY if self.name == TOY else "uci"
+    family: Literal["images", "toy", "uci", "text", "air", "icu", "cnn"] = "uci"
+    rounds: int = 1
+    per_round: int = ROUND
+    seeds: int = 5
+    tuned_on: "Set | None" = None
+    together: int = 80
+    tiny: bool = False
 
     @property
     def task(self) -> str:
-        return "classes" if self.name in IMAGES else "regression"
+        """Returns "classes"; "regression", with a learned noise; or "forecast", with one fitted to validation rows."""
+        return {"uci": "regression", TOY: "regression", "air": "forecast"}.get(self.family, "classes")
+
+    @property
+    def classes(self) -> int:
+        return 2 if self.family in ("text", "icu") else 10
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Returns the methods in the order of a run: what is cut first when the minutes run out comes last."""
+        if self.family in ("images", TOY, "uci"):
+            return (*SECOND, *(method for method in METHODS if method not in SECOND))
+        return LARGE if self.family == "text" else (*LARGE, "mixture_repeat_anchored")
 
 
 _TABLE = ((64, 64), (32, 32, 1))
+_CARE = Set("icu_coronary", (128, 128), (15, 15, 1), 64, 60, "icu", seeds=4)
 SETS = {
     one.name: one
     for one in (
-        Set("fashion_mnist", (1200, 1200), (25, 25, 10), 128, 20),
-        Set("mnist", (1200, 1200), (25, 25, 10), 128, 20),
-        Set(TOY, (100, 100), (1, 16, 1), 128, 400),
+        Set("sst2", (), (16,), 64, 8, "text", per_round=4, seeds=4, together=20),
+        Set("beijing", (64, 64), (14, 20, 20, 20, 1), 256, 20, "air", seeds=4),
+        Set("fashion_mnist", (1200, 1200), (25, 25, 10), 128, 20, "images", rounds=2),
+        Set("mnist", (1200, 1200), (25, 25, 10), 128, 20, "images", rounds=2),
+        Set(TOY, (100, 100), (1, 16, 1), 128, 400, TOY, rounds=2),
+        _CARE,
+        *(replace(_CARE, name=f"icu_{shift}", tuned_on=_CARE) for shift in SHIFTS[1:]),
+        Set("cnn", (64,), (8, 12, 16, 10), 128, 10, "cnn", seeds=4, together=40),
         Set("concrete", *_TABLE, 32, 150),
         Set("energy", *_TABLE, 32, 200),
-        Set("boston_housing", *_TABLE, 32, 150),
+        Set("boston_housing", *_TABLE, 32, 150, rounds=2),
         Set("yacht", *_TABLE, 32, 300),
-        Set("wine_quality_red", *_TABLE, 32, 60),
+        Set("wine_quality_red", *_TABLE, 32, 60, rounds=2),
         Set("kin8nm", *_TABLE, 64, 40),
         Set("power_plant", *_TABLE, 64, 40),
         Set("naval_propulsion_plant", *_TABLE, 64, 40),
-        Set("protein_tertiary_structure", (100, 100), (32, 32, 1), 256, 30),
+        Set("protein_tertiary_structure", (100, 100), (32, 32, 1), 256, 30, seeds=4),  # it has five splits
     )
 }
 
@@ -92,7 +130,6 @@ class Method:
         return 1 if self.kind == "deterministic" else -(-DRAWS // self.components)
 
 
-# In the order of a run: what is cut first when the minutes run out comes last.
 METHODS = {
     "deterministic": Method("deterministic", "deterministic"),
     "deep_ensemble": Method("deep ensemble of 5", "deterministic", components=5, examples="own"),
@@ -107,57 +144,14 @@ METHODS = {
     "mixture_svd_anchored": Method("mixture of 5 from an SVD, anchored", prior="anchored", components=5, svd=True),
     "mixture_svd": Method("mixture of 5 from an SVD", components=5, svd=True),
 }
-
-# -- the grids ---------------------------------------------------------------------------------------------------------
-
-
-def configurations(one: Set, method: str) -> dict[str, Settings]:
-    """Returns the eight configurations of a method on a data set."""
-    own, kind = METHODS[method], METHODS[method].kind
-    if kind == "deterministic":
-        found = _deterministic(one)
-    else:
-        found = _newton(one) if own.newton else _variational(one, own)
-        found = [replace(settings, prior=own.prior) for settings in found]
-    assert len(found) == ROUND
-    return {f"{method} {number}": settings for number, settings in enumerate(found)}
-
-
-def _deterministic(one: Set) -> list[Settings]:
-    """Learning rate, epochs and weight decay. Where an earlier choice lay at an edge, the grid begins beyond it."""
-    if one.family == "images":  # a deterministic network on MNIST had chosen 3 epochs of 3 to 50
-        grid = itertools.product((2, 4, 8, 16), (1e-3,), (0.0, 0.1))
-    elif one.family == TOY:  # and the rate 0.005 of 0.0005 to 0.005
-        grid = itertools.product((400, 800), (5e-3, 1e-2), (0.0, 0.1))
-    else:
-        grid = itertools.product((one.epochs // 2, one.epochs), (3e-3, 1e-2), (0.0, 0.1))
-    return [Settings(epochs, rate, decay) for epochs, rate, decay in grid]
-
-
-def _variational(one: Set, method: Method) -> list[Settings]:
-    """β and the scale of the prior, and the learning rate, the initial scale or the spread of the start."""
-    if one.family == "images":
-        rates = (3e-4, 1e-3) if method.kind == "full_rank" else (1e-3, 3e-3)
-        grid = itertools.product((0.1, 0.3), (0.03, 0.1), rates)
-        return [Settings(one.epochs, rate, 0.0, "", scale, beta, 0.03, 4.0) for scale, beta, rate in grid]
-    if one.family == "uci":
-        grid = itertools.product((0.1, 0.3), (0.01, 0.03), (3e-4, 0.03))
-        start = "orthogonal" if method.kind == "low_rank" and not method.svd else "he"
-        return [Settings(one.epochs, 3e-3, 0.0, "", scale, beta, eta, 1.0, start) for scale, beta, eta in grid]
-    if method.prior == "anchored" and not method.svd:  # the spread of the anchors is the prior over functions
-        spreads = itertools.product((0.1, 0.3), (0.1, 1.0), ((3.0, 0.15, 0.15), (6.0, 0.2, 0.3)))
-        return [
-            Settings(one.epochs, 5e-3, 0.0, "", scale, beta, 0.03, 4.0, "he", spread) for scale, beta, spread in spreads
-        ]
-    grid = itertools.product((0.3, 1.0), (0.1, 1.0), (5e-3, 1e-2))
-    return [Settings(one.epochs, rate, 0.0, "", scale, beta, 0.03, 4.0) for scale, beta, rate in grid]
-
-
-def _newton(one: Set) -> list[Settings]:
-    """The same as for Adam: β, the scale of the prior and the learning rate, epochs as there."""
-    scales, betas = {"images": ((0.1, 0.3), (0.03, 0.1)), TOY: ((0.3, 1.0), (0.1, 1.0))}.get(
-        one.family, ((0.1, 0.3), (0.01, 0.03))
-    )
-    start = "orthogonal" if one.family == "uci" else "he"
-    grid = itertools.product(scales, betas, (0.03, 0.1))
-    return [Settings(one.epochs, rate, 0.0, "", scale, beta, 0.03, 1.0, start) for scale, beta, rate in grid]
+# On large data sets, and what a second round needs to be complete.
+LARGE = (
+    "deterministic",
+    "deep_ensemble",
+    "mixture_repeat",
+    "mixture_svd",
+    "low_rank",
+    "full_rank",
+    "mixture_split",
+)
+SECOND = (*LARGE, "mixture_repeat_anchored")

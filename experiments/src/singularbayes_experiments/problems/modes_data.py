@@ -1,6 +1,7 @@
-"""Data, networks and scores of the comparison of modes (`modes.py`)."""
+"""Data, networks and scores of the comparison of modes (`modes.py`); those of large sets are in `modes_large.py`."""
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +12,17 @@ from jax import numpy as jnp
 
 from singularbayes import layers, metrics
 from singularbayes.likelihoods import MeanScaleNLL
-from singularbayes.posteriors import Centred, Deterministic, FullRank, LowRank, Normal, Posterior
+from singularbayes.posteriors import Centred, Deterministic, FullRank, LowRank, Normal, Posterior, find_posteriors
 from singularbayes.prediction import ValuePredictive
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.configured_fit import State
 from singularbayes_experiments.methods.network_fit import RATE
-from singularbayes_experiments.problems import defaults, fashion_mnist, mnist, toy
+from singularbayes_experiments.problems import defaults, fashion_mnist, mnist, modes_large, toy
 from singularbayes_experiments.problems.images import ImageSettings
 from singularbayes_experiments.problems.modes import IMAGES, RESULT_SEEDS, TOY, TUNING_SEEDS, Set
 
+SMALL = ("images", TOY, "uci")  # families whose data and networks are here
 PERTURBED = 2000  # training inputs that are perturbed for the proxy OOD score
 _PROBLEMS: dict[str, Any] = {"mnist": mnist.EXPERIMENT.problem, "fashion_mnist": fashion_mnist.EXPERIMENT.problem}
 
@@ -54,12 +56,18 @@ def data_of(one: Set, tuning: bool) -> Data:
     """Returns what tuning sees, validation rows and perturbed training inputs, or what results are scored on."""
     if one.name in IMAGES:
         return _images(one, tuning)
-    return _toy(tuning) if one.name == TOY else _uci(one, tuning)
+    if one.family in (TOY, "uci"):
+        return _toy(tuning) if one.name == TOY else _uci(one, tuning)
+    (x, y), asked = modes_large.parts_of(one, tuning)
+    if one.tiny:
+        x, y, asked = x[:640], y[:640], {name: tuple(each[:100] for each in part) for name, part in asked.items()}
+    y = y.astype("int32") if one.task == "classes" else y
+    return Data(x, y, {0: np.arange(len(x))}, {0: {name: Part(*part) for name, part in asked.items()}})
 
 
 def result_seeds(one: Set) -> tuple[int, ...]:
-    """Returns the seeds of the results: those of all sets, but of protein, which has five splits, one fewer."""
-    return RESULT_SEEDS[:-1] if one.name == "protein_tertiary_structure" else RESULT_SEEDS
+    """Returns the seeds of the results."""
+    return RESULT_SEEDS[: one.seeds]
 
 
 def _images(one: Set, tuning: bool) -> Data:
@@ -113,8 +121,12 @@ def _uci(one: Set, tuning: bool) -> Data:
 
 def network(one: Set, kind: str, inputs: int) -> keras.Model:
     """Returns a compiled network: "deterministic", "full_rank" or "low_rank"; priors are centred, of unit width."""
+    if one.family not in SMALL:
+        model = modes_large.network(one, kind)
+        model.compile(keras.optimizers.Adam(RATE), modes_large.loss(one))
+        return model
     classes = one.task == "classes"
-    outputs = 10 if classes else 1
+    outputs = one.classes if classes else 1
 
     def posterior(kind: str, rank: int, shape: tuple[int, int]) -> Posterior:
         prior = Centred(Normal(1.0))
@@ -143,23 +155,26 @@ def network(one: Set, kind: str, inputs: int) -> keras.Model:
     return model
 
 
-def products(one: Set, kind: str, inputs: int) -> int:
-    """Returns the multiplications of one example in the matrix products of a forward pass."""
-    shapes = list(itertools.pairwise((inputs, *one.units, 10 if one.task == "classes" else 1)))
-    low = [kind == "low_rank" and not (one.name == TOY and i != 1) for i in range(len(shapes))]
-    ranks = [min(rank, *shape) for rank, shape in zip(one.ranks, shapes, strict=True)]
-    return sum(r * (m + n) if factors else m * n for (m, n), r, factors in zip(shapes, ranks, low, strict=True))
+def products(one: Set, model: keras.Model) -> int:
+    """Returns the multiplications of one example in the matrix products of a forward pass; of text, of one token."""
+    biases = {id(getattr(layer, "bias_posterior", None)) for layer in model.layers}
+    matrices = [each for each in find_posteriors(model) if id(each) not in biases]
+    uses = [1] * len(matrices) if one.family in SMALL else modes_large.uses(one)
+    ranks = [each.effective_rank for each in matrices]
+    sizes = [sum(q.shape) * r if r else math.prod(q.shape) for q, r in zip(matrices, ranks, strict=True)]
+    return sum(size * times for size, times in zip(sizes, uses, strict=True))
 
 
 class Answers:
     """Predictions of many networks: of classes the mean probabilities and the mean entropy over draws (examples,
     classes + 1); of values mean and noise variance of every draw (draws, examples, 2)."""
 
-    def __init__(self, model: keras.Model, task: str, draws: int):
+    def __init__(self, model: keras.Model, task: str, draws: int, together: int = 8):
         self.model, self.task, self.draws = model, task, draws
 
         def every(trained, others, x, which):
-            return jax.lax.map(lambda one: self._one(one[0], one[1], x[one[2]]), (trained, others, which), batch_size=8)
+            parts = (trained, others, which)
+            return jax.lax.map(lambda one: self._one(one[0], one[1], x[one[2]]), parts, batch_size=together)
 
         self._all = jax.jit(every)
 
@@ -174,6 +189,8 @@ class Answers:
                 p = jax.nn.softmax(outputs)
                 entropy = -jnp.sum(p * jax.nn.log_softmax(outputs), axis=1, keepdims=True)
                 return others, jnp.concatenate([p, entropy], axis=1)
+            if self.task == "forecast":  # its noise is fitted later
+                return others, jnp.stack([outputs[:, 0], jnp.zeros_like(outputs[:, 0])], axis=1)
             scale = jax.nn.softplus(outputs[:, 1]) + defaults.MIN_SCALE
             return others, jnp.stack([outputs[:, 0], scale**2], axis=1)
 
@@ -209,8 +226,30 @@ def uncertainty(task: str, p: np.ndarray) -> np.ndarray:
     return metrics.entropy(_probabilities(p)) if task == "classes" else np.sqrt(_values(p).variance("total"))
 
 
+def forecast_scores(p: dict[str, np.ndarray], parts: dict[str, Part]) -> dict[str, float]:
+    """Returns the scores of forecasts: of validation windows with the proxy of OOD, or of the latest and another city.
+
+    The noise is that which is best on validation windows. Another city is told by the spread of draws, of one
+    deterministic network by the noise.
+    """
+    inputs = {name: part.x for name, part in parts.items()}
+    y = {name: modes_large.in_units(part.y) for name, part in parts.items() if part.y is not None}
+    bare = {name: modes_large.forecasts(each) for name, each in p.items()}
+    found = modes_large.with_fitted_noise(bare, inputs, y["validation"])
+    total = {name: np.sqrt(each.variance("total")) for name, each in found.items()}
+    if "perturbed" in found:
+        scores = modes_large.forecast_scores(found["validation"], y["validation"])
+        return scores | {"proxy_ood": metrics.auroc_ood(total["validation"], total["perturbed"])}
+    scores = modes_large.forecast_scores(found["test"], y["test"])
+    city = next(name for name in found if name not in ("validation", "test"))
+    scores[f"{city}/auroc_ood_total"] = metrics.auroc_ood(total["test"], total[city])
+    if found["test"].num_draws > 1:
+        scores[f"{city}/auroc_ood_epistemic"] = metrics.auroc_ood(found["test"].std, found[city].std)
+    return scores
+
+
 def ood_scores(known: np.ndarray, strange: np.ndarray, several: bool) -> dict[str, float]:
-    """Returns how well entropy and, of several draws, mutual information tell images of another kind."""
+    """Returns how well entropy and, of several draws, mutual information tell inputs of another kind."""
     found = {"auroc_ood_entropy": metrics.auroc_ood(*(uncertainty("classes", p) for p in (known, strange)))}
     if several:
         mi = [np.maximum(uncertainty("classes", p) - p[:, -1], 0.0) for p in (known, strange)]
@@ -229,6 +268,9 @@ def band_scores(p: np.ndarray) -> dict[str, float]:
 def without_inputs(task: str, part: Part, known: np.ndarray) -> float:
     """Returns the NLL of a prediction that ignores the inputs, in the units of the targets."""
     assert part.y is not None
+    if task == "forecast":
+        unit = modes_large.forecast_unit()
+        return defaults.nll_without_inputs("regression", part.y, known) + float(np.log(unit))
     return defaults.nll_without_inputs(task, part.y, known) + (0.0 if task == "classes" else float(np.log(part.unit)))
 
 

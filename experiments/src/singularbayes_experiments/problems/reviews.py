@@ -115,7 +115,7 @@ def network(kind: str | Weights, settings: ReviewSettings = ReviewSettings()) ->
     >>> network("low_rank", ReviewSettings(vocabulary=100, blocks=1)).output_shape
     (None, 2)
     """
-    weights = Weights(kind.kind if isinstance(kind, Weights) else kind, settings)
+    weights = kind if isinstance(kind, Weights) else Weights(kind, settings)
     uniform = settings.full_rank_start if weights.kind == "full_rank" else None
 
     def inner(rank: int, **options) -> dict:

@@ -2,20 +2,21 @@
 
     python -m singularbayes_experiments.runs.modes --out runs/modes --minutes 9
 
-A task is one method on one data set, its tuning or its results, trained as one program and kept as lines of JSON: a
-second call does what is missing. Processes on the accelerator take images and the toy first, processes on the CPU the
-tables of UCI. It prints the tables of what is complete.
+A task is one method on one data set: a round of its tuning, or its results, trained in few programs. Runs are kept as
+lines of JSON as soon as their program ends, and a second call does what is missing. Processes on the accelerator take
+large data first, processes on the CPU the tables of UCI. It prints the tables of what is complete.
 """
 
 import argparse
 import gzip
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,28 +27,32 @@ import numpy as np
 from singularbayes import metrics
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
-from singularbayes_experiments.problems import modes_data
-from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, Set, configurations
+from singularbayes_experiments.problems import modes_data, modes_large
+from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, Set
 from singularbayes_experiments.problems.modes_data import Answers, Data, data_of, result_seeds
+from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.records.record import machine
 from singularbayes_experiments.runs.modes_tables import tables
 
 TUNING, RESULTS = "tuning", "results"
 DIVERGED = ""  # the name of the choice where every configuration diverged; there are no results then
+_TABLES = [one.name for one in SETS.values() if one.family == "uci"]
+_SETS_HELP = "data sets with commas between, in the order of work; a process for each list between semicolons"
 Records = dict[tuple, dict]  # by set, stage, method, configuration and seed
 
 
 @dataclass(frozen=True)
 class Task:
-    """One method on one data set: all its configurations, or the chosen one."""
+    """One method on one data set: all its configurations of a round, or the chosen one."""
 
     set: Set
     method: str
     stage: str
+    round: int = 1
 
     @property
     def name(self) -> str:
-        return f"{self.set.name}-{self.method}-{self.stage}"
+        return f"{self.set.name}-{self.method}-{self.stage}{self.round if self.stage == TUNING else ''}"
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -55,27 +60,43 @@ class Task:
 
     def settings(self, records: Records, tiny: bool = False) -> dict[str, Settings] | None:
         """Returns the configurations to train by name; None while what they follow from is missing."""
-        every = configurations(self.set, self.method)
+        every = configurations(self.set, self.method, self.set.rounds)
         if self.stage == RESULTS:
             name = chosen(records, self.set, self.method)
             every = {name: every[name]} if name else {}
-        if not every or (METHODS[self.method].svd and not chosen(records, self.set, "deep_ensemble")):
+        else:
+            every = {name: own for name, own in every.items() if round_of(self.set, name) == self.round}
+        if not every or (METHODS[self.method].svd and not self._ensemble(records, every)):
             return None
         return {name: replace(own, epochs=min(own.epochs, 2)) for name, own in every.items()} if tiny else every
 
+    def _ensemble(self, records: Records, every: Collection[str]) -> str | None:
+        return chosen(records, self.set, "deep_ensemble", max(round_of(self.set, name) for name in every))
+
+    def runs(self, records: Records) -> list[tuple[str, int]] | None:
+        """Returns the configurations and seeds that are not done; None where it is not known yet."""
+        every = configurations(self.set, self.method, self.set.rounds)
+        if self.stage == TUNING:
+            names = [name for name in every if round_of(self.set, name) == self.round]
+        else:
+            name = chosen(records, self.set, self.method)
+            if name is None:
+                return None
+            names = [] if name == DIVERGED else [name]
+        key = self.set.name, self.stage, self.method
+        return [(n, s) for n in names for s in self.seeds if (*key, n, s) not in records]
+
     def missing(self, records: Records) -> bool:
-        every = configurations(self.set, self.method)
-        names = list(every) if self.stage == TUNING else [chosen(records, self.set, self.method)]
-        if names == [DIVERGED]:
-            return False
-        return any((self.set.name, self.stage, self.method, n, s) not in records for n in names for s in self.seeds)
+        return self.runs(records) != []
 
 
 def tasks(sets: Sequence[Set], methods: Sequence[str] = tuple(METHODS)) -> Iterator[Task]:
     """Yields what there is to do, set by set, the most important methods first."""
     for one in sets:
-        for method in methods:
-            yield from (Task(one, method, stage) for stage in (TUNING, RESULTS))
+        for method in [method for method in one.methods if method in methods]:
+            if one.tuned_on is None:
+                yield from (Task(one, method, TUNING, number) for number in range(1, one.rounds + 1))
+            yield Task(one, method, RESULTS)
 
 
 def read_lines(folders: Sequence[Path]) -> list[dict]:
@@ -90,10 +111,11 @@ def by_run(lines: Sequence[dict]) -> Records:
     return {tuple(one[key] for key in ("set", "stage", "method", "configuration", "seed")): one for one in lines}
 
 
-def chosen(records: Records, one: Set, method: str) -> str | None:
-    """Returns the configuration that the protocol chooses; None unless all tuning runs are there."""
+def chosen(records: Records, one: Set, method: str, rounds: int | None = None) -> str | None:
+    """Returns the configuration that the protocol chooses; None unless all tuning runs of so many rounds are there."""
+    one = one.tuned_on or one
     tried = []
-    for name, settings in configurations(one, method).items():
+    for name, settings in configurations(one, method, rounds or one.rounds).items():
         runs = [records.get((one.name, TUNING, method, name, seed)) for seed in TUNING_SEEDS]
         if not all(runs):
             return None
@@ -128,25 +150,26 @@ class Trainer:
                 return modes_data.network(one, kind, own.x.shape[1])
 
             size = min(one.batch_size, count)
-            self._fits[key] = Fit(build, own.x, own.y, own.train, size, count, newton)
+            text = {"buckets": modes_large.buckets(own.x), "parts": modes_large.TEXT_PARTS}
+            options: dict[str, Any] = text if one.family == "text" else {}
+            self._fits[key] = Fit(build, own.x, own.y, own.train, size, count, newton, **options)
         return self._fits[key]
 
     def answers(self, task: Task, fit: Fit, draws: int) -> Answers:
         key = id(fit), draws
         if key not in self._answers:
-            self._answers[key] = Answers(fit.model, task.set.task, draws)
+            together = 1 if task.set.family == "text" else 8
+            self._answers[key] = Answers(fit.model, task.set.task, draws, together)
         return self._answers[key]
 
-    def __call__(self, task: Task, records: Records) -> list[dict]:
-        """Returns the records of a task; raises `TimeoutError` where the deadline comes first."""
-        wanted = task.settings(records, self.tiny)
-        assert wanted is not None
+    def __call__(self, task: Task, records: Records) -> Iterator[list[dict]]:
+        """Yields the records of a task, program by program; raises `TimeoutError` where the deadline comes first."""
+        wanted, left = task.settings(records, self.tiny), task.runs(records)
+        assert wanted is not None and left is not None
         start, method = time.time(), METHODS[task.method]
         fit = self.fit(task, method.kind, method.newton)
-        starts = self._svd_starts(task, records, fit) if method.svd else {}
-        lines = []
-        for epochs in sorted({settings.epochs for settings in wanted.values()}):
-            runs = [(n, s) for n, settings in wanted.items() for s in task.seeds if settings.epochs == epochs]
+        starts = self._svd_starts(task, records, fit, left) if method.svd else {}
+        for runs in _programs(task.set, wanted, left, method.components):
             networks = [
                 Network(wanted[name], seed, k, method.components, method.examples)
                 for name, seed in runs
@@ -154,7 +177,7 @@ class Trainer:
             ]
             state = fit.train(networks, [starts.get((n.seed, n.component)) for n in networks], self._watch)
             found = self._predictions(task, fit, state, networks)
-            seconds = time.time() - start
+            seconds, lines = time.time() - start, []
             for i, (name, seed) in enumerate(runs):
                 own = slice(i * method.components, (i + 1) * method.components)
                 line: dict[str, Any] = {
@@ -164,31 +187,37 @@ class Trainer:
                     "configuration": name,
                 }
                 line |= {"seed": seed, "settings": asdict(wanted[name]), "parameters": self._parameters(fit, method)}
-                line |= {"products": self._products(task, wanted[name], records)}
+                line |= {"products": self._products(task, name, records)}
                 line |= {"seconds": round(seconds / len(runs), 3), "device": jax.devices()[0].device_kind}
                 lines.append(line | self._scores(task, {part: p[own] for part, p in found.items()}, seed))
+            yield lines
             start = time.time()
-        return lines
 
     def _watch(self, epoch: int) -> None:
         if time.time() > self.deadline:
             raise TimeoutError
 
-    def _svd_starts(self, task: Task, records: Records, fit: Fit) -> dict[tuple[int, int], list[np.ndarray]]:
+    def _svd_starts(
+        self, task: Task, records: Records, fit: Fit, runs: Sequence[tuple[str, int]]
+    ) -> dict[tuple[int, int], list[np.ndarray]]:
         """Returns where components start: at the members of the chosen deep ensemble of the same seed."""
-        name, own = chosen(records, task.set, "deep_ensemble"), METHODS["deep_ensemble"]
-        settings = Task(task.set, "deep_ensemble", TUNING).settings(records, self.tiny)
-        assert settings is not None and name is not None
-        count = METHODS[task.method].components
-        networks = [
-            Network(settings[name], s, k, own.components, own.examples) for s in task.seeds for k in range(count)
-        ]
+        name, settings = self._ensemble(task, [name for name, _ in runs], records)
+        own, count = METHODS["deep_ensemble"], METHODS[task.method].components
+        seeds = list(dict.fromkeys(seed for _, seed in runs))
+        networks = [Network(settings[name], s, k, own.components, own.examples) for s in seeds for k in range(count)]
         plain = self.fit(task, own.kind, newton=False)
         trained = [np.asarray(weights) for weights in plain.train(networks, [None] * len(networks), self._watch)[0]]
         return {
             (network.seed, network.component): fit.start_at(plain.model, [weights[i] for weights in trained])
             for i, network in enumerate(networks)
         }
+
+    def _ensemble(self, task: Task, names: Sequence[str], records: Records) -> tuple[str, dict[str, Settings]]:
+        """Returns the deep ensemble that was chosen in the round of these configurations, and the settings of all."""
+        name = chosen(records, task.set, "deep_ensemble", max(round_of(task.set, each) for each in names))
+        every = configurations(task.set, "deep_ensemble", task.set.rounds)
+        assert name
+        return name, {n: replace(s, epochs=min(s.epochs, 2)) if self.tiny else s for n, s in every.items()}
 
     def _predictions(self, task: Task, fit: Fit, state, networks: Sequence[Network]) -> dict[str, np.ndarray]:
         """Returns by part the predictions of all networks, on the first axis."""
@@ -209,6 +238,9 @@ class Trainer:
         scores = {"without_inputs": 1e9 if self.tiny else modes_data.without_inputs(kind, parts[held], known)}
         if not all(np.isfinite(each).all() for each in p.values()):
             return scores
+        if kind == "forecast":
+            scores |= modes_data.forecast_scores(p, parts)
+            return {name: float(value) for name, value in scores.items()}
         scores |= modes_data.scores(kind, p[held], parts[held])
         if task.stage == TUNING:
             scores["proxy_ood"] = metrics.auroc_ood(*(modes_data.uncertainty(kind, p[n]) for n in (held, "perturbed")))
@@ -225,17 +257,32 @@ class Trainer:
     def _parameters(fit: Fit, method) -> int:
         return fit.num_parameters * method.components
 
-    def _products(self, task: Task, settings: Settings, records: Records) -> float:
+    def _products(self, task: Task, name: str, records: Records, of: str = "") -> float:
         """Returns the multiplications of all matrix products of a training: three times those of the forward passes."""
-        method, own = METHODS[task.method], self.data(task)
+        method, own = METHODS[of or task.method], self.data(task)
+        settings = configurations(task.set, of or task.method, task.set.rounds)[name]
         passes = settings.epochs * (1 if method.examples == "split" else method.components)
         count = len(own.train(task.seeds[0]))
-        found = 3.0 * passes * count * modes_data.products(task.set, method.kind, own.x.shape[1])
+        found = 3.0 * passes * count * modes_data.products(task.set, self.fit(task, method.kind, method.newton).model)
         if method.svd:
-            name = chosen(records, task.set, "deep_ensemble")
-            before = Task(task.set, "deep_ensemble", TUNING)
-            found += self._products(before, configurations(task.set, "deep_ensemble")[str(name)], records)
+            found += self._products(task, self._ensemble(task, [name], records)[0], records, "deep_ensemble")
         return found
+
+
+def _programs(
+    one: Set, wanted: dict[str, Settings], runs: Sequence[tuple[str, int]], components: int
+) -> Iterator[list[tuple[str, int]]]:
+    """Yields the runs that are trained as one program: of as many epochs, and as many as may be, in equal shares."""
+    for epochs in sorted({wanted[name].epochs for name, _ in runs}):
+        same = [run for run in runs if wanted[run[0]].epochs == epochs]
+        parts = -(-len(same) * components // max(one.together, components))
+        yield from _shares(same, parts)
+
+
+def _shares(runs: Sequence[tuple[str, int]], parts: int) -> list[list[tuple[str, int]]]:
+    """Returns the runs in so many lists of nearly the same length."""
+    cuts = [round(i * len(runs) / parts) for i in range(parts + 1)]
+    return [list(runs[a:b]) for a, b in itertools.pairwise(cuts)]
 
 
 def work(
@@ -258,14 +305,14 @@ def work(
                 continue
             start = time.time()
             try:
-                found = trainer(task, records)
+                for found in trainer(task, records):
+                    with (out / f"{worker}.jsonl").open("a") as file:
+                        file.write("".join(f"{json.dumps(line)}\n" for line in found))
+                    best = min((line["nll"] for line in found if "nll" in line), default=np.inf)
+                    took, start = time.time() - start, time.time()
+                    print(f"{worker} {task.name}: {len(found)} runs in {took:.0f} s, best NLL {best:.4f}", flush=True)
             except TimeoutError:
                 return
-            with (out / f"{worker}.jsonl").open("a") as file:
-                file.write("".join(f"{json.dumps(line)}\n" for line in found))
-            best = min((line["nll"] for line in found if "nll" in line), default=np.inf)
-            took = time.time() - start
-            print(f"{worker} {task.name}: {len(found)} runs in {took:.0f} s, best NLL {best:.4f}", flush=True)
             waiting = True
             break
         else:
@@ -278,22 +325,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of the records")
     parser.add_argument("--earlier", type=Path, action="append", default=[], help="folders of earlier records")
     parser.add_argument("--minutes", type=float, default=9.0, help="end after so many minutes")
-    parser.add_argument("--sets", default=",".join(SETS), help="data sets with commas between")
+    parser.add_argument("--sets", default=",".join(SETS), help=_SETS_HELP)
     parser.add_argument("--methods", default=",".join(METHODS), help="methods with commas between")
-    parser.add_argument("--accelerated", type=int, default=1, help="processes on the accelerator")
-    parser.add_argument("--workers", type=int, default=0, help="processes on the CPU for tables")
+    parser.add_argument("--workers", type=int, default=0, help="processes on the CPU beside, for --tables")
+    parser.add_argument("--tables", default=",".join(_TABLES), help="data sets of the processes on the CPU")
     parser.add_argument("--tiny", action="store_true", help="small networks and few epochs, to see that it works")
     parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--worker", default="main", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    sets = [SETS[name] for name in given.sets.split(",")]
-    for one in sets:
-        grids = {m: {n: asdict(s) for n, s in configurations(one, m).items()} for m in METHODS}
+    first, *others = given.sets.split(";")
+    sets = [SETS[name] for name in first.split(",")]
+    for one in SETS.values():
+        grids = {m: {n: asdict(s) for n, s in configurations(one, m, one.rounds).items()} for m in one.methods}
         protocol.require_equal_tuning(grids)
         protocol.require_result_seeds(TUNING_SEEDS, result_seeds(one))
     if given.tiny:
-        sets = [replace(one, units=(8,) * len(one.units)) for one in sets]
+        sets = [replace(one, units=(8,) * len(one.units), tiny=True) for one in sets]
     given.deadline = given.deadline or time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
     trainer, every = Trainer(given.deadline, given.tiny), list(tasks(sets, given.methods.split(",")))
@@ -303,9 +351,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (given.out / "machine.json").write_text(json.dumps(machine()))
     with tempfile.TemporaryDirectory() as folder:
         given.claims = Path(folder)
-        processes = [_start(given, f"accelerated{i}", i, on_cpu=False) for i in range(1, given.accelerated)]
-        if any(one.family == "uci" for one in sets):
-            processes += [_start(given, f"cpu{i}", i, on_cpu=True) for i in range(given.workers)]
+        processes = [_start(given, f"accelerated{i}", names) for i, names in enumerate(others, start=1)]
+        tables_alone = [name for name in given.tables.split(",") if name]
+        for i in range(given.workers):  # each begins with another set, so that it keeps to few programs
+            turned = tables_alone[i % len(tables_alone) :] + tables_alone[: i % len(tables_alone)]
+            processes.append(_start(given, f"cpu{i}", ",".join(turned), on_cpu=True))
         work(every, given.out, given.earlier, trainer, given.claims, given.worker)
         for process in processes:
             try:
@@ -319,23 +369,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _start(given, worker: str, number: int, on_cpu: bool) -> subprocess.Popen:
-    """Returns a process that begins with another set than the others, so that each keeps to few programs.
-
-    On the accelerator, those beyond the number of images and the toy begin with tables, from the end.
-    """
-    every = given.sets.split(",")
-    small = [name for name in every if SETS[name].family == "uci"]
-    large = [name for name in every if name not in small]
-    first, rest = small, list[str]()
-    if not on_cpu:
-        first, rest = (large, small[::-1]) if number < len(large) else (small[::-1], large)
-        number -= 0 if first is large else len(large)
-    number %= len(first) or 1
-    sets = first[number:] + first[:number] + rest
+def _start(given, worker: str, sets: str, on_cpu: bool = False) -> subprocess.Popen:
+    """Returns a process that does tasks of these sets."""
     command = [sys.executable, "-m", "singularbayes_experiments.runs.modes", "--out", str(given.out)]
     command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
-    command += ["--sets", ",".join(sets), "--claims", str(given.claims), "--deadline", str(given.deadline)]
+    command += ["--sets", sets, "--claims", str(given.claims), "--deadline", str(given.deadline)]
     command += ["--methods", given.methods, "--worker", worker, *(["--tiny"] if given.tiny else [])]
     alone = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"} if on_cpu else {}
     return subprocess.Popen(command, env={**os.environ, **alone})
