@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from jax import numpy as jnp
 from singularbayes_experiments.methods import ivon, protocol
-from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
-from singularbayes_experiments.problems import modes, modes_data
-from singularbayes_experiments.problems.modes import METHODS, SETS
+from singularbayes_experiments.methods.network_fit import Bucket, Fit, Network, Settings
+from singularbayes_experiments.problems import modes, modes_data, modes_large
+from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS
+from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.runs import modes as command
-from singularbayes_experiments.runs import modes_tables
+from singularbayes_experiments.runs import modes_records, modes_tables
 
 import singularbayes as sb
 
@@ -157,12 +158,96 @@ def test_ivon_reaches_the_exact_posterior_of_a_conjugate_model():
     np.testing.assert_allclose(np.logaddexp(0, tail[:, 1]).mean(axis=0), precision**-0.5, rtol=0.02)
 
 
-def test_every_method_has_eight_configurations_on_every_set():
+def test_every_method_of_a_set_has_as_many_different_configurations_in_every_round():
     for one in SETS.values():
-        grids = {m: {n: asdict(s) for n, s in modes.configurations(one, m).items()} for m in METHODS}
+        grids = {m: {n: asdict(s) for n, s in configurations(one, m, one.rounds).items()} for m in one.methods}
         protocol.require_equal_tuning(grids)
-        assert {len(grid) for grid in grids.values()} == {protocol.ROUND}
+        own = one.tuned_on or one
+        assert {len(grid) for grid in grids.values()} == {own.per_round * own.rounds}
+        assert own.per_round == (4 if one.name == "sst2" else protocol.ROUND)
+        assert [round_of(one, name) for name in grids["low_rank"]] == sorted(
+            [*range(1, own.rounds + 1)] * own.per_round
+        )
         protocol.require_result_seeds(modes.TUNING_SEEDS, modes_data.result_seeds(one))
+
+
+def test_texts_are_batched_by_length_and_all_steps_are_taken():
+    x = np.where(np.arange(64)[None] < RNG.integers(2, 49, 400)[:, None], 7, 0)
+    short, long = modes_large.buckets(x)
+    assert np.array_equal(np.sort(np.concatenate([short.rows, long.rows])), np.arange(400))
+    assert not x[short.rows, short.width :].any() and not x[long.rows, long.width :].any()
+    assert x[long.rows, short.width].all()
+
+
+def test_batches_of_a_bucket_are_its_rows_alone_and_train_as_whole_inputs_do():
+    rows = [Bucket(2, np.arange(0, 24, 2)), Bucket(4, np.arange(1, 24, 2))]
+    x = X.copy()
+    x[rows[0].rows, 2:] = 0.0
+
+    def build():  # sums over columns, so that zeros at the end can be left away
+        first = keras.Input((None,))
+        weight = sb.layers.Dense(2, posterior=sb.Deterministic())
+        model = keras.Model(first, weight(keras.ops.sum(first, axis=1, keepdims=True)))
+        model.compile(keras.optimizers.Adam(1e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    states = []
+    for widths in ((2, 4), (4, 4)):
+        buckets = [replace(one, width=width) for one, width in zip(rows, widths, strict=True)]
+        fit = Fit(build, x, Y, lambda seed: ROWS, 4, 24, buckets=buckets, parts=3)
+        batches = [fit._batches([Network(Settings(2, 0.02), 5)], 1, bucket) for bucket in buckets]
+        assert [set(each.ravel() % 2) for each in batches] == [{0}, {1}]
+        states.append(fit.train([Network(Settings(2, 0.02), 5)], [None])[0])
+    for cut, whole in zip(*states, strict=True):
+        np.testing.assert_allclose(cut, whole, atol=1e-6)
+
+
+def test_the_kl_weight_rises_in_the_epochs_of_the_warm_up():
+    fit, seen = _fit(_low_rank), []
+    networks = [Network(Settings(4, 1e-3, beta=0.6, warmup=warmup), 1) for warmup in (0, 3)]
+    warm_up = fit._warm_up
+    fit._warm_up = lambda state, *rest: (warm_up(state, *rest), seen.append(state[1][fit.program.kl_scale]))  # type: ignore[method-assign]
+    fit.train(networks, [None, None])
+    np.testing.assert_allclose(np.array(seen) * 24, [[0.6, 0.0], [0.6, 0.2], [0.6, 0.4], [0.6, 0.6]], rtol=1e-6)
+
+
+def test_perturbed_texts_keep_their_marks_and_lengths():
+    ids = np.zeros((40, 64), "int32")
+    for row, length in enumerate(RNG.integers(10, 60, 40)):
+        ids[row, :length] = [101, *RNG.integers(2000, 3000, length - 2), 102]
+    long = ids[(ids > 0).sum(axis=1) >= 20]
+    found = modes_large.perturbed_texts(ids)
+    assert (
+        np.array_equal(found > 0, long > 0) and np.array_equal(found == 102, long == 102) and (found[:, 0] == 101).all()
+    )
+    half = len(long) // 2
+    assert set(found[:half].ravel()) <= set(long.ravel()) and not np.array_equal(found[:half], long[:half])
+    assert (found[half:][found[half:] > 102] >= 999).all()
+
+
+def test_a_second_round_counts_once_all_methods_have_it_with_results():
+    one = SETS["toy"]
+    lines = [
+        {"set": "toy", "stage": "tuning", "method": method, "configuration": name, "seed": seed, "without_inputs": 9.0}
+        | {"nll": 1.0 - 0.01 * number + 0.001 * seed, "proxy_ood": 0.5}
+        for method in SECOND
+        for number, name in enumerate(configurations(one, method, 2))
+        for seed in modes.TUNING_SEEDS
+    ]
+    early, late = (
+        [
+            {"set": "toy", "stage": "results", "method": m, "configuration": f"{m} {best}", "seed": s, "nll": 0.0}
+            for m in SECOND
+            for s in modes.RESULT_SEEDS
+        ]
+        for best in (7, 15)
+    )
+
+    def shown(lines):
+        return {line["configuration"].split()[-1] for line in modes_records.settled(lines)}
+
+    assert shown([*lines, *early, *late]) == {"15"}
+    assert shown([*lines, *early, *late[1:]]) == {"7"} == shown([*lines[1:], *early, *late]) - {"15"} | {"7"}
 
 
 def test_tuning_reads_no_test_rows_of_its_split_and_results_have_splits_of_their_own():
@@ -225,7 +310,7 @@ def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):
             "seed": seed,
             "without_inputs": 1.0,
         }
-        for name in modes.configurations(one, "low_rank")
+        for name in configurations(one, "low_rank")
         for seed in modes.TUNING_SEEDS
     ]
     records = command.by_run(json.loads(json.dumps(lines)))
@@ -240,13 +325,13 @@ def test_the_page_shows_what_the_committed_records_say():
     folder = ROOT / "experiments" / "results" / "modes"
     records = command.read_lines([folder])
     page = (ROOT / "docs" / "mixture_results.md").read_text(encoding="utf-8")
-    shown = [part for part in modes_tables.tables(records).split("\n\n") if part.startswith("|")]
+    shown = [part for part in modes_tables.tables(modes_records.settled(records)).split("\n\n") if part.startswith("|")]
     assert len(shown) == 5 and all(part in page for part in shown)
     assert json.loads((folder / "about.json").read_text())["plan"] in page
     runs = command.by_run(records)
     assert len(runs) == len(records)
     for (name, stage, method, configuration, _), run in runs.items():
-        own = json.loads(json.dumps(asdict(modes.configurations(SETS[name], method)[configuration])))
+        own = json.loads(json.dumps(asdict(configurations(SETS[name], method, SETS[name].rounds)[configuration])))
         assert run["settings"] == own  # what was committed beforehand
         assert stage == "tuning" or configuration == command.chosen(runs, SETS[name], method)
     counts = {m: [len(v) for v in modes_tables.verdicts(records, m).values()] for m in METHODS}

@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from singularbayes.plots import style
+from singularbayes_experiments.problems.modes import IMAGES
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.picture import Panel, panel
 from singularbayes_experiments.report.summary import DataSet, Scores, head, verdicts
-from singularbayes_experiments.runs.modes import read_lines
+from singularbayes_experiments.runs.modes_records import read_lines, settled
 
 FOLDER = "modes"  # of the records, beside those of other experiments
 METHODS = {
@@ -23,6 +24,10 @@ METHODS = {
     "mixture_svd": "SVD-initialised mixture of 5",
 }
 _SETS = (
+    DataSet("sst2", "SST-2", "nll", "ag_news/auroc_ood_mi"),
+    DataSet("beijing", "Beijing PM2.5", "nll", "guangzhou/auroc_ood_epistemic"),
+    DataSet("icu", "intensive care", "nll", "held_out_care/auroc_ood_mi"),
+    DataSet("cnn", "CNN, Fashion-MNIST", "nll", "mnist/auroc_ood_mi", 4),
     DataSet("mnist", "MNIST", "nll", "fashion_mnist/auroc_ood_mi", 4),
     DataSet("fashion_mnist", "Fashion-MNIST", "nll", "mnist/auroc_ood_mi", 4),
     DataSet("toy", "toy regression", "nll"),
@@ -34,12 +39,11 @@ _SETS = (
     DataSet("kin8nm", "kin8nm", "nll"),
     DataSet("power_plant", "power plant", "nll"),
 )
-_PANELS = 2  # the sets of the figure: the first ones, which have out-of-distribution images
 
 
 def collect(folder: Path) -> list[Scores]:
     """Returns the scores of every data set under a folder of results; none where that comparison is not there."""
-    lines = [one for one in read_lines([folder / FOLDER]) if one["stage"] == "results" and one["method"] in METHODS]
+    lines = [one for one in settled(read_lines([folder / FOLDER])) if one["method"] in METHODS]
     found = []
     for data in _SETS:
         runs: dict[str, dict[Any, Record]] = {}
@@ -70,7 +74,7 @@ def headline(scores: Sequence[Scores]) -> str:
         better, level, worse = (len(found[side]) for side in ("better", "level", "worse"))
         return f"better on {better}, level on {level} and worse on {worse} of {len(scores)} data sets"
 
-    images = [each for each in scores if each.data.ood]
+    images = [each for each in scores if each.data.experiment in IMAGES]
     share = [each.parameters["mixture_repeat"] / each.parameters["deep_ensemble"] for each in images]
     detection = [
         f"{np.mean(each.values('mixture_repeat', each.data.ood)):.3f} against "
@@ -110,7 +114,7 @@ def losses(scores: Sequence[Scores]) -> list[str]:
 
 def figure(scores: Sequence[Scores]) -> Panel:
     """Returns NLL and AUROC-OOD of every method against its stored parameters, on the sets of images."""
-    images = [each for each in scores if each.data.ood][:_PANELS]
+    images = [each for each in scores if each.data.experiment in IMAGES]
 
     def draw(page: Figure) -> None:
         axes = page.subplots(2, len(images), squeeze=False)

@@ -8,7 +8,6 @@ large data first, processes on the CPU the tables of UCI. It prints the tables o
 """
 
 import argparse
-import gzip
 import itertools
 import json
 import os
@@ -32,13 +31,20 @@ from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS
 from singularbayes_experiments.problems.modes_data import Answers, Data, data_of, result_seeds
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.records.record import machine
+from singularbayes_experiments.runs.modes_records import (
+    DIVERGED,
+    RESULTS,
+    TUNING,
+    Records,
+    by_run,
+    chosen,
+    read_lines,
+    settled,
+)
 from singularbayes_experiments.runs.modes_tables import tables
 
-TUNING, RESULTS = "tuning", "results"
-DIVERGED = ""  # the name of the choice where every configuration diverged; there are no results then
 _TABLES = [one.name for one in SETS.values() if one.family == "uci"]
 _SETS_HELP = "data sets with commas between, in the order of work; a process for each list between semicolons"
-Records = dict[tuple, dict]  # by set, stage, method, configuration and seed
 
 
 @dataclass(frozen=True)
@@ -97,32 +103,6 @@ def tasks(sets: Sequence[Set], methods: Sequence[str] = tuple(METHODS)) -> Itera
             if one.tuned_on is None:
                 yield from (Task(one, method, TUNING, number) for number in range(1, one.rounds + 1))
             yield Task(one, method, RESULTS)
-
-
-def read_lines(folders: Sequence[Path]) -> list[dict]:
-    """Returns the records of some folders, packed or not; a line that a kill has cut is none."""
-    packed = [gzip.decompress(path.read_bytes()) for each in folders for path in sorted(each.glob("*.jsonl.gz"))]
-    plain = [path.read_bytes() for each in folders for path in sorted(each.glob("*.jsonl"))]
-    lines = [line for text in (*packed, *plain) for line in text.splitlines(keepends=True)]
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
-
-
-def by_run(lines: Sequence[dict]) -> Records:
-    return {tuple(one[key] for key in ("set", "stage", "method", "configuration", "seed")): one for one in lines}
-
-
-def chosen(records: Records, one: Set, method: str, rounds: int | None = None) -> str | None:
-    """Returns the configuration that the protocol chooses; None unless all tuning runs of so many rounds are there."""
-    one = one.tuned_on or one
-    tried = []
-    for name, settings in configurations(one, method, rounds or one.rounds).items():
-        runs = [records.get((one.name, TUNING, method, name, seed)) for seed in TUNING_SEEDS]
-        if not all(runs):
-            return None
-        nll, ood = (tuple(run.get(key, np.nan) for run in runs if run) for key in ("nll", "proxy_ood"))
-        base = min(run["without_inputs"] for run in runs if run)
-        tried.append(protocol.Tried(name, nll, ood, asdict(settings), base))
-    return DIVERGED if all(run.diverged for run in tried) else protocol.choose(tried).name
 
 
 class Trainer:
@@ -364,7 +344,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 process.kill()
     records = read_lines([given.out, *given.earlier])
     left = [task.name for task in every if task.missing(by_run(records))]
-    print(tables(records))
+    print(tables(settled(records)))
     print(f"{len(left)} tasks are missing: call it again with the same --out." if left else "All tasks are done.")
     return 0
 

@@ -1,15 +1,18 @@
-"""Tables of the comparison of modes, in Markdown, from its records alone.
+"""Tables of the comparison of modes, in Markdown, from its records alone: those that `modes_records.settled` gives.
 
 A method whose configurations all diverged in tuning has no results; one that diverged with a result seed is called so.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, Set
+from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, SHIFTS, Set
+from singularbayes_experiments.runs.modes_records import CARE
 
 RIVAL = "deep_ensemble"
 # Column → the score in a record and its decimals; the first score that a record has counts.
@@ -19,22 +22,60 @@ _COLUMNS: dict[str, dict[str, tuple[tuple[str, ...], int]]] = {
         "NLL": (("nll",), 4),
         "ECE": (("ece",), 4),
     },
+    "air": {
+        "MAE": (("mae",), 2),
+        "NLL": (("nll",), 3),
+        "coverage": (("coverage",), 3),
+        "width": (("width",), 1),
+    },
     "toy": {"RMSE": (("rmse",), 4), "NLL": (("nll",), 4), "coverage": (("coverage",), 3), "ratio": (("iqr_ratio",), 1)},
     "uci": {"RMSE": (("rmse",), 3), "NLL": (("nll",), 3), "coverage": (("coverage",), 3)},
 }
-_OOD = {"fashion_mnist": ("mnist", "notmnist"), "mnist": ("fashion_mnist", "notmnist")}
-_NAMES = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST", "notmnist": "notMNIST", "toy": "Toy"}
+_OOD = {
+    "fashion_mnist": ("mnist", "notmnist"),
+    "mnist": ("fashion_mnist", "notmnist"),
+    "cnn": ("mnist", "notmnist"),
+    "sst2": ("ag_news",),
+    "beijing": ("guangzhou",),
+    CARE: ("held_out_care",),
+}
+_NAMES = {
+    "mnist": "MNIST",
+    "fashion_mnist": "Fashion-MNIST",
+    "notmnist": "notMNIST",
+    "toy": "Toy",
+    "cnn": "CNN on Fashion-MNIST",
+    "sst2": "SST-2",
+    "ag_news": "AG News",
+    "beijing": "Beijing",
+    "guangzhou": "Guangzhou",
+    CARE: "Intensive care",
+    "held_out_care": "held-out care",
+}
+_DETECTORS = ("auroc_ood_mi", "auroc_ood_epistemic", "auroc_ood_entropy", "auroc_ood_total")
 
 
 def columns(one: Set) -> dict[str, tuple[tuple[str, ...], int]]:
     """Returns the scores of a table; OOD inputs are told by mutual information, or, of one draw, by entropy."""
-    found = dict(_COLUMNS[one.family])
+    found = dict(_COLUMNS.get(one.family, _COLUMNS["images"]))
     for name in _OOD.get(one.name, ()):
-        found[f"OOD {_NAMES[name]}"] = ((f"{name}/auroc_ood_mi", f"{name}/auroc_ood_entropy"), 3)
+        found[f"OOD {_NAMES[name]}"] = (tuple(f"{name}/{detector}" for detector in _DETECTORS), 3)
     return found
 
 
-def results(records: Sequence[dict], one: str, method: str) -> dict[int, dict]:
+def data_sets() -> dict[str, Set]:
+    """Returns what a table or a count is about: every data set, and intensive care once for all its shifts."""
+    first = SETS[f"{CARE}_{SHIFTS[0]}"]
+    found: dict[str, Set] = {}
+    for name, one in SETS.items():
+        if one.family != "icu":
+            found[name] = one
+        elif one is first:
+            found[CARE] = replace(one, name=CARE)
+    return found
+
+
+def results(records: Sequence[dict], one: str, method: str) -> dict[Any, dict]:
     """Returns the result records of a method by seed."""
     kept = [r for r in records if (r["set"], r["stage"], r["method"]) == (one, "results", method)]
     return {record["seed"]: record for record in kept}
@@ -69,6 +110,8 @@ def table(records: Sequence[dict], one: Set) -> str:
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for method, own in METHODS.items():
         runs = list(results(records, one.name, method).values())
+        if not runs and one.family not in ("images", "toy", "uci"):
+            continue  # it was not run there
         if not runs or not all(map(_is_finite, runs)):
             lines.append(f"| {own.words} | diverged |{' |' * (len(head) - 2)}")
             continue
@@ -85,7 +128,7 @@ def table(records: Sequence[dict], one: Set) -> str:
 
 def tables(records: Sequence[dict]) -> str:
     """Returns the tables of all sets that have results, and that of IVON against Adam."""
-    done = [one for one in SETS.values() if results(records, one.name, RIVAL)]
+    done = [one for one in data_sets().values() if results(records, one.name, RIVAL)]
     parts = [f"### {name_of(one.name)}\n\n{table(records, one)}" for one in done if one.family != "uci"]
     small = [one for one in done if one.family == "uci"]
     parts += [f"### UCI\n\n{table_of_many(records, small)}"] if small else []
@@ -112,7 +155,7 @@ def _cell(found: protocol.Paired) -> str:
 def verdicts(records: Sequence[dict], method: str) -> dict[str, list[str]]:
     """Returns the sets on which a method is better than the deep ensemble, level with it, or worse."""
     found: dict[str, list[str]] = {"better": [], "level": [], "worse": []}
-    for one in SETS:
+    for one in data_sets():
         paired = difference(records, one, method)
         if paired is not None:
             found["better" if paired.high < 0 else "level" if paired.not_worse else "worse"].append(one)

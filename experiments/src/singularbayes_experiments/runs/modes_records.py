@@ -1,0 +1,85 @@
+"""Records of the comparison of modes: reading them, and which configuration of a method they choose."""
+
+import gzip
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.problems.modes import METHODS, RESULT_SEEDS, SECOND, SETS, SHIFTS, TUNING_SEEDS, Set
+from singularbayes_experiments.problems.modes_grids import configurations
+
+TUNING, RESULTS = "tuning", "results"
+DIVERGED = ""  # the name of the choice where every configuration diverged; there are no results then
+CARE = "icu"  # all shifts of intensive care together
+Records = dict[tuple, dict]  # by set, stage, method, configuration and seed
+
+
+def read_lines(folders: Sequence[Path]) -> list[dict]:
+    """Returns the records of some folders, packed or not; a line that a kill has cut is none."""
+    packed = [gzip.decompress(path.read_bytes()) for each in folders for path in sorted(each.glob("*.jsonl.gz"))]
+    plain = [path.read_bytes() for each in folders for path in sorted(each.glob("*.jsonl"))]
+    lines = [line for text in (*packed, *plain) for line in text.splitlines(keepends=True)]
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def by_run(lines: Sequence[dict]) -> Records:
+    return {tuple(one[key] for key in ("set", "stage", "method", "configuration", "seed")): one for one in lines}
+
+
+def chosen(records: Records, one: Set, method: str, rounds: int | None = None) -> str | None:
+    """Returns the configuration that the protocol chooses; None unless all tuning runs of so many rounds are there."""
+    one = one.tuned_on or one
+    tried = []
+    for name, settings in configurations(one, method, rounds or one.rounds).items():
+        runs = [records.get((one.name, TUNING, method, name, seed)) for seed in TUNING_SEEDS]
+        if not all(runs):
+            return None
+        nll, ood = (tuple(run.get(key, np.nan) for run in runs if run) for key in ("nll", "proxy_ood"))
+        base = min(run["without_inputs"] for run in runs if run)
+        tried.append(protocol.Tried(name, nll, ood, asdict(settings), base))
+    return DIVERGED if all(run.diverged for run in tried) else protocol.choose(tried).name
+
+
+def rounds_of(records: Records, one: Set) -> int:
+    """Returns how many rounds count: the second where all methods of `SECOND` have it whole, and its results."""
+    one = one.tuned_on or one
+    for method in [method for method in SECOND if method in one.methods]:
+        name = chosen(records, one, method, one.rounds)
+        seeds = () if name == DIVERGED else RESULT_SEEDS[: one.seeds]
+        if name is None or any((one.name, RESULTS, method, name, seed) not in records for seed in seeds):
+            return 1
+    return one.rounds
+
+
+def settled(lines: Sequence[dict]) -> list[dict]:
+    """Returns the results of the configurations that are chosen in the end, one for each method and data set.
+
+    Results of five shifts of intensive care are there once more as those of one data set, whose seeds are shift and
+    seed.
+    """
+    records, kept = by_run(lines), []
+    for one in SETS.values():
+        rounds = rounds_of(records, one)
+        for method in METHODS:
+            name = chosen(records, one, method, rounds) or chosen(records, one, method, 1)
+            own = (one.name, RESULTS, method, name)
+            kept += [records[*own, seed] for seed in _seeds(lines, own)]
+    return kept + _all_shifts(kept)
+
+
+def _seeds(lines: Sequence[dict], own: tuple) -> list[int]:
+    keys = ("set", "stage", "method", "configuration")
+    return [one["seed"] for one in lines if tuple(one[key] for key in keys) == own]
+
+
+def _all_shifts(lines: Sequence[dict]) -> list[dict]:
+    found = []
+    for method in METHODS:
+        runs = [one for one in lines if one["method"] == method and one["set"].startswith(f"{CARE}_")]
+        if {one["set"] for one in runs} == {f"{CARE}_{shift}" for shift in SHIFTS}:
+            found += [one | {"set": CARE, "seed": f"{one['set'].removeprefix('icu_')} {one['seed']}"} for one in runs]
+    return found
