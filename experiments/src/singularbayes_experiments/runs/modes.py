@@ -11,6 +11,8 @@ import argparse
 import itertools
 import json
 import os
+import platform
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import keras
 import numpy as np
 
 from singularbayes import metrics
@@ -328,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.claims is not None:  # one of the other processes
         work(every, given.out, given.earlier, trainer, given.claims, given.worker)
         return 0
-    (given.out / "machine.json").write_text(json.dumps(machine()))
+    (given.out / "machine.json").write_text(json.dumps(_about(given)))
     with tempfile.TemporaryDirectory() as folder:
         given.claims = Path(folder)
         processes = [_start(given, f"accelerated{i}", names) for i, names in enumerate(others, start=1)]
@@ -347,6 +350,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(tables(settled(records)))
     print(f"{len(left)} tasks are missing: call it again with the same --out." if left else "All tasks are done.")
     return 0
+
+
+def _about(given) -> dict[str, Any]:
+    """Returns what a reader needs to know about a run: its command, machine and versions."""
+    command = shlex.join(["python", "-m", "singularbayes_experiments.runs.modes", *sys.argv[1:]])
+    versions = {"python": platform.python_version(), "jax": jax.__version__, "keras": keras.__version__}
+    return {"command": command, "machine": machine(), "minutes": given.minutes, **versions}
 
 
 def _start(given, worker: str, sets: str, on_cpu: bool = False) -> subprocess.Popen:

@@ -1,0 +1,166 @@
+"""docs/mixture_results.md from the records of the comparison of modes: every number of the page is made here.
+
+    python -m singularbayes_experiments.report.modes_page [--add runs/modes --plan 1a2b3c4]
+
+`--add` first puts the records of a run into experiments/results/modes, with what its folder says about machine and
+command; `--plan` is the commit that its configurations were written in.
+"""
+
+import argparse
+import gzip
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from singularbayes_experiments.methods.protocol import edges
+from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS
+from singularbayes_experiments.problems.modes_grids import configurations
+from singularbayes_experiments.runs.modes_records import by_run, chosen, read_lines, rounds_of, settled
+from singularbayes_experiments.runs.modes_tables import (
+    RIVAL,
+    data_sets,
+    difference,
+    name_of,
+    newton_table,
+    results,
+    shown,
+    table,
+    table_of_many,
+    verdicts,
+)
+
+ROOT = Path(__file__).parents[4]
+FOLDER = ROOT / "experiments" / "results" / "modes"
+PAGE = ROOT / "docs" / "mixture_results.md"
+_COMPARED = ("mixture_repeat", "mixture_repeat_anchored", "mixture_svd", "mixture_split", "low_rank", "full_rank")
+_WORDS = {
+    "toy": "RMSE, NLL and coverage of total 95 % intervals are of new points inside the range of the data; the ratio "
+    "is that of the interquartile range of functions outside to inside.",
+    "sst2": "Scores are of the 872 sentences of the dev set, which no choice has read.",
+    "beijing": "MAE and width in µg/m³; coverage and width are of 95 % intervals of the total variance. Guangzhou is "
+    "told by the spread of draws, by the deterministic network by its noise.",
+    "icu": "Means over five shifts, each a kind of care or other hospitals held out, and four seeds: ± is over these "
+    "runs, and so are the pairs.",
+}
+
+
+def verdict_table(lines: Sequence[dict]) -> str:
+    """Returns on how many data sets each method is better than the deep ensemble, level with it, or worse."""
+    rows = ["| NLL against the deep ensemble, number of data sets | better | level | worse |", "|---|---:|---:|---:|"]
+    for method in _COMPARED:
+        counts = [len(names) for names in verdicts(lines, method).values()]
+        rows.append(f"| {METHODS[method].words} | {' | '.join(map(str, counts))} |")
+    return "\n".join(rows)
+
+
+def lead(lines: Sequence[dict]) -> str:
+    """Returns where mixtures are better and worse than the deep ensemble, by name."""
+    parts = []
+    for method in ("mixture_repeat", "mixture_svd"):
+        found = verdicts(lines, method)
+        sides = [f"{side} on {', '.join(map(name_of, found[side])) or 'none'}" for side in ("better", "worse")]
+        level = len(found["level"])
+        parts.append(f"The {METHODS[method].words}, is {', '.join(sides)}, and level on {level}.")
+    return " ".join(parts).replace("repeat,", "`repeat`,").replace("from an SVD,", "from an SVD")
+
+
+def scope(lines: Sequence[dict]) -> str:
+    """Returns which data sets there are, how many rounds each had, what is missing, and how many choices are edges."""
+    records = by_run(lines)
+    there = {name for name, one in data_sets().items() if results(settled(lines), name, RIVAL)}
+    tuned = [one for one in SETS.values() if one.tuned_on is None and one.rounds > 1]
+    second = [name_of(one.name) for one in tuned if rounds_of(records, one) > 1]
+    cut = [name_of(one.name) for one in tuned if rounds_of(records, one) == 1]
+    missing = [name_of(name) for name in data_sets() if name not in there]
+    parts = [f"{len(there)} data sets have results.", f"Two rounds of configurations: {', '.join(second) or 'none'}."]
+    parts += [f"The second round is not complete, and does not count, on {', '.join(cut)}."] if cut else []
+    parts += [f"Not run: {', '.join(missing)}."] if missing else []
+    return " ".join([*parts, _edges(records)])
+
+
+def _edges(records: dict) -> str:
+    """Returns how many of the choices lie at an edge of what was tried."""
+    at, every = 0, 0
+    for one in [one for one in SETS.values() if one.tuned_on is None]:
+        for method in SECOND:
+            rounds = rounds_of(records, one)
+            name = chosen(records, one, method, rounds) if method in one.methods else None
+            if name:
+                grid = {n: vars(settings) for n, settings in configurations(one, method, rounds).items()}
+                at, every = at + bool(edges(grid[name], list(grid.values()))), every + 1
+    return f"Of {every} choices, {at} lie at an edge of some setting that was tried."
+
+
+def set_tables(lines: Sequence[dict]) -> str:
+    """Returns a section for every data set but the tables of UCI."""
+    done = [one for name, one in data_sets().items() if one.family != "uci" and results(lines, name, RIVAL)]
+    parts = []
+    for one in done:
+        words = [_WORDS[one.name]] if one.name in _WORDS else []
+        parts.append("\n\n".join([f"## {name_of(one.name)}", *words, table(lines, one)]))
+    return "\n\n".join(parts)
+
+
+def uci_table(lines: Sequence[dict]) -> str:
+    return table_of_many(
+        lines, [one for one in SETS.values() if one.family == "uci" and results(lines, one.name, RIVAL)]
+    )
+
+
+def shift_table(lines: Sequence[dict]) -> str:
+    """Returns the NLL of mixtures less the deep ensemble's for every shift of intensive care."""
+    shifts = [one for one in SETS.values() if one.family == "icu" and results(lines, one.name, RIVAL)]
+    if not shifts:
+        return "No shift of intensive care was run."
+    methods = [method for method in _COMPARED if any(results(lines, one.name, method) for one in shifts)]
+    rows = [
+        f"| held out | {' | '.join(METHODS[method].words for method in methods)} |",
+        f"|---|{'---|' * len(methods)}",
+    ]
+    for one in shifts:
+        found = [difference(lines, one.name, method) for method in methods]
+        cells = ["–" if each is None else shown(each, 3) for each in found]
+        rows.append(f"| {one.name.removeprefix('icu_')} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+BLOCKS: dict[str, Callable[[Sequence[dict]], str]] = {
+    "modes: verdicts": verdict_table,
+    "modes: lead": lead,
+    "modes: sets": set_tables,
+    "modes: shifts": shift_table,
+    "modes: uci": uci_table,
+    "modes: ivon": newton_table,
+}
+
+
+def filled(page: str, lines: Sequence[dict]) -> str:
+    """Returns the page with what the records say between `<!-- name -->` and `<!-- end -->`."""
+    final = settled(lines)
+    blocks = {name: make(final) for name, make in BLOCKS.items()} | {"modes: scope": scope(lines)}
+    for name, text in blocks.items():
+        before, rest = page.split(f"<!-- {name} -->\n")
+        _, after = rest.split("\n<!-- end -->", 1)
+        page = f"{before}<!-- {name} -->\n{text}\n<!-- end -->{after}"
+    return page
+
+
+def add(run: Path, plan: str, folder: Path = FOLDER) -> None:
+    """Puts the records of a run, those that are new, into the folder of records, and what is known about it."""
+    known = by_run(read_lines([folder]))
+    new = {key: line for key, line in by_run(read_lines([run])).items() if key not in known}
+    text = "".join(f"{json.dumps(line)}\n" for line in new.values())
+    number = len(list(folder.glob("*.jsonl.gz"))) + 1
+    (folder / f"records_{number}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    about = json.loads((run / "machine.json").read_text()) | {"plan": plan, "runs": len(new)}
+    (folder / f"about_{number}.json").write_text(json.dumps(about, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--add", type=Path, help="folder of a run whose records are added")
+    parser.add_argument("--plan", default="", help="commit of its configurations")
+    given = parser.parse_args()
+    if given.add:
+        add(given.add, given.plan)
+    PAGE.write_text(filled(PAGE.read_text(), read_lines([FOLDER])))
