@@ -64,7 +64,7 @@ def settled(lines: Sequence[dict]) -> list[dict]:
     records, kept = by_run(lines), []
     for one in SETS.values():
         rounds = rounds_of(records, one)
-        for method in METHODS:
+        for method in one.methods:
             name = chosen(records, one, method, rounds) or chosen(records, one, method, 1)
             own = (one.name, RESULTS, method, name)
             kept += [records[*own, seed] for seed in _seeds(lines, own)]
