@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -296,6 +297,8 @@ def work(
                     print(f"{worker} {task.name}: {len(found)} runs in {took:.0f} s, best NLL {best:.4f}", flush=True)
             except TimeoutError:
                 return
+            except Exception:  # one task that fails leaves the minutes to the others, and is missing in the end
+                print(f"{worker} {task.name} failed:\n{traceback.format_exc()}", flush=True)
             waiting = True
             break
         else:
