@@ -12,6 +12,7 @@ import json
 import shlex
 import sys
 import time
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -51,6 +52,10 @@ class Size:
 
 FULL = Size(plan.BATCH, 97, 2000, 1.0, None, plan.CORRUPTED)
 TINY = Size(8, 1, 20, 0.02, 4, 5, share=9.0)
+
+
+class NotTuned(Exception):
+    """No configuration of a family has a score on validation images."""
 
 
 class Images:
@@ -273,7 +278,7 @@ class Experiment:
         """Returns the configuration with the least NLL on validation images."""
         tried = [line for line in self.records.of("tuning", family=family) if not line["diverged"]]
         if not tried:
-            raise LookupError(f"{family} needs a configuration that was tuned and did not diverge.")
+            raise NotTuned(f"{family} needs a configuration that was tuned and did not diverge.")
         return Settings(**min(tried, key=lambda line: line["validation"]["nll"])["settings"])
 
     def tune(self, piece: Piece) -> None:
@@ -466,8 +471,8 @@ def made_up_images(count: int = 80, side: int = 8) -> tuple[tuple, tuple]:
     return (x, y), (x[: count // 2], y[: count // 2])
 
 
-def run(given, deadline: float) -> None:
-    """Does what is left, in the order of the plan, while there is time."""
+def run(given, deadline: float) -> int:
+    """Does what is left, in the order of the plan, while there is time; returns how many pieces failed."""
     given.out.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["python", "-m", "singularbayes_experiments.runs.cifar10", *sys.argv[1:]])
     about = {"command": command, "versions": versions(), "machine": machine_facts()}
@@ -483,6 +488,7 @@ def run(given, deadline: float) -> None:
     work = [piece for piece in plan.WORK if given.only in ("", piece.network)]
     for kind in ("deterministic", "full_rank"):
         experiment.programs.prepare(work[0].network, kind)
+    failed = 0
     for piece in work:
         estimate, left = experiment.seconds(piece), deadline - time.time()
         if estimate > left:
@@ -490,13 +496,19 @@ def run(given, deadline: float) -> None:
             continue
         try:
             experiment.do(piece)
-            if piece == plan.TUNING[0]:  # compiled while the next piece runs
+            if piece == plan.TUNING[0]:  # compiled while the next pieces run
                 experiment.program(piece.network, "low_rank")
+            elif piece == plan.TUNING[-1] and any(other.network == "resnet20" for other in work):
+                experiment.program("resnet20", "deterministic")
         except TimeoutError:
             print(f"out of time: {piece}", flush=True)
-            return
-        except LookupError as error:
+            break
+        except NotTuned as error:
             print(f"left out: {piece}: {error}", flush=True)
+        except Exception:  # pieces do not depend on each other, and the machine is lent for minutes
+            print(f"failed: {piece}\n{traceback.format_exc()}", flush=True)
+            failed += 1
+    return failed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -507,8 +519,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", choices=("", *plan.NETWORKS), help="one network; all by default")
     parser.add_argument("--tiny", action="store_true", help="narrow networks, 80 made-up images: does it run?")
     given = parser.parse_args(arguments)
-    run(given, time.time() + 60 * given.minutes)
-    return 0
+    return min(1, run(given, time.time() + 60 * given.minutes))
 
 
 if __name__ == "__main__":
