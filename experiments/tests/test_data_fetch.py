@@ -6,7 +6,9 @@ import io
 import os
 import re
 import sys
+import tarfile
 import zipfile
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -157,6 +159,35 @@ def test_an_archive_is_downloaded_once_for_all_its_files(server, cache):
     server.answers["all+of%20it.zip"] = sends(zipped({"in/a.txt": b"one", "in/b.txt": b"two", "in/c.txt": b"three"}))
     assert read(source, "b.txt") == b"two" and read(source, "a.txt") == b"one"
     assert len(server.asked) == 1 and files_in(cache) == ["a.txt", "b.txt"]
+
+
+def tarred(members):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def test_an_archive_may_be_a_tar_file(server, cache):
+    source = replace(archived(server), archive="all.tar.gz")
+    server.answers["all.tar.gz"] = sends(tarred({"in/a.txt": b"one", "in/b.txt": b"two"}))
+    assert read(source, "b.txt") == b"two" and read(source, "a.txt") == b"one"
+    assert len(server.asked) == 1 and files_in(cache) == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"no tar file", tarred({"in/a.txt": b"one"}), tarred({"in/a.txt": b"one", "in/b.txt": b"two"})[:-30]],
+    ids=["broken", "without a file", "cut"],
+)
+def test_another_tar_file_is_refused(sent, server, cache):
+    server.answers["all.tar.gz"] = sends(sent)
+    with pytest.raises(DataError, match=f"needs a tar.gz file with in/a.txt, in/b.txt at {server.base}"):
+        read(replace(archived(server), archive="all.tar.gz"), "a.txt")
+    assert files_in(cache) == []
 
 
 @pytest.mark.parametrize("sent", [b"no zip file", zipped({"in/a.txt": b"one"})], ids=["broken", "without a file"])

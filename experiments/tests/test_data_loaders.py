@@ -8,6 +8,7 @@ import pytest
 from singularbayes_experiments import data
 from singularbayes_experiments.data.catalogue import SETS
 from singularbayes_experiments.data.read import read
+from singularbayes_experiments.data.store import find
 
 FOLDER = os.environ.get("SINGULARBAYES_DATA")
 needs_data = pytest.mark.skipif(not FOLDER, reason="needs $SINGULARBAYES_DATA, a folder with the data sets")
@@ -44,6 +45,27 @@ def test_the_first_digits_and_clothes_are_those_everyone_knows():
     mnist, fashion = data.mnist(), data.fashion_mnist()
     assert mnist.train[1][:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
     assert fashion.classes[fashion.test[1][0]] == "ankle boot"
+
+
+def test_a_photograph_is_a_label_and_three_planes(monkeypatch):
+    planes = np.arange(3 * 32 * 32).reshape(3, 32, 32) % 251
+    row = np.concatenate([[7], planes.ravel()]).astype("uint8")
+    monkeypatch.setattr("singularbayes_experiments.data.images.read", lambda source, name: np.tile(row, 2).tobytes())
+    images = data.cifar10()
+    (x, y), (x_test, _) = images.train, images.test
+    assert x.shape == (10, 32, 32, 3) and x_test.shape == (2, 32, 32, 3) and y.tolist() == [7] * 10
+    np.testing.assert_array_equal(x[3], np.moveaxis(planes, 0, -1))
+
+
+@needs_data
+@pytest.mark.skipif(find(SETS["cifar10"], SETS["cifar10"].files[0]) is None, reason="needs CIFAR-10, 184 MB")
+def test_photographs():
+    images = data.cifar10()
+    for (x, y), size, first in ((images.train, 50_000, "frog"), (images.test, 10_000, "cat")):
+        assert x.shape == (size, 32, 32, 3) and x.dtype == np.uint8 and y.dtype == np.int64
+        assert counts(y) == [size // 10] * 10 and images.classes[y[0]] == first
+        # The means that everyone normalises with.
+        np.testing.assert_allclose(x.mean((0, 1, 2)) / 255, [0.4914, 0.4822, 0.4465], atol=4e-3)
 
 
 # The MD5 sums that Zalando, torchvision and torchtext publish.

@@ -36,7 +36,7 @@ def report(
     """
     for package in ("matplotlib", "jinja2"):
         require_package(package, "plots", "The report")
-    from singularbayes_experiments.report import chapters, markdown_page, modes_summary, page, reading
+    from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_summary, page, reading
 
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
     command = shlex.join([PROGRAM, "report", *([] if runs == Path("runs") else [str(runs)]), *target])
@@ -46,7 +46,9 @@ def report(
         print(page.tex(made))
         return 0
     if markdown is not None:
-        path = markdown_page.write(markdown, made, records, command, modes_summary.collect(runs))
+        folder = runs / cifar10.FOLDER
+        more = {cifar10.PAGE: cifar10.page(folder)} if folder.is_dir() else {}
+        path = markdown_page.write(markdown, made, records, command, modes_summary.collect(runs), more)
     else:
         folder = out or (runs if runs.is_dir() else runs.parent) / "report"
         path = page.write(made, folder, page.results(command))

@@ -4,7 +4,7 @@ A file is looked for in `$SINGULARBAYES_DATA/<set>/`, then in the cache; else it
 """
 
 from singularbayes_experiments.data.air import Air, Cities, beijing_pm25, five_cities_pm25
-from singularbayes_experiments.data.images import Images, fashion_mnist, mnist, notmnist
+from singularbayes_experiments.data.images import Images, cifar10, fashion_mnist, mnist, notmnist
 from singularbayes_experiments.data.intensive_care import (
     CareFiles,
     CareTables,
@@ -48,6 +48,7 @@ __all__ = [
     "banking77",
     "beijing_pm25",
     "bert_vocab",
+    "cifar10",
     "clinc150",
     "eicu_demo",
     "fashion_mnist",

@@ -1,7 +1,7 @@
 """Every data set: what it is, its licence, and the address of its publisher. Sizes and sums are in `sums.txt`.
 
-A sum is of the published bytes where those are known: MNIST, Fashion-MNIST, AG News, the vocabulary of BERT. Else it is
-of what a file holds (`content`), which packing anew does not change.
+A sum is of the published bytes where those are known: MNIST, Fashion-MNIST, CIFAR-10, AG News, the vocabulary of BERT.
+Else it is of what a file holds (`content`), which packing anew does not change.
 """
 
 from importlib import resources
@@ -41,6 +41,17 @@ NOTMNIST = Source(
     _files("notmnist"),
     # The sample in the format of MNIST, posted with the permission of the author of notMNIST.
     base="https://github.com/davidflanagan/notMNIST-to-MNIST/raw/master/",
+)
+
+CIFAR10 = Source(
+    "cifar10",
+    "CIFAR-10: photographs, 50,000 to train and 10,000 to test, 32 × 32 colour, 10 classes",
+    "none stated; made freely available by Alex Krizhevsky, Vinod Nair and Geoffrey Hinton",
+    "https://www.cs.toronto.edu/~kriz/cifar.html",
+    _files("cifar10"),
+    base="https://www.cs.toronto.edu/~kriz/",
+    archive="cifar-10-binary.tar.gz",
+    path="cifar-10-batches-bin/{name}",
 )
 
 BEIJING_PM25 = Source(
@@ -157,6 +168,7 @@ SETS = {
         MNIST,
         FASHION_MNIST,
         NOTMNIST,
+        CIFAR10,
         BEIJING_PM25,
         FIVE_CITIES_PM25,
         SST2,

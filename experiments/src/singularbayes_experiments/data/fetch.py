@@ -1,13 +1,15 @@
 """Downloads into the cache: whole and checked, or not at all."""
 
+import gzip
 import logging
 import shutil
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from urllib.parse import unquote, urljoin
 
 from singularbayes.checks import require_package
@@ -90,15 +92,32 @@ def _silent(logger: logging.Logger) -> Iterator[None]:
 
 
 def _unpack(source: Source, archive: Path, part: Path) -> None:
+    names = [source.published(file) for file in source.files]
+    kind = "tar.gz" if archive.name.endswith(".tar.gz") else "zip"
     try:
-        with zipfile.ZipFile(archive) as packed:
-            for path in map(source.published, source.files):
-                with packed.open(path) as member, open(part / _last(path), "wb") as out:
-                    shutil.copyfileobj(member, out)
-    except (zipfile.BadZipFile, KeyError) as error:
-        names = ", ".join(map(source.published, source.files))
-        raise DataError(f"{source.name} needs a zip file with {names} at {source.base}: {error}.") from error
+        for path, member in (_tar_members if kind == "tar.gz" else _zip_members)(archive, names):
+            with member, open(part / _last(path), "wb") as out:
+                shutil.copyfileobj(member, out)
+    except (tarfile.TarError, zipfile.BadZipFile, EOFError, KeyError, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"{source.name} needs a {kind} file with {', '.join(names)} at {source.base}: {error}."
+        ) from error
     archive.unlink()
+
+
+def _zip_members(archive: Path, names: list[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(archive) as packed:
+        for name in names:
+            yield name, packed.open(name)
+
+
+def _tar_members(archive: Path, names: list[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(archive, "r:gz") as packed:
+        for name in names:
+            member = packed.extractfile(name)
+            if member is None:
+                raise KeyError(f"{name!r} is no file")
+            yield name, member
 
 
 def _last(path: str) -> str:

@@ -20,9 +20,10 @@ class File:
 class Source:
     """One data set: its files lie in `$SINGULARBAYES_DATA/<name>/`, or in the cache, or are downloaded from `base`.
 
-    `archive` is the zip file at `base` that holds them all. `path` is where a file is below `base`, or in the archive.
-    Without `base`, `by_hand` describes what to do on `page`. Of `rewritten` files only copies with the same values are
-    known, so their sums are not the publisher's; what is downloaded is held against the publisher's own list.
+    `archive` is the zip or tar.gz file at `base` that holds them all. `path` is where a file is below `base`, or in the
+    archive. Without `base`, `by_hand` describes what to do on `page`. Of `rewritten` files only copies with the same
+    values are known, so their sums are not the publisher's; what is downloaded is held against the publisher's own
+    list.
     """
 
     name: str

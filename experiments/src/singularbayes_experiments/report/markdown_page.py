@@ -48,8 +48,9 @@ def write(
     records: Sequence[Record],
     command: str,
     modes: Sequence[summary.Scores] = (),
+    more: Mapping[str, str] | None = None,
 ) -> Path:
-    """Writes the pages of a folder and their figures, and returns the path of the first."""
+    """Writes the pages of a folder and their figures, and returns the path of the first; see `pages`."""
     folder.mkdir(parents=True, exist_ok=True)
     if modes:
         replace(folder / FIGURE, f"{modes_summary.figure(modes).svg}\n".encode())
@@ -57,21 +58,26 @@ def write(
         for picture in chapter.pictures:
             for name, panel in zip(_files(chapter, picture), picture.panels, strict=True):
                 replace(folder / name, f"{panel.svg}\n".encode())
-    for name, text in pages(chapters, records, command, modes).items():
+    for name, text in pages(chapters, records, command, modes, more).items():
         replace(folder / name, text.encode())
     return folder / FIRST
 
 
 def pages(
-    chapters: Sequence[Chapter], records: Sequence[Record], command: str, modes: Sequence[summary.Scores] = ()
+    chapters: Sequence[Chapter],
+    records: Sequence[Record],
+    command: str,
+    modes: Sequence[summary.Scores] = (),
+    more: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Returns the pages of a folder by file name: the summary, the experiments, and the tables of the paper.
 
     Args:
         modes: the comparison under the tuning protocol, which the summary begins with.
+        more: pages of experiments with records of their own, by file name; their first line is a title.
     """
     links = {chapter.section.title: _page(chapter) for chapter in chapters}
-    found = {FIRST: _summary(chapters, records, command, modes)}
+    found = {FIRST: _summary(chapters, records, command, modes, more or {}), **(more or {})}
     for chapter in chapters:
         lines = _chapter(chapter, "", level="#", first="chosen")
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
@@ -81,7 +87,11 @@ def pages(
 
 
 def _summary(
-    chapters: Sequence[Chapter], records: Sequence[Record], command: str, modes: Sequence[summary.Scores]
+    chapters: Sequence[Chapter],
+    records: Sequence[Record],
+    command: str,
+    modes: Sequence[summary.Scores],
+    more: Mapping[str, str],
 ) -> str:
     scores = summary.collect(records)
     lines, lost = [f"# {summary.TITLE}", ""], summary.losses(scores)
@@ -107,6 +117,7 @@ def _summary(
     lines += ["## Keep in mind", "", *(line for each in kept_in_mind for line in (each, ""))] if kept_in_mind else []
     lines += ["## Pages", ""]
     lines += [f"- [{chapter.section.title}]({_page(chapter)})" for chapter in chapters]
+    lines += [f"- [{text.splitlines()[0].removeprefix('# ')}]({name})" for name, text in more.items()]
     lines += [f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand", ""]
     return "\n".join([*lines, _made(command), ""])
 

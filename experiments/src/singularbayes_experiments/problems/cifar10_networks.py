@@ -1,0 +1,124 @@
+"""ResNet-9 and ResNet-20 for 32 × 32 images, with any posterior over their kernels."""
+
+from collections.abc import Callable, Sequence
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes import layers
+from singularbayes.posteriors import Centred, Deterministic, FullRank, LowRank, Normal, Posterior, RankOne
+from singularbayes_experiments.problems.cifar10 import CLASSES, Kind
+
+MOMENTUM = 0.97  # of the moving moments of batch normalisation
+LOGIT_SCALE = 0.125  # Page's, of the logits of ResNet-9
+RANK_MULTIPLE = 8  # ranks are multiples of it, which suits an accelerator
+
+
+class _Maker:
+    """Makes layers one after the other, each with its own posterior."""
+
+    def __init__(self, posteriors: Callable[[int], Posterior], dtype: str):
+        self.posteriors, self.dtype, self.number = posteriors, dtype, 0
+
+    def _posterior(self) -> Posterior:
+        self.number += 1
+        return self.posteriors(self.number - 1)
+
+    def convolved(self, x, filters: int, stride: int = 1, activation: bool = True):
+        """Convolution, batch normalisation and a rectifier."""
+        x = layers.Conv2D(filters, 3, stride, "same", use_bias=False, posterior=self._posterior(), dtype=self.dtype)(x)
+        x = keras.layers.BatchNormalization(momentum=MOMENTUM, epsilon=1e-5, dtype=self.dtype)(x)
+        return ops.relu(x) if activation else x
+
+    def classified(self, features, scale: float = 1.0):
+        head = layers.Dense(CLASSES, posterior=self._posterior(), dtype=self.dtype)
+        return ops.cast(head(features), "float32") * scale
+
+
+def _resnet9(make: _Maker, x, width: int):
+    x = make.convolved(x, width)
+    x = _pooled(make.convolved(x, 2 * width))
+    x = x + make.convolved(make.convolved(x, 2 * width), 2 * width)
+    x = _pooled(make.convolved(x, 4 * width))
+    x = _pooled(make.convolved(x, 8 * width))
+    x = x + make.convolved(make.convolved(x, 8 * width), 8 * width)
+    features = ops.max(x, axis=(1, 2))
+    return make.classified(features, LOGIT_SCALE), features
+
+
+def _pooled(x):
+    """Returns the maxima of 2 × 2 pixels; as a reduction its gradient is cheaper than that of a pooling layer."""
+    _, height, width, channels = x.shape
+    return ops.max(ops.reshape(x, (-1, height // 2, 2, width // 2, 2, channels)), axis=(2, 4))
+
+
+def _resnet20(make: _Maker, x, width: int):
+    x = make.convolved(x, width)
+    for stage in range(3):
+        for block in range(3):
+            stride = 2 if stage and not block else 1
+            y = make.convolved(make.convolved(x, width << stage, stride), width << stage, activation=False)
+            if stride == 2:  # the shortcut without parameters: every second pixel, channels filled with zeros
+                added = (width << stage) // 4
+                x = ops.pad(x[:, ::2, ::2], ((0, 0), (0, 0), (0, 0), (added, added)))
+            x = ops.relu(x + y)
+    features = ops.mean(x, axis=(1, 2))
+    return make.classified(features), features
+
+
+_BODIES: dict[str, tuple[Callable, int]] = {"resnet9": (_resnet9, 64), "resnet20": (_resnet20, 16)}
+
+
+def build(
+    name: str,
+    kind: Kind,
+    ranks: Sequence[int] = (),
+    dtype: str = "mixed_bfloat16",
+    width: int | None = None,
+    side: int = 32,
+) -> keras.Model:
+    """Returns a network with two outputs, logits and last features; priors are centred, of unit width.
+
+    Args:
+        ranks: of all kernels, for `kind` "low_rank".
+        width: channels of the first convolution; the network's own by default.
+    """
+    prior = Centred(Normal(1.0))
+    posteriors: dict[str, Callable[[int], Posterior]] = {
+        "deterministic": lambda i: Deterministic(),
+        "full_rank": lambda i: FullRank(prior=prior),
+        "low_rank": lambda i: LowRank(ranks[i], prior=prior),
+        "rank_one": lambda i: RankOne(prior=prior),
+    }
+    body, own = _BODIES[name]
+    inputs = keras.Input((side, side, 3), dtype="float32")
+    outputs = body(_Maker(posteriors[kind], dtype), inputs, width or own)
+    return keras.Model(inputs, list(outputs), name=f"{name}_{kind}")
+
+
+def spectral_ranks(kernels: Sequence[np.ndarray], most: int) -> list[int]:
+    """Returns ranks that keep a common share of the squared singular values of every kernel.
+
+    The share is the largest with which 2 · rank · (rows + columns), over all kernels, is no more than `most`.
+    """
+    spectra = [np.linalg.svd(kernel, compute_uv=False) ** 2 for kernel in kernels]
+    kept = [np.cumsum(values) / values.sum() for values in spectra]
+
+    def ranks(share: float) -> list[int]:
+        least = [int(np.searchsorted(each, share)) + 1 for each in kept]
+        return [
+            min(-(-rank // RANK_MULTIPLE) * RANK_MULTIPLE, *kernel.shape)
+            for rank, kernel in zip(least, kernels, strict=True)
+        ]
+
+    def size(share: float) -> int:
+        return sum(2 * rank * sum(kernel.shape) for rank, kernel in zip(ranks(share), kernels, strict=True))
+
+    low, high = 0.0, 1.0
+    if size(low) > most:
+        raise ValueError(f"Ranks of {RANK_MULTIPLE} need {size(low):,} parameters; got most={most:,}.")
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if size(middle) <= most else (low, middle)
+    return ranks(low)

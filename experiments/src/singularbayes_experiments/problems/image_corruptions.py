@@ -1,0 +1,107 @@
+"""Eight of the corruptions of CIFAR-10-C (Hendrycks and Dietterich 2019), with its constants for five severities.
+
+Three of noise, one of blur, one of weather, three digital. They take and return uint8 images (n, 32, 32, 3). The noise
+comes from seeds of its own, so the images are not those of the published files; the distributions are.
+"""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+from scipy import ndimage
+
+from singularbayes.checks import require_package
+
+SEVERITIES = 5
+_LONGEST = 3  # pixels from the centre of the disk to the border of its array
+
+
+def _bytes(x: np.ndarray) -> np.ndarray:
+    return (np.clip(x, 0.0, 1.0) * 255).astype("uint8")
+
+
+def gaussian_noise(x: np.ndarray, constant: float, rng: np.random.Generator) -> np.ndarray:
+    return _bytes(x / 255 + constant * rng.standard_normal(x.shape, "float32"))
+
+
+def shot_noise(x: np.ndarray, constant: float, rng: np.random.Generator) -> np.ndarray:
+    """Photons counted: the variance of a pixel grows with its value."""
+    return _bytes(rng.poisson(x / 255 * constant) / constant)
+
+
+def impulse_noise(x: np.ndarray, constant: float, rng: np.random.Generator) -> np.ndarray:
+    """Salt and pepper: a share of the values becomes black or white."""
+    hit, salt = rng.random(x.shape) < constant, rng.random(x.shape) < 0.5
+    return np.where(hit, np.where(salt, 255, 0), x).astype("uint8")
+
+
+def defocus_blur(x: np.ndarray, constant: tuple[float, float], rng: np.random.Generator) -> np.ndarray:
+    kernel = disk(*constant)[None, :, :, None]
+    return _bytes(ndimage.convolve(x / 255, kernel, mode="mirror"))
+
+
+def disk(radius: float, blur: float) -> np.ndarray:
+    """Returns a disk of weights that sum to 1, its edge softened by a 3 × 3 Gaussian."""
+    places = np.arange(-_LONGEST, _LONGEST + 1)
+    sharp = (places[:, None] ** 2 + places**2 <= radius**2).astype("float64")
+    side = np.exp(-0.5 * (np.array([-1, 0, 1]) / blur) ** 2)
+    soft = np.outer(side, side) / side.sum() ** 2
+    return ndimage.convolve(sharp / sharp.sum(), soft, mode="mirror")
+
+
+def brightness(x: np.ndarray, constant: float, rng: np.random.Generator) -> np.ndarray:
+    """A larger value of hue, saturation and value: all channels grow by one factor; black becomes grey."""
+    scaled = x / 255
+    value = scaled.max(axis=-1, keepdims=True)
+    wanted = np.minimum(value + constant, 1.0)
+    return _bytes(np.where(value > 0, scaled * wanted / np.maximum(value, 1e-9), wanted))
+
+
+def contrast(x: np.ndarray, constant: float, rng: np.random.Generator) -> np.ndarray:
+    means = x.mean(axis=(1, 2), keepdims=True) / 255
+    return _bytes((x / 255 - means) * constant + means)
+
+
+def pixelate(x: np.ndarray, constant: float, rng: np.random.Generator) -> np.ndarray:
+    pictures = require_package("PIL.Image", "plots", "Pixelated images")
+    side = int(x.shape[1] * constant)
+
+    def smaller_and_back(image):
+        small = pictures.fromarray(image).resize((side, side), pictures.Resampling.BOX)
+        return np.asarray(small.resize(image.shape[:2], pictures.Resampling.BOX))
+
+    return np.stack([smaller_and_back(image) for image in x])
+
+
+def jpeg_compression(x: np.ndarray, constant: int, rng: np.random.Generator) -> np.ndarray:
+    pictures = require_package("PIL.Image", "plots", "JPEG images")
+
+    def there_and_back(image):
+        file = io.BytesIO()
+        pictures.fromarray(image).save(file, "JPEG", quality=constant)
+        return np.asarray(pictures.open(file))
+
+    return np.stack([there_and_back(image) for image in x])
+
+
+CONSTANTS: dict[Callable, tuple] = {
+    gaussian_noise: (0.04, 0.06, 0.08, 0.09, 0.10),
+    shot_noise: (500, 250, 100, 75, 50),
+    impulse_noise: (0.01, 0.02, 0.03, 0.05, 0.07),
+    defocus_blur: ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
+    brightness: (0.05, 0.1, 0.15, 0.2, 0.3),
+    contrast: (0.75, 0.5, 0.4, 0.3, 0.15),
+    pixelate: (0.95, 0.9, 0.85, 0.75, 0.65),
+    jpeg_compression: (80, 65, 58, 50, 40),
+}
+NAMES = tuple(function.__name__ for function in CONSTANTS)
+
+
+def corrupted(x: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Returns all images under all corruptions, (corruptions, severities, n, 32, 32, 3)."""
+    return np.stack(
+        [
+            [function(x, constant, np.random.default_rng([seed, i, j])) for j, constant in enumerate(constants)]
+            for i, (function, constants) in enumerate(CONSTANTS.items())
+        ]
+    )

@@ -1,0 +1,282 @@
+"""The page of the experiment on CIFAR-10, made from its records alone.
+
+`singularbayes-experiments report experiments/results --markdown docs/results` writes it with all other pages; a test
+holds page and records equal.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.problems import cifar10 as plan
+from singularbayes_experiments.runs.cifar10 import read_lines
+
+TITLE, PAGE, FOLDER = "CIFAR-10", "cifar10.md", "cifar10"
+NAMES = {
+    "deterministic": "deterministic",
+    "deep_ensemble": "deep ensemble of 4",
+    "full_rank": "full-rank",
+    "rank_one": "rank-one",
+    "low_rank": "low-rank",
+    "low_rank_svd": "low-rank, SVD-initialised",
+    "mixture": "mixture of 4",
+    "mixture_svd": "SVD-initialised mixture of 4",
+}
+NETWORKS = {"resnet9": "ResNet-9", "resnet20": "ResNet-20"}
+PUBLISHED = (0.917, 0.925)  # accuracy of one deterministic ResNet-20
+MARGIN = 0.003  # within which it counts as reproduced
+MOST = 0.30  # of the deep ensemble's parameters
+OURS, THEIRS = ("mixture", "mixture_svd"), ("deep_ensemble", "full_rank", "deterministic")
+Records = Sequence[dict]
+
+_LEAD = (
+    "Residual networks on the 60,000 images of CIFAR-10: a deep ensemble of 4 and one full-rank posterior against "
+    "low-rank posteriors and mixtures of 4 of them. Plan, configurations, seeds and the order of work were committed "
+    "before the run (`singularbayes_experiments.problems.cifar10`). ResNet-9 is the wide network, whose matrices a low "
+    "rank makes smaller; those of ResNet-20 have at most 576 × 64 entries."
+)
+_LESS = (
+    "Less than the [protocol](../protocol.md) asks for: three configurations of every method, one tuning seed with "
+    "half the epochs, and at most three result seeds. MC dropout and SWAG were cut before the run."
+)
+_CORRUPTED = (
+    "Corrupted: the mean over eight corruptions at five severities, 2,000 test images each, with the constants of "
+    "CIFAR-10-C but noise of our own, so numbers are not those of its published files."
+)
+
+
+def results(records: Records) -> list[dict]:
+    return [one for one in records if one["stage"] == "result" and not one["diverged"]]
+
+
+def scores(records: Records, network: str, method: str, part: str, score: str) -> dict[int, float]:
+    """Returns a score by seed; those of the part "ood" are of networks without the held-out classes."""
+    held_out = part in ("ood", "detectors")
+    return {
+        one["seed"]: one[part][score]
+        for one in sorted(results(records), key=lambda one: one["seed"])
+        if (one["network"], one["method"], one["held_out"]) == (network, method, held_out)
+        and score in (one.get(part) or {})
+    }
+
+
+def parameters(records: Records, network: str, method: str) -> int | None:
+    """Returns the stored parameters of a method."""
+    found = {one["parameters"] for one in results(records) if (one["network"], one["method"]) == (network, method)}
+    return found.pop() if found else None
+
+
+def results_table(records: Records, network: str) -> list[str]:
+    """Returns accuracy, NLL and ECE of test and corrupted images, and the stored parameters."""
+    heads = ("accuracy", "NLL", "ECE", "corrupted accuracy", "corrupted NLL", "corrupted ECE", "parameters", "seeds")
+    rows = []
+    for method, name in NAMES.items():
+        cells = [
+            list(scores(records, network, method, part, score).values())
+            for part in ("test", "corrupted")
+            for score in ("accuracy", "nll", "ece")
+        ]
+        if cells[0]:
+            size = f"{parameters(records, network, method):,}"
+            rows.append(f"| {' | '.join([name, *map(_mean, cells), size, str(len(cells[0]))])} |")
+    return [f"| | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}", *rows] if rows else []
+
+
+def detection_table(records: Records) -> list[str]:
+    """Returns the AUROC of held-out classes, with the plain scores of one deterministic network below."""
+    rows = []
+    for method, name in NAMES.items():
+        cells = [
+            list(scores(records, "resnet9", method, "ood", score).values()) for score in ("auroc_entropy", "auroc_mi")
+        ]
+        if cells[0]:
+            rows.append(f"| {' | '.join([name, *map(_mean, cells), str(len(cells[0]))])} |")
+    for score, name in (("max_softmax", "max-softmax"), ("energy", "energy"), ("mahalanobis", "Mahalanobis distance")):
+        values = list(scores(records, "resnet9", "deterministic", "detectors", score).values())
+        if values:
+            rows.append(f"| {name} of the deterministic network | {_mean(values)} | | {len(values)} |")
+    heads = "| | AUROC by entropy, or the score | AUROC by mutual information | seeds |"
+    return [heads, "|---|---:|---:|---:|", *rows] if rows else []
+
+
+def differences_table(records: Records, network: str) -> list[str]:
+    """Returns paired differences of the NLL, with 95 % t intervals where there are two seeds or more."""
+    rows = []
+    for ours in OURS:
+        for part, word in (("test", "test"), ("corrupted", "corrupted")):
+            cells = [difference(records, network, ours, theirs, part) for theirs in THEIRS]
+            if any(cell != "–" for cell in cells):
+                rows.append(f"| {' | '.join([f'{NAMES[ours]}, {word}', *cells])} |")
+    heads = f"| NLL less that of | {' | '.join(NAMES[theirs] for theirs in THEIRS)} |"
+    return [heads, f"|---|{'---:|' * len(THEIRS)}", *rows] if rows else []
+
+
+def difference(records: Records, network: str, ours: str, theirs: str, part: str) -> str:
+    """Returns one cell: the mean, its interval, and a word where that does not reach 0."""
+    own, other = (scores(records, network, method, part, "nll") for method in (ours, theirs))
+    seeds = sorted(own.keys() & other.keys())
+    if not seeds:
+        return "–"
+    pairs = [[each[seed] for seed in seeds] for each in (own, other)]
+    if len(seeds) == 1:
+        return f"{_signed(pairs[0][0] - pairs[1][0])} (one seed)"
+    found = protocol.paired(*pairs)
+    word = " better" if found.high < 0 else " worse" if found.low > 0 else ""
+    return f"{_signed(found.mean)} [{_signed(found.low)}, {_signed(found.high)}]{word}"
+
+
+def corruptions_table(records: Records) -> list[str]:
+    """Returns the NLL of every corruption on ResNet-9, the mean over severities and seeds."""
+    columns: dict[str, dict[str, float]] = {}
+    for method in NAMES:
+        own = [
+            one["corrupted_nll"]
+            for one in results(records)
+            if (one["network"], one["method"]) == ("resnet9", method) and "corrupted_nll" in one
+        ]
+        if own:
+            columns[method] = {name: float(np.mean([each[name] for each in own])) for name in own[0]}
+    if not columns:
+        return []
+    lines = [f"| | {' | '.join(NAMES[method] for method in columns)} |", f"|---|{'---:|' * len(columns)}"]
+    for name in next(iter(columns.values())):
+        cells = [f"{each[name]:.3f}" for each in columns.values()]
+        lines.append(f"| {' | '.join([name.replace('_', ' '), *cells])} |")
+    return lines
+
+
+def tuning_table(records: Records) -> list[str]:
+    """Returns the validation NLL of every configuration; the chosen one is bold."""
+    rows = []
+    for family, methods in plan.FAMILIES.items():
+        tried = [one for one in records if one["stage"] == "tuning" and one["family"] == family]
+        values = [np.inf if one["diverged"] else one["validation"]["nll"] for one in tried]
+        for one, value in zip(tried, values, strict=True):
+            shown = "diverged" if one["diverged"] else f"{value:.4f}"
+            shown = f"**{shown}**" if value == min(values) < np.inf else shown
+            names = " and ".join(NAMES[name] for name in methods)
+            rows.append(f"| {names} | {_short(one['configuration'])} | {shown} |")
+    return ["| | configuration | validation NLL |", "|---|---|---:|", *rows] if rows else []
+
+
+def reproduction(records: Records) -> str:
+    """Returns whether the deterministic ResNet-20 reaches the published accuracy."""
+    found = list(scores(records, "resnet20", "deterministic", "test", "accuracy").values())
+    low, high = PUBLISHED
+    published = f"published are about {100 * low:.1f} to {100 * high:.1f} %"
+    if not found:
+        return (
+            f"The deterministic ResNet-20 has no result, so nothing here reproduces a published number ({published})."
+        )
+    mean = float(np.mean(found))
+    good = low - MARGIN <= mean <= high + MARGIN
+    word = "which it reproduces" if good else "which it does not reproduce"
+    epochs = plan.NETWORKS["resnet20"].epochs
+    seeds = "one seed" if len(found) == 1 else f"{len(found)} seeds"
+    return (
+        f"One deterministic ResNet-20 has an accuracy of {100 * mean:.2f} % after {epochs} epochs ({seeds}); "
+        f"{published}, {word} within {100 * MARGIN:.1f} points."
+    )
+
+
+def comparison(records: Records, ours: str) -> str:
+    """Returns how a mixture on ResNet-9 compares with the deep ensemble and with full-rank; "" without results."""
+    size, theirs = (parameters(records, "resnet9", method) for method in (ours, "deep_ensemble"))
+    if size is None or theirs is None:
+        return ""
+    found = []
+    for part, word in (("test", "test NLL"), ("corrupted", "corrupted NLL")):
+        own, other = (scores(records, "resnet9", method, part, "nll") for method in (ours, "deep_ensemble"))
+        seeds = own.keys() & other.keys()
+        if seeds:
+            mine, base = (float(np.mean([each[seed] for seed in seeds])) for each in (own, other))
+            side = "lower" if mine < base else "higher" if mine > base else "the same"
+            found.append(f"{word} {mine:.3f} against {base:.3f}, {side}")
+    full = scores(records, "resnet9", "full_rank", "test", "nll")
+    own = scores(records, "resnet9", ours, "test", "nll")
+    seeds = full.keys() & own.keys()
+    if seeds:
+        mine, base = (float(np.mean([each[seed] for seed in seeds])) for each in (own, full))
+        found.append(f"full-rank has {base:.3f} on test images, {_signed(base - mine)} beside the mixture")
+    name = NAMES[ours][0].upper() + NAMES[ours][1:]
+    return f"{name}, with {100 * size / theirs:.0f} % of the parameters of the deep ensemble: {'; '.join(found)}."
+
+
+def page(folder: Path) -> str:
+    """Returns the page from a folder of records; it says so where there are none."""
+    records = read_lines(folder)
+    lines = [f"# {TITLE}", "", _LEAD, "", _LESS, ""]
+    if not results(records):
+        return "\n".join([*lines, "No results yet.", ""])
+    lines += [reproduction(records), ""]
+    found = [sentence for ours in OURS if (sentence := comparison(records, ours))]
+    lines += [*(line for sentence in found for line in (f"- {sentence}",)), ""] if found else []
+    for network, title in NETWORKS.items():
+        table = results_table(records, network)
+        if table:
+            lines += [f"## {title}", "", *table, ""]
+            lines += [f"Mean ± standard error over seeds; without ± there is one. {_CORRUPTED}", ""]
+            lines += _titled("Paired differences over seeds, 95 % t intervals:", differences_table(records, network))
+    lines += _titled(
+        "## Held-out classes\n\nResNet-9 trained without ships and trucks, whose 2,000 test images are told from the "
+        "other 8,000:",
+        detection_table(records),
+    )
+    lines += _titled("## Corruptions\n\nNLL on ResNet-9, the mean over five severities:", corruptions_table(records))
+    lines += _titled(
+        "## What was tuned\n\nNLL of 5,000 validation images, one seed; bold is what results were run with:",
+        tuning_table(records),
+    )
+    lines += [_diverged(records), *_ranks(records), _made_with(folder), ""]
+    return "\n".join(lines)
+
+
+def _titled(title: str, table: list[str]) -> list[str]:
+    return [title, "", *table, ""] if table else []
+
+
+def _ranks(records: Records) -> list[str]:
+    return [
+        line
+        for one in records
+        if one["stage"] == "ranks"
+        for line in (
+            f"Ranks of {NETWORKS[one['network']]}, first layer first: {', '.join(map(str, one['ranks']))}.",
+            "",
+        )
+    ]
+
+
+def _diverged(records: Records) -> str:
+    lost = [one for one in records if one["stage"] == "result" and one["diverged"]]
+    names = ", ".join(f"{NAMES[one['method']]} with seed {one['seed']}" for one in lost)
+    return f"Diverged, and not in the tables: {names}.\n" if lost else "No result run diverged.\n"
+
+
+def _made_with(folder: Path) -> str:
+    about = json.loads((folder / "run.json").read_text())
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    return f"Records: `experiments/results/cifar10`, made by `{about['command']}` with {versions}."
+
+
+def _short(name: str) -> str:
+    return name.replace("rho_rate", "ρ rate").replace("beta", "β").replace("eta", "η")
+
+
+def _mean(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.4f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.4f}{error}"
+
+
+def _signed(value: float) -> str:
+    return ("−" if round(value, 4) < 0 else "+") + f"{abs(value):.4f}"
+
+
+if __name__ == "__main__":
+    ROOT = Path(__file__).parents[4]
+    (ROOT / "docs" / "results" / PAGE).write_text(page(ROOT / "experiments" / "results" / FOLDER))

@@ -1,0 +1,248 @@
+"""CIFAR-10: the program trains the library's own layers, corruptions are those of their definition, page = records."""
+
+import json
+from pathlib import Path
+
+import jax
+import keras
+import numpy as np
+import pytest
+from scipy import special
+from singularbayes_experiments.methods import image_program
+from singularbayes_experiments.methods.image_program import ImageProgram, Step
+from singularbayes_experiments.problems import cifar10 as plan
+from singularbayes_experiments.problems import cifar10_networks, image_corruptions
+from singularbayes_experiments.report import cifar10 as report
+from singularbayes_experiments.runs import cifar10 as command
+
+import singularbayes as sb
+
+ROOT = Path(__file__).parents[2]
+RNG = np.random.default_rng(0)
+SIDE, BATCH, NUM_DATA = 8, 4, 24
+X = RNG.integers(0, 256, (NUM_DATA, SIDE, SIDE, 3)).astype("uint8")
+Y = (np.arange(NUM_DATA) % 3).astype("int32")
+KINDS: tuple[plan.Kind, ...] = ("deterministic", "low_rank", "full_rank", "rank_one")
+
+
+def small(kind):
+    """A network of one convolution with a posterior, without batch normalisation: what it computes is written down."""
+    prior = sb.Centred(sb.Normal(1.0))
+    posterior = {
+        "deterministic": lambda: sb.Deterministic(),
+        "low_rank": lambda: sb.LowRank(2, prior=prior),
+        "full_rank": lambda: sb.FullRank(prior=prior),
+        "rank_one": lambda: sb.RankOne(prior=prior),
+    }[kind]
+    inputs = keras.Input((SIDE, SIDE, 3))
+    x = sb.layers.Conv2D(4, 3, padding="same", activation="relu", posterior=posterior())(inputs)
+    features = keras.ops.mean(x, axis=(1, 2))
+    return keras.Model(inputs, [sb.layers.Dense(10, posterior=posterior())(features), features])
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def program(request):
+    return ImageProgram(lambda: small(request.param), BATCH, 2, 6)
+
+
+def trained(program, steps, **rates):
+    """Returns the states before and after some steps on the same two batches."""
+    state = program.start(3, eta=0.1, width=0.2)
+    step = Step(**{"rate": 0.1, "rho_rate": 0.01, "decay": 0.01, "kl_weight": 0.5, "warm_up": 0.2, **rates}, steps=2)
+    ids = np.arange(2 * BATCH).reshape(2, BATCH).astype("int32")
+    data = (image_program.padded(X), Y, np.zeros(10, "float32"))
+    before = jax.tree.map(np.array, state)
+    for _ in range(steps):
+        state, _ = program.train(state, ids, data, step.numbers())
+    return before, jax.tree.map(np.asarray, state)
+
+
+def test_without_rates_nothing_moves_and_with_them_everything_does(program):
+    before, after = trained(program, 1, rate=0.0, rho_rate=0.0)
+    for old, new in zip(before["weights"], after["weights"], strict=True):
+        np.testing.assert_array_equal(old, new)
+    before, after = trained(program, 1)
+    for i, (old, new) in enumerate(zip(before["weights"], after["weights"], strict=True)):
+        parts = zip(old, new, strict=True) if i in program.values else [(old, new)]
+        assert all((one != other).any() for one, other in parts)
+
+
+def test_a_step_goes_along_the_loss_of_the_model(program):
+    """Its first step is that of SGD with Nesterov momentum on NLL + weight · KL, by the model's own gradient."""
+    state = program.start(3, eta=0.1, width=0.2)
+    key = jax.random.fold_in(jax.random.wrap_key_data(state["key"]), 0)
+    ids = np.arange(BATCH)
+    x = image_program.normalised(image_program.augmented(key, image_program.padded(X)[ids]))
+    others = [np.array(value) for value in state["others"]]
+    if program.kl_scale is not None:
+        others[program.kl_scale] = np.float32(0.5)
+
+    def loss(weights):
+        (logits, _), _, losses = program.model.stateless_call(weights, others, x, training=True, return_losses=True)
+        return keras.losses.sparse_categorical_crossentropy(Y[ids], logits, from_logits=True).mean() + sum(losses)
+
+    slopes = jax.grad(loss)(state["weights"])
+    state["step"] = np.int32(1)  # a fifth of five steps: the peak
+    moved = program._moved(state, slopes, others, Step(0.1, 0.01, 0.01, 0.5, 5, 0.2).numbers())
+    for i, (old, slope, new) in enumerate(zip(state["weights"], slopes, moved["weights"], strict=True)):
+        slope = np.asarray(slope)
+        if i in program.values:
+            np.testing.assert_allclose(new[0], old[0] - 0.19 * slope[0], rtol=1e-5, atol=1e-7)
+            ratio = (0.1 / (1 - 0.9**2)) / np.sqrt(0.01 / (1 - 0.99**2))  # Adam's, with a second step's corrections
+            np.testing.assert_allclose(new[1] - old[1], -0.01 * ratio * np.sign(slope[1]), rtol=1e-3)
+        else:
+            slope = slope + 0.01 * old if old.ndim == 2 else slope
+            np.testing.assert_allclose(new, old - 0.19 * slope, rtol=1e-5, atol=1e-7)
+
+
+def test_the_kl_is_that_of_the_prior_around_zero(program):
+    if not program.random:
+        assert program.references == []
+        return
+    state = program.start(3, eta=0.1, width=0.2)
+    expected = 0.0
+    for i in program.values:
+        loc, rho = state["weights"][i].astype("float64")
+        scale = np.logaddexp(0.0, rho)
+        expected += (np.log(0.2 / scale) + (loc**2 + scale**2) / (2 * 0.2**2) - 0.5).sum()
+    others = list(state["others"])
+    others[program.kl_scale] = np.float32(1.0)
+    *_, losses = program.model.stateless_call(
+        state["weights"], others, np.zeros((1, SIDE, SIDE, 3), "float32"), training=True, return_losses=True
+    )
+    np.testing.assert_allclose(sum(losses), expected, rtol=1e-4)
+
+
+def test_draws_differ_where_something_is_random_and_the_mask_forbids_classes(program):
+    state, mask = program.start(3, eta=0.5, width=0.2), np.zeros(10, "float32")
+    mask[8:] = command.ABSENT
+    logits = [
+        np.asarray(program.predict(state["weights"], state["others"], np.uint32(seed), X[:6], mask)[0])
+        for seed in (1, 1, 2)
+    ]
+    np.testing.assert_array_equal(logits[0], logits[1])
+    assert (np.abs(logits[0] - logits[2])[:, :8].max() > 1e-4) == bool(program.random)
+    assert special.softmax(logits[0], axis=1)[:, 8:].max() == 0
+
+
+def test_a_low_rank_network_starts_at_the_best_approximation_of_a_trained_one():
+    widths = {"width": 4, "side": SIDE, "dtype": "float32"}
+    given = ImageProgram(lambda: cifar10_networks.build("resnet9", "deterministic", **widths), BATCH, 1, 6)
+    ours = ImageProgram(lambda: cifar10_networks.build("resnet9", "low_rank", [64] * 9, **widths), BATCH, 1, 6)
+    state = given.start(5)
+    rng = np.random.default_rng(1)  # moments that are not the initial ones, and a bias
+    state["others"] = [other + rng.uniform(0.1, 0.3, other.shape).astype("float32") for other in state["others"]]
+    state["weights"] = [w + rng.uniform(0, 0.2, w.shape).astype("float32") for w in state["weights"]]
+    started = ours.start_at(given, state, 6, eta=1e-6, width=0.1)
+    want, got = (
+        each.predict(one["weights"], one["others"], np.uint32(1), X[:6], np.zeros(10, "float32"))[0]
+        for each, one in ((given, state), (ours, started))
+    )
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)  # at full rank it is the network itself
+
+
+@pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
+def test_factors_are_balanced_and_their_product_is_the_best_approximation(shape):
+    kernel = RNG.normal(size=shape)
+    a, b = np.split(image_program.svd_factors(kernel, 2), [shape[0]])
+    lost = np.linalg.norm(kernel - a @ b.T)
+    np.testing.assert_allclose(lost, np.sqrt((np.linalg.svd(kernel)[1][2:] ** 2).sum()))
+    np.testing.assert_allclose(a.T @ a, b.T @ b, atol=1e-10)
+
+
+def test_networks_have_the_published_sizes():
+    for name, size in (("resnet9", 6_573_130), ("resnet20", 269_722)):
+        model = cifar10_networks.build(name, "deterministic")
+        assert model.count_params() - sum(int(np.prod(v.shape)) for v in model.non_trainable_variables) == size
+
+
+def test_ranks_keep_one_share_of_every_spectrum_within_the_size():
+    kernels = [RNG.normal(size=(90, 40)) * 0.7 ** np.arange(40), RNG.normal(size=(90, 40))]
+    first, second = cifar10_networks.spectral_ranks(kernels, 2 * 48 * 130)
+    assert (first, second) == (8, 40)  # a spectrum that falls needs fewer
+    with pytest.raises(ValueError, match="Ranks of 8 need 4,160 parameters; got most=4,000"):
+        cifar10_networks.spectral_ranks(kernels, 4000)
+
+
+def test_corruptions_do_what_their_constants_say():
+    x = RNG.integers(60, 175, (3, 32, 32, 3)).astype("uint8")
+    found = image_corruptions.corrupted(x)
+    assert found.shape == (8, 5, 3, 32, 32, 3) and found.dtype == np.uint8
+    by = dict(zip(image_corruptions.NAMES, found.astype("float64"), strict=True))
+    noise = ((by["gaussian_noise"] - x) / 255).std(axis=(1, 2, 3, 4))
+    np.testing.assert_allclose(noise, (0.04, 0.06, 0.08, 0.09, 0.10), rtol=0.03)
+    shot = ((by["shot_noise"] - x) / 255).var(axis=(1, 2, 3, 4)) / (x / 255).mean()
+    np.testing.assert_allclose(shot, 1 / np.array([500, 250, 100, 75, 50]), rtol=0.05)
+    hit = (by["impulse_noise"] != x).mean(axis=(1, 2, 3, 4))
+    np.testing.assert_allclose(hit, (0.01, 0.02, 0.03, 0.05, 0.07), rtol=0.2)
+    brighter = (by["brightness"].max(-1) - x.max(-1)).mean(axis=(1, 2, 3)) / 255
+    np.testing.assert_allclose(brighter, (0.05, 0.1, 0.15, 0.2, 0.3), atol=0.004)
+    spread = by["contrast"].std(axis=(2, 3)) / x.std(axis=(1, 2))
+    expected = np.array([0.75, 0.5, 0.4, 0.3, 0.15])[:, None, None]
+    np.testing.assert_allclose(spread, np.broadcast_to(expected, spread.shape), rtol=0.03)
+    for name in ("defocus_blur", "pixelate", "jpeg_compression"):  # they keep what is slow and lose what is fast
+        assert np.abs(by[name].mean(axis=(2, 3)) - x.mean(axis=(1, 2))).max() < 3
+        error = ((by[name] - x) ** 2).mean(axis=(1, 2, 3, 4))
+        assert (np.diff(error) > 0).all()
+
+
+@pytest.mark.parametrize("constants", image_corruptions.CONSTANTS[image_corruptions.defocus_blur])
+def test_a_disk_of_blur_sums_to_one(constants):
+    disk = image_corruptions.disk(*constants)
+    np.testing.assert_allclose(disk.sum(), 1.0)
+    np.testing.assert_allclose(disk, disk.T)
+
+
+def test_every_epoch_has_every_image_once():
+    ids = command.batches(np.arange(10, 30), 8, 5, seed=1)
+    assert ids.shape == (5, 8)
+    assert sorted(ids.ravel()[:20]) == sorted(ids.ravel()[20:]) == list(range(10, 30))
+    assert list(ids.ravel()[:20]) != list(ids.ravel()[20:])
+
+
+def test_every_method_has_as_many_configurations_and_work_is_tuned_before_it_is_tested():
+    assert {len(tried) for tried in plan.CONFIGURATIONS.values()} == {3}
+    tuned: set[str] = set()
+    trained: set[tuple] = set()
+    for piece in plan.WORK:
+        if piece.seed is None:
+            tuned.add(piece.family)
+            continue
+        assert piece.family in tuned and plan.TUNING_SEED not in plan.RESULT_SEEDS
+        key = (piece.network, piece.seed, piece.held_out)
+        assert piece.family != "svd" or key in trained  # where its members come from
+        trained |= {key} if piece.family == "deterministic" and piece.members == plan.MEMBERS else set()
+
+
+def lines():
+    """Records of two methods with two seeds, one of them held out, and a tuning."""
+    made = []
+    for method, nll, size in (("deep_ensemble", (0.16, 0.17), 4000), ("mixture", (0.15, 0.165), 1000)):
+        for seed, value in enumerate(nll):
+            scores = {"accuracy": 0.95, "nll": value, "brier": 0.1, "ece": 0.01}
+            made.append(
+                {
+                    "stage": "result", "network": "resnet9", "method": method, "held_out": False, "seed": seed,
+                    "diverged": False, "parameters": size, "test": scores, "corrupted": scores,
+                    "corrupted_nll": {"contrast": [value] * 5},
+                }
+            )  # fmt: skip
+    tuned = {"stage": "tuning", "family": "low_rank", "configuration": "rate 0.2, beta 0.01", "diverged": False}
+    return [*made, {**tuned, "validation": {"nll": 0.3}}]
+
+
+def test_the_page_has_the_numbers_of_the_records(tmp_path):
+    assert "No results yet." in report.page(tmp_path)
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines()))
+    (tmp_path / "run.json").write_text(json.dumps({"command": "python", "versions": {"jax": "1"}}))
+    page = report.page(tmp_path)
+    assert "| mixture of 4 | 0.9500 ± 0.0000 | 0.1575 ± 0.0075 |" in page and "| 1,000 | 2 |" in page
+    assert "−0.0075 [−0.0393, +0.0243]" in page  # the paired t interval of −0.01 and −0.005
+    assert "with 25 % of the parameters of the deep ensemble: test NLL 0.158 against 0.165, lower" in page
+    assert "has no result, so nothing here reproduces" in page and "| rate 0.2, β 0.01 | **0.3000** |" in page
+
+
+def test_the_committed_page_is_that_of_the_committed_records():
+    page = (ROOT / "docs" / "results" / report.PAGE).read_text(encoding="utf-8")
+    assert page == report.page(ROOT / "experiments" / "results" / report.FOLDER)
+    assert f"[{report.TITLE}]({report.PAGE})" in (ROOT / "docs" / "results" / "index.md").read_text(encoding="utf-8")
