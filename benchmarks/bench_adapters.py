@@ -1,7 +1,9 @@
-"""One training step of Bayesian adapters against Keras's own LoRA, on the encoder of the experiment `finetune`.
+"""One training step of Bayesian adapters against LoRA, on the encoder of the experiment `finetune`.
 
 BERT with 6 blocks of width 384, rank 8 on the six matrices of a block and a new head; embeddings, normalisations and
-biases are frozen. The two take turns. Weights are random: no time depends on them.
+biases are frozen. `lora` is x W₀ + (x A) B with one A and one B per matrix, as published and as PEFT has it;
+`keras_lora` is Keras's own, which has an A for every head of an attention matrix and adds A B to the matrix. They take
+turns. Weights are random: no time depends on them.
 """
 
 from pathlib import Path
@@ -11,6 +13,7 @@ import keras
 import numpy as np
 from cyclopts import App
 from interleaved import keep, ratio, seconds, summary
+from keras import ops
 from singularbayes_experiments.problems import finetune_model
 from step import Step
 
@@ -22,14 +25,44 @@ RANK, CLASSES, VOCABULARY = 8, 150, 30_522
 GOALS = {"time": 1.25, "trained parameters": 2.0, "memory": 1.1}
 
 
-def lora(model: keras.Model) -> keras.Model:
-    """Returns the model with Keras's LoRA on the matrices of its blocks."""
+def matrices(model: keras.Model) -> list:
+    """Returns the layers of the blocks that have a matrix."""
     kinds = (keras.layers.Dense, keras.layers.EinsumDense)
-    layers = [layer for layer in model._flatten_layers() if isinstance(layer, kinds)]
-    for layer in layers:
-        if "transformer_layer" in layer.path:
-            layer.enable_lora(RANK)
+    return [one for one in model._flatten_layers() if isinstance(one, kinds) and "transformer_layer" in one.path]
+
+
+def keras_lora(model: keras.Model) -> keras.Model:
+    """Returns the model with Keras's LoRA on the matrices of its blocks."""
+    for layer in matrices(model):
+        layer.enable_lora(RANK)
     return model
+
+
+def lora(model: keras.Model) -> keras.Model:
+    """Returns the model with LoRA beside the matrices of its blocks."""
+    for layer in matrices(model):
+        _add_low_rank(layer)
+    return model
+
+
+def _add_low_rank(layer) -> None:
+    """Makes a layer compute activation(x W₀ + b + (x A) B)."""
+    shape = tuple(layer.kernel.shape)
+    rows = int(np.prod(shape[:2] if layer.name == "attention_output" else shape[:1]))
+    columns = int(np.prod(shape)) // rows
+    layer._tracker.unlock()
+    a = layer.add_weight(name="lora_a", shape=(rows, RANK), initializer="glorot_uniform")
+    b = layer.add_weight(name="lora_b", shape=(RANK, columns), initializer="zeros")
+    layer._tracker.lock()
+    base, activation, layer.activation = layer.call, layer.activation, None
+
+    def call(inputs, training=None):
+        outputs = base(inputs)
+        x = ops.reshape(inputs, (*ops.shape(inputs)[:2], rows))
+        outputs = outputs + ops.reshape(ops.matmul(ops.matmul(x, a), b), ops.shape(outputs))
+        return outputs if activation is None else activation(outputs)
+
+    layer.call = call
 
 
 def adapters(model: keras.Model) -> keras.Model:
@@ -55,14 +88,14 @@ def main(
     out: Path | None = None,
     tiny: bool = False,
 ) -> None:
-    """Measures both, in turn."""
+    """Measures the three, in turn."""
     sizes: dict[str, Any] = {"num_layers": 1, "num_heads": 2, "hidden_dim": 16, "intermediate_dim": 32} if tiny else {}
     rng = np.random.default_rng(0)
     tokens = rng.integers(1, 1000, (batch, length)).astype("int32")
     x: Any = {"token_ids": tokens, "segment_ids": np.zeros_like(tokens), "padding_mask": np.ones_like(tokens)}
     y = rng.integers(0, CLASSES, batch)
     models = {}
-    for name, adapt in {"lora": lora, "adapter": adapters}.items():
+    for name, adapt in {"lora": lora, "keras_lora": keras_lora, "adapter": adapters}.items():
         backbone = finetune_model.encoder(None, VOCABULARY, dtype=dtype, **sizes)
         models[name] = frozen_but_adapters(adapt(finetune_model.classifier(backbone, CLASSES)))
     trained = {name: sum(int(np.prod(v.shape)) for v in model.trainable_variables) for name, model in models.items()}
@@ -70,12 +103,16 @@ def main(
     times, _ = seconds({name: step.seconds for name, step in steps.items()}, repeats)
     memory = {name: step.bytes for name, step in steps.items()}
     measured = {
-        "time": ratio(times, "adapter", "lora"),
-        "trained parameters": trained["adapter"] / trained["lora"],
-        "memory": memory["adapter"] / memory["lora"],
+        rival: {
+            "time": ratio(times, "adapter", rival),
+            "trained parameters": trained["adapter"] / trained[rival],
+            "memory": memory["adapter"] / memory[rival],
+        }
+        for rival in ("lora", "keras_lora")
     }
-    for name, value in measured.items():
-        print(f"{name}: {value:.3f} (goal at most {GOALS[name]})", flush=True)
+    for rival, ratios in measured.items():
+        for name, value in ratios.items():
+            print(f"{name}, adapter / {rival}: {value:.3f} (goal at most {GOALS[name]})", flush=True)
     facts = {"batch": batch, "length": length, "dtype": dtype, "rank": RANK, "classes": CLASSES}
     results = {
         **facts,
@@ -85,7 +122,7 @@ def main(
         "ratios": measured,
         "goals": GOALS,
     }
-    keep("adapters", results, out)
+    keep(f"adapters_{dtype}", results, out)
 
 
 if __name__ == "__main__":

@@ -173,14 +173,9 @@ class AdapterProgram:
         return others
 
     def _logits(self, weights, member: State, seed, rate, frozen: list, tokens):
-        inputs = {
-            "token_ids": tokens,
-            "segment_ids": jnp.zeros_like(tokens),
-            "padding_mask": (tokens != 0).astype("int32"),
-        }
         with _dropping(rate, jax.random.key(seed[0] + 7919 * seed[1])):
             logits, others, losses = self.model.stateless_call(
-                weights, self._others(member, seed, frozen), inputs, training=True, return_losses=True
+                weights, self._others(member, seed, frozen), _inputs(tokens), training=True, return_losses=True
             )
         return logits.astype("float32"), others[self._seed], sum(losses)
 
@@ -231,6 +226,34 @@ class AdapterProgram:
         """Compiled: state, rows, draws, frozen, data, length → mean probabilities, mean entropies of the draws."""
         step = jax.vmap(self._predict, in_axes=(0, None, None, None, None, None))
         return jax.jit(lambda *a, length: step(*a, length), static_argnames="length")
+
+    def head_of(self, state: State, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the mean kernel (width, classes) and the bias of the head of one member."""
+        bias = _index(self.model.trainable_variables, self.model.layers[-1].bias)
+        return np.asarray(state["weights"][self._values[-1]][place, 0]), np.asarray(state["weights"][bias][place])
+
+    @functools.cached_property
+    def features(self):
+        """Compiled: one member, rows, frozen, data, length → what its head sees, without dropout."""
+        body = keras.Model(self.model.input, self.model.layers[-1].input)
+        trainable = [_index(self.model.trainable_variables, variable) for variable in body.trainable_variables]
+        others = [_index(self.model.non_trainable_variables, variable) for variable in body.non_trainable_variables]
+
+        def see(member: State, rows, frozen, data, length: int):
+            known = self._others(member, member["seed"], frozen)
+            outputs, _ = body.stateless_call(
+                [member["weights"][i] for i in trainable],
+                [known[i] for i in others],
+                _inputs(data[0][rows, :length].astype("int32")),
+                training=True,
+            )
+            return outputs
+
+        return jax.jit(see, static_argnames="length")
+
+
+def _inputs(tokens) -> dict[str, Any]:
+    return {"token_ids": tokens, "segment_ids": jnp.zeros_like(tokens), "padding_mask": (tokens != 0).astype("int32")}
 
 
 def _rates(posterior, rho_lr, head: bool):

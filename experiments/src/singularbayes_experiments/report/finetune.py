@@ -37,12 +37,17 @@ OURS, THEIRS = ("bayes", "mixture"), ("lora", "lora_temperature", "lora_ensemble
 
 
 def read(folder: Path) -> list[dict]:
-    """Returns the records in a folder."""
+    """Returns the records in a folder; those of the first plan count where the second has no results."""
     lines = []
     for path in sorted(folder.glob("*.jsonl.gz")):
         with gzip.open(path, "rt") as file:
             lines += [json.loads(line) for line in file]
-    return lines
+    known = {one["setting"] for one in lines if one["stage"] == "result"}
+    counted = [one for one in lines if one["stage"] != "tuning" or one["setting"] in known]
+    for one in counted:
+        if one["setting"] not in known:
+            one["stage"] = one["stage"].removeprefix("first ")
+    return counted
 
 
 def scores(records: Sequence[dict], setting: str, method: str, part: str, score: str) -> list[float]:

@@ -1,10 +1,12 @@
 """The command of the experiment `finetune` (`problems/finetune.py` is its plan), for a machine with an accelerator.
 
     python -m singularbayes_experiments.runs.finetune prepare --preset FOLDER --inputs inputs
-    python -m singularbayes_experiments.runs.finetune run --inputs inputs --out runs/finetune --minutes 9
+    python -m singularbayes_experiments.runs.finetune run --inputs inputs --earlier experiments/results/finetune \
+        --out runs/finetune --features runs/finetune-features --minutes 20
 
-All networks of a stage of a setting train side by side (`methods/adapter_program.py`), 66 at a time; every stage ends
-in lines of JSON in the folder, and a second call does what is missing. A stage that would not end in time is not begun.
+Networks train side by side (`methods/adapter_program.py`), 71 at a time; every chunk ends in lines of JSON in the
+folder, and a second call does what is missing. A stage that would not end in time is not begun. `--features` keeps what
+the heads of LoRA's result networks see, for `runs/finetune_laplace.py`.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import shlex
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -35,8 +37,9 @@ from singularbayes_experiments.problems.finetune_texts import Texts, batches, pr
 from singularbayes_experiments.records.record import machine as machine_facts
 from singularbayes_experiments.records.record import versions
 
-CHUNK = 66  # networks that train side by side
+CHUNK = 71  # networks that train side by side: five chunks have the tuning of a small setting, one has its results
 BLOCK, ROWS = 6, 256  # networks and rows that predict side by side
+PREDICTED_LENGTHS = (16, 32, 64)
 LOGITS = 150  # of every data set: those it has no class for are masked
 
 
@@ -67,6 +70,7 @@ class Machine:
         self.folder, self.tiny, self.chunk = folder, tiny, CHUNK
         self.most_steps = 4 if tiny else sys.maxsize
         self.lengths = plan.LENGTHS[:1] if tiny else plan.LENGTHS
+        self.predicted_lengths = self.lengths if tiny else PREDICTED_LENGTHS
         self._texts: dict[str, Texts] = {}
         every = [self.texts(name) for name in ("sst2", "clinc150", "banking77")]
         self.room = max(len(texts.labels) for texts in every)
@@ -114,6 +118,7 @@ class Machine:
             for length in self.lengths:
                 lowered = self.program.train.lower(state, rows, number, self.frozen, data, length=length)
                 jobs["train", length] = pool.submit(lowered.compile)
+            for length in self.predicted_lengths:
                 lowered = self.program.predict.lower(block, some, count, self.frozen, data, length=length)
                 jobs["predict", length] = pool.submit(lowered.compile)
             for key, job in jobs.items():
@@ -175,20 +180,38 @@ class Machine:
             own = [i for i, (_, count) in enumerate(wanted) if count == draws]
             for block in (own[i : i + BLOCK] for i in range(0, len(own), BLOCK)):
                 some = _pick(state, np.resize([wanted[i][0] for i in block], BLOCK))
-                for low, length in zip((0, *self.lengths), self.lengths, strict=False):
-                    here = np.flatnonzero((lengths > low) & (lengths <= length))
-                    for part in (here[i : i + ROWS] for i in range(0, len(here), ROWS)):
-                        ids = np.resize(rows[part], ROWS).astype("int32")
-                        got = self._compiled["predict", length](some, ids, np.int32(draws), self.frozen, data)
-                        jobs.append((block, part, got))
-                        if len(jobs) > 8:  # results come while the next ones are computed
-                            _store(jobs.pop(0), p, entropy)
+                for length, part in self._parts(lengths):
+                    ids = np.resize(rows[part], ROWS).astype("int32")
+                    got = self._compiled["predict", length](some, ids, np.int32(draws), self.frozen, data)
+                    jobs.append((block, part, got))
+                    if len(jobs) > 8:  # results come while the next ones are computed
+                        _store(jobs.pop(0), p, entropy)
         for job in jobs:
             _store(job, p, entropy)
         return {
             one: ClassPredictive(p[i], np.zeros((1, 1)), one[1], expected_entropy=entropy[i])
             for i, one in enumerate(wanted)
         }
+
+    def _parts(self, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields a padded length and the places of at most `ROWS` texts that fit it, until all had their turn."""
+        for low, length in itertools.pairwise((0, *self.predicted_lengths)):
+            here = np.flatnonzero((lengths > low) & (lengths <= length))
+            for i in range(0, len(here), ROWS):
+                yield length, here[i : i + ROWS]
+
+    def features(self, setting: Setting, state: State, place: int, rows: np.ndarray) -> np.ndarray:
+        """Returns what the head of one network sees, (rows, width) in float16, without dropout."""
+        data, lengths = self.data(setting.data), self.texts(setting.data).lengths[rows]
+        one = {name: jax.tree.map(lambda a: a[place], values) for name, values in state.items() if name != "optimizer"}
+        found: np.ndarray | None = None
+        for length, part in self._parts(lengths):
+            ids = np.resize(rows[part], ROWS).astype("int32")
+            got = np.asarray(self.program.features(one, ids, self.frozen, data, length=length), "float16")
+            found = np.zeros((len(rows), got.shape[1]), "float16") if found is None else found
+            found[part] = got[: len(part)]
+        assert found is not None
+        return found
 
 
 @jax.jit
@@ -267,7 +290,7 @@ class Records:
 
 def tune(machine: Machine, setting: Setting, tried: dict, records: Records, deadline: float) -> None:
     """Trains what `tried` has and adds the validation scores of every method, configuration and tuning seed."""
-    for chunk in plan.tuning(tried):
+    for chunk in plan.tuning(tried, machine.chunk):
         done = {(line["kind"], line["configuration"]) for line in records.of("tuning", setting.name)}
         if all((one.adaptation.kind, one.adaptation.name) in done for one in chunk):
             continue
@@ -346,8 +369,10 @@ def choices(records: Records, setting: Setting) -> dict[str, Adaptation]:
     return found
 
 
-def test(machine: Machine, setting: Setting, chosen: dict[str, Adaptation], records: Records, deadline: float) -> dict:
-    """Trains the chosen configurations with the result seeds, adds their scores and returns LoRA's weights."""
+def test(
+    machine: Machine, setting: Setting, chosen: dict[str, Adaptation], records: Records, deadline: float
+) -> tuple[State, list[Trained]]:
+    """Trains the chosen configurations with the result seeds, adds their scores and returns the networks."""
     texts, begun = machine.texts(setting.data), time.time()
     members = plan.results(chosen)
     state = machine.train(setting, members, deadline)
@@ -373,19 +398,32 @@ def test(machine: Machine, setting: Setting, chosen: dict[str, Adaptation], reco
             ClassPredictive(mean, np.zeros((1, 1)), p.num_draws, expected_entropy=entropy) for mean, entropy in split
         )
         line = _line("result", setting, method, chosen[method], seed, seconds)
+        line["temperature"], with_temperature = cooled(validation, tested, ood, texts, parts)
+        line["tempered"] = quality(with_temperature[1], texts.labels[parts["test"]])
         if method == "lora_temperature":
-            line["temperature"], (validation, tested, ood) = cooled(validation, tested, ood, texts, parts)
+            validation, tested, ood = with_temperature
         line["validation"] = quality(validation, texts.labels[parts["validation"]])
         line["test"] = quality(tested, texts.labels[parts["test"]])
         if len(parts["ood"]):
             line["ood"] = detection(tested, ood)
         lines.append(line)
     records.add(lines)
-    kept = np.array([place[Trained(chosen["lora"], seed)] for seed in plan.RESULT_SEEDS])
-    return {
-        f"{setting.name}_{i}": np.asarray(weight[kept, 0] if weight.ndim == 4 else weight[kept]).astype("float16")
-        for i, weight in enumerate(state["weights"])
-    }
+    return state, members
+
+
+def save_features(machine: Machine, setting: Setting, chosen: Adaptation, trained: tuple, folder: Path) -> None:
+    """Writes for every result seed what the head of LoRA's network sees of all rows, the head, and the labels."""
+    state, members = trained
+    texts = machine.texts(setting.data)
+    folder.mkdir(parents=True, exist_ok=True)
+    for seed in plan.RESULT_SEEDS:
+        place = members.index(Trained(chosen, seed))
+        arrays: dict[str, Any] = dict(zip(("kernel", "bias"), machine.program.head_of(state, place), strict=True))
+        for part, rows in {**texts.parts, "train": texts.training_rows(setting, seed)}.items():
+            rows = rows[:40] if machine.tiny else rows
+            if len(rows):
+                arrays |= {part: machine.features(setting, state, place, rows), f"{part}_labels": texts.labels[rows]}
+        np.savez(folder / f"{setting.name}-{seed}.npz", **arrays, classes=texts.classes)
 
 
 def cooled(validation, tested, ood, texts: Texts, parts) -> tuple[float | None, tuple]:
@@ -433,9 +471,7 @@ def run(given, deadline: float) -> None:
                     ask_defaults(machine, small, records, deadline)
         if records.of("result", setting.name):
             continue
-        weights = one_setting(machine, setting, records, deadline)
-        if weights and setting.tuned_as is None:
-            np.savez_compressed(given.out / f"lora-{setting.name}.npz", **weights)
+        one_setting(machine, setting, records, deadline, given.features)
         print(f"{setting.name}: {deadline - time.time():.0f} s left", flush=True)
 
 
@@ -449,7 +485,8 @@ def probe(given, deadline: float) -> None:
     machine.most_steps = 40
     setting = plan.SETTINGS[0]
     for _ in range(2):
-        state = machine.train(setting, plan.tuning(plan.CONFIGURATIONS)[0], deadline)
+        chunk = plan.tuning(plan.configurations(setting.data), machine.chunk)[0]
+        state = machine.train(setting, chunk, deadline)
     begun = time.time()
     machine.predict(setting, state, [(i, 8) for i in range(BLOCK)], machine.texts(setting.data).parts["validation"])
     print(f"predicted with {BLOCK} networks and 8 draws: {time.time() - begun:.1f} s", flush=True)
@@ -459,28 +496,32 @@ def probe(given, deadline: float) -> None:
         print(f"a chunk of {setting.name}: {machine.seconds(setting):.0f} s", flush=True)
 
 
-def one_setting(machine: Machine, setting: Setting, records: Records, deadline: float) -> dict:
+def one_setting(
+    machine: Machine, setting: Setting, records: Records, deadline: float, features: Path | None = None
+) -> None:
     """Tunes and tests a setting, if there is time for both; the tuning of a full setting goes first."""
     left, cost = deadline - time.time() - 15, machine.seconds(setting)
     try:
         if setting.tuned_as is None:
-            if left < 3 * cost:
-                return {}
-            tune(machine, setting, plan.CONFIGURATIONS, records, deadline)
+            tried = plan.configurations(setting.data)
+            if left < (len(plan.tuning(tried, machine.chunk)) + 1) * cost:
+                return
+            tune(machine, setting, tried, records, deadline)
             chosen = choices(records, setting)
         else:
             start = next(one for one in plan.SETTINGS if one.name == setting.tuned_as)
             if left < cost or not records.of("result", start.name):
-                return {}
+                return
             chosen = choices(records, start)
             if left > 2 * cost:
                 tune(machine, setting, full_configurations(chosen), records, deadline)
                 chosen = choices(records, setting)
         print(setting.name, {method: one.name for method, one in chosen.items()}, flush=True)
-        return test(machine, setting, chosen, records, deadline)
+        trained = test(machine, setting, chosen, records, deadline)
+        if features is not None:
+            save_features(machine, setting, chosen["lora"], trained, features)
     except TimeoutError:
         print(f"{setting.name}: out of time", flush=True)
-        return {}
 
 
 def full_configurations(chosen: dict[str, Adaptation]) -> dict:
@@ -498,6 +539,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--preset", type=Path, help="folder of the pretrained encoder, for `prepare`")
     parser.add_argument("--out", type=Path, default=Path("runs/finetune"))
     parser.add_argument("--earlier", type=Path, nargs="*", default=[], help="folders with records of earlier calls")
+    parser.add_argument("--features", type=Path, help="folder for what the heads of LoRA's result networks see")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--settings", default="", help="names, separated by commas; all without")
     parser.add_argument("--dtype", default="mixed_bfloat16")
