@@ -1,7 +1,7 @@
-"""The comparison on tables: fills estimators_results.md from the records and draws its figure.
+"""The comparison on tables: fills estimators.md and estimators_results.md from the records and draws the figure.
 
 pip install 'singularbayes[plots]' ./experiments
-python docs/scripts/tables.py           # writes tables.png and what is between marks in estimators_results.md
+python docs/scripts/tables.py           # writes tables.png and what is between marks in the pages
 """
 
 import math
@@ -14,7 +14,7 @@ from singularbayes_experiments.report.table_summary import OURS, Comparison, sta
 from singularbayes_experiments.runs.tables import KEPT, read_records
 
 FOLDER = Path(__file__).parents[1]
-PAGE = FOLDER / "estimators_results.md"
+PAGES = FOLDER / "estimators.md", FOLDER / "estimators_results.md"
 _MARKS = re.compile(r"(<!-- tables\.py: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 SHORT = {"boston_housing": "Boston", "naval_propulsion_plant": "naval", "protein_tertiary_structure": "protein"}
 SHORT |= {"wine_quality_red": "wine quality", "power_plant": "power plant", "breast_cancer": "breast cancer"}
@@ -108,6 +108,25 @@ def summary(comparison: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
+def behind(comparison: Comparison) -> str:
+    """Returns on which tables another method is ahead of ours by more than a standard error, and which."""
+
+    def ahead(name: str) -> str | None:
+        best = comparison.best(name, "nll", without=(OURS, "ours, full rank"))
+        difference, error, _ = comparison.difference(name, OURS, best, "nll")
+        return f"{label(name)} ({best})" if difference > (0.0 if math.isnan(error) else error) else None
+
+    lines = []
+    for kind, names in (("regression", REGRESSION), ("classification", CLASSIFICATION)):
+        own = [name for name in names if comparison.scores.get(name, {}).get(OURS)]
+        found = [each for each in map(ahead, own) if each]
+        lines.append(
+            f"On {len(found)} of {len(own)} {kind} tables another library has an NLL that is lower by more than a "
+            f"standard error: {', '.join(found) or 'none'}."
+        )
+    return "\n".join(lines) + "\n"
+
+
 def about_records(records: list[dict]) -> str:
     """Returns how many records of which machines there are, and how many splits every table has of ours and others."""
     done = [record for record in records if "results" in record]
@@ -148,6 +167,7 @@ def blocks(records: list[dict], candidates: list[dict]) -> dict[str, str]:
     classes = {"nll": "NLL", "brier": "Brier", "error": "error"}
     return {
         "summary": summary(default),
+        "behind": behind(default),
         "statements": statement_rows(default),
         "nll": rows(default, REGRESSION, "nll"),
         "rmse": rows(default, REGRESSION, "rmse", 3),
@@ -217,5 +237,6 @@ def draw(comparison: Comparison, path: Path) -> None:
 
 if __name__ == "__main__":
     results, candidates = committed()
-    fill(PAGE, blocks(results, candidates))
+    for page in PAGES:
+        fill(page, blocks(results, candidates))
     draw(Comparison.of(results), FOLDER / "tables.png")

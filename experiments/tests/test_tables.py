@@ -228,9 +228,11 @@ def test_the_page_shows_the_records(tmp_path):
     script = importlib.util.module_from_spec(specification)
     sys.modules["tables_page"] = script
     specification.loader.exec_module(script)
-    copy = tmp_path / "page.md"
-    copy.write_text(script.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
     texts = script.blocks(*script.committed())
-    assert all(f"<!-- tables.py: {name} -->" in copy.read_text(encoding="utf-8") for name in texts)
-    script.fill(copy, texts)
-    assert copy.read_text(encoding="utf-8") == script.PAGE.read_text(encoding="utf-8")
+    before = {page: page.read_text(encoding="utf-8") for page in script.PAGES}
+    assert all(any(f"<!-- tables.py: {name} -->" in text for text in before.values()) for name in texts)
+    for page, text in before.items():
+        copy = tmp_path / page.name
+        copy.write_text(text, encoding="utf-8")
+        script.fill(copy, texts)
+        assert copy.read_text(encoding="utf-8") == text
