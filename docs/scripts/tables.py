@@ -1,23 +1,24 @@
-"""The comparison on tables: fills the tables of estimators.md from the records and draws its figure.
+"""The comparison on tables: fills estimators.md and estimators_results.md from the records and draws the figure.
 
 pip install 'singularbayes[plots]' ./experiments
-python docs/scripts/tables.py           # writes tables.png and the tables in estimators.md
+python docs/scripts/tables.py           # writes tables.png and what is between marks in the pages
 """
 
 import math
 import re
 from pathlib import Path
 
+from singularbayes_experiments.problems import table_candidates
 from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION
 from singularbayes_experiments.report.table_summary import OURS, Comparison, statements
+from singularbayes_experiments.runs.tables import KEPT, read_records
 
 FOLDER = Path(__file__).parents[1]
-PAGE = FOLDER / "estimators_results.md"
-RECORDS = FOLDER.parent / "experiments" / "results" / "tables" / "comparison.jsonl.gz"
+PAGES = FOLDER / "estimators.md", FOLDER / "estimators_results.md"
 _MARKS = re.compile(r"(<!-- tables\.py: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 SHORT = {"boston_housing": "Boston", "naval_propulsion_plant": "naval", "protein_tertiary_structure": "protein"}
 SHORT |= {"wine_quality_red": "wine quality", "power_plant": "power plant", "breast_cancer": "breast cancer"}
-AFTERWARDS = ("ours, corrected",)  # changed after test scores were seen, and on other splits: it is never the best
+NONE = "No records yet.\n"
 
 
 def label(name: str) -> str:
@@ -37,13 +38,15 @@ def number(value: float, error: float = math.nan, digits: int = 2) -> str:
 
 
 def rows(comparison: Comparison, names, score: str, digits: int = 2, bold: bool = True) -> str:
-    """Returns a markdown table of a score: tables down, methods across; the best of what was planned is bold."""
+    """Returns a markdown table of a score: tables down, methods across; the best is bold."""
     names = [name for name in names if name in comparison.scores]
+    if not names:
+        return NONE
     methods = comparison.methods(names)
     lines = ["| data | " + " | ".join(methods) + " |", "|---|" + "---:|" * len(methods)]
     for name in names:
         found = {method: comparison.mean(name, method, score) for method in methods}
-        best = comparison.best(name, score, without=AFTERWARDS) if bold and OURS in found else None
+        best = comparison.best(name, score) if bold and comparison.scores[name].get(OURS) else None
         cells = [
             f"**{number(value, error, digits)}**" if method == best else number(value, error, digits)
             for method, (value, error, _) in found.items()
@@ -70,7 +73,7 @@ def ranks(default: Comparison, tuned: Comparison, names, scores: dict[str, str])
 
 def statement_rows(comparison: Comparison) -> str:
     """Returns a markdown table of statements, with the tables on which each holds."""
-    names = [name for name in REGRESSION if name in comparison.scores]
+    names = [name for name in REGRESSION if comparison.scores.get(name, {}).get(OURS)]
     lines = ["| statement | holds on | not on |", "|---|---|---|"]
     for one in statements(comparison, names):
         holds, fails = (", ".join(map(label, some)) or "–" for some in (one.holds, one.fails))
@@ -78,11 +81,93 @@ def statement_rows(comparison: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def blocks(default: Comparison, tuned: Comparison) -> dict[str, str]:
+def summary(comparison: Comparison) -> str:
+    """Returns the first paragraph: where ours is best, where it is behind, and what it costs."""
+    names = [name for name in REGRESSION if comparison.scores.get(name, {}).get(OURS)]
+    best = {name: comparison.best(name, "nll") for name in names}
+    first = [label(name) for name in names if best[name] == OURS]
+    behind = [f"{label(name)} ({best[name]})" for name in names if best[name] != OURS]
+    lines = [
+        f"Of the defaults ours has the least NLL on {len(first)} of {len(names)} regression tables "
+        f"({', '.join(first) or 'none'}); on the others the least has: {', '.join(behind) or 'none'}."
+    ]
+    large = "protein_tertiary_structure"
+    if {OURS, "NGBoost"} <= comparison.scores.get(large, {}).keys():
+        fit, nll = ([comparison.mean(large, m, s)[0] for m in (OURS, "NGBoost")] for s in ("fit_seconds", "nll"))
+        lines.append(
+            f"On protein, the largest, a fit takes {fit[0]:.0f} s and NGBoost's {fit[1]:.0f} s, one core each, at an "
+            f"NLL of {nll[0]:.2f} and {nll[1]:.2f}."
+        )
+    ranks_of_classes = comparison.ranks(CLASSIFICATION, "nll")
+    if OURS in ranks_of_classes:
+        order = sorted(ranks_of_classes, key=lambda method: ranks_of_classes[method])
+        lines.append(
+            f"On the classification tables ours is place {order.index(OURS) + 1} of {len(order)} by mean rank of NLL "
+            f"({ranks_of_classes[OURS]:.1f}; the first, {order[0]}, has {ranks_of_classes[order[0]]:.1f})."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def behind(comparison: Comparison) -> str:
+    """Returns on which tables another method is ahead of ours by more than a standard error, and which."""
+
+    def ahead(name: str) -> str | None:
+        best = comparison.best(name, "nll", without=(OURS, "ours, full rank"))
+        difference, error, _ = comparison.difference(name, OURS, best, "nll")
+        return f"{label(name)} ({best})" if difference > (0.0 if math.isnan(error) else error) else None
+
+    lines = []
+    for kind, names in (("regression", REGRESSION), ("classification", CLASSIFICATION)):
+        own = [name for name in names if comparison.scores.get(name, {}).get(OURS)]
+        found = [each for each in map(ahead, own) if each]
+        lines.append(
+            f"On {len(found)} of {len(own)} {kind} tables another library has an NLL that is lower by more than a "
+            f"standard error: {', '.join(found) or 'none'}."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def about_records(records: list[dict]) -> str:
+    """Returns how many records of which machines there are, and how many splits every table has of ours and others."""
+    done = [record for record in records if "results" in record]
+    machines = sorted({record["machine"]["cpu"] for record in done if "machine" in record})
+    kinds = {kind: sum(record["piece"][0] == kind for record in done) for kind in ("defaults", "tuned")}
+    lines = [
+        f"{kinds['defaults']} fits with defaults and {kinds['tuned']} tuned methods, on {' and '.join(machines)}.",
+        "",
+        "| data | splits of ours | least and most of the others |",
+        "|---|---:|---:|",
+    ]
+    comparison = Comparison.of(records)
+    for name in (*REGRESSION, *CLASSIFICATION):
+        counts = {method: len(splits) for method, splits in comparison.scores.get(name, {}).items()}
+        others = [count for method, count in counts.items() if method != OURS]
+        lines.append(f"| {label(name)} | {counts.get(OURS, 0)} | {min(others)} to {max(others)} |")
+    return "\n".join(lines) + "\n"
+
+
+def candidate_rows(records: list[dict], task: str) -> str:
+    """Returns a markdown table of the candidates for defaults with their mean ranks on validation rows."""
+    ranks_of = table_candidates.ranks(records, task)
+    count = len(next(iter(ranks_of.values())))
+    if not count:
+        return NONE
+    chosen = table_candidates.choice(records, task).label
+    lines = [f"| candidate ({task}, {count} pairs of table and split) | mean rank by NLL |", "|---|---:|"]
+    for each in sorted(ranks_of, key=lambda one: ranks_of[one].mean()):
+        mark = "**" if each == chosen else ""
+        lines.append(f"| {mark}{each}{mark} | {mark}{ranks_of[each].mean():.1f}{mark} |")
+    return "\n".join(lines) + "\n"
+
+
+def blocks(records: list[dict], candidates: list[dict]) -> dict[str, str]:
     """Returns the text of every marked block of the page."""
+    default, tuned = Comparison.of(records), Comparison.of(records, "tuned")
     values = {"nll": "NLL", "crps": "CRPS", "rmse": "RMSE", "miscoverage": "coverage − 90 %"}
     classes = {"nll": "NLL", "brier": "Brier", "error": "error"}
     return {
+        "summary": summary(default),
+        "behind": behind(default),
         "statements": statement_rows(default),
         "nll": rows(default, REGRESSION, "nll"),
         "rmse": rows(default, REGRESSION, "rmse", 3),
@@ -90,7 +175,24 @@ def blocks(default: Comparison, tuned: Comparison) -> dict[str, str]:
         "ranks": ranks(default, tuned, REGRESSION, values),
         "classes": rows(default, CLASSIFICATION, "nll", 3),
         "class_ranks": ranks(default, tuned, CLASSIFICATION, classes),
+        "tuned": rows(tuned, REGRESSION, "nll"),
+        "tuned_classes": rows(tuned, CLASSIFICATION, "nll", 3),
+        "records": about_records(records),
+        "candidates": candidate_rows(candidates, "regression"),
+        "class_candidates": candidate_rows(candidates, "classification"),
     }
+
+
+def committed() -> tuple[list[dict], list[dict]]:
+    """Returns the records of the comparison and those of the candidates.
+
+    As long as there are none of ours as it is now, those of earlier code are shown.
+    """
+    records = read_records(KEPT / "comparison.jsonl.gz")
+    if not any(record["piece"][3] == OURS for record in records):
+        records += read_records(KEPT / "comparison_earlier.jsonl.gz")
+    records = [record for record in records if record["piece"][3] != "ours, corrected"]
+    return records, read_records(KEPT / "candidates.jsonl.gz")
 
 
 def fill(page: Path, texts: dict[str, str]) -> None:
@@ -134,6 +236,7 @@ def draw(comparison: Comparison, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    results = Comparison.read(RECORDS), Comparison.read(RECORDS, "tuned")
-    fill(PAGE, blocks(*results))
-    draw(results[0], FOLDER / "tables.png")
+    results, candidates = committed()
+    for page in PAGES:
+        fill(page, blocks(results, candidates))
+    draw(Comparison.of(results), FOLDER / "tables.png")

@@ -8,14 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import norm
-from singularbayes_experiments.problems import table_comparison, table_defaults, table_methods, table_sets
+from scipy.stats import norm, t
+from singularbayes_experiments.problems import (
+    table_candidates,
+    table_comparison,
+    table_defaults,
+    table_methods,
+    table_sets,
+)
 from singularbayes_experiments.problems.table_scores import class_scores, value_scores
 from singularbayes_experiments.problems.table_sets import Table
 from singularbayes_experiments.report.table_summary import Comparison, statements
-from singularbayes_experiments.runs.tables import run_pieces
+from singularbayes_experiments.runs.tables import KEPT, keep_records, read_records, run_pieces
 
-from singularbayes.estimators import BayesianMLPRegressor
+from singularbayes.estimators import BayesianMLPClassifier, BayesianMLPRegressor
 from singularbayes.estimators.defaults import DEFAULTS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -44,8 +50,13 @@ def test_every_method_has_defaults_and_eight_configurations():
 
 
 def test_the_plan_has_every_method_on_five_splits_with_defaults_and_tuned_once():
-    pieces = table_comparison.pieces()
+    pieces = table_comparison.pieces({"regression": "a", "classification": "b"})
     assert len(set(pieces)) == len(pieces)
+    assert {p[4:] for p in pieces if p[1] == "yacht" and p[3] in table_methods.OURS} == {("a",)}
+    assert {p[4:] for p in pieces if p[1] == "digits" and p[3] == "ours"} == {("b",)}
+    assert {p[4:] for p in pieces if p[3] not in table_methods.OURS} == {()}
+    first = {p[1] for p in pieces[:18]}
+    assert {p[3] for p in pieces[:18]} == {"ours"} and first == {*table_sets.REGRESSION, *table_sets.CLASSIFICATION}
     for name in (*table_sets.REGRESSION, *table_sets.CLASSIFICATION):
         own = [piece for piece in pieces if piece[1] == name]
         methods = set(table_comparison.methods_of(name))
@@ -76,12 +87,61 @@ def test_the_defaults_are_the_configuration_that_the_search_chose():
     chosen = table_defaults.configurations()[best]
     assert next(r["settings"] for r in records if r["configuration"] == best) == chosen
     default = BayesianMLPRegressor()
-    for name in ("beta", "eta", "learning_rate_init", "activation"):
+    for name in ("eta", "activation"):
         assert getattr(default, name) == chosen[name]
-    assert repr(DEFAULTS.own_prior) == repr(table_defaults.PRIORS[chosen["prior"]])
     assert (default.hidden_layer_sizes, default.rank) == ((64, 64), 16) and chosen["network"] == "64-64, rank 16"
-    assert DEFAULTS.batch_size(1_000) == chosen["batch_size"] and chosen["noise"] == "head"
-    assert DEFAULTS.epochs(25) * 25 == chosen["steps"]
+    assert chosen["noise"] == "head"
+    before = table_candidates.CANDIDATES["regression"][0]
+    found = before.prior, before.beta, before.rate, before.steps, before.batch
+    assert found == tuple(chosen[name] for name in ("prior", "beta", "learning_rate_init", "steps", "batch_size"))
+
+
+@pytest.mark.parametrize("estimator", [BayesianMLPRegressor, BayesianMLPClassifier])
+def test_the_other_defaults_are_the_candidate_that_was_chosen_on_validation_rows(estimator):
+    task = "regression" if estimator is BayesianMLPRegressor else "classification"
+    chosen = table_candidates.choice(read_records(KEPT / "candidates.jsonl.gz"), task)
+    model = estimator(max_iter="auto")
+    prior = DEFAULTS.own_prior if task == "regression" else DEFAULTS.class_prior
+    for rows in (100, 1_000, 10_000):
+        recipe = model._recipe(rows)
+        expected = chosen.arguments(rows)
+        assert (recipe.batch_size, recipe.epochs) == (expected["batch_size"], expected["max_iter"])
+        assert (recipe.beta, recipe.rate, repr(prior)) == (chosen.beta, chosen.rate, repr(expected["prior"]))
+
+
+def test_the_cheapest_candidate_within_a_standard_error_is_chosen(monkeypatch):
+    one, two, three = (table_candidates.Candidate("normal 0.3", 0.1, 0.01, steps) for steps in (3, 2, 1))
+    monkeypatch.setitem(table_candidates.CANDIDATES, "regression", (one, two, three))
+    assert table_candidates.choice([], "regression") is one
+
+    def records(values):
+        labels = [one.label, two.label, three.label]
+        return [
+            {
+                "piece": ["regression", "a", split, "p"],
+                "scores": {k: {"nll": v} for k, v in zip(labels, each, strict=True)},
+            }
+            for split, each in enumerate(values)
+        ]
+
+    # `two` is as often ahead of `one` as behind, `three` is always last.
+    assert table_candidates.choice(records([(1, 2, 3), (2, 1, 3)] * 3), "regression") is two
+    assert table_candidates.choice(records([(1, 2, 3), (1, 3, 2)] * 3), "regression") is one
+    partial = [*records([(1, 2, 3)] * 3), {"piece": ["regression", "b", 0, "p"], "scores": {three.label: {"nll": 0}}}]
+    assert table_candidates.choice(partial, "regression") is one
+
+
+def test_candidates_read_no_test_rows_and_share_programs(monkeypatch):
+    one, seen = made_up(classes=False), []
+    monkeypatch.setattr(table_candidates, "table", lambda name: one)
+    monkeypatch.setattr(
+        table_candidates, "scores_of_fit", lambda one, fit, settings, train, valid, seed: seen.append((train, valid))
+    )
+    own = [piece for piece in table_candidates.pieces() if piece[:3] == ("regression", "yacht", 1)]
+    labels = [label for piece in own for label in table_candidates.run(piece)["scores"]]
+    assert sorted(labels) == sorted(each.label for each in table_candidates.CANDIDATES["regression"])
+    test = set(one.splits[1][1])
+    assert all(not test & (set(train) | set(valid)) for train, valid in seen)
 
 
 def test_scores_are_those_of_scipy():
@@ -91,6 +151,13 @@ def test_scores_are_those_of_scipy():
     assert scores["nll"] == pytest.approx(-norm.logpdf(y, mean, std).mean())
     assert scores["coverage"] == np.mean(np.abs(y - mean) <= std)
     assert scores["width"] == pytest.approx(2 * std.mean())
+    heavy = value_scores(y, mean, std, mean - std, mean + std, freedom=5.0)
+    scale = std * np.sqrt(3 / 5)  # the variance of Student-t is ν/(ν − 2) times its squared scale
+    assert heavy["nll"] == pytest.approx(-t.logpdf(y, 5, mean, scale).mean())
+    assert heavy["normal_nll"] == scores["nll"] and heavy["rmse"] == scores["rmse"]
+    draws = mean + scale * RNG.standard_t(5, size=(4_000, 50))
+    crps = np.abs(draws - y).mean() - 0.5 * np.abs(draws[:2_000] - draws[2_000:]).mean()
+    assert heavy["crps"] == pytest.approx(crps, rel=0.03)
     draws = mean + std * RNG.normal(size=(4_000, 50))
     crps = np.abs(draws - y).mean() - 0.5 * np.abs(draws[:2_000] - draws[2_000:]).mean()
     assert scores["crps"] == pytest.approx(crps, rel=0.03)
@@ -128,6 +195,10 @@ def test_pieces_are_done_once(tmp_path):
     assert first["doubled"] == 7 and {tuple(one["piece"]) for one in others} == {("good", 2), ("bad", 3)}
     by_piece = {one["piece"][0]: one for one in others}
     assert by_piece["good"]["doubled"] == 4 and "RuntimeError: no" in by_piece["bad"]["error"]
+    assert run_pieces(__name__, [("good", 5)], out, minutes=2, cores=1, known=[{"piece": ["good", 5]}]) == 0
+    kept = tmp_path / "kept.jsonl.gz"
+    assert keep_records(out, kept) == 2 and keep_records(out, kept) == 0
+    assert [record["piece"] for record in read_records(kept)] == [["good", 1], ["good", 2]]
 
 
 def comparison() -> Comparison:
@@ -157,9 +228,11 @@ def test_the_page_shows_the_records(tmp_path):
     script = importlib.util.module_from_spec(specification)
     sys.modules["tables_page"] = script
     specification.loader.exec_module(script)
-    copy = tmp_path / "page.md"
-    copy.write_text(script.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
-    texts = script.blocks(Comparison.read(script.RECORDS), Comparison.read(script.RECORDS, "tuned"))
-    assert all(f"<!-- tables.py: {name} -->" in copy.read_text(encoding="utf-8") for name in texts)
-    script.fill(copy, texts)
-    assert copy.read_text(encoding="utf-8") == script.PAGE.read_text(encoding="utf-8")
+    texts = script.blocks(*script.committed())
+    before = {page: page.read_text(encoding="utf-8") for page in script.PAGES}
+    assert all(any(f"<!-- tables.py: {name} -->" in text for text in before.values()) for name in texts)
+    for page, text in before.items():
+        copy = tmp_path / page.name
+        copy.write_text(text, encoding="utf-8")
+        script.fill(copy, texts)
+        assert copy.read_text(encoding="utf-8") == text

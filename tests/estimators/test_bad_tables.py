@@ -26,6 +26,7 @@ def broken(value, where=(0, 1)):
         (broken(np.nan), Y, "Input X contains NaN"),
         (broken(np.inf), Y, "Input X contains infinity"),
         (X, np.where(np.arange(30) == 3, np.nan, Y), "Input y contains NaN"),
+        (X, np.where(np.arange(30) == 3, np.inf, Y), "Input y contains infinity"),
         (X[:1], Y[:1], "minimum of 2 is required"),
         (X[:0], Y[:0], "0 sample"),
         (X[:, :0], Y, "0 feature"),
@@ -107,9 +108,33 @@ def test_another_width_than_that_of_the_fit():
         model.predict(X[:, :2])
     with pytest.raises(ValueError, match="needs y with 1 outputs"):
         model.partial_fit(X, np.stack([Y, Y], axis=1))
+    for bad, error in ((np.nan, "Input X contains NaN"), (-np.inf, "Input X contains infinity")):
+        with pytest.raises(ValueError, match=error):
+            model.predict(broken(bad))
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        model.predict(np.full((2, 3), "a"))
+
+
+def test_a_constant_column_is_left_out_of_predictions():
+    constant = np.full((30, 1), 0.1)  # its mean is not 0.1 exactly
+    with_it = BayesianMLPRegressor(**QUICK).fit(np.hstack([X, constant]), Y)
+    mean, std = with_it.predict(np.hstack([X, constant]), return_std=True)
+    assert np.isfinite(mean).all() and (std > 0).all()
+    assert np.isfinite(with_it.predict(np.hstack([X, constant + 1]))).all()
+    np.testing.assert_allclose(with_it._features(np.hstack([X, constant]))[:, 3], 0, atol=1e-12)
+
+
+def test_huge_targets_keep_their_digits():
+    model = BayesianMLPRegressor(**QUICK).fit(X, 1e9 + Y)
+    small = BayesianMLPRegressor(**QUICK).fit(X, Y)
+    np.testing.assert_allclose(model.predict(X) - 1e9, small.predict(X), atol=1e-5)
 
 
 def test_partial_fit_needs_all_classes_at_first():
+    with pytest.raises(ValueError, match="at least 2 classes in the data"):
+        BayesianMLPClassifier(**QUICK).partial_fit(X, np.zeros(30, int), classes=[0])
+    with pytest.raises(ValueError, match=r"`y` has classes not in `self.classes_`"):
+        BayesianMLPClassifier(**QUICK).partial_fit(X, LABELS + 1, classes=[0, 1])
     with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
         BayesianMLPClassifier(**QUICK).partial_fit(X, LABELS)
     with pytest.raises(ValueError, match='class_weight="balanced"'):

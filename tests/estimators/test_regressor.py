@@ -1,10 +1,12 @@
 """Regressors: standard deviations, intervals and samples agree with the posterior, whatever the units."""
 
+import copy
 from dataclasses import replace
 
 import keras
 import numpy as np
 import pytest
+from scipy import stats
 from small_tables import MLP, SMALL, build, table
 
 import singularbayes as sb
@@ -14,7 +16,7 @@ from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw, train
 from singularbayes.estimators.network import MultilayerPerceptron, seeded
 from singularbayes.estimators.trainer import one_thread_if_small
-from singularbayes.estimators.variance import VarianceModel
+from singularbayes.estimators.variance import Tail, VarianceModel, variance_over_square
 
 X, Y = table(120)
 NEW, TARGETS = table(500, seed=1)
@@ -318,3 +320,36 @@ def test_variances_are_corrected_by_held_out_errors(spread, predicted, power):
     plain = VarianceModel(x, squares, given, np.ones(1_500), per_row=False)
     np.testing.assert_allclose(plain(x, given), np.mean(squares / given))
     assert not plain.per_row
+
+
+@pytest.mark.parametrize("freedom", [3.0, 6.0, np.inf])
+def test_tails_are_those_of_the_errors(freedom):
+    rng = np.random.default_rng(0)
+    errors = 2 * (rng.normal(size=4_000) if np.isinf(freedom) else rng.standard_t(freedom, size=4_000))
+    tail = Tail.of(errors**2, np.ones(4_000))
+    assert tail.freedom == freedom or (np.isinf(freedom) and tail.freedom >= 20)
+    assert tail.square == pytest.approx(4, rel=0.1)
+    true = stats.t.logpdf(errors, freedom, 0, 2) if np.isfinite(freedom) else stats.norm.logpdf(errors, 0, 2)
+    assert abs(np.mean(tail.nll(errors**2) + true)) < 0.003
+
+
+def test_one_row_that_is_far_off_does_not_widen_all_others():
+    rng = np.random.default_rng(0)
+    squares, given = rng.chisquare(1, size=(300, 1)), np.ones((300, 1))
+    squares[0] = 40.0**2
+    model = VarianceModel(rng.normal(size=(300, 2)), squares, given, np.ones(300))
+    scale = np.median(model.own) / variance_over_square(model.freedom[0])
+    assert np.isfinite(model.freedom).all() and scale < 1.2
+    assert np.mean(squares) > 6  # what one normal variance for all would be
+
+
+def test_the_likelihood_is_that_of_the_predicted_distribution(fitted):
+    mean, std = fitted.predict(NEW, return_std=True)
+    np.testing.assert_allclose(fitted.log_likelihood(NEW, TARGETS), stats.norm.logpdf(TARGETS, mean, std))
+    heavy = copy.deepcopy(fitted)
+    heavy._variance.freedom = np.array([5.0])
+    expected = stats.t.logpdf(TARGETS, 5, mean, std * np.sqrt(3 / 5))
+    np.testing.assert_allclose(heavy.log_likelihood(NEW, TARGETS), expected)
+    samples = heavy.sample_y(NEW[:20], n_samples=4_000)
+    np.testing.assert_allclose(samples.std(axis=1), std[:20], rtol=0.1)
+    assert stats.kurtosis((samples - mean[:20, None]) / std[:20, None], axis=None) > 1

@@ -46,6 +46,7 @@ class Scaler:
 class BayesianEstimator(BaseEstimator):
     """An estimator that trains a Bayesian network on standardised data and averages draws of it."""
 
+    _steps: int  # of training, where `max_iter` is "auto"
     _network: Network
     _optimizer: list[np.ndarray]
     _seed: int
@@ -231,7 +232,11 @@ class BayesianEstimator(BaseEstimator):
     def _recipe(self, rows: int) -> Recipe:
         batch_size = DEFAULTS.batch_size(rows) if self.batch_size == "auto" else int(self.batch_size)
         return Recipe(
-            epochs=DEFAULTS.epochs(math.ceil(rows / batch_size)) if self.max_iter == "auto" else int(self.max_iter),
+            epochs=(
+                DEFAULTS.epochs(math.ceil(rows / batch_size), self._steps)
+                if self.max_iter == "auto"
+                else int(self.max_iter)
+            ),
             batch_size=batch_size,
             rate=float(self.learning_rate_init),
             cosine=self.learning_rate == "cosine",

@@ -20,6 +20,7 @@ _KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network c
 class Classifier(ClassifierMixin, BayesianEstimator):
     """What both classifiers do with a network of logits."""
 
+    _steps = DEFAULTS.class_steps
     _features: Scaler
     _held_out: tuple[np.ndarray, np.ndarray] | None
     _multi_label: bool
@@ -208,13 +209,13 @@ class BayesianMLPClassifier(Classifier):
         components=DEFAULTS.components,
         prior=DEFAULTS.prior,
         eta=DEFAULTS.eta,
-        beta=DEFAULTS.beta,
+        beta=DEFAULTS.class_beta,
         calibrate=DEFAULTS.calibrate,
         class_weight=None,
         draws=DEFAULTS.draws,
         batch_size="auto",
         learning_rate=DEFAULTS.learning_rate,
-        learning_rate_init=DEFAULTS.learning_rate_init,
+        learning_rate_init=DEFAULTS.class_learning_rate_init,
         max_iter=DEFAULTS.max_iter,
         shuffle=True,
         random_state=None,
@@ -282,13 +283,13 @@ class BayesianClassifier(Classifier):
         model,
         model_kwargs=None,
         *,
-        beta=DEFAULTS.beta,
+        beta=DEFAULTS.class_beta,
         calibrate=DEFAULTS.calibrate,
         class_weight=None,
         draws=DEFAULTS.draws,
         batch_size="auto",
         learning_rate=DEFAULTS.learning_rate,
-        learning_rate_init=DEFAULTS.learning_rate_init,
+        learning_rate_init=DEFAULTS.class_learning_rate_init,
         max_iter=DEFAULTS.max_iter,
         shuffle=True,
         random_state=None,

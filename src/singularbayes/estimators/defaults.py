@@ -30,22 +30,31 @@ class Defaults:
     tol: float = 1e-4
     draws: int = 100
 
+    # Of classifiers, where these differ: `experiments/…/problems/table_candidates.py` chose them.
+    class_beta: float = 0.01
+    class_prior: Any = field(default_factory=lambda: Anchored(0.3))
+    class_learning_rate_init: float = 0.015
+    class_steps: int = 8_000
+
+    steps: int = 8_000  # of training; "auto" is about as many
+    smallest_batch: int = 32
     folds: int = 5  # of components that are fewer
     most_folds: int = 10
     folds_below: int = 1_000  # rows; with more, a split is large enough where every fold costs a network
     calibrate_from: int = 20  # rows; with fewer there is no calibration
     calibrate_at_most: int = 20_000  # rows
     variance_from: int = 100  # held-out rows; with fewer, predicted variances have one factor
-    variance_trees: int = 200
+    variance_trees: int = 100
     stopping_draws: int = 16
 
-    def epochs(self, steps: int) -> int:
-        """Returns how many epochs of so many steps "auto" is: few rows need more passes."""
-        return min(1_500, max(50, math.ceil(8_000 / steps)))
+    def epochs(self, per_epoch: int, steps: int) -> int:
+        """Returns how many epochs "auto" is, for about so many steps in all: few rows need more passes."""
+        return min(1_500, max(50, math.ceil(steps / per_epoch)))
 
-    def batch_size(self, rows: int) -> int:
-        """Returns the size of a batch for so many rows: a power of two from 32 to 512."""
-        return min(512, max(32, 1 << ((rows // 64).bit_length() - 1))) if rows >= 64 else 32
+    def batch_size(self, rows: int, smallest: int | None = None) -> int:
+        """Returns the size of a batch for so many rows: a power of two up to 512."""
+        smallest = self.smallest_batch if smallest is None else smallest
+        return min(512, max(smallest, 1 << max(0, (rows // 64).bit_length() - 1)))
 
 
 DEFAULTS = Defaults()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from singularbayes.checks import require_choice, require_integer, require_share
 from singularbayes.estimators.base import BayesianEstimator, Scaler
@@ -14,7 +14,7 @@ from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw_outputs
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
 from singularbayes.estimators.trainer import LOCK
-from singularbayes.estimators.variance import VarianceModel
+from singularbayes.estimators.variance import VarianceModel, log_density, variance_over_square
 from singularbayes.prediction import ValuePredictive, conformal_intervals
 
 _KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
@@ -23,6 +23,7 @@ _KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network c
 class Regressor(RegressorMixin, BayesianEstimator):
     """What both regressors do with a network of standardised targets."""
 
+    _steps = DEFAULTS.steps
     _features: Scaler
     _values: Scaler
     _variance: VarianceModel | None
@@ -87,10 +88,24 @@ class Regressor(RegressorMixin, BayesianEstimator):
         low, high = conformal_intervals(known, self._values.back(data.y), level=coverage)(p)
         return self._shaped(low), self._shaped(high)
 
+    @property
+    def degrees_of_freedom_(self) -> np.ndarray:
+        """ν of the predicted Student-t distribution of every output; infinite where it is normal."""
+        check_is_fitted(self)
+        return np.full(self.n_outputs_, np.inf) if self._variance is None else self._variance.freedom
+
+    def log_likelihood(self, X, y):
+        """Returns log p(y) of every row, summed over outputs: of Student-t distributions with what `predict` returns as
+        mean and standard deviation, and `degrees_of_freedom_`."""
+        p = self._predictive(X)
+        error = np.asarray(y, "float64").reshape(p.mean.shape) - p.mean
+        return log_density(error, p.variance("total"), self.degrees_of_freedom_).sum(axis=1)
+
     def sample_y(self, X, n_samples=1, random_state=0):
         """Returns samples of the predictive distribution, (rows, samples) or (rows, outputs, samples).
 
-        A sample is one function from the posterior, the same for all rows, and independent noise.
+        A sample is one function from the posterior, the same for all rows, and independent noise, with the tails that
+        errors on held-out rows have.
         """
         require_integer("sample_y", n_samples=n_samples)
         rng = check_random_state(random_state)
@@ -99,7 +114,12 @@ class Regressor(RegressorMixin, BayesianEstimator):
         p = self._in_units(self._draw(self._network, x, keep_draws=True, draws=int(n_samples), seed=seed), x)
         assert p.draws is not None
         functions = p.draws[:n_samples]  # a mixture rounds the number up
-        samples = np.moveaxis(functions + p.noise * rng.standard_normal(functions.shape), 0, -1)
+        freedom = self.degrees_of_freedom_
+        noise = rng.standard_normal(functions.shape)
+        if np.isfinite(freedom).any():  # normal over the root of χ²/ν; the variance stays 1
+            mixing = np.where(np.isinf(freedom), 1.0, rng.chisquare(np.minimum(freedom, 1e6), noise.shape) / freedom)
+            noise /= np.sqrt(mixing * variance_over_square(freedom))
+        samples = np.moveaxis(functions + p.noise * noise, 0, -1)
         return samples[:, 0] if self._one_output else samples
 
     # -- targets -------------------------------------------------------------------------------------------------------
@@ -207,13 +227,14 @@ class BayesianMLPRegressor(Regressor):
             is folds below 1,000 rows, and None nothing.
         draws: how many networks from the posterior a prediction averages.
         learning_rate: "cosine", which falls to 0 at `max_iter`, or "constant".
-        max_iter: epochs; "auto" is as many as make 8,000 steps, from 50 to 1,500.
+        max_iter: epochs; "auto" is as many as make a few thousand steps, from 50 to 1,500.
         early_stopping: stop when `validation_fraction` of the training rows is not predicted better for
             `n_iter_no_change` epochs, and keep the best epoch.
         warm_start: the next `fit` resumes from this one, with calibrate="split".
 
     Attributes:
         model_: the trained Keras model of standardised features.
+        degrees_of_freedom_: of the predicted Student-t distributions; infinite where they are normal.
         loss_curve_, n_iter_, validation_scores_: how training went.
 
     >>> import numpy as np

@@ -23,17 +23,49 @@ def search(out: Out = Path("runs/table_defaults.jsonl"), minutes: Minutes = 600.
 
 
 @app.command
-def compare(out: Out = Path("runs/tables.jsonl"), minutes: Minutes = 600.0, cores: Cores = 2, only: str = "") -> None:
+def candidates(out: Out = Path("runs/tables/candidates.jsonl"), minutes: Minutes = 600.0, cores: Cores = 2) -> None:
+    """Compares candidates for the defaults of the estimators on validation rows of eighteen tables."""
+    from singularbayes_experiments.problems import table_candidates
+    from singularbayes_experiments.runs.tables import read_records, run_pieces
+
+    left = run_pieces(table_candidates.__name__, table_candidates.pieces(), out, minutes, cores)
+    print(f"{left} pieces are missing." if left else "All pieces have records.")
+    for task in table_candidates.TABLES:
+        print(f"{task}: {table_candidates.choice(read_records(out), task).label}")
+
+
+@app.command
+def compare(
+    out: Out = Path("runs/tables/comparison.jsonl"),
+    minutes: Minutes = 600.0,
+    cores: Cores = 2,
+    only: str = "",
+    chosen: Path | None = None,
+) -> None:
     """Fits our estimators and those of other libraries on tables, with defaults and tuned, and scores test rows.
 
     Parameters
     ----------
     only
         Methods, separated by semicolons; all if none is given.
+    chosen
+        Records of `tables candidates`, by which ours are chosen; the committed ones if none are given.
     """
-    from singularbayes_experiments.problems import table_comparison
-    from singularbayes_experiments.runs.tables import run_pieces
+    from singularbayes_experiments.problems import table_candidates, table_comparison
+    from singularbayes_experiments.runs.tables import KEPT, read_records, run_pieces
 
-    wanted = [piece for piece in table_comparison.pieces() if not only or piece[-1] in only.split(";")]
-    left = run_pieces(table_comparison.__name__, wanted, out, minutes, cores)
+    records = read_records(chosen or KEPT / "candidates.jsonl.gz")
+    labels = {task: table_candidates.choice(records, task).label for task in table_candidates.TABLES}
+    wanted = [piece for piece in table_comparison.pieces(labels) if not only or piece[3] in only.split(";")]
+    known = read_records(KEPT / "comparison.jsonl.gz")
+    left = run_pieces(table_comparison.__name__, wanted, out, minutes, cores, known)
     print(f"{left} pieces are missing." if left else "All pieces have records.")
+
+
+@app.command
+def keep(folder: Path = Path("runs/tables")) -> None:
+    """Adds what `tables candidates` and `tables compare` left in a folder to the committed records."""
+    from singularbayes_experiments.runs.tables import KEPT, keep_records
+
+    for name in ("candidates", "comparison"):
+        print(f"{name}: {keep_records(folder / f'{name}.jsonl', KEPT / f'{name}.jsonl.gz')} new records")

@@ -2,7 +2,7 @@
 
 The first configuration of a method is its defaults. Networks other than ours see features and targets standardised by
 the training rows, as ours do inside. `fit` returns a function of new features: mean, standard deviation, and ends of
-90 % intervals in regression; probabilities in classification.
+90 % intervals in regression, and degrees of freedom where predictions are Student-t; probabilities in classification.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-Values = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Values = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # of normal predictions
 Z = NormalDist().inv_cdf(0.95)
 
 
@@ -50,7 +50,11 @@ def _ours(x, y, seed, **settings):
     from singularbayes.estimators import BayesianMLPRegressor
 
     model = BayesianMLPRegressor(random_state=seed, **settings).fit(x, y)
-    return lambda new: (*model.predict(new, return_std=True), *model.predict_interval(new, coverage=0.9))
+    return lambda new: (
+        *model.predict(new, return_std=True),
+        *model.predict_interval(new, coverage=0.9),
+        float(model.degrees_of_freedom_[0]),
+    )
 
 
 def _ours_classes(x, y, seed, **settings):
@@ -265,6 +269,7 @@ _MLP = {"hidden_layer_sizes": ((100,), (64, 64)), "alpha": (1e-4, 1e-1), "learni
 _ENSEMBLE = {"rate": (1e-3, 5e-3), "decay": (1e-4, 1e-2), "steps": (3_000, 10_000)}
 _DROPOUT = {"rate": (1e-3, 5e-3), "dropout": (0.02, 0.2), "steps": (3_000, 10_000)}
 
+OURS = ("ours", "ours, full rank")
 REGRESSION: dict[str, Method] = {
     "ours": Method(_ours, _OURS),
     "ours, full rank": Method(_full_rank(_ours), _OURS),

@@ -3,13 +3,10 @@
 Lower is better for every score here; accuracy is read as error, coverage as the distance from 90 %.
 """
 
-import gzip
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import rankdata
@@ -18,7 +15,7 @@ from singularbayes_experiments.problems.table_scores import COVERAGE
 
 OURS = "ours"
 MOST = 1000.0  # what a larger or infinite score counts as
-OWN = (OURS, "ours, corrected", "ours, full rank")
+OWN = (OURS, "ours, full rank")
 
 
 @dataclass(frozen=True)
@@ -28,12 +25,11 @@ class Comparison:
     scores: dict[str, dict[str, dict[int, dict[str, float]]]]
 
     @classmethod
-    def read(cls, path: Path, kind: str = "defaults") -> "Comparison":
-        """Returns the results of a file of records: of the "defaults", or the "tuned" ones."""
-        text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+    def of(cls, records: Iterable[dict], kind: str = "defaults") -> "Comparison":
+        """Returns the results of records: of the "defaults", or the "tuned" ones."""
         scores: dict = defaultdict(lambda: defaultdict(dict))
-        for record in map(json.loads, text.splitlines()):
-            own, name, _, method = record["piece"]
+        for record in records:
+            own, name, _, method, *_ = record["piece"]
             if own == kind and "results" in record:
                 for split, result in record["results"].items():
                     scores[name][method][int(split)] = result

@@ -3,6 +3,7 @@
 Every fit ends in a line of JSON, so that a second call does what is missing.
 """
 
+import gzip
 import importlib
 import json
 import multiprocessing
@@ -24,15 +25,41 @@ ALONE = {
 }
 
 
-def run_pieces(module: str, pieces: Sequence[tuple], out: Path, minutes: float, cores: int) -> int:
+KEPT = Path(__file__).parents[3] / "results" / "tables"  # committed records
+
+
+def read_records(path: Path) -> list[dict]:
+    """Returns the records of a file of lines of JSON, which may be compressed; none if there is no such file."""
+    if not path.exists():
+        return []
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+    return list(map(json.loads, text.splitlines()))
+
+
+def keep_records(path: Path, kept: Path) -> int:
+    """Adds the records of a file without errors to a compressed one of committed records; returns how many are new.
+
+    A record replaces one of the same piece.
+    """
+    before = {tuple(record["piece"]): record for record in read_records(kept)}
+    new = {tuple(record["piece"]): record for record in read_records(path) if "error" not in record}
+    lines = [json.dumps(record) + "\n" for record in (before | new).values()]
+    kept.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
+    return len(new.keys() - before.keys())
+
+
+def run_pieces(
+    module: str, pieces: Sequence[tuple], out: Path, minutes: float, cores: int, known: Sequence[dict] = ()
+) -> int:
     """Runs `module.run(piece)` for the pieces that have no record in the file `out`; returns how many are missing.
 
     Args:
         pieces: tuples of strings and numbers; a record holds its piece.
         minutes: after which fits that have not ended are given up.
+        known: records of pieces that are done already, elsewhere.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    done = {tuple(json.loads(line)["piece"]) for line in out.read_text().splitlines()} if out.exists() else set()
+    done = {tuple(record["piece"]) for record in (*known, *read_records(out))}
     waiting = [piece for piece in pieces if piece not in done]
     end = time.monotonic() + 60 * minutes
     context = multiprocessing.get_context("spawn")
