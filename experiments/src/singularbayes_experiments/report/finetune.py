@@ -23,6 +23,8 @@ NAMES = {
     "blob": "BLoB's form",
     "bayes": "Bayesian adapter",
     "mixture": "mixture of 4",
+    "laplace": "LoRA, last-layer Laplace",
+    "monteclora": "MonteCLoRA (PEFT)",
 }
 TITLES = {
     "sst2-1000": "SST-2, 1,000 rows",
@@ -42,8 +44,8 @@ def read(folder: Path) -> list[dict]:
     for path in sorted(folder.glob("*.jsonl.gz")):
         with gzip.open(path, "rt") as file:
             lines += [json.loads(line) for line in file]
-    known = {one["setting"] for one in lines if one["stage"] == "result"}
-    counted = [one for one in lines if one["stage"] != "tuning" or one["setting"] in known]
+    known = {one["setting"] for one in lines if (one["stage"], one["method"]) == ("result", "mixture")}
+    counted = [one for one in lines if one["stage"] not in ("tuning", "result") or one["setting"] in known]
     for one in counted:
         if one["setting"] not in known:
             one["stage"] = one["stage"].removeprefix("first ")
@@ -60,6 +62,14 @@ def settings_of(records: Sequence[dict]) -> list[str]:
     """Returns the settings that have results, in the order of the titles."""
     known = {one["setting"] for one in records if one["stage"] == "result"}
     return [name for name in TITLES if name in known]
+
+
+def state_line(records: Sequence[dict]) -> str:
+    """Returns a sentence on what has results."""
+    known = settings_of(records)
+    missing = [title for name, title in TITLES.items() if name not in known]
+    without = f" Without results: {'; '.join(missing)}." if missing else ""
+    return f"{len(known)} of {len(TITLES)} settings have results.{without}"
 
 
 def results_table(records: Sequence[dict]) -> str:
@@ -90,6 +100,42 @@ def difference(records: Sequence[dict], setting: str, ours: str, theirs: str) ->
     found = protocol.paired(*(scores(records, setting, method, "test", "nll") for method in (ours, theirs)))
     word = " better" if found.high < 0 else " worse" if found.low > 0 else ""
     return f"{_signed(found.mean)} [{_signed(found.low)}, {_signed(found.high)}]{word}"
+
+
+def standing_table(records: Sequence[dict]) -> str:
+    """Returns for every setting who has the least mean NLL and how one adapter and the mixture stand to LoRA."""
+    heads = ["least mean NLL"]
+    heads += [f"{NAMES[ours]}: {what}" for ours in OURS for what in ("NLL − LoRA + temperature", "accuracy", "ECE")]
+    rows = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    for setting in settings_of(records):
+        nll = {method: scores(records, setting, method, "test", "nll") for method in NAMES}
+        means = {method: np.mean(values) for method, values in nll.items() if values}
+        cells = [NAMES[min(means, key=means.__getitem__)]]
+        for ours in OURS:
+            behind = np.subtract(nll[ours], nll["lora_temperature"])
+            error = behind.std(ddof=1) / np.sqrt(len(behind))
+            mine, plain = (_means(records, setting, method) for method in (ours, "lora"))
+            cells += [
+                f"{_signed(behind.mean())} ± {_number(error)}",
+                f"{_signed(mine['accuracy'] - plain['accuracy'])}",
+                f"{mine['ece'] / plain['ece']:.2f} × {_number(plain['ece'])}",
+            ]
+        rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _means(records: Sequence[dict], setting: str, method: str) -> dict[str, float]:
+    return {score: float(np.mean(scores(records, setting, method, "test", score))) for score in ("accuracy", "ece")}
+
+
+def tempered_table(records: Sequence[dict]) -> str:
+    """Returns the NLL of every method with a temperature fitted on validation rows."""
+    methods = [method for method in METHODS if method != "lora_temperature"]
+    rows = [f"| | {' | '.join(NAMES[method] for method in methods)} |", "|---" * (len(methods) + 1) + "|"]
+    for setting in settings_of(records):
+        cells = [_mean(scores(records, setting, method, "tempered", "nll")) for method in methods]
+        rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 def chosen_table(records: Sequence[dict]) -> str:
@@ -129,7 +175,10 @@ def defaults_table(records: Sequence[dict]) -> str:
 
 
 TABLES = {
+    "state": state_line,
     "results": results_table,
+    "standing": standing_table,
+    "tempered": tempered_table,
     "differences": differences_table,
     "chosen": chosen_table,
     "defaults": defaults_table,
