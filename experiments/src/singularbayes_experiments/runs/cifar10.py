@@ -409,15 +409,20 @@ class Experiment:
         count = len(plan.CONFIGURATIONS[piece.family]) if piece.seed is None else most
         return 1.3 * count * per_step * self.steps(piece.network, method, data)
 
-    def do(self, piece: Piece) -> None:
-        """Does a piece, unless its records are there."""
+    def done(self, piece: Piece) -> bool:
+        """Whether all records of a piece are there."""
         if piece.seed is None:
-            if len(self.records.of("tuning", family=piece.family)) < len(plan.CONFIGURATIONS[piece.family]):
-                self.tune(piece)
-            return
-        methods = [name for name, each in plan.FAMILIES[piece.family].items() if each.members <= piece.members]
-        if not all(self._known(piece, name) for name in methods):
-            self.test(piece)
+            return len(self.records.of("tuning", family=piece.family)) == len(plan.CONFIGURATIONS[piece.family])
+        methods = plan.FAMILIES[piece.family].items()
+        return all(self._known(piece, name) for name, each in methods if each.members <= piece.members)
+
+    def do(self, piece: Piece) -> None:
+        """Does a piece, and begins to compile what later ones need."""
+        (self.tune if piece.seed is None else self.test)(piece)
+        if piece == plan.TUNING[0]:
+            self.program(piece.network, "low_rank")
+        elif piece == plan.TUNING[-1]:
+            self.program("resnet20", "deterministic")
 
 
 def _place(program: ImageProgram, variable) -> int:
@@ -485,9 +490,10 @@ def run(given, deadline: float) -> int:
     print(f"read: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
     dtype = "float32" if given.tiny else "mixed_bfloat16"
     experiment = Experiment(images, size, dtype, Records(given.out), given.kept, deadline)
-    work = [piece for piece in plan.WORK if given.only in ("", piece.network)]
-    for kind in ("deterministic", "full_rank"):
-        experiment.programs.prepare(work[0].network, kind)
+    work = [piece for piece in plan.WORK if given.only in ("", piece.family) and not experiment.done(piece)]
+    if plan.TUNING[1] in work:  # compiled while the first piece runs
+        for piece in plan.TUNING[:2]:
+            experiment.program(piece.network, plan.METHODS[piece.family].kind)
     failed = 0
     for piece in work:
         estimate, left = experiment.seconds(piece), deadline - time.time()
@@ -496,10 +502,6 @@ def run(given, deadline: float) -> int:
             continue
         try:
             experiment.do(piece)
-            if piece == plan.TUNING[0]:  # compiled while the next pieces run
-                experiment.program(piece.network, "low_rank")
-            elif piece == plan.TUNING[-1] and any(other.network == "resnet20" for other in work):
-                experiment.program("resnet20", "deterministic")
         except TimeoutError:
             print(f"out of time: {piece}", flush=True)
             break
@@ -516,7 +518,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/cifar10"))
     parser.add_argument("--kept", type=Path, default=Path("runs/cifar10-weights"), help="weights that SVDs begin at")
     parser.add_argument("--minutes", type=float, default=22.0)
-    parser.add_argument("--only", default="", choices=("", *plan.NETWORKS), help="one network; all by default")
+    parser.add_argument("--only", default="", choices=("", *plan.FAMILIES), help="one family; all by default")
     parser.add_argument("--tiny", action="store_true", help="narrow networks, 80 made-up images: does it run?")
     given = parser.parse_args(arguments)
     return min(1, run(given, time.time() + 60 * given.minutes))
