@@ -103,8 +103,8 @@ CASES = {
 }
 
 
-def run(name: str, seed: int, settings: StudentSettings | None = None, teacher_settings=None) -> list[Record]:
-    """Trains a teacher and its students, and returns one record for each student.
+def run(name: str, seed: int, settings: StudentSettings | None = None, teacher_settings=None) -> Iterator[Record]:
+    """Trains a teacher and its students, and yields a record for each student when it is tested.
 
     Args:
         teacher_settings: all settings of the teacher instead of the chosen ones.
@@ -124,7 +124,6 @@ def run(name: str, seed: int, settings: StudentSettings | None = None, teacher_s
     more = case.perturb(x, np.random.default_rng([seed, len(x)]))
     loss = trainer.data.loss()
     common: dict[str, Any] = {"draws": own.draws, "seed": seed, "batch_size": settings.batch_size}
-    found = []
     for kind in KINDS:
         keras.utils.set_random_seed(seed)
         start = time.perf_counter()
@@ -143,8 +142,7 @@ def run(name: str, seed: int, settings: StudentSettings | None = None, teacher_s
         metrics["teacher seconds"] = trainer.seconds
         kept = {**plain(settings), "teacher": plain(own), "scores": [case.nll, case.detection]}
         rest: dict[str, Any] = {"arrays": arrays, "parameters": count_trained(student), "stored": count_stored(student)}
-        found.append(Record(NAME, f"{name}, {kind}", seed, kept, metrics, seconds=seconds, preset="chosen", **rest))
-    return found
+        yield Record(NAME, f"{name}, {kind}", seed, kept, metrics, seconds=seconds, preset="chosen", **rest)
 
 
 def run_students(names: Sequence[str] | None, seeds: Sequence[int], folder: Path) -> Iterator[str]:
