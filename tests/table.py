@@ -4,6 +4,7 @@ from functools import partial
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 from singularbayes import (
@@ -23,6 +24,13 @@ from singularbayes.posteriors import noise
 from singularbayes.posteriors.k_tied import TiedScalars
 
 SHAPE = (5, 4)
+# For tests marked `backend`: on JAX they run in `make test`, on the other backends in `make test-all`.
+JAX_FIRST = pytest.mark.backend if keras.backend.backend() == "jax" else pytest.mark.exhaustive
+
+
+def jax_first(rows, everywhere):
+    """Returns the rows of a test: JAX runs all of them in `make test`, the other backends those in `everywhere`."""
+    return [row if row in everywhere else pytest.param(row, marks=JAX_FIRST) for row in rows]
 
 
 def _clipped(name=None, **arguments):

@@ -3,6 +3,7 @@
 import keras
 import pytest
 from convertible import Block, functional, not_on_jax, ranks
+from table import JAX_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors
@@ -80,6 +81,7 @@ def test_a_rule_that_another_hides_is_named():
         ({"posterior": 2, "unsupported": "drop"}, r"unsupported to be one of .*got unsupported='drop'"),
     ],
 )
+@JAX_FIRST
 def test_bad_arguments_are_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         sb.bayesianize(functional(), **arguments)

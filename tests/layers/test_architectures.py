@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import stir
+from table import jax_first, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
@@ -59,7 +59,7 @@ NETWORKS = {
 }
 
 
-@pytest.fixture(scope="module", params=NETWORKS)
+@pytest.fixture(scope="module", params=jax_first(NETWORKS, ["transformer"]))
 def network(request):
     """A stirred model, its inputs and its targets."""
     keras.utils.set_random_seed(3)
