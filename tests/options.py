@@ -280,11 +280,17 @@ LAYERS = {
 
 # Embeddings draw rows one by one.
 ALL_PAIRS = [(layer, name) for layer in LAYERS for name in (BY_ROWS if "embedding" in layer else POSTERIORS)]
-# Every posterior in a dense layer and every layer with `low_rank`; `make test-all` adds the other pairs.
-PAIRS = [
-    pytest.param(layer, posterior, marks=[] if layer == "dense" or posterior == "low_rank" else pytest.mark.exhaustive)
-    for layer, posterior in ALL_PAIRS
-]
+# Rows of a posterior that has another row: a layer sees the same matrices, and test_pairs.py has these in Dense too.
+SECOND = ("low_rank_laplace", "full_rank_laplace", "rank_one_outer", "rank_one_scale", "adapter_random_a")
+
+
+def _mark(layer, posterior):
+    """Every posterior in a dense layer and every layer with `low_rank`; `make test-all` adds the other pairs."""
+    chosen = posterior == "low_rank" or (layer == "dense" and posterior not in SECOND)
+    return () if chosen else pytest.mark.exhaustive
+
+
+PAIRS = [pytest.param(layer, posterior, marks=_mark(layer, posterior)) for layer, posterior in ALL_PAIRS]
 
 
 def alone(option: Option, posterior, **arguments):

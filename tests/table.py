@@ -26,6 +26,8 @@ from singularbayes.posteriors.k_tied import TiedScalars
 SHAPE = (5, 4)
 # For tests marked `backend`: on JAX they run in `make test`, on the other backends in `make test-all`.
 JAX_FIRST = pytest.mark.backend if keras.backend.backend() == "jax" else pytest.mark.exhaustive
+# The same for Python around layers that no backend sees, which JAX may run less of: TensorFlow needs no third look.
+TORCH_FIRST = pytest.mark.exhaustive if keras.backend.backend() == "tensorflow" else pytest.mark.backend
 
 
 def jax_first(rows, everywhere):

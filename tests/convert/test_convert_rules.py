@@ -3,12 +3,12 @@
 import keras
 import pytest
 from convertible import Block, functional, not_on_jax, ranks
-from table import JAX_FIRST
+from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 L = keras.layers
 
 
