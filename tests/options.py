@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import BY_ROWS, POSTERIORS, dense_of, stir
+from table import BY_ROWS, ON_TORCH, POSTERIORS, SECOND, dense_of, stir
 
 from singularbayes import layers
 
@@ -280,14 +280,13 @@ LAYERS = {
 
 # Embeddings draw rows one by one.
 ALL_PAIRS = [(layer, name) for layer in LAYERS for name in (BY_ROWS if "embedding" in layer else POSTERIORS)]
-# Rows of a posterior that has another row: a layer sees the same matrices, and test_pairs.py has these in Dense too.
-SECOND = ("low_rank_laplace", "full_rank_laplace", "rank_one_outer", "rank_one_scale", "adapter_random_a")
 
 
 def _mark(layer, posterior):
     """Every posterior in a dense layer and every layer with `low_rank`; `make test-all` adds the other pairs."""
-    chosen = posterior == "low_rank" or (layer == "dense" and posterior not in SECOND)
-    return () if chosen else pytest.mark.exhaustive
+    if posterior == "low_rank" or (layer == "dense" and posterior not in SECOND):
+        return ()
+    return ON_TORCH if layer == "dense" else pytest.mark.exhaustive
 
 
 PAIRS = [pytest.param(layer, posterior, marks=_mark(layer, posterior)) for layer, posterior in ALL_PAIRS]

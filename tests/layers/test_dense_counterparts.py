@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from options import IDS, MASK, OPTIONS, PAIRS_SEEN, SEQUENCE, load
-from table import JAX_FIRST, POSTERIORS, as_program, draw_of, gradient, input_gradient, jax_first, stir
+from table import JAX_FIRST, POSTERIORS, as_program, draw_of, gradient, input_gradient, on_torch, stir
 
 from singularbayes import Deterministic, FullRank, LowRank, find_posteriors, layers
 from singularbayes.posteriors import scope
@@ -56,7 +56,7 @@ def _assert_equal(ours, counterpart, rtol=2e-4, atol=2e-5):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("name", jax_first(OPTIONS, EVERYWHERE))
+@pytest.mark.parametrize("name", on_torch(OPTIONS, EVERYWHERE))
 def test_a_draw_is_the_keras_layer_with_the_dense_kernels(name):
     _skip_on_this_backend(name)
     option = OPTIONS[name]
@@ -119,7 +119,7 @@ def _split(posterior, values):
 
 
 @pytest.mark.filterwarnings("ignore:A gradient was taken at the posterior mean")
-@pytest.mark.parametrize("name", jax_first(PAIRS, ["lstm_sequences", "conv2d_groups", "attention_causal"]))
+@pytest.mark.parametrize("name", on_torch(PAIRS, ["lstm_sequences", "conv2d_groups", "attention_causal"]))
 def test_gradients_of_the_factors_follow_from_the_gradient_of_the_kernel(name):
     # With W = A Bᵀ at the mean and G = dL/dW: dL/dA = G B and dL/dB = Gᵀ A.
     option = OPTIONS[name]
@@ -248,7 +248,7 @@ def test_the_mask_of_an_embedding_reaches_every_layer():
         _assert_equal(whole, lstm(embedding(padded[:, :2])))
 
 
-@pytest.mark.parametrize("policy", jax_first(["mixed_float16", "mixed_bfloat16"], ["mixed_float16"]))
+@pytest.mark.parametrize("policy", on_torch(["mixed_float16", "mixed_bfloat16"], ["mixed_float16"]))
 @pytest.mark.parametrize(
     "name", ["lstm_sequences", "gru_sequences", "conv1d_same", "conv2d_plain", "attention_self", "embedding_back"]
 )
