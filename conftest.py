@@ -28,6 +28,13 @@ def pytest_sessionstart(session):
             program.unlink(missing_ok=True)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """With `-m backend`, files without such a test are not imported."""
+    if config.option.markexpr.split(" and ")[-1] == "backend" and collection_path.suffix == ".py":
+        return "mark.backend" not in collection_path.read_text(encoding="utf-8") or None
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
     """Exhaustive tests run only where -m names them: make test-all."""
     if "exhaustive" not in config.option.markexpr:

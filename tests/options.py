@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import BY_ROWS, POSTERIORS, dense_of, stir
+from table import BY_ROWS, ON_TORCH, POSTERIORS, SECOND, dense_of, stir
 
 from singularbayes import layers
 
@@ -280,11 +280,16 @@ LAYERS = {
 
 # Embeddings draw rows one by one.
 ALL_PAIRS = [(layer, name) for layer in LAYERS for name in (BY_ROWS if "embedding" in layer else POSTERIORS)]
-# Every posterior in a dense layer and every layer with `low_rank`; `make test-all` adds the other pairs.
-PAIRS = [
-    pytest.param(layer, posterior, marks=[] if layer == "dense" or posterior == "low_rank" else pytest.mark.exhaustive)
-    for layer, posterior in ALL_PAIRS
-]
+
+
+def _mark(layer, posterior):
+    """Every posterior in a dense layer and every layer with `low_rank`; `make test-all` adds the other pairs."""
+    if posterior == "low_rank" or (layer == "dense" and posterior not in SECOND):
+        return ()
+    return ON_TORCH if layer == "dense" else pytest.mark.exhaustive
+
+
+PAIRS = [pytest.param(layer, posterior, marks=_mark(layer, posterior)) for layer, posterior in ALL_PAIRS]
 
 
 def alone(option: Option, posterior, **arguments):

@@ -4,6 +4,7 @@ from functools import partial
 
 import keras
 import numpy as np
+import pytest
 from keras import ops
 
 from singularbayes import (
@@ -23,6 +24,24 @@ from singularbayes.posteriors import noise
 from singularbayes.posteriors.k_tied import TiedScalars
 
 SHAPE = (5, 4)
+BACKEND = keras.backend.backend()
+# For tests marked `backend`: where they run in `make test`, `make test-torch`, `make test-tensorflow`; elsewhere they
+# are in `make test-all`.
+JAX_FIRST = pytest.mark.backend if BACKEND == "jax" else pytest.mark.exhaustive
+# Python around layers that no backend sees, which JAX may run less of: TensorFlow needs no third look.
+TORCH_FIRST = pytest.mark.exhaustive if BACKEND == "tensorflow" else pytest.mark.backend
+# Broad products of arithmetic: torch compiles nothing, so a row costs a tenth of what it costs on JAX.
+ON_TORCH = pytest.mark.backend if BACKEND == "torch" else pytest.mark.exhaustive
+
+
+def on_torch(rows, everywhere):
+    """Returns the rows of a test: torch runs all of them, the other backends those in `everywhere`."""
+    return [row if row in everywhere else pytest.param(row, marks=ON_TORCH) for row in rows]
+
+
+def jax_first(rows, everywhere):
+    """Returns the rows of a test: JAX runs all of them in `make test`, the other backends those in `everywhere`."""
+    return [row if row in everywhere else pytest.param(row, marks=JAX_FIRST) for row in rows]
 
 
 def _clipped(name=None, **arguments):
@@ -52,12 +71,20 @@ POSTERIORS = {
     "deterministic": Deterministic,
 }
 RANDOM = {name: make for name, make in POSTERIORS.items() if name != "deterministic"}
+# Rows of a posterior that has another row: layers and priors see the same matrices and factors. Their own tests and
+# those of pairs have them all.
+SECOND = ("low_rank_laplace", "full_rank_laplace", "rank_one_outer", "rank_one_scale", "adapter_random_a")
 # For the invariants of whole layers: the arrays of a mixture are those of the posterior inside, stacked.
 MIXTURES = {"mixture": lambda **kwargs: Mixture(LowRank(2, **kwargs), components=2)}
 # What not every posterior can do.
 BY_ROWS = {name: make for name, make in POSTERIORS.items() if name != "clipped"}  # rows of a draw, one by one
 LOCAL = {name: make for name, make in RANDOM.items() if not name.endswith("laplace") and name != "clipped"}
 SCALAR_PRIOR = {name: make for name, make in RANDOM.items() if name != "adaptive_low_rank"}  # any prior of one weight
+
+
+def one_row_each(names):
+    """Returns the names as rows of a test: one of every posterior, and the others on torch."""
+    return [pytest.param(name, marks=ON_TORCH) if name in SECOND else name for name in names]
 
 
 def stirred_layer(layer, inputs, seed=0):

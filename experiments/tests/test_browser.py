@@ -72,7 +72,7 @@ def load(text, width, folder):
     frame = f'<!DOCTYPE html><body style="margin:0"><iframe srcdoc="{inside}" width="{width}" height="900"></iframe>'
     (folder / "frame.html").write_text(frame, encoding="utf-8")
     command = [CHROMIUM, *OPTIONS, f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000", "--dump-dom"]
-    ended = subprocess.run([*command, (folder / "frame.html").as_uri()], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([*command, (folder / "frame.html").as_uri()], capture_output=True, text=True, timeout=600)
     found = re.search(r'data-found="([^"]*)"', ended.stdout)
     said = [line for line in ended.stderr.splitlines() if "CONSOLE" in line]
     return json.loads(html.unescape(found[1])) if found else None, said

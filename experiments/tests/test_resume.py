@@ -14,10 +14,11 @@ from singularbayes_experiments.methods.stopping import EarlyStop, Plateau
 from singularbayes_experiments.methods.trainers import Alone, Training
 from singularbayes_experiments.methods.training import Diverged, fit, train
 from singularbayes_experiments.records.checkpoints import Keep
+from table import TORCH_FIRST
 
 from singularbayes import FullRank, LowRank, layers, predict
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(16, 2)).astype("float32")

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import special
+from table import JAX_FIRST
 
 import singularbayes as sb
 from singularbayes import DeepEnsemble, LowRank, LowRankEnsemble, layers
@@ -86,11 +87,13 @@ def test_a_low_rank_ensemble_trains_by_the_elbo():
     assert ensemble.predict(X, draws=10).num_draws == 10
 
 
+@JAX_FIRST
 def test_an_ensemble_stores_all_its_members():
     assert DeepEnsemble.from_models([point(), point()]).num_stored == 2 * 15
     assert LowRankEnsemble.from_models([random(), random()]).num_trained == 2 * (2 * 2 * (4 + 3) + 3)
 
 
+@JAX_FIRST
 def test_the_paper_s_ensemble_is_counted_as_printed(vectors):
     widths = [keras.Input((44,)), *[keras.layers.Dense(n) for n in (128, 128, 1)]]
     counted = DeepEnsemble.from_models(keras.models.clone_model(keras.Sequential(widths)) for _ in range(5)).num_stored
@@ -109,6 +112,7 @@ def test_a_saved_ensemble_predicts_the_same(kind, build, tmp_path):
         again.fit(X, Y, epochs=1)
 
 
+@JAX_FIRST
 def test_folders_that_are_something_else_are_refused_and_left(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     ensemble = DeepEnsemble.from_models([point()])
@@ -123,11 +127,13 @@ def test_folders_that_are_something_else_are_refused_and_left(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [0, -1, 2.5, True, None])
+@JAX_FIRST
 def test_a_number_of_members_that_is_not_whole_and_above_0_is_refused(bad):
     with pytest.raises(ValueError, match=rf"DeepEnsemble needs members to be an integer >= 1; got members={bad!r}"):
         DeepEnsemble(point, bad)
 
 
+@JAX_FIRST
 def test_an_ensemble_is_asked_only_with_members_of_its_kind():
     with pytest.raises(ValueError, match="needs trained members; call fit first"):
         DeepEnsemble(point).predict(X)
@@ -142,12 +148,14 @@ def test_an_ensemble_is_asked_only_with_members_of_its_kind():
         LowRankEnsemble.from_models([point()])
 
 
+@JAX_FIRST
 def test_draws_that_members_cannot_share_are_rounded_up():
     ensemble = LowRankEnsemble.from_models([random(), random()])
     assert ensemble.predict(X, draws=5).num_draws == 6
     np.testing.assert_array_equal(ensemble.predict(X, draws=5).mean, ensemble.predict(X, draws=6).mean)
 
 
+@JAX_FIRST
 def test_members_whose_outputs_mean_something_else_are_refused():
     calm, loud = point(), point()
     calm.compile("sgd", sb.GaussianNLL(0.1))
@@ -157,6 +165,7 @@ def test_members_whose_outputs_mean_something_else_are_refused():
     assert DeepEnsemble.from_models([calm, loud]).predict(X, likelihood=sb.Gaussian(0.5)).noise == 0.5
 
 
+@JAX_FIRST
 def test_an_ensemble_of_one_keeps_as_many_numbers_as_its_member():
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.BatchNormalization()])
     model.layers[0].trainable = False

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from convertible import CASES, assert_close, case, numpy
 from keras import ops
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, LowRank, Mixture
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 L = keras.layers
 X = np.random.default_rng(2).normal(size=(5, 6)).astype("float32")
 

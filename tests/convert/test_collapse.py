@@ -8,12 +8,12 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import stir
+from table import TORCH_FIRST, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, RankOne, layers
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 L = keras.layers
 RNG = np.random.default_rng(7)
 BACKEND = keras.backend.backend()

@@ -19,6 +19,7 @@ from convertible import (
     subclassed,
 )
 from keras import ops
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank, find_posteriors, layers
@@ -61,6 +62,7 @@ def test_files_keep_the_conversion(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", CASES)
+@TORCH_FIRST
 def test_round_trip_gives_the_plain_model_back(name):
     model, x, _ = case(name)
     truth = numpy(model(x))
@@ -73,6 +75,7 @@ def test_round_trip_gives_the_plain_model_back(name):
 
 
 @pytest.mark.parametrize("name", CASES)
+@TORCH_FIRST
 def test_a_step_of_training_moves_the_copy_and_not_the_model(name):
     model, x, _ = case(name)
     before = model.get_weights()
@@ -89,6 +92,7 @@ def test_a_step_of_training_moves_the_copy_and_not_the_model(name):
 
 
 @pytest.mark.parametrize("name", CASES)
+@TORCH_FIRST
 def test_an_adapter_leaves_the_mean_prediction_as_it_was(name):
     model, x, _ = case(name)
     truth = numpy(model(x))
@@ -120,6 +124,7 @@ def test_tied_embeddings_are_one_posterior_with_one_draw():
 
 
 @not_on_jax
+@TORCH_FIRST
 def test_names_flags_policies_and_regularizers_survive():
     model = keras.Sequential(
         [
@@ -225,6 +230,7 @@ def test_a_compiled_model_of_a_users_class_converts_trains_and_collapses(kind):
 
 
 @not_on_jax
+@TORCH_FIRST
 def test_functions_of_the_user_are_taken_along():
     scale = 3.0
 
@@ -239,6 +245,7 @@ def test_functions_of_the_user_are_taken_along():
 
 
 @not_on_jax
+@TORCH_FIRST
 def test_a_converted_model_of_an_unregistered_class_collapses():
     model = Unregistered()
     x = np.ones((2, 3), "float32")

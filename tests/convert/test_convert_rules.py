@@ -3,11 +3,12 @@
 import keras
 import pytest
 from convertible import Block, functional, not_on_jax, ranks
+from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 L = keras.layers
 
 
@@ -80,6 +81,7 @@ def test_a_rule_that_another_hides_is_named():
         ({"posterior": 2, "unsupported": "drop"}, r"unsupported to be one of .*got unsupported='drop'"),
     ],
 )
+@JAX_FIRST
 def test_bad_arguments_are_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         sb.bayesianize(functional(), **arguments)

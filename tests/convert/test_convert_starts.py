@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from convertible import RNG, array, not_on_jax, stirred
 from keras import ops
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, find_posteriors
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 L = keras.layers
 
 

@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 from keras import ops
 from options import LAYERS, OPTIONS, SEQUENCE
+from table import TORCH_FIRST
 
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
 from singularbayes.convert import counterparts
 from singularbayes.posteriors import Posterior
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 BACKEND = keras.backend.backend()
 # Compiling takes long on JAX, where one option a layer is enough: the code is the same.
 MAIN = ["lstm_no_bias", "gru_plain", "conv1d_causal_dilated", "conv2d_groups", "attention_gated"]

@@ -6,11 +6,12 @@ import keras
 import numpy as np
 import pytest
 from convertible import CASES, RNG, array, assert_close, case, not_on_jax, sequences, sequential, stirred
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 L = keras.layers
 
 

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from convertible import not_on_jax
 from keras import ops
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 L = keras.layers
 ONE = {"posterior": LowRank(1), "name": "inner"}
 # layer, an input shape, and for each array that Keras's layer has, the posterior in its place

@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from networks import NETWORKS
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 VALUES = arrays("float64", st.integers(1, 12), elements=st.floats(1e-3, 1e3)).map(lambda v: np.sort(v)[::-1])
 
 

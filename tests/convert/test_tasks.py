@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from convertible import assert_close
 from keras import ops
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, Mixture
 
 keras_hub = pytest.importorskip("keras_hub")
 presets = pytest.importorskip("presets")
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 TEXTS, LABELS = presets.sentences(24)
 
 

@@ -52,7 +52,7 @@ setInterval(() => {
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200)
     assert made.returncode == 0, made.stderr  # a link or an anchor that leads nowhere, a page that is not in the menu
     return folder
 
@@ -94,7 +94,7 @@ def test_search_dark_mode_and_layout_work_in_a_browser_from_files(site, tmp_path
         [*command, "--virtual-time-budget=20000", "--dump-dom", page.as_uri()],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     found = re.search(r'data-found="([^"]+)"', shown.stdout)
     assert found, shown.stderr[-2000:]

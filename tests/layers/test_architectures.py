@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import stir
+from table import JAX_FIRST, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
@@ -59,7 +59,12 @@ NETWORKS = {
 }
 
 
-@pytest.fixture(scope="module", params=NETWORKS)
+# Convolutions are trained and drawn one layer at a time in test_keras_battery.py and test_predict.py.
+_MARKS = {"forecaster": JAX_FIRST, "transformer": (), "convolutional": pytest.mark.exhaustive}
+PARAMS = [pytest.param(name, marks=_MARKS[name]) for name in NETWORKS]
+
+
+@pytest.fixture(scope="module", params=PARAMS)
 def network(request):
     """A stirred model, its inputs and its targets."""
     keras.utils.set_random_seed(3)

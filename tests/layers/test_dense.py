@@ -16,6 +16,7 @@ from table import (
     assert_uncorrelated,
     draw_of,
     input_gradient,
+    one_row_each,
     repeated,
     stirred_layer,
 )
@@ -37,7 +38,7 @@ def _numpy(x):
 
 
 @pytest.mark.parametrize(("x", "bias"), [(X, None), (X.reshape(2, 3, 5), FullRank())], ids=["plain", "sequence"])
-@pytest.mark.parametrize("name", POSTERIORS)
+@pytest.mark.parametrize("name", one_row_each(POSTERIORS))
 def test_a_draw_is_the_keras_layer_with_that_kernel_and_bias(name, x, bias):
     layer = stirred_layer(CASE.make(_posterior(name), bias_posterior=bias), x)
     draw = draw_of(layer)
@@ -47,7 +48,7 @@ def test_a_draw_is_the_keras_layer_with_that_kernel_and_bias(name, x, bias):
         np.testing.assert_allclose(input_gradient(layer, x), input_gradient(counterpart, x), rtol=2e-4, atol=2e-5)
 
 
-@pytest.mark.parametrize("name", POSTERIORS)
+@pytest.mark.parametrize("name", one_row_each(POSTERIORS))
 def test_without_bias_a_draw_is_x_times_w(name):
     layer = layers.Dense(4, use_bias=False, posterior=_posterior(name), bias_posterior=FullRank())
     stirred_layer(layer, X)
@@ -60,7 +61,7 @@ def test_without_bias_a_draw_is_x_times_w(name):
 
 # Eight and eleven bits of mantissa; products and sums of numbers up to five lose a few units of the last.
 @pytest.mark.parametrize(("policy", "precision"), [("mixed_bfloat16", 2**-8), ("mixed_float16", 2**-11)])
-@pytest.mark.parametrize("name", POSTERIORS)
+@pytest.mark.parametrize("name", one_row_each(POSTERIORS))
 def test_mixed_precision_computes_in_half_and_keeps_its_weights_in_float32(name, policy, precision):
     layer = stirred_layer(CASE.make(_posterior(name), bias_posterior=FullRank(), dtype=policy), X)
     draw = draw_of(layer)
@@ -153,7 +154,7 @@ def test_an_adapter_at_its_start_answers_as_the_layer_it_came_from_to_the_last_b
         assert np.abs(_numpy(layer(X)) - _numpy(plain(X))).max() > 0
 
 
-@pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.parametrize("name", one_row_each(RANDOM))
 def test_each_call_is_a_fresh_draw(name):
     layer = stirred_layer(CASE.make(_posterior(name)), X)
     with draw_weights(layer):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from options import IDS, MASK, OPTIONS, PAIRS_SEEN, SEQUENCE, load
-from table import POSTERIORS, as_program, draw_of, gradient, input_gradient, stir
+from table import JAX_FIRST, POSTERIORS, as_program, draw_of, gradient, input_gradient, on_torch, stir
 
 from singularbayes import Deterministic, FullRank, LowRank, find_posteriors, layers
 from singularbayes.posteriors import scope
@@ -14,6 +14,13 @@ pytestmark = pytest.mark.backend
 BACKEND = keras.backend.backend()
 MAIN = [name for name in OPTIONS if name.endswith(("_plain", "_self", "groups", "before", "back"))]
 MAIN += ["einsum_abc,cde->abde"]
+# What a backend may do in a way of its own: loops, masks, strides and paddings.
+EVERYWHERE = [*MAIN, "lstm_mask", "lstm_states", "lstm_unrolled", "lstm_initial_state", "gru_backwards"]
+EVERYWHERE += ["gru_zero_masked", "conv1d_causal_dilated", "conv1d_strides", "conv2d_strides", "conv2d_dilated"]
+EVERYWHERE += ["conv3d_strides", "transpose_strides", "transpose_output_padding", "transpose_dilated"]
+EVERYWHERE += ["separable1d_dilated", "separable2d_strides", "conv2d_channels_first", "einsum_abcd,dce->abe"]
+EVERYWHERE += ["attention_masked", "attention_causal", "attention_cross", "attention_scores", "attention_gated"]
+EVERYWHERE += ["attention_over_rows", "attention_window", "embedding_forth", "embedding_back_untied"]
 
 
 def _numpy(values):
@@ -49,7 +56,7 @@ def _assert_equal(ours, counterpart, rtol=2e-4, atol=2e-5):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", on_torch(OPTIONS, EVERYWHERE))
 def test_a_draw_is_the_keras_layer_with_the_dense_kernels(name):
     _skip_on_this_backend(name)
     option = OPTIONS[name]
@@ -78,6 +85,7 @@ def _sum_of_squares(outputs):
     "posterior", [pytest.param(p, marks=[] if p == "low_rank" else pytest.mark.exhaustive) for p in POSTERIORS]
 )
 @pytest.mark.parametrize("name", MAIN)
+@JAX_FIRST
 def test_so_it_is_for_the_gradient_of_the_inputs_with_every_posterior(name, posterior):
     option = OPTIONS[name]
     ours, counterpart, draw = _pair(option, POSTERIORS[posterior]())
@@ -111,7 +119,7 @@ def _split(posterior, values):
 
 
 @pytest.mark.filterwarnings("ignore:A gradient was taken at the posterior mean")
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", on_torch(PAIRS, ["lstm_sequences", "conv2d_groups", "attention_causal"]))
 def test_gradients_of_the_factors_follow_from_the_gradient_of_the_kernel(name):
     # With W = A Bᵀ at the mean and G = dL/dW: dL/dA = G B and dL/dB = Gᵀ A.
     option = OPTIONS[name]
@@ -240,7 +248,7 @@ def test_the_mask_of_an_embedding_reaches_every_layer():
         _assert_equal(whole, lstm(embedding(padded[:, :2])))
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("policy", on_torch(["mixed_float16", "mixed_bfloat16"], ["mixed_float16"]))
 @pytest.mark.parametrize(
     "name", ["lstm_sequences", "gru_sequences", "conv1d_same", "conv2d_plain", "attention_self", "embedding_back"]
 )

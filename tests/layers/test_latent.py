@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import draw_of, stir
+from table import draw_of, on_torch, stir
 
 from singularbayes import FullRank, LowRank, layers
 from singularbayes.posteriors import scope
@@ -22,6 +22,8 @@ CASES = {
     "mask of the values": ((QUERY, VALUE), {"value_mask": np.arange(7) < [[4], [7]]}),
 }
 
+BIASES = [{"use_bias": False}, {}, {"bias_posterior": FullRank()}]
+
 
 def both(layer, arguments, options, monkeypatch):
     """Returns what a layer gives with and without the factored form, under one draw."""
@@ -31,7 +33,7 @@ def both(layer, arguments, options, monkeypatch):
         return factored, layer(*arguments, return_attention_scores=True, **options)
 
 
-@pytest.mark.parametrize("biases", [{"use_bias": False}, {}, {"bias_posterior": FullRank()}], ids=str)
+@pytest.mark.parametrize("biases", on_torch(BIASES, BIASES[2:]), ids=str)
 @pytest.mark.parametrize("case", CASES)
 def test_factors_give_the_attention_of_the_projections(case, biases, monkeypatch):
     arguments, options = CASES[case]

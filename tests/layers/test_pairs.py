@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from options import ALL_PAIRS, LAYERS, alone
-from table import MIXTURES, POSTERIORS, as_program, dense_of, draw_of
+from table import MIXTURES, ON_TORCH, POSTERIORS, as_program, dense_of, draw_of
 
 import singularbayes as sb
 from singularbayes.posteriors import scope
@@ -26,10 +26,14 @@ def _is_representative(layer, posterior):
     return layer == "dense" or posterior in _FORMS
 
 
-PARAMS = [
-    pytest.param(f"{layer}-{posterior}", marks=() if _is_representative(layer, posterior) else pytest.mark.exhaustive)
-    for layer, posterior in WITH_MIXTURES
-]
+def _mark(layer, posterior):
+    """Every backend has each posterior in a dense layer and each layer with `low_rank`, torch the other pairs."""
+    if not _is_representative(layer, posterior):
+        return pytest.mark.exhaustive
+    return () if layer == "dense" or posterior == "low_rank" else ON_TORCH
+
+
+PARAMS = [pytest.param(f"{layer}-{posterior}", marks=_mark(layer, posterior)) for layer, posterior in WITH_MIXTURES]
 
 
 @pytest.fixture(scope="module", params=PARAMS)

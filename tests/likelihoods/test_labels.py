@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from table import JAX_FIRST
 
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, LowRank, layers
@@ -59,6 +60,7 @@ def test_a_loss_that_is_nan_is_not_taken_for_wrong_labels():
         _model(SILENT(from_logits=True)).fit(X * np.nan, Y, 4, 1, 0, callbacks=[sb.KLSchedule(12, beta=1.0)])
 
 
+@JAX_FIRST
 def test_set_kl_and_learn_prior_refuse_what_a_schedule_refuses():
     def model(activation):
         posterior = LowRank(1, prior=sb.Centred("normal"), kl_weight=0.0)
@@ -76,12 +78,14 @@ def test_set_kl_and_learn_prior_refuse_what_a_schedule_refuses():
         sb.learn_prior(model(None), X, Y, validation_data=(X, Y + 1))
 
 
+@JAX_FIRST
 def test_labels_of_validation_data_are_checked_too():
     with pytest.raises(ValueError, match=MESSAGE):
         _fit(_model(SILENT(from_logits=True)), Y, validation_data=(X, Y - 1))
 
 
 @pytest.mark.parametrize("wrong", [2 * (Y > 0) - 1, 1 + (Y > 0)])
+@JAX_FIRST
 def test_binary_labels_are_from_0_to_1(wrong):
     with pytest.raises(
         ValueError, match=r"labels from 0 to 1; got others .*\(y \+ 1\) / 2 of labels -1 and 1; for more"
@@ -97,6 +101,7 @@ def test_labels_in_range_or_that_do_not_count_are_taken():
     assert np.isfinite(_fit(_model(keras.losses.BinaryCrossentropy(from_logits=True), 1), soft)["nll"]).all()
 
 
+@JAX_FIRST
 def test_each_of_several_outputs_has_labels_of_its_own():
     def model():
         x = keras.Input((3,))
@@ -113,6 +118,7 @@ def test_each_of_several_outputs_has_labels_of_its_own():
         sb.fit_many(model, X, {**right, "a": Y + 1}, [0], 1)
 
 
+@JAX_FIRST
 def test_fit_many_names_the_labels_before_any_step():
     def build():
         return _model(SPARSE(from_logits=True))
@@ -125,11 +131,13 @@ def test_fit_many_names_the_labels_before_any_step():
         sb.fit_many(build, X, Y, range(2), 1, validation_data=(X[:3], np.array([-1, 0, 3])))
 
 
+@JAX_FIRST
 def test_evaluate_names_the_labels():
     with pytest.raises(ValueError, match=r"evaluate needs labels .* from 0 to 2; got int64 from 1 to 3"):
         sb.evaluate(_model(SPARSE(from_logits=True)), (X, Y + 1), draws=2)
 
 
+@JAX_FIRST
 def test_the_error_of_masked_entries_names_the_function():
     model = _model(SPARSE(from_logits=True))
     with pytest.raises(ValueError, match=r"^predict needs plain arrays"):

@@ -27,7 +27,7 @@ def start(devices, *arguments):
 
 def finish(*programs):
     for program in programs:
-        shown, _ = program.communicate(timeout=300)
+        shown, _ = program.communicate(timeout=1200)
         assert program.returncode == 0, shown
 
 

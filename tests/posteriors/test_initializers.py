@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import stats
-from table import POSTERIORS, RANDOM, SHAPE, assert_unbiased, assert_uncorrelated, built, gradient, stirred
+from table import (
+    ON_TORCH,
+    POSTERIORS,
+    RANDOM,
+    SHAPE,
+    assert_unbiased,
+    assert_uncorrelated,
+    built,
+    gradient,
+    stirred,
+)
 
 from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Mixture, RankOne, layers
 from singularbayes.posteriors import initializers, noise
@@ -102,6 +112,7 @@ def test_damping_multiplies_the_scale_of_the_means_alone(vectors, damping):
     ],
     ids=["none", "he", "lecun", "fan_out", "normal", "truncated", "uniform"],
 )
+@ON_TORCH
 def test_the_mean_starts_with_the_variance_of_its_initializer(make, initializer, variance):
     squares = [(_mean(built(make(initializer=initializer), (60, 40))) ** 2).mean() for _ in range(8)]
     assert_unbiased(squares, variance)
@@ -111,6 +122,7 @@ def test_the_mean_starts_with_the_variance_of_its_initializer(make, initializer,
     ("activation", "fan"),
     [("relu", "he"), ("gelu", "he"), ("silu", "he"), ("leaky_relu", "he"), ("tanh", "glorot"), (None, "glorot")],
 )
+@ON_TORCH
 def test_rectified_layers_start_as_he_and_others_as_glorot(activation, fan):
     layer = layers.Dense(200, activation, posterior=FullRank(eta=1.0))
     layer.build((None, 50))
@@ -168,6 +180,7 @@ def test_scales_start_at_eta_times_the_scale_of_the_means(name):
 
 @pytest.mark.parametrize("rank", [1, 8])
 @pytest.mark.parametrize(("eta", "damping"), [(0.1, 1.0), (0.3, 1.0), (0.1, 0.5)])
+@ON_TORCH
 def test_an_adapter_s_noise_starts_as_a_tenth_of_a_weight_whatever_its_rank(rank, eta, damping):
     # σ_W² = 2 / (60 + 40); with η = 0.1 the share is 1.01 %.
     started = [built(Adapter(rank, eta=eta, damping=damping), (60, 40)) for _ in range(16)]
@@ -205,6 +218,7 @@ def test_the_ties_of_a_k_tied_posterior_start_apart_and_can_have_an_initializer(
 
 
 @pytest.mark.parametrize("name", RANDOM)
+@ON_TORCH
 def test_the_learning_rate_of_rho_changes_neither_the_start_nor_the_draws(name):
     def started(rho_lr):
         keras.utils.set_random_seed(7)
@@ -269,6 +283,7 @@ def test_a_low_rank_mean_moves_to_the_best_approximation(vectors):
 
 @pytest.mark.parametrize("name", UNRESTRICTED)
 @pytest.mark.parametrize("damping", [1.0, 0.5])
+@ON_TORCH
 def test_an_initializer_of_particular_values_is_honoured(name, damping):
     arguments = {} if name == "deterministic" else {"damping": damping}
     constant = UNRESTRICTED[name](initializer=keras.initializers.Constant(MATRIX), **arguments)
@@ -301,6 +316,7 @@ def _with_spectrum(shape, values, seed=0):
 @pytest.mark.parametrize(
     "values", [0.9 ** np.arange(160), 1 / np.arange(1, 161), 0.985 ** np.arange(160), np.r_[9, 8, 7, 6, np.ones(156)]]
 )
+@ON_TORCH
 def test_a_randomised_svd_is_the_truncated_one_where_singular_values_differ(shape, values):
     matrix = _with_spectrum(shape, values)
     u, s, vt = np.linalg.svd(matrix.astype("float64"), full_matrices=False)
@@ -312,12 +328,14 @@ def test_a_randomised_svd_is_the_truncated_one_where_singular_values_differ(shap
     assert LowRank.paper(4).residual(matrix) == pytest.approx(np.linalg.norm(s[4:]), rel=1e-5)
 
 
+@ON_TORCH
 def test_of_a_flat_spectrum_a_randomised_svd_keeps_as_much_as_any():
     matrix = np.random.default_rng(1).normal(size=(200, 300)).astype("float32")
     s = np.linalg.svd(matrix, compute_uv=False)
     assert LowRank.paper(8).residual(matrix) == pytest.approx(np.linalg.norm(s[8:]), rel=1e-3)
 
 
+@ON_TORCH
 def test_a_singular_value_decomposition_is_made_once_for_a_plan_and_the_conversion(monkeypatch):
     made = []
     real = initializers._randomised_svd
@@ -353,6 +371,7 @@ def _a_and_b(posterior):
     ],
     ids=["default", "he", "damping"],
 )
+@ON_TORCH
 def test_by_default_columns_start_orthogonal_with_the_variance_of_the_initializer(arguments, variance):
     dense = layers.Dense(6, "relu", posterior=LowRank(4, **arguments))
     dense.build((None, 9))

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import assert_uncorrelated, gradient, over_keys, stir
+from table import JAX_FIRST, assert_uncorrelated, gradient, over_keys, stir
 
 import singularbayes as sb
 from singularbayes import layers
@@ -261,11 +261,13 @@ def test_a_batch_with_fewer_examples_than_components_is_refused_before_training(
 
 
 @pytest.mark.parametrize("components", [0, -1, 2.0, True, None, "4"])
+@JAX_FIRST
 def test_a_number_of_components_that_is_none_is_refused(components):
     with pytest.raises(ValueError, match="components to be an integer >= 1"):
         sb.Mixture(sb.LowRank(2), components)
 
 
+@JAX_FIRST
 def test_what_makes_no_mixture_is_refused():
     with pytest.raises(ValueError, match="random weights that is no mixture"):
         sb.Mixture(sb.Deterministic())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 from table import (
+    JAX_FIRST,
     POSTERIORS,
     RANDOM,
     built,
@@ -34,7 +35,7 @@ from singularbayes import (
     posteriors,
 )
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, JAX_FIRST]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from table import JAX_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors, layers
@@ -25,6 +26,7 @@ def _regression(**posterior):
     return model
 
 
+@JAX_FIRST
 def test_a_weight_that_was_said_is_no_argument_of_the_posterior():
     # Else a copy made from the config would train with it, or with the 0 that annealing starts at.
     layer = layers.Dense(1, posterior=LowRank.paper(1))
@@ -83,6 +85,7 @@ def test_an_id_out_of_range_is_named_whatever_the_head():
 
 
 @pytest.mark.parametrize("number", [np.int64(12), np.float32(12.0)])
+@JAX_FIRST
 def test_numbers_from_numpy_are_numbers(number):
     assert sb.KLSchedule(num_data=number, warmup=np.int64(0), beta=1.0).weight(0) == pytest.approx(1 / 12)
 
@@ -158,6 +161,7 @@ def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
     np.testing.assert_allclose(values, [1, 1, 0, 0], atol=0.02)
 
 
+@JAX_FIRST
 def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
     def network(width):
         dense = layers.Dense(width, posterior=LowRank.paper(1))
@@ -173,11 +177,13 @@ def test_wide_layers_are_run_for_fewer_draws_and_examples_at_a_time():
     assert chunk * 4 * 200_006 <= 256 << 20
 
 
+@JAX_FIRST
 def test_the_local_estimator_is_refused_by_an_equation_that_uses_a_weight_more_than_once():
     with pytest.raises(ValueError, match=r"every position of an example uses the kernel"):
         layers.EinsumDense("abc,cd->abd", (None, 3), estimator="local", posterior=LowRank.paper(2))
 
 
+@JAX_FIRST
 def test_sizes_from_numpy_are_sizes():
     assert layers.Dense(np.int64(3), posterior=LowRank.paper(1)).get_config()["units"] == 3
     assert layers.LSTM(np.int64(3), posterior=LowRank.paper(1)).get_config()["units"] == 3
@@ -190,6 +196,7 @@ def test_projections_of_one_block_start_different_also_from_one_initializer():
     assert all(np.abs(a - b).max() > 1e-3 for i, a in enumerate(means) for b in means[:i])
 
 
+@JAX_FIRST
 def test_a_convolution_uses_up_one_name_as_keras_does():
     keras.utils.clear_session()
     names = [layer.name for layer in (layers.Conv2D(2, 3, posterior=LowRank.paper(1)) for _ in range(3))]

@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
+from table import JAX_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, layers
@@ -103,6 +104,7 @@ def assert_same(p, q):
 
 @pytest.mark.parametrize("small_blocks", [False, True])
 @pytest.mark.parametrize("kind", IN_MEMORY)
+@JAX_FIRST
 def test_every_kind_of_table_gives_the_numbers_of_the_array(model, whole, kind, small_blocks, monkeypatch):
     if small_blocks:
         monkeypatch.setattr(memory, "_BLOCK_BYTES", 0)  # blocks of one batch
@@ -159,6 +161,7 @@ def test_quantiles_are_exact_without_keeping_the_draws(model, whole, monkeypatch
         ask(model, quantiles=95)
 
 
+@JAX_FIRST
 def test_evaluate_and_what_follows_take_the_targets_of_a_stream(model):
     plain = sb.evaluate(model, (X, Y), draws=7)
     for kind in ("PyDataset", "tf.data", "DataLoader", "generator"):
@@ -212,14 +215,17 @@ class TestRefused:
     )
 
     @pytest.mark.parametrize(("x", "error", "message"), CASES, ids=[message for *_, message in CASES])
+    @JAX_FIRST
     def test_the_error_names_need_got_and_fix(self, model, x, error, message):
         with pytest.raises(error, match=message):
             ask(model, x)
 
+    @JAX_FIRST
     def test_streams_without_end(self, model):
         with pytest.raises(ValueError, match="needs data that end; got a "):
             ask(model, tf_dataset(X).repeat())
 
+    @JAX_FIRST
     def test_inputs_are_missed_by_name(self):
         a, b = keras.Input((4,), name="a"), keras.Input((1,), name="b")
         for inputs in ([a, b], {"a": a, "b": b}):
@@ -270,6 +276,7 @@ def test_memory_does_not_grow_with_the_rows_of_a_stream():
     assert many < few + 4e6 < 200e6  # the results of all rows alone would be 160 MB more
 
 
+@JAX_FIRST
 def test_tables_are_read_as_far_as_they_are_needed():
     x = sparse.random_array((50_000, 200), density=0.001, format="csr", rng=np.random.default_rng(0))
     tracemalloc.start()

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 from options import LAYERS, PAIRS, alone
 from scipy import special
-from table import POSTERIORS, RANDOM, assert_unbiased, assert_uncorrelated, stirred_layer
+from table import JAX_FIRST, POSTERIORS, RANDOM, assert_unbiased, assert_uncorrelated, jax_first, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
@@ -71,27 +71,30 @@ def test_draw_s_is_the_model_with_weights_that_depend_on_the_seed_and_s_alone(mo
         np.testing.assert_allclose(draws[s], _function(model, 7, s, IDS), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 11, 500])
+@pytest.mark.parametrize("batch_size", jax_first([1, 4, 11, 500], [4]))
 def test_draws_do_not_depend_on_the_batch_size(model, whole, batch_size):
     ours = _predict(model, batch_size=batch_size)
     np.testing.assert_allclose(ours.draws, whole.draws, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(ours.mutual_information, whole.mutual_information, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize(("chunk", "batch", "group"), [(1, 4, 1), (3, 4, 3), (10, 3, 2), (6, 11, 4)])
+CHUNKS = [pytest.param(1, 4, 1, marks=JAX_FIRST), (3, 4, 3), (10, 3, 2), pytest.param(6, 11, 4, marks=JAX_FIRST)]
+
+
+@pytest.mark.parametrize(("chunk", "batch", "group"), CHUNKS)
 def test_draws_do_not_depend_on_how_they_are_chunked(model, whole, monkeypatch, chunk, batch, group):
     monkeypatch.setattr(sampler, "chunk_sizes", lambda *_: (chunk, batch))
     monkeypatch.setattr(sampler, "side_by_side", lambda *_: group)
     _assert_same(_predict(model), whole)
 
 
-@pytest.mark.parametrize("limit", ["_CHUNK_BYTES", "_CACHE_BYTES", "_PROGRAM_FACTOR"])
+@pytest.mark.parametrize("limit", jax_first(["_CHUNK_BYTES", "_CACHE_BYTES", "_PROGRAM_FACTOR"], ["_CHUNK_BYTES"]))
 def test_draws_do_not_depend_on_the_memory_there_is(model, whole, monkeypatch, limit):
     monkeypatch.setattr(memory, limit, 0)
     _assert_same(_predict(model, batch_size=4), whole)
 
 
-@pytest.mark.parametrize("free", [1 << 30, 1 << 18, 0])
+@pytest.mark.parametrize("free", jax_first([1 << 30, 1 << 18, 0], [0]))
 def test_draws_do_not_depend_on_the_memory_of_an_accelerator(model, whole, monkeypatch, free):
     monkeypatch.setattr(memory, "free_bytes", lambda: free)
     _assert_same(_predict(model, batch_size=4), whole)
@@ -192,7 +195,10 @@ def test_noise_is_standard_and_independent_across_posteriors_draws_and_seeds():
         assert_uncorrelated(one**2, other**2)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "mean_scale", "categorical_logits", "bernoulli_logits"])
+REDUCED = ["gaussian", "mean_scale", "categorical_logits", "bernoulli_logits"]
+
+
+@pytest.mark.parametrize("likelihood", jax_first(REDUCED, ["mean_scale", "categorical_logits"]))
 def test_draws_are_reduced_in_float64(likelihood):
     # A spread far below the size of the outputs is lost in sums of float32.
     dense = layers.Dense(1 if likelihood == "bernoulli_logits" else 2, posterior=FullRank(eta=0.01))
@@ -220,6 +226,7 @@ def test_mutual_information_is_entropy_of_the_mean_less_mean_entropy(many):
     assert many.mutual_information.min() > 1e-4
 
 
+@JAX_FIRST
 def test_probabilities_of_0_and_1_give_numbers():
     model = keras.Sequential([keras.Input((5,)), layers.Dense(3, posterior=FullRank())])
     predicted = sb.predict(model, 1e4 * X, draws=8, likelihood="categorical_logits")
@@ -269,6 +276,7 @@ class TestInputsAndOutputs:
         named = sb.predict(model, x, output=model.output_names[1], likelihood="gaussian", **arguments)
         np.testing.assert_array_equal(named.draws, value.draws)
 
+    @JAX_FIRST
     def test_which_output_must_be_said(self):
         model = self._model(list)
         with pytest.raises(ValueError, match=r"needs output= to be one of \[.*\] or a position; got output=None"):
@@ -280,6 +288,7 @@ class TestInputsAndOutputs:
 
     @pytest.mark.parametrize("outputs", [list, dict], ids=["list", "dict"])
     @pytest.mark.parametrize("losses", [list, dict], ids=["losses_in_order", "losses_by_name"])
+    @JAX_FIRST
     def test_an_output_and_its_loss_are_found_by_name_and_by_position(self, outputs, losses):
         x = keras.Input((5,))
         parts = {
@@ -296,6 +305,7 @@ class TestInputsAndOutputs:
             np.testing.assert_array_equal(by_name.mean, by_position.mean)
         np.testing.assert_allclose(by_name.variance("total") - by_name.variance("epistemic"), 0.25)
 
+    @JAX_FIRST
     def test_a_dict_of_inputs_is_matched_by_name(self):
         z, a = keras.Input((5,), name="z"), keras.Input((2,), name="a")
         model = keras.Model([z, a], layers.Dense(2, posterior=FullRank())(keras.layers.Concatenate()([z, a])))
@@ -305,6 +315,7 @@ class TestInputsAndOutputs:
         with pytest.raises(ValueError, match=r"inputs named \['z', 'a'\] .* got \['a', 'b'\]"):
             sb.predict(model, {"a": X, "b": X}, 3, likelihood="gaussian")
 
+    @JAX_FIRST
     def test_the_loss_of_the_output_says_its_likelihood(self):
         model = self._model(list)
         model.compile(loss=[keras.losses.SparseCategoricalCrossentropy(from_logits=True), sb.GaussianNLL(0.5)])
@@ -345,6 +356,7 @@ def test_memory_does_not_grow_with_the_number_of_draws(monkeypatch):
     assert many < few + 1e6
 
 
+@JAX_FIRST
 def test_lists_of_numbers_are_arrays(model, whole):
     np.testing.assert_array_equal(_predict(model, IDS.tolist()).draws, whole.draws)
     with pytest.raises(ValueError, match="rows of one length; got a list with rows of different lengths"):

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from table import JAX_FIRST, jax_first
 
 import singularbayes as sb
 from singularbayes import FullRank, Normal, layers
@@ -74,7 +75,7 @@ def model():
     return _built()
 
 
-@pytest.mark.parametrize("kind", KNOWN)
+@pytest.mark.parametrize("kind", jax_first(KNOWN, ["arrays", "PyDataset", "tf.data", "DataLoader"]))
 def test_the_number_of_examples_is_read_from_the_data(model, kind):
     make, options, first, later = KNOWN[kind]
     schedule = sb.KLSchedule(beta=0.5)
@@ -86,7 +87,7 @@ def test_the_number_of_examples_is_read_from_the_data(model, kind):
     np.testing.assert_allclose(added, np.multiply(logged["kl"], logged["kl_weight"]), rtol=1e-3)
 
 
-@pytest.mark.parametrize("kind", UNKNOWN)
+@pytest.mark.parametrize("kind", jax_first(UNKNOWN, ["generator"]))
 def test_where_it_cannot_be_known_the_error_shows_how_to_give_it(model, kind):
     make, options = UNKNOWN[kind]
     with pytest.raises(ValueError, match=r"KLSchedule needs num_data, .*data that repeat; got .*KLSchedule\(num_data="):
@@ -94,6 +95,7 @@ def test_where_it_cannot_be_known_the_error_shows_how_to_give_it(model, kind):
     assert np.isfinite(model.predict(X, verbose=0)).all()
 
 
+@JAX_FIRST
 def test_a_keras_that_shows_no_data_needs_the_number(model, monkeypatch):
     name = "_maybe_symbolic_build" if keras.backend.backend() == "tensorflow" else "_symbolic_build"
     owner = next(cls for cls in keras.Model.__mro__ if cls is not keras.Model and name in vars(cls))
@@ -108,6 +110,7 @@ def test_a_keras_that_shows_no_data_needs_the_number(model, monkeypatch):
     assert model.fit(X, Y, verbose=0, callbacks=[schedules[1]]).history["kl_weight"] == pytest.approx([1 / 32])
 
 
+@JAX_FIRST
 def test_one_schedule_reads_the_data_of_every_fit(model):
     schedule = sb.KLSchedule(beta=1.0)
     for rows in (32, 20):
@@ -115,11 +118,13 @@ def test_one_schedule_reads_the_data_of_every_fit(model):
         assert schedule.num_data == rows
 
 
+@JAX_FIRST
 def test_weights_before_fit_need_the_number():
     with pytest.raises(ValueError, match="needs num_data to know its weights before `fit`"):
         sb.KLSchedule(beta=1.0).weight(0)
 
 
+@JAX_FIRST
 def test_a_loss_with_a_term_for_every_position_needs_the_number_of_terms():
     model = keras.Sequential([keras.Input((4, 3)), layers.Dense(2, posterior=FullRank())])
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -131,6 +136,7 @@ def test_a_loss_with_a_term_for_every_position_needs_the_number_of_terms():
 
 
 @pytest.mark.parametrize("rows", [None, [[0, 1, 1, 2, 3], [4, 5, 6, 6, 7]]], ids=["all", "rows"])
+@JAX_FIRST
 def test_members_of_fit_many_have_the_number_of_their_own_examples(rows):
     def weights(together):
         runs = sb.fit_many(
@@ -143,6 +149,7 @@ def test_members_of_fit_many_have_the_number_of_their_own_examples(rows):
         np.testing.assert_allclose(weights(together), [[expected] * 2] * 2, rtol=1e-6)
 
 
+@JAX_FIRST
 def test_an_objective_that_certifies_reads_arrays_alone(model):
     objective = sb.PACBayesObjective()
     logged = model.fit(0 * X, 0 * Y, 10, 1, 0, callbacks=[objective], validation_split=0.25).history

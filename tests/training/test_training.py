@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import gradient, set_factor, stirred_layer
+from table import JAX_FIRST, gradient, set_factor, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, RankOne, layers
@@ -136,6 +136,7 @@ class TestFit:
         history = model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
         assert np.isfinite(history["loss"]).all()
 
+    @JAX_FIRST
     def test_one_posterior_without_a_weight_is_enough_for_the_error(self):
         x = keras.Input((3,))
         said, unsaid = layers.Dense(2, posterior=_posterior(kl_weight=0.1)), layers.Dense(1, posterior=_posterior())
@@ -160,6 +161,7 @@ class TestFit:
         assert np.isfinite(history["loss"]).all()
 
     @pytest.mark.parametrize("schedule_first", [True, False])
+    @JAX_FIRST
     def test_early_stopping_begins_with_the_full_weight_whatever_the_order(self, schedule_first):
         keras.utils.set_random_seed(3)
         model, seen = _compiled(_sequential(_posterior()), keras.optimizers.SGD(1e-3)), {}
@@ -177,6 +179,7 @@ class TestFit:
             np.testing.assert_array_equal(ours, theirs)
 
     @pytest.mark.parametrize("monitor", ["kl", "kl_weight"])
+    @JAX_FIRST
     def test_early_stopping_before_the_schedule_can_watch_what_the_schedule_logs(self, monitor):
         model = _standing(_sequential(_posterior()))
         stop = sb.EarlyStopping(monitor, patience=1)
@@ -184,6 +187,7 @@ class TestFit:
         assert history.epoch == [0, 1, 2] and stop.best == history.history[monitor][1]
         assert len(history.history["kl"]) == 3
 
+    @JAX_FIRST
     def test_early_stopping_forgets_the_schedule_of_another_fit(self):
         model = _standing(_sequential(_posterior()))
         with pytest.warns(UserWarning, match="before the KL weight was full"):
@@ -193,6 +197,7 @@ class TestFit:
         stop = sb.EarlyStopping("nll", patience=1, min_delta=1e9, start_from_epoch=2)
         assert model.fit(X, Y, 32, 9, 0, callbacks=[stop, sb.KLSchedule(beta=1.0)]).epoch == [0, 1, 2, 3]
 
+    @JAX_FIRST
     def test_two_schedules_are_an_error(self):
         model = _standing(_sequential(_posterior()))
         with pytest.raises(ValueError, match=r"one callback that sets the KL weight; got KLSchedule and KLSchedule"):
@@ -203,6 +208,7 @@ class TestFit:
             model.fit(X, Y, verbose=0, callbacks=[sb.KLSchedule(32, beta)])
 
     @pytest.mark.parametrize("validation", [{}, {"validation_data": (X[:5], Y[:5])}])
+    @JAX_FIRST
     def test_a_num_data_that_differs_from_the_examples_by_more_than_a_batch_is_a_warning(self, validation):
         model = _standing(_sequential(_posterior()))
         for num_data in (24, 40):
@@ -215,6 +221,7 @@ class TestFit:
             assert sum("num_data" in str(warning.message) for warning in found) == 1
 
     @pytest.mark.filterwarnings("ignore:Your input ran out of data", "ignore:.*shuffle=True")
+    @JAX_FIRST
     def test_the_examples_of_a_generator_without_a_length_are_counted(self):
         def batches():
             yield from ((X[i : i + 8], Y[i : i + 8]) for i in range(0, 32, 8))
@@ -226,6 +233,7 @@ class TestFit:
         with pytest.warns(UserWarning, match=r"num_data=320, but an epoch of this `fit` has \d+ examples"):
             model.fit(batches(), epochs=1, verbose=0, callbacks=[sb.KLSchedule(320, beta=1.0)])
 
+    @JAX_FIRST
     def test_a_loss_with_a_term_for_every_position_says_nothing_of_num_data(self):
         model = keras.Sequential([keras.Input((4, 3)), layers.Dense(2, posterior=_posterior())])
         _compiled(model, loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -280,6 +288,7 @@ class TestFit:
         history = model.fit(X, Y, 8, 2, 0, callbacks=[sb.KLSchedule(32, beta=1.0)]).history
         np.testing.assert_allclose(history["loss"], np.add(history["nll"], np.divide(history["kl"], 32)), rtol=1e-5)
 
+    @JAX_FIRST
     def test_a_second_fit_and_a_second_compile_log_the_same_names(self):
         model = _standing(_sequential(_posterior()))
         names = {"loss", "nll", "kl", "kl_weight"}
@@ -361,6 +370,7 @@ class TestSchedule:
         row = vectors["kl_weight_conversions"]["expected"][task]
         assert sb.KLSchedule(row["N"], row["beta_eff_mean"]).weight(0) == pytest.approx(row["lam"])
 
+    @JAX_FIRST
     def test_a_fit_that_goes_on_goes_on_with_the_schedule(self):
         model = _standing(_sequential(_posterior()))
         schedule = sb.KLSchedule(10, warmup=4, beta=1.0)
