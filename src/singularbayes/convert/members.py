@@ -87,7 +87,7 @@ def _plain(config, names: dict[str, str]):
     return names.get(config, config) if isinstance(config, str) else config
 
 
-def count_components(members: list, decisions: list[Decision]) -> int:
+def count_requested_components(members: list, decisions: list[Decision]) -> int:
     """Returns the number of components of a conversion, 1 without mixtures; raises unless it fits the models."""
     chosen = [posterior for decision in decisions for posterior in decision.posteriors.values()]
     numbers = sorted({posterior.components for posterior in chosen})

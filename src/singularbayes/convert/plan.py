@@ -9,7 +9,7 @@ import numpy as np
 from singularbayes import posteriors
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, is_whole, require_start
-from singularbayes.convert.members import Models, count_components, is_per_component, members_of
+from singularbayes.convert.members import Models, count_requested_components, is_per_component, members_of
 from singularbayes.models import count_stored, track
 from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
@@ -158,7 +158,7 @@ def plan(
     members = members_of(model, init)
     model, svd = members[0], init == "svd"
     decisions = decide(model, posterior, rules, per_head)
-    components = count_components(members, decisions)
+    components = count_requested_components(members, decisions)
     by_keys = [{place.keys: place.layer for place in surgery.places(member)} for member in members]
     counts: dict = {}
     rows = []

@@ -208,7 +208,9 @@ def certified_kl(model: keras.Model) -> tuple[float, float]:
     return sum(before for before, _ in found), sum(after for _, after in found)
 
 
-def stated(bound: Bound, form: str, forms: Sequence[str], predictor: Predictor, shares: Shares, num_data: int) -> Bound:
+def with_statement(
+    bound: Bound, form: str, forms: Sequence[str], predictor: Predictor, shares: Shares, num_data: int
+) -> Bound:
     """Returns a bound with its name, all the δ that was spent, the sentence, and what was to be fixed beforehand."""
     chosen = "what is certified and how (form, loss, average, draws, seed) chosen before the result was seen"
     if len(forms) > 1:

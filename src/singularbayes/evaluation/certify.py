@@ -18,12 +18,12 @@ from singularbayes.evaluation.certificate_forms import (
     bounds_of_forms,
     compared_forms,
     share_delta,
-    stated,
+    with_statement,
 )
 from singularbayes.likelihoods import likelihood_of_output, why_no_elbo
 from singularbayes.models import collected, loss_of, position_of
 from singularbayes.prediction import drawn_risks, find_bounded_loss, has_other_noise
-from singularbayes.training import hashed, remember_examples
+from singularbayes.training import hash_examples, remember_examples
 
 DRAWS = 10_000
 FORMS = ("best", "kl", "catoni", "tandem", "holdout")
@@ -133,7 +133,7 @@ def certify(
     options = {"likelihood": likelihood, "output": output}
     found = bounds_of_forms(model, x, y, forms, predictor, shares, draws, tried, constant, loss, options)
     chosen = min(found, key=lambda one: found[one].value)
-    bound = stated(found[chosen], chosen, forms, predictor, shares, len(np.asarray(y)))
+    bound = with_statement(found[chosen], chosen, forms, predictor, shares, len(np.asarray(y)))
     levels = ("the level of the loss fixed without these examples",) if not isinstance(loss, (str, type(None))) else ()
     bound = replace(
         bound, assumptions=(*bound.assumptions, *levels, *own_code(model), *distinct, *words[chosen == "holdout"])
@@ -160,7 +160,7 @@ def certify(
         "loss": keras.saving.serialize_keras_object(loss),
         "likelihood": keras.saving.serialize_keras_object(likelihood),
     }
-    data = hashlib.sha256(hashed([x, np.asarray(y)]).tobytes()).hexdigest()
+    data = hashlib.sha256(hash_examples([x, np.asarray(y)]).tobytes()).hexdigest()
     own = {one.name: getattr(bound, one.name) for one in fields(Bound)}
     return Certificate(**own, form=chosen, call=call, data=data, weights=weights_hash(model), versions=versions_now())
 

@@ -60,7 +60,7 @@ def as_arrays(x, caller: str = "singularbayes"):
     )
 
 
-def few(x, caller: str = "singularbayes"):
+def one_example(x, caller: str = "singularbayes"):
     """Returns one example, to see the form of data in memory without reading all."""
     return keras.tree.map_structure(lambda part: part.read(0, 1), _parts(x, caller))
 

@@ -90,7 +90,7 @@ def by_bound(
 
 
 def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
-    steps, reasons = change.read(model, {})
+    steps, reasons = change.read_steps(model, {})
     if reasons:
         raise ValueError(
             f"by_bound needs dense and convolutional layers in a row, whose norms multiply; got {'; '.join(reasons)}. "

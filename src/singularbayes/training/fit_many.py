@@ -18,7 +18,7 @@ import numpy as np
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import require_activations, require_labels
 from singularbayes.models import as_arrays, batches_of, collected, is_stream, lengths_of, require_any_length, track
-from singularbayes.training.data_size import DataSize, stated
+from singularbayes.training.data_size import DataSize, state_size
 from singularbayes.training.length_buckets import Buckets
 
 Callbacks = Callable[[], list[keras.callbacks.Callback]]
@@ -175,7 +175,11 @@ def fit_many(
         require_integer("fit_many", together=together)
     data = {"x, y": train} if held_out is None else {"x, y": train, "validation_data": held_out}
     job = Job(
-        _Builds(build, data, padding is not None), factory(callbacks), train, held_out, range(initial_epoch, epochs)
+        _Builds(build, data, padding is not None),
+        callbacks_factory(callbacks),
+        train,
+        held_out,
+        range(initial_epoch, epochs),
     )
     # A program over members would need every array of theirs on every device.
     if keras.backend.backend() != "jax" or together == 1 or keras.distribution.distribution() is not None:
@@ -247,7 +251,7 @@ class Job:
 
         turn = keras.callbacks.LambdaCallback(on_epoch_begin=begin)
         validation = None if self.held_out is None else self.held_out.arrays
-        with stated(model, self.train.size):
+        with state_size(model, self.train.size):
             return model.fit(
                 data,
                 epochs=self.epochs.stop,
@@ -260,7 +264,7 @@ class Job:
             )
 
 
-def factory(callbacks) -> Callbacks:
+def callbacks_factory(callbacks) -> Callbacks:
     """Returns what makes the callbacks of one member; raises for a list, whose callbacks members would share."""
     if callbacks is None:
         return list
