@@ -14,7 +14,6 @@ from singularbayes.posteriors import find_random_posteriors, flat_layers
 from singularbayes.training import count_repeats, hash_examples
 
 _SHOWN = 4  # paths in an error
-_CHANCE = 1e-3  # less likely coincidences are not believed
 _REPEATS = 0.01  # share of examples that may look like an earlier one unless the caller declares them independent
 _KNOWN = ("keras", "keras_hub", "singularbayes")  # packages whose layers remember nothing outside their variables
 _AXES = 8  # of an array, at most: a shape or a list of axes has no more integers

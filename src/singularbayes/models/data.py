@@ -86,7 +86,7 @@ def blocks(
     """Yields the examples in blocks, in order.
 
     Args:
-        rows: how many examples may be in memory together, from a few of them; None is all.
+        rows: how many examples may be in memory together, from one of them, or some; None is all.
         split_arrays: NumPy arrays, which reading does not copy, are split into blocks too.
     """
     if is_stream(x):
@@ -107,9 +107,9 @@ def blocks(
             f"{caller} needs data with one and the same number of examples >= 1; got shapes {_listed(shapes)}."
         )
     (total,) = lengths
-    few = keras.tree.map_structure(lambda part: part.read(0, 1), parts)
+    example = keras.tree.map_structure(lambda part: part.read(0, 1), parts)
     split = split_arrays or any(part.copies for part in keras.tree.flatten(parts))
-    size = rows(few) if rows is not None and split else total
+    size = rows(example) if rows is not None and split else total
     for first in range(0, total, size):
         x, y, weight = map(partial(_read, first=first, last=min(total, first + size)), data)
         yield Block(x, y, weight, first)
@@ -206,13 +206,13 @@ def _parts(x, caller: str):
     leaves = keras.tree.flatten(x)
     if isinstance(x, (list, tuple)) and not any(len(getattr(leaf, "shape", ())) for leaf in leaves):
         for leaf in leaves:
-            _readable(leaf, caller, "")  # a word or None among numbers
+            _readable(leaf, caller)  # a word or None among numbers
         return _array(_one_array(x, caller))
     if isinstance(x, Mapping) and not isinstance(x, dict):
         x = dict(x)
     if isinstance(x, dict):  # errors name the key
         return {key: _parts(part, f"{caller}, input {key!r},") for key, part in x.items()}
-    return keras.tree.map_structure(lambda leaf: _readable(leaf, caller, ""), x)
+    return keras.tree.map_structure(lambda leaf: _readable(leaf, caller), x)
 
 
 def _one_array(rows, caller: str) -> np.ndarray:
@@ -229,7 +229,7 @@ def _array(array: np.ndarray) -> Readable:
     return Readable(array.shape, lambda first, last: array[first:last] if array.ndim else array, copies=False)
 
 
-def _readable(leaf, caller: str, what: str) -> Readable:
+def _readable(leaf, caller: str) -> Readable:
     """Returns what reads the rows of one array, table or sparse matrix; raises where it holds no numbers."""
     require_unmasked(caller, **{"the data": leaf})
     package = _package(leaf)
