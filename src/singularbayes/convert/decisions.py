@@ -8,6 +8,7 @@ from pathlib import PurePath
 import keras
 
 from singularbayes import posteriors
+from singularbayes.checks import require_choice
 from singularbayes.convert import counterparts, surgery
 from singularbayes.models import find_backbone, is_backbone, require_tokenizer
 from singularbayes.posteriors import Posterior
@@ -209,9 +210,9 @@ def _resolved(choice, place: surgery.Place) -> Posterior | None:
 
 
 def require_start(init: str, unsupported: str) -> None:
-    for name, value, known in (("init", init, ("svd", "random")), ("unsupported", unsupported, ("error", "keep"))):
-        if value not in known:
-            raise ValueError(f"Conversion needs {name} to be one of {known}; got {name}={value!r}.")
+    """Raises unless these arguments of a conversion have known values."""
+    require_choice("Conversion", ("svd", "random"), init=init)
+    require_choice("Conversion", ("error", "keep"), unsupported=unsupported)
 
 
 def bias_of(decision: Decision, requested: Posterior | None, members: int = 1) -> Posterior | None:

@@ -9,7 +9,7 @@ import keras
 from keras import activations, constraints, initializers, ops, regularizers
 
 from singularbayes import posteriors
-from singularbayes.checks import require_integer
+from singularbayes.checks import require_choice, require_integer
 from singularbayes.posteriors import scope
 
 ESTIMATORS = ("shared", "local")
@@ -137,10 +137,7 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
         super().__init__(**kwargs)
         require_posterior(type(self).__name__, posterior)
         refuse(type(self).__name__, **(refused or {}))
-        if estimator not in ESTIMATORS:
-            raise ValueError(
-                f"{type(self).__name__} needs estimator to be one of {ESTIMATORS}; got estimator={estimator!r}."
-            )
+        require_choice(type(self).__name__, ESTIMATORS, estimator=estimator)
         if estimator == "local" and self.many_uses:
             raise ValueError(
                 f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".'

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.bounds import mixture_kl
-from singularbayes.checks import require_positive
+from singularbayes.checks import require_positive, require_share
 from singularbayes.posteriors.families import expectation, float64
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
@@ -224,8 +224,7 @@ class ScaleMixture(Prior):
         sigma2_is_variance: bool = False,
     ):
         require_positive("ScaleMixture", sigma1=sigma1, sigma2=sigma2)
-        if not 0 < pi < 1:
-            raise ValueError(f"ScaleMixture needs 0 < pi < 1; got pi={pi!r}.")
+        require_share("ScaleMixture", pi=pi)
         if estimate not in ("sampled", "bound"):
             raise ValueError(f"ScaleMixture needs estimate 'sampled' or 'bound'; got estimate={estimate!r}.")
         self.pi, self.sigma1, self.sigma2, self.estimate = float(pi), float(sigma1), float(sigma2), estimate

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from singularbayes.checks import require_choice
 from singularbayes.likelihoods import require_activations
 from singularbayes.posteriors import KLGuard, SharedState, find_random_posteriors
 from singularbayes.training.logged_loss import log_nll
@@ -34,8 +35,7 @@ def kl(model: keras.layers.Layer, method: str = "training"):
     >>> sb.kl(model, "exact") > 0
     True
     """
-    if method not in _KL_METHODS:
-        raise ValueError(f"kl needs method to be one of {tuple(_KL_METHODS)}; got method={method!r}.")
+    require_choice("kl", tuple(_KL_METHODS), method=method)
     return sum((_KL_METHODS[method](posterior) for posterior in find_random_posteriors(model)), 0.0)
 
 
