@@ -221,7 +221,7 @@ def flat_weights(variables) -> np.ndarray:
 
 
 def has_statistics(model: keras.Model) -> bool:
-    """Says whether a model has batch normalisation."""
+    """Whether a model has batch normalisation."""
     return bool(_normalisations(model))
 
 

@@ -66,7 +66,7 @@ def deviation(
         require_at_least("deviation", 0, perturbation=value)
     require_positive("deviation", norms=norms, radius=radius)
     if len(perturbations) != len(norms):
-        raise ValueError(f"deviation needs a perturbation a norm; got {len(perturbations)} and {len(norms)}.")
+        raise ValueError(f"deviation needs one perturbation per norm; got {len(perturbations)} and {len(norms)}.")
     total, depth, product = sum(perturbations), len(norms), math.prod(norms)
     with np.errstate(over="ignore"):  # infinity is a bound
         grown = {

@@ -147,7 +147,7 @@ def slots(layer: keras.layers.Layer, per_head: bool = False) -> dict[str, Slot]:
     """Returns the matrices and biases of a built Keras layer that has a counterpart, by name.
 
     Args:
-        per_head: one matrix a head for the query, key and value of attention, as in the layer of that argument.
+        per_head: one matrix per head for the query, key and value of attention, as in the layer of that argument.
     """
     if isinstance(layer, keras.layers.MultiHeadAttention):
         return dict(_attention_slots(layer, per_head))

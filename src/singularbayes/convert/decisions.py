@@ -10,6 +10,7 @@ import keras
 from singularbayes import posteriors
 from singularbayes.checks import require_choice
 from singularbayes.convert import counterparts, surgery
+from singularbayes.convert.places import own_weights
 from singularbayes.models import find_backbone, is_backbone, require_tokenizer
 from singularbayes.posteriors import Posterior
 
@@ -104,9 +105,15 @@ def _convertible(model) -> list[surgery.Place]:
 
 
 def is_whole(layer) -> bool:
+    """Whether a layer is converted or kept as one, with the layers in it."""
     # The wrapper changes the kernel of its layer, which only a plain layer has.
     kept = isinstance(layer, (keras.layers.SpectralNormalization, *_CONV_LSTM))
     return kept or counterparts.counterpart_class(layer) is not None or surgery.is_ours(layer)
+
+
+def weights_at(layer) -> list:
+    """Returns the weights that are at the place of a layer: all of one that counts as a whole, else its own."""
+    return layer.weights if is_whole(layer) else own_weights(layer)
 
 
 def _has_matrix(layer) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 
 from singularbayes import posteriors
 from singularbayes.convert import counterparts, surgery
-from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, is_whole, require_start
+from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, require_start, weights_at
 from singularbayes.convert.members import Models, count_requested_components, is_per_component, members_of
 from singularbayes.models import count_stored, track
 from singularbayes.posteriors import Posterior
@@ -171,9 +171,7 @@ def plan(
 
 def _row(decision: Decision, given: list, svd: bool, bias_posterior, per_head: bool, copies: int, counts: dict) -> Row:
     layer, path = decision.layer, decision.place.path or decision.layer.name
-    own = layer.weights if is_whole(layer) else [*layer._trainable_variables, *layer._non_trainable_variables]
-    before = sum(math.prod(weight.shape) for weight in own)
-    before *= len(given)
+    before = len(given) * sum(math.prod(weight.shape) for weight in weights_at(layer))
     if not decision.posteriors:
         reason = f"{decision.reason}; one for each component" if copies > 1 else decision.reason
         after = before // len(given) * copies

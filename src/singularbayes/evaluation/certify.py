@@ -21,7 +21,7 @@ from singularbayes.evaluation.certificate_forms import (
     with_statement,
 )
 from singularbayes.likelihoods import likelihood_of_output, why_no_elbo
-from singularbayes.models import collected, loss_of, position_of
+from singularbayes.models import collected, loss_of, position_of, require_model
 from singularbayes.prediction import drawn_risks, find_bounded_loss, has_other_noise
 from singularbayes.training import hash_examples, remember_examples
 
@@ -63,7 +63,7 @@ def certify(
     - the examples are independent: where more than one in a hundred is a copy of an earlier one, they are refused.
 
     What the data and the model cannot show is listed among the assumptions of the result. Where the compiled loss is no
-    negative log-likelihood, as a focal loss, the result says that the objective of training was no ELBO.
+    negative log-likelihood, as a focal loss, the result states that the objective of training was no ELBO.
 
     Args:
         x: data of every kind that `predict` takes. They are in memory, so all batches of a stream are read first.
@@ -99,10 +99,10 @@ def certify(
     >>> bound.is_certificate, bound.deltas
     (True, {'data': 0.04, 'Monte Carlo': 0.01})
     """
-    if not isinstance(model, keras.Model):
-        raise TypeError(f"certify needs a Keras model; got {type(model).__name__}.")
+    require_model("certify", model)
     require_share("certify", delta=delta)
     require_integer("certify", draws=draws, tried=tried, **({} if average is None else {"average": average}))
+    require_integer("certify", 0, seed=seed)
     require_choice("certify", FORMS, form=form)
     if constant is not None:
         require_positive("certify", constant=constant)
@@ -201,6 +201,7 @@ def catoni_constant(
     True
     """
     require_integer("catoni_constant", num_data=num_data, draws=draws)
+    require_integer("catoni_constant", 0, seed=seed)
     remember_examples(model, x, "catoni_constant")
     options = {"loss": loss, "likelihood": likelihood, "output": output, "caller": "catoni_constant"}
     risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, **options)

@@ -41,6 +41,7 @@ def small_variance(
     """
     require_positive("small_variance", radius=radius, margin=margin)
     require_integer("small_variance", draws=draws)
+    require_integer("small_variance", 0, seed=seed)
     weights, reasons = read_dense_layers(model)
     if reasons:
         raise ValueError(

@@ -18,7 +18,7 @@ def dealt_mask(blocks, mask):
 
 
 class _PerHead(keras.layers.Layer):
-    """One projection a head, each with a posterior of its own, side by side: (…, features) → (…, heads, size)."""
+    """One projection per head, each with a posterior of its own, side by side: (…, features) → (…, heads, size)."""
 
     def __init__(self, heads: int, make, **kwargs):
         super().__init__(**kwargs)

@@ -45,7 +45,7 @@ def require_posterior(layer: str, posterior) -> None:
     """Raises where a layer is given no posterior."""
     if posterior is None:
         raise ValueError(
-            f"{layer} needs a posterior, which says how its weights are distributed; got none. Add "
+            f"{layer} needs a posterior, the distribution of its weights; got none. Add "
             f'posterior="low_rank", a rank such as posterior={posteriors.DEFAULT_RANK}, or a posterior such as '
             f"posterior=LowRank({posteriors.DEFAULT_RANK})."
         )

@@ -89,11 +89,11 @@ class Predictive:
         # (1 − 0.95)/2 is not 0.025 to the last bit.
         found = [next((kept[known] for known in kept if abs(known - level) < 1e-9), None) for level in levels]
         if any(values is None for values in found):
-            asked = tuple(float(round(level, 6)) for level in levels)
+            needed = tuple(float(round(level, 6)) for level in levels)
             there = f"there are those of {sorted(kept)}" if kept else "neither they nor the draws were kept"
             raise ValueError(
-                f"quantile needs the quantiles {asked}, and {there}; call predict(..., quantiles={asked}), which needs "
-                "little memory, or predict(..., keep_draws=True)."
+                f"quantile needs the quantiles {needed}, and {there}; call predict(..., quantiles={needed}), which "
+                "needs little memory, or predict(..., keep_draws=True)."
             )
         return np.stack([values for values in found if values is not None]).reshape(np.shape(q) + self.mean.shape)
 
@@ -133,7 +133,7 @@ class Predictive:
     def to_dataframe(self, level: float = 0.95):
         """Returns a pandas table with one row per prediction, for files and for people; see `flattened`.
 
-        Of several positions the columns "example" and "position" say which; "target" is there where the data held it.
+        Of several positions the columns "example" and "position" name them; "target" is there where the data held it.
 
         Args:
             level: of the interval, columns "lower…" and "upper…", where draws, quantiles or the noise give one.

@@ -35,7 +35,7 @@ class Point:
 
 
 def points_of(comparison: "Comparison") -> list[Point]:
-    """Returns a point a method from a comparison of two measures: `pareto(points_of(table), *table.measures)`."""
+    """Returns one point per method from a comparison of two measures: `pareto(points_of(table), *table.measures)`."""
     if len(comparison.columns) != 2:
         names = [measure.name for measure in comparison.measures]
         raise ValueError(f"points_of needs a comparison of 2 measures; got {len(names)}: {names}.")

@@ -61,9 +61,8 @@ class Mixture(RandomPosterior):
         return self.parts.one.default_kernel_initializer(activation)
 
     def build(self, input_shape):
-        self._shape = tuple(input_shape)
         self._build_kl_scale()
-        self.parts.build(self._shape)
+        self.parts.build(tuple(input_shape))
 
     @property
     def frozen_weights(self):
@@ -253,7 +252,7 @@ class Mixture(RandomPosterior):
         """
         if not is_integer(number, 0) or number >= self.components:
             raise ValueError(f"component needs a number from 0 to {self.components - 1}; got {number!r}.")
-        part = self.parts.fresh(self._shape)
+        part = self.parts.fresh(self.shape)
         self.give_components(part, int(number))
         return part
 

@@ -27,6 +27,11 @@ class Prior(ABC):
     mixture_constants: tuple[float, float, float, float] | None = None  # of a sampled mixture: see `fused`
     spread: float | None = None  # standard deviation of the initial means of W; None is that of the initializer
 
+    @property
+    def std(self) -> float | None:
+        """The standard deviation of a weight around 0, where that is one number for all weights."""
+        return None
+
     @abstractmethod
     def log_density(self, w, xp=ops):
         """Returns log p(w) of every scalar."""
@@ -113,6 +118,10 @@ class Normal(ScalePrior):
     >>> layer = sb.layers.Dense(8, posterior=sb.LowRank(4, prior=sb.Normal(0.1)))
     """
 
+    @property
+    def std(self):
+        return self.scale
+
     def log_density(self, w, xp=ops):
         return -0.5 * (w / self.scale) ** 2 - math.log(self.scale) - 0.5 * math.log(2 * math.pi)
 
@@ -191,6 +200,10 @@ class Laplace(ScalePrior):
     >>> layer = sb.layers.Dense(8, posterior=sb.LowRank(4, prior=sb.Laplace(0.1)))
     """
 
+    @property
+    def std(self):
+        return math.sqrt(2) * self.scale
+
     def log_density(self, w, xp=ops):
         return -xp.abs(w) / self.scale - math.log(2 * self.scale)
 
@@ -232,6 +245,10 @@ class ScaleMixture(Prior):
         self._wide, self._narrow = Normal(sigma1), Normal(math.sqrt(sigma2) if sigma2_is_variance else sigma2)
         parts = [(math.log(pi), self._wide), (math.log1p(-pi), self._narrow)]
         self._by_width = sorted(parts, key=lambda part: -part[1].scale)
+
+    @property
+    def std(self):
+        return math.sqrt(self.pi * self._wide.scale**2 + (1 - self.pi) * self._narrow.scale**2)
 
     @property
     def mixture_constants(self) -> tuple[float, float, float, float] | None:  # type: ignore[override]
