@@ -18,6 +18,7 @@ from keras import ops
 
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import is_whole, weights_at
+from singularbayes.convert.layer_matrices import Slot, find_slots, find_weights
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
 from singularbayes.models import has_unknown_objects, require_model
@@ -171,7 +172,7 @@ def _kind(layer) -> str:
 def _posteriors(layer) -> dict[str, Posterior]:
     if counterparts.plain_class(layer) is None:
         return {posterior.path: posterior for posterior in find_posteriors(layer)}
-    return {name: w for name, w in counterparts.weights(layer).items() if isinstance(w, Posterior)}
+    return {name: w for name, w in find_weights(layer).items() if isinstance(w, Posterior)}
 
 
 def _entry(keys: str, place: surgery.Place, trained: list) -> _Entry:
@@ -201,11 +202,11 @@ def _hash(layer, entry: _Entry) -> str | None:
         return _hash_of([_numpy(weight) for weight in weights_at(layer)])
     if surgery.is_ours(layer):
         return _hash_of(_frozen_matrices(layer))
-    places = counterparts.slots(layer, entry.per_head)
+    places = find_slots(layer, entry.per_head)
     return _hash_of([_as_kept(places[name]) for name, config in entry.posteriors.items() if _keeps(config)])
 
 
-def _as_kept(slot: counterparts.Slot) -> np.ndarray:
+def _as_kept(slot: Slot) -> np.ndarray:
     """Returns a matrix of the base as an adapter keeps it: integers where it is quantised."""
     return quantize_columns(slot.read())[0] if slot.dtype == "int8" else slot.read()
 

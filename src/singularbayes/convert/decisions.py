@@ -10,6 +10,7 @@ import keras
 from singularbayes import posteriors
 from singularbayes.checks import require_choice
 from singularbayes.convert import counterparts, surgery
+from singularbayes.convert.layer_matrices import find_slots
 from singularbayes.convert.places import own_weights
 from singularbayes.models import find_backbone, is_backbone, require_tokenizer
 from singularbayes.posteriors import Posterior
@@ -146,7 +147,7 @@ def _decide(place: surgery.Place, choose: "_Chooser", per_head: bool, parts: boo
     against = _no_counterpart(layer) if counterparts.counterpart_class(layer) is None else counterparts.refusal(layer)
     if against:
         return Decision(place, {}, against, unsupported=True)
-    slots = counterparts.slots(layer, per_head).items()
+    slots = find_slots(layer, per_head).items()
     own = part if chosen.adapts else ""
     return Decision(place, {name: chosen for name, slot in slots if slot.is_matrix}, part=own)
 

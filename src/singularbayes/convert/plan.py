@@ -9,6 +9,7 @@ import numpy as np
 from singularbayes import posteriors
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, require_start, weights_at
+from singularbayes.convert.layer_matrices import Slot, find_slots, require_finite
 from singularbayes.convert.members import Models, count_requested_components, is_per_component, members_of
 from singularbayes.models import count_stored, track
 from singularbayes.posteriors import Posterior
@@ -177,7 +178,7 @@ def _row(decision: Decision, given: list, svd: bool, bias_posterior, per_head: b
         after = before // len(given) * copies
         return Row(path, type(layer).__name__, "", (), before, after, reason, decision.unsupported)
     bias = bias_of(decision, bias_posterior, len(given))
-    after, matrices, slots = 0, [], [counterparts.slots(one, per_head) for one in given]
+    after, matrices, slots = 0, [], [find_slots(one, per_head) for one in given]
     for name, slot in slots[0].items():
         if slot.is_matrix:
             chosen = decision.posteriors[name]
@@ -202,9 +203,9 @@ def _copies(decision: Decision) -> int:
     return next(iter(decision.posteriors.values())).components
 
 
-def _matrix(layer: str, name: str, slot: counterparts.Slot, chosen: Posterior, svd: bool) -> Matrix:
+def _matrix(layer: str, name: str, slot: Slot, chosen: Posterior, svd: bool) -> Matrix:
     values = slot.read().astype("float64")
-    counterparts.require_finite(values, f"{layer}/{name}")
+    require_finite(values, f"{layer}/{name}")
     residual = chosen.residual(values) if svd else None
     return Matrix(name, slot.shape, chosen.num_columns(slot.shape), float(np.linalg.norm(values)), residual)
 

@@ -12,9 +12,10 @@ from jax import numpy as jnp
 from singularbayes.models import free_bytes, kind_of, optimizer_kind, share_programs, track
 from singularbayes.posteriors import find_posteriors, scope, step_watch
 from singularbayes.training.data_size import state_size
-from singularbayes.training.fit_many import Examples, Job
+from singularbayes.training.fit_many import Job
 from singularbayes.training.kl_schedule import validates_draws
 from singularbayes.training.logged_loss import wrong_step_error
+from singularbayes.training.member_examples import Examples
 
 _CPU_BYTES = 4 << 30  # of a program on a CPU; on an accelerator it is a share of what is free
 _ACCELERATOR_SHARE = 0.8
