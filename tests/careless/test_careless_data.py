@@ -9,7 +9,7 @@ from careless_cases import DRAWS, TARGETS, X, Y, is_clear
 from scipy import sparse
 
 import singularbayes as sb
-from singularbayes.training.fit_many import examples
+from singularbayes.training.member_examples import read_examples
 
 COLUMNS = list("abcd")
 
@@ -209,7 +209,7 @@ def _certify(model, ensemble, x, y):
 
 
 def _trained_on(model, ensemble, x, y):
-    found = examples("x and y", x, y, None, 8)
+    found = read_examples("x and y", x, y, None, 8)
     return np.concatenate([np.ravel(keras.tree.flatten(found.x)[0]), np.ravel(found.y)])
 
 

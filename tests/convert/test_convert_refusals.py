@@ -80,7 +80,7 @@ class _Closed(keras.Model):
 def test_a_model_without_a_config_is_an_error_with_what_to_write():
     model = _Closed(L.Dense(3))
     model(np.ones((1, 2), "float32"))
-    with pytest.raises(ValueError, match=r"built from its config; got _Closed .*get_config\(\).*Keras says: no config"):
+    with pytest.raises(ValueError, match=r"built from its config; got _Closed .*get_config\(\).*reports: no config"):
         sb.bayesianize(model, 1)
 
 

@@ -9,6 +9,7 @@ from table import TORCH_FIRST
 
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
 from singularbayes.convert import counterparts
+from singularbayes.convert.layer_matrices import find_matrices, find_slots, find_weights, mean_value
 from singularbayes.posteriors import Posterior
 
 pytestmark = [pytest.mark.backend, TORCH_FIRST]
@@ -83,8 +84,8 @@ def test_heads_have_matrices_of_their_own_when_requested(per_head):
     truth = layer(SEQUENCE, SEQUENCE)
     counterpart = counterparts.make_counterpart(layer, FullRank(), per_head=per_head)
     counterparts.start_from(counterpart, layer)
-    shapes = {name: matrix.shape for name, matrix in counterparts.matrices(layer, per_head).items()}
-    assert shapes == {name: matrix.shape for name, matrix in counterparts.matrices(counterpart).items()}
+    shapes = {name: matrix.shape for name, matrix in find_matrices(layer, per_head).items()}
+    assert shapes == {name: matrix.shape for name, matrix in find_matrices(counterpart).items()}
     assert (shapes.get("query/head_1/kernel") == (4, 3)) == per_head
     _assert_equal(counterpart(SEQUENCE, SEQUENCE), truth)
     _assert_equal(counterparts.make_plain(counterpart)(SEQUENCE, SEQUENCE), truth)
@@ -95,8 +96,8 @@ def test_at_a_lower_rank_every_matrix_is_the_truncated_svd(name):
     layer = _trained(OPTIONS[name])
     counterpart = counterparts.make_counterpart(layer, LowRank(2))
     counterparts.start_from(counterpart, layer)
-    kept = counterparts.matrices(counterpart)
-    for matrix_name, matrix in counterparts.matrices(layer).items():
+    kept = find_matrices(counterpart)
+    for matrix_name, matrix in find_matrices(layer).items():
         u, s, vt = np.linalg.svd(matrix)
         np.testing.assert_allclose(kept[matrix_name], (u[:, :2] * s[:2]) @ vt[:2], atol=1e-5)
 
@@ -105,11 +106,11 @@ def test_names_match_posteriors_of_the_right_shape():
     for name in NAMES:
         layer = _trained(OPTIONS[name])
         counterpart = counterparts.make_counterpart(layer, FullRank())
-        slots, weights = counterparts.slots(layer), counterparts.weights(counterpart)
+        slots, weights = find_slots(layer), find_weights(counterpart)
         assert set(slots) == set(weights)
         for key, weight in weights.items():
             assert isinstance(weight, Posterior) == slots[key].is_matrix
-            assert np.prod(counterparts.value(weight).shape) == np.prod(slots[key].shape)
+            assert np.prod(mean_value(weight).shape) == np.prod(slots[key].shape)
 
 
 def test_arguments_survive():

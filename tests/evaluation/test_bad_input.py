@@ -12,7 +12,7 @@ import pytest
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, ScaleMixture, layers
 
-X = np.ones((4, 3), "float32")
+X, LABELS = np.ones((4, 3), "float32"), np.zeros(4, int)
 
 
 def _model(**arguments):
@@ -56,6 +56,12 @@ class TestArguments:
         (lambda: sb.set_kl(_model(), 0), r"got num_data=0"),
         (lambda: sb.set_kl(_model(), 10, beta=-1), r"got beta=-1"),
         (lambda: sb.kl(_model(), "sampled"), r"kl needs method to be one of .*; got method='sampled'"),
+        (lambda: sb.certify(_model(), X, LABELS, seed=-1), r"certify needs seed to be an integer >= 0; got seed=-1"),
+        (lambda: sb.bounds_report(_model(), X, LABELS, seed=0.5), r"bounds_report needs seed .*; got seed=0\.5"),
+        (
+            lambda: sb.certify(_model(), X[:, :2], LABELS, form="holdout", duplicates="independent"),
+            r"certify needs inputs of shape \(None, 3\)",
+        ),
     )
 
     @pytest.mark.parametrize(("make", "message"), CASES, ids=[message for _, message in CASES])

@@ -12,7 +12,13 @@ import singularbayes as sb
 from singularbayes import Centred, Clipped, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
 from singularbayes.bounds import empirical_risk, kl_inverse
 from singularbayes.bounds.confidence import betting_mean
-from singularbayes.evaluation.certificate_forms import Predictor, certified_kl, pac_bayes_bound, share_delta, stated
+from singularbayes.evaluation.certificate_forms import (
+    Predictor,
+    certified_kl,
+    pac_bayes_bound,
+    share_delta,
+    with_statement,
+)
 from singularbayes.prediction.bounded_loss import ERROR
 from singularbayes.prediction.randomized import drawn_risks
 
@@ -43,7 +49,7 @@ def _network(prior=None, middle=(), **options):
 def certificate(risks, kl, kl_in_gauge, num_data, delta=0.05, tried=1):
     predictor, shares = Predictor(ERROR, None, seed=0), share_delta(["kl"], delta)
     bound = pac_bayes_bound("kl", predictor, shares, risks, (kl, kl_in_gauge), num_data, tried)
-    return stated(bound, "kl", ("kl",), predictor, shares, num_data)
+    return with_statement(bound, "kl", ("kl",), predictor, shares, num_data)
 
 
 @pytest.fixture(scope="module")

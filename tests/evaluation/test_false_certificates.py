@@ -15,7 +15,7 @@ import singularbayes as sb
 from singularbayes import Centred, FullRank, Normal, certify, layers
 from singularbayes.evaluation.certificate_conditions import own_code
 from singularbayes.evaluation.certificate_data import _check_disjoint
-from singularbayes.training import count_repeats, hashed, seen_among
+from singularbayes.training import count_repeats, hash_examples, seen_among
 
 pytestmark = pytest.mark.backend
 RNG = np.random.default_rng(0)
@@ -392,16 +392,16 @@ def test_repeated_examples_are_counted_and_need_a_word():
 
 @JAX_FIRST
 def test_a_hash_knows_an_example_from_all_of_its_parts():
-    assert seen_among(hashed([X, Y]), hashed([X, 1 - Y])).count == 0
-    assert count_repeats(hashed(np.array([[0.0, 1.0], [-0.0, 1.0]]))) == 1
+    assert seen_among(hash_examples([X, Y]), hash_examples([X, 1 - Y])).count == 0
+    assert count_repeats(hash_examples(np.array([[0.0, 1.0], [-0.0, 1.0]]))) == 1
 
 
 @JAX_FIRST
 def test_integers_that_single_precision_cannot_tell_apart_are_different_examples():
     many = 2**26 + np.arange(400, dtype="int32")[:, None]
-    assert count_repeats(hashed(many)) == 0
-    assert seen_among(hashed(np.arange(9)[:, None]), hashed(np.arange(9.0)[:, None])).count == 9
-    assert seen_among(hashed(many), hashed(many.astype("int64"))).count == 400
+    assert count_repeats(hash_examples(many)) == 0
+    assert seen_among(hash_examples(np.arange(9)[:, None]), hash_examples(np.arange(9.0)[:, None])).count == 9
+    assert seen_among(hash_examples(many), hash_examples(many.astype("int64"))).count == 400
 
 
 @JAX_FIRST
@@ -410,14 +410,14 @@ def test_halves_that_share_a_few_equal_examples_by_chance_are_believed_to_be_dis
     refused = 0
     for seed in range(200):
         kinds = np.random.default_rng(seed).integers(0, 5000, 240)[:, None].astype("float32")
-        memory, hashes = np.unique(hashed(kinds[:120])), hashed(kinds[120:])
+        memory, hashes = np.unique(hash_examples(kinds[:120])), hash_examples(kinds[120:])
         refused += _check_disjoint(seen_among(memory, hashes), hashes)[0] is not None
     assert refused <= 1
     few = np.arange(120.0)[:, None]
     for shared, believed in ((5, True), (60, False)):
-        seen = seen_among(hashed(few), hashed(few + 120 - shared))
+        seen = seen_among(hash_examples(few), hash_examples(few + 120 - shared))
         assert seen.count == shared
-        assert (_check_disjoint(seen, hashed(few + 120 - shared))[0] is None) == believed
+        assert (_check_disjoint(seen, hash_examples(few + 120 - shared))[0] is None) == believed
 
 
 @JAX_FIRST

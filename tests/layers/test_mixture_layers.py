@@ -95,6 +95,21 @@ def test_one_component_is_the_plain_layer(name):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
 
 
+def test_an_attention_mask_for_all_examples_is_the_one_that_each_of_them_has():
+    block = layers.TransformerEncoder(8, num_heads=2, posterior=sb.Mixture(sb.LowRank(2, kl_weight=0.1), K))
+    x = np.random.default_rng(0).normal(size=(4, 4, 6)).astype("float32")  # as many positions as examples
+    block.build(x.shape)
+    causal = np.tril(np.ones((4, 4), bool))
+
+    def outputs(mask):
+        with keras.StatelessScope():  # so that every pass has the same draws
+            return _numpy(block(x, attention_mask=ops.convert_to_tensor(mask), training=True))[0]
+
+    each = outputs(np.tile(causal, (4, 1, 1)))
+    np.testing.assert_allclose(outputs(causal), each, rtol=1e-5)
+    np.testing.assert_allclose(outputs(causal[None]), each, rtol=1e-5)
+
+
 def test_layers_of_different_batches_are_refused_and_time_distributed_ones_work():
     inside = sb.Mixture(sb.LowRank(2, kl_weight=0.1), K)
     x = keras.Input((3, 5))

@@ -239,6 +239,14 @@ def test_several_outputs_of_a_bernoulli_are_labels_of_their_own():
     np.testing.assert_allclose(ops.convert_to_numpy(exported["mutual_information"]), p.mutual_information, atol=1e-6)
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_a_probability_that_rounding_puts_above_1_is_1(outputs):
+    z = np.full((4, 5, outputs), 1 + 1e-7)  # as a sum of probabilities in single precision may be
+    p = _predictive(Bernoulli(from_logits=False), z, 1)
+    assert p.mean.max() == 1 and p.mean.min() >= 0
+    np.testing.assert_array_equal(p.mutual_information, 0)
+
+
 @pytest.mark.backend
 def test_gaussian_nll_is_minus_the_log_density_summed_over_outputs():
     y, prediction = np.random.default_rng(0).normal(size=(2, 6, 3)).astype("float32")

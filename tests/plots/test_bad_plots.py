@@ -29,7 +29,7 @@ def _panel(**changed):
 BAD = {
     "no methods in a radar": (lambda: plots.radar({}, THREE), "A radar needs at least one of methods; got none"),
     "two axes": (lambda: plots.radar({"m": [1, 2]}, THREE[:2]), "needs at least 3 measures; got 2"),
-    "values missing": (lambda: plots.radar({"m": [1, 2]}, THREE), "one value a measure; got 2 of 'm' for 3"),
+    "values missing": (lambda: plots.radar({"m": [1, 2]}, THREE), "one value per measure; got 2 of 'm' for 3"),
     "NaN in a radar": (
         lambda: plots.radar({"m": [1, 2, math.nan]}, THREE),
         r"finite values; got others of 'm' for \['z'\]",

@@ -303,7 +303,7 @@ def test_a_step_of_the_bound_is_what_its_derivation_says():
     steps = [change.Step(2.0, 1.9, 0.2, 0.5, 1.0, 0.1), change.Step(3.0, 2.5, 0.4, 0.0, 0.25, 0.5)]
     first = 0.2 * 4.0
     size = 2.0 * 4.0 + 0.5 + 0.1
-    assert change.bound(steps, 4.0).value == pytest.approx(0.25 * (2.5 * first + 0.4 * size))
+    assert change.bound_change(steps, 4.0).value == pytest.approx(0.25 * (2.5 * first + 0.4 * size))
 
 
 @pytest.mark.parametrize(

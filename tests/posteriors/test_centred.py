@@ -11,7 +11,7 @@ from singularbayes import Centred, FullRank, LowRank, Normal, layers
 from singularbayes.bounds import normal_kl
 from singularbayes.models import count_stored, count_trained
 from singularbayes.posteriors.prior_memory import Origin, PriorMemory
-from singularbayes.training import hashed, seen_among
+from singularbayes.training import hash_examples, seen_among
 
 X = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -113,10 +113,10 @@ def test_centres_are_not_counted_among_the_numbers_that_predict():
 def test_examples_that_come_back_are_noticed_whatever_their_type_and_order():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1000, 3)).astype("float32")
-    seen = hashed({"a": x, "b": x[:, :1]})
+    seen = hash_examples({"a": x, "b": x[:, :1]})
     shuffled = rng.permutation(1000)
-    assert seen_among(seen, hashed({"a": x[shuffled].astype("float64"), "b": x[shuffled, :1]})).share == 1
-    assert seen_among(seen, hashed({"a": x + 1, "b": x[:, :1]})).share == 0
+    assert seen_among(seen, hash_examples({"a": x[shuffled].astype("float64"), "b": x[shuffled, :1]})).share == 1
+    assert seen_among(seen, hash_examples({"a": x + 1, "b": x[:, :1]})).share == 0
 
 
 def test_a_thousand_of_sixty_thousand_examples_are_noticed():
@@ -174,8 +174,8 @@ def test_a_prior_remembers_all_that_it_has_seen_validation_and_earlier_lessons_t
     for posterior in sb.find_posteriors(model):
         memory = posterior.factors[0].prior_memory()
         assert memory.examples == 40 and memory.origin == Origin.LEARNED
-        assert seen_among(memory.hashes, hashed(X[:40])).share == 1
-        assert seen_among(memory.hashes, hashed(X[40:])).count == 0
+        assert seen_among(memory.hashes, hash_examples(X[:40])).share == 1
+        assert seen_among(memory.hashes, hash_examples(X[40:])).count == 0
 
 
 def test_scales_that_were_learned_are_no_widths_without_data():

@@ -136,6 +136,22 @@ def test_predict_in_a_callback_of_training_batches_is_that_of_the_weights_of_the
         np.testing.assert_allclose(sb.predict(model, X, 5).mean, mean, rtol=1e-4, atol=1e-6)
 
 
+def test_a_fixed_draw_is_that_of_predict_also_in_a_callback_of_training(model):
+    model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=keras.backend.backend() == "jax")
+    found = []
+
+    def compare(batch, logs):
+        with sb.fixed_draw(model, 3, seed=1):
+            fixed = _numpy(model(X))
+        found.append((fixed, sb.predict(model, X, 4, seed=1, keep_draws=True).draws[3]))
+
+    callbacks = [sb.KLSchedule(beta=1.0), keras.callbacks.LambdaCallback(on_train_batch_end=compare)]
+    model.fit(X, Y, 3, 1, 0, callbacks=callbacks)
+    assert len(found) == 2 and not np.allclose(found[0][0], found[1][0])
+    for fixed, drawn in found:
+        np.testing.assert_allclose(fixed[:, 0], drawn, rtol=1e-4, atol=1e-5)
+
+
 def test_predict_draws_the_same_inside_and_outside(model):
     outside = sb.predict(model, X, 5, likelihood="gaussian").std
     with sb.draw_weights(model):

@@ -1,5 +1,7 @@
 """Recalibration: the temperature and the variance scale minimise the held-out loss, and change nothing else."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -85,6 +87,20 @@ def test_of_several_draws_entropy_is_that_of_the_average_and_the_rest_is_an_erro
             read()
 
 
+def test_tempered_positions_are_tables_and_figures_too():
+    p, labels = made_up(examples=12)
+    sequences = class_predictive(p.draws.reshape(5, 4, 3, 4))
+    after = Temperature(2.0)(dataclasses.replace(sequences, targets=labels.reshape(4, 3)))
+    flat = after.flattened()
+    np.testing.assert_allclose(flat.mean, tempered(p, 2.0))
+    np.testing.assert_array_equal(flat.targets, labels)
+    table = after.to_dataframe()
+    np.testing.assert_allclose(table["entropy"], entropy(tempered(p, 2.0)))
+    np.testing.assert_array_equal(table["target"], labels)
+    assert list(table["position"]) == [0, 1, 2] * 4 and "mutual_information" not in table
+    assert after.plot().axes
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_of_one_draw_everything_is_that_of_a_point_network(keep):
     probabilities = made_up()[0].mean
@@ -153,7 +169,7 @@ def test_held_out_data_that_fix_no_temperature_are_refused():
 @pytest.mark.parametrize("value", [0, -1.0, float("inf"), float("nan")])
 def test_a_factor_is_finite_and_above_0(value):
     for kind in (Temperature, VarianceScale):
-        with pytest.raises(ValueError, match=f"{kind.__name__} needs a finite value > 0; got value="):
+        with pytest.raises(ValueError, match=f"{kind.__name__} needs value > 0 and finite; got value="):
             kind(value)
 
 

@@ -116,7 +116,7 @@ def test_a_head_of_probabilities_has_the_loss_terms_of_its_logits(activation, lo
 @pytest.mark.parametrize("options", [{"threshold": 1.0}, {"negative_slope": 5.0}])
 def test_a_relu_that_jumps_or_is_steep_has_no_bound(options):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.ReLU(**options)])
-    (reason,) = change.read(model, lambda q: np.zeros(1, bool))[1]
+    (reason,) = change.read_steps(model, lambda q: np.zeros(1, bool))[1]
     assert "a ReLU with a slope below 0 or a threshold" in reason
 
 
@@ -184,7 +184,7 @@ def test_a_bound_is_about_layers_in_a_row():
         ValueError, match=r"by_bound needs dense and convolutional layers in a row.*\(LSTM\).*by_spectrum"
     ):
         ranks.by_bound(model, np.zeros((2, 4, 3)))
-    (reason,) = change.read(keras.layers.Dense(2), lambda q: np.zeros(1, bool))[1]
+    (reason,) = change.read_steps(keras.layers.Dense(2), lambda q: np.zeros(1, bool))[1]
     assert reason == "Dense is not a keras.Sequential, whose layers follow one another"
 
 
@@ -320,5 +320,5 @@ def test_a_users_own_relu_has_no_bound_of_its_slope():
         return 3 * z
 
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3, relu)])
-    steps, (reason,) = change.read(model, lambda posterior: np.zeros(0, bool))
+    steps, (reason,) = change.read_steps(model, lambda posterior: np.zeros(0, bool))
     assert steps == () and "has an activation, relu (not Keras's), whose slope is not bounded here" in reason

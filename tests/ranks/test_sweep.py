@@ -4,13 +4,14 @@ import dataclasses
 import json
 import math
 
+import keras
 import numpy as np
 import pytest
 import small_sweep
 from small_sweep import BUDGET, DATA, SPACE, build
 
 import singularbayes as sb
-from singularbayes import ranks
+from singularbayes import LowRank, layers, ranks
 from singularbayes.metrics import find_measure
 from singularbayes.ranks import work
 
@@ -199,3 +200,18 @@ def test_a_trial_that_diverges_is_shown_and_not_taken(monkeypatch):
     monkeypatch.setattr(work, "train", lambda _, chosen, *rest: [{"nll": math.nan if chosen["rank"] == 1 else 0.5}])
     found = ranks.sweep(build, DATA, {"rank": [1, 2]}, ["nll"])
     assert len(found.trials) == 2 and found.knee().settings == {"rank": 2} and "–" in str(found)
+
+
+def test_several_inputs_have_as_many_examples_as_each_of_them():
+    def build(rank):
+        first, second = keras.Input((3,)), keras.Input((3,))
+        outputs = layers.Dense(3, posterior=LowRank(rank))(keras.layers.Concatenate()([first, second]))
+        model = keras.Model([first, second], outputs)
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    (x, y), (held, targets) = DATA.train, DATA.validation
+    both = ranks.Data(([x, x], y), ([held, held], targets))
+    made = work.Work(build, both, (find_measure("nll"),), BUDGET, "classification")
+    (scores,) = work.train(made, {"rank": 2}, None)  # a wrong number of examples is a warning
+    assert np.isfinite(scores["nll"])

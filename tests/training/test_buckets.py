@@ -11,8 +11,8 @@ from keras import ops
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers
-from singularbayes.training.fit_many import _shortened, examples
 from singularbayes.training.length_buckets import Buckets
+from singularbayes.training.member_examples import read_examples, without_padding
 
 RNG = np.random.default_rng(5)
 LENGTHS = np.array([3] * 9 + [7] * 6 + [12] * 4 + [20] * 3)
@@ -91,7 +91,7 @@ def test_members_of_a_program_are_those_trained_alone_and_take_one_branch_a_batc
 
 
 def test_validation_data_lose_the_columns_that_are_padding_in_all_of_them():
-    held_out = _shortened(examples("validation_data", IDS[:15], Y[:15], None, SIZE), 0)
+    held_out = without_padding(read_examples("validation_data", IDS[:15], Y[:15], None, SIZE), 0)
     assert held_out.x.shape == (15, 7) and held_out.columns == (None,)
 
 

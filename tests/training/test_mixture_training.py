@@ -93,3 +93,14 @@ def test_every_kind_of_posterior_trains_inside(inside, tmp_path):
     assert len(p.draws) == 4 and np.abs(p.draws[0] - p.draws[2]).max() > 0
     frozen_draws = sb.freeze_draws(model, 4)
     np.testing.assert_allclose(frozen_draws.predict(X, verbose=0)["mean"], p.mean, rtol=1e-4, atol=1e-5)
+
+
+def test_a_trained_batch_normalisation_is_refused_beside_a_frozen_one_of_the_same_name():
+    parts = [keras.Sequential([keras.Input((4,)), keras.layers.BatchNormalization(name="norm")]) for _ in range(2)]
+    parts[0].trainable = False
+    head = layers.Dense(2, posterior=sb.Mixture(sb.LowRank(2), K))
+    model = keras.Sequential([keras.Input((4,)), *parts, head])
+    with pytest.raises(ValueError, match=r"got BatchNormalization \['norm'\]"):
+        sb.set_kl(model, num_data=16)
+    parts[1].trainable = False
+    sb.set_kl(model, num_data=16)

@@ -8,7 +8,7 @@ A baseline has `fit(x, y, …)`, which returns itself, and `predict(x, draws, se
 from singularbayes.baselines.ensembles import DeepEnsemble, LowRankEnsemble, member_seeds
 from singularbayes.baselines.mc_dropout import MCDropout
 from singularbayes.baselines.snapshots import Snapshots
-from singularbayes.baselines.swag import SWAG, SWASchedule, flat
+from singularbayes.baselines.swag import SWAG, SWASchedule, flat_weights
 from singularbayes.baselines.temperature import TemperatureScaled
 
 __all__ = [
@@ -19,6 +19,6 @@ __all__ = [
     "SWASchedule",
     "Snapshots",
     "TemperatureScaled",
-    "flat",
+    "flat_weights",
     "member_seeds",
 ]

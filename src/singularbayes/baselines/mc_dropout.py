@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.models import count_stored, count_trained, few, is_stream
+from singularbayes.models import count_stored, count_trained, is_stream, one_example
 from singularbayes.posteriors import flat_layers, noise, scope
 from singularbayes.prediction import Predictive, predict
 from singularbayes.training import fit_many, load
@@ -137,7 +137,7 @@ class MCDropout:
                     raise ValueError(
                         f"MCDropout needs {self.model.name!r} built before it predicts a stream; call fit."
                     )
-                self.model(few(x, "MCDropout"), training=False)  # makes its weights
+                self.model(one_example(x, "MCDropout"), training=False)  # makes its weights
             self._dropping = _Dropping(self.model)
         return predict(self._dropping, x, draws, seed, **options)
 

@@ -15,7 +15,7 @@ from singularbayes.checks import require_integer
 from singularbayes.models import arranged, collected, compiled, count_stored, count_trained, forget_compiled, is_stream
 from singularbayes.posteriors import draw_keys, find_posteriors, flat_layers
 from singularbayes.prediction import Predictive, pool
-from singularbayes.training import factory, fit_many, load
+from singularbayes.training import callbacks_factory, fit_many, load
 
 _MODEL, _MOMENTS = "model.keras", "moments.npz"
 
@@ -49,7 +49,7 @@ class _Collect(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         if epoch >= self.start:
-            self.snapshots.add(flat(self.model.trainable_variables))
+            self.snapshots.add(flat_weights(self.model.trainable_variables))
 
 
 @contextmanager
@@ -128,7 +128,7 @@ class SWAG:
         if is_stream(x):
             x, y, options["sample_weight"] = collected(x, y, options.get("sample_weight"), "SWAG.fit")
         snapshots = Snapshots(self.rank)
-        collect, others = _Collect(snapshots, start), factory(options.pop("callbacks", None))
+        collect, others = _Collect(snapshots, start), callbacks_factory(options.pop("callbacks", None))
         with _trained_by(optimizer or keras.optimizers.SGD(0.01, momentum=0.9), self.model) as model:
             (self.history,) = fit_many(
                 lambda: model, x, y, [seed], epochs, batch_size, callbacks=lambda: [collect, *others()], **options
@@ -215,13 +215,13 @@ class SWAG:
         return swag
 
 
-def flat(variables) -> np.ndarray:
+def flat_weights(variables) -> np.ndarray:
     """Returns all entries of some variables in one row, (P,)."""
     return np.concatenate([keras.ops.convert_to_numpy(variable).ravel() for variable in variables])
 
 
 def has_statistics(model: keras.Model) -> bool:
-    """Says whether a model has batch normalisation."""
+    """Whether a model has batch normalisation."""
     return bool(_normalisations(model))
 
 

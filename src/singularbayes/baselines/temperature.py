@@ -38,10 +38,10 @@ class TemperatureScaled:
 
         `x` may be data of every kind that `predict` takes; `y=None` takes the labels of batches (x, y).
         """
-        self.temperature = recalibrate(self._ask(x, options), y).value
+        self.temperature = recalibrate(self._predictions(x, options), y).value
         return self
 
-    def _ask(self, x, options) -> ClassPredictive:
+    def _predictions(self, x, options) -> ClassPredictive:
         predictive = predict(self.model, x, **options)
         if not isinstance(predictive, ClassPredictive) or predictive.num_draws > 1 or predictive.mean.ndim != 2:
             raise ValueError(
@@ -62,7 +62,7 @@ class TemperatureScaled:
 
     def predict(self, x, draws: int = 1, seed: int = 0, **options) -> ClassPredictive:
         """Returns the scaled probabilities; nothing is random, so there is one draw whatever `draws` is."""
-        return Temperature(self.temperature)(self._ask(x, options))
+        return Temperature(self.temperature)(self._predictions(x, options))
 
     def save(self, folder: str | Path) -> None:
         """Writes the model and T into a folder; an older one there is replaced."""

@@ -3,7 +3,7 @@
 A bound is computed in its sound form; `variant="published"` gives the paper's beside it, with its defect named.
 """
 
-from singularbayes.bounds.architecture import ACTIVATIONS, LayerFacts, reasons_outside, require_inside
+from singularbayes.bounds.architecture import ACTIVATIONS, LayerFacts, reasons_outside
 from singularbayes.bounds.bound import Bound, Refused
 from singularbayes.bounds.catoni import CONSTANTS, catoni, catoni_constant
 from singularbayes.bounds.complexity_risk import (
@@ -45,7 +45,6 @@ from singularbayes.bounds.perturbation import (
 from singularbayes.bounds.scaling import ScalingComparison, scaling_comparison
 from singularbayes.bounds.small_variance import SmallVariance, budget_probability, margin_risk, small_variance
 from singularbayes.bounds.spectral import (
-    GUARANTEES,
     gaussian_norm,
     norm_probability,
     project_spectral,
@@ -57,7 +56,6 @@ from singularbayes.bounds.weight_kl import mixture_kl, normal_kl
 __all__ = [
     "ACTIVATIONS",
     "CONSTANTS",
-    "GUARANTEES",
     "SOFTMAX_LIPSCHITZ",
     "Bound",
     "Gauge",
@@ -102,7 +100,6 @@ __all__ = [
     "project_spectral",
     "reasons_outside",
     "relative_perturbation",
-    "require_inside",
     "risk_certificate",
     "scaling_comparison",
     "small_variance",

@@ -52,16 +52,6 @@ def reasons_outside(layers: Sequence[LayerFacts]) -> tuple[str, ...]:
     )
 
 
-def require_inside(name: str, layers: Sequence[LayerFacts]) -> None:
-    """Raises unless the bounds by norms hold for the network."""
-    reasons = reasons_outside(layers)
-    if reasons or not layers:
-        raise ValueError(
-            f"{name} needs dense layers without biases and 1-Lipschitz activations that are 0 at 0; got "
-            f"{'; '.join(reasons) or 'no layers'}."
-        )
-
-
 def _reasons(layer: LayerFacts) -> list[str]:
     if layer.kind not in _KINDS:
         return [" is not a dense layer of a feed-forward network"]

@@ -18,7 +18,7 @@ _GOLDEN = (np.sqrt(5) - 1) / 2
 
 @dataclass(frozen=True)
 class Gauge:
-    """The diagonal of D, one number a column, and the factors' KL without and with it, in nats."""
+    """The diagonal of D, one number per column, and the factors' KL without and with it, in nats."""
 
     scales: np.ndarray  # (rank,)
     kl_before: float

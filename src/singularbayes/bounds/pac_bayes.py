@@ -57,7 +57,7 @@ def empirical_risk(risks: np.ndarray, delta: float = 0.01, share: float = 1.0, m
     require_choice("empirical_risk", ("kl", "betting"), method=method)
     risks = np.asarray(risks)
     if risks.ndim != 1:
-        raise ValueError(f"empirical_risk needs one risk a draw, an array (draws,); got shape {risks.shape}.")
+        raise ValueError(f"empirical_risk needs one risk per draw, an array (draws,); got shape {risks.shape}.")
     require_unit("empirical_risk", risks=risks)
     require_share("empirical_risk", delta=delta)
     require_part("empirical_risk", share)

@@ -17,7 +17,7 @@ import numpy as np
 from singularbayes.bounds.bound import Bound
 from singularbayes.checks import require_at_least, require_choice, require_finite, require_positive, require_share
 
-FORMS = ("exponential", "product", "mean", "linear")
+DEVIATION_FORMS = ("exponential", "product", "mean", "linear")
 LINEAR_LIMIT = 1.7507867226801461  # e S ≥ e^S − 1 up to here, and not beyond
 _ASSUMPTIONS = ("dense layers without biases", "1-Lipschitz activations with φ(0) = 0", "‖x‖ ≤ R")
 
@@ -61,12 +61,12 @@ def deviation(
         form: "product" R P (∏(1 + a_i) − 1) is the tightest; "mean" R P ((1 + S/D)^D − 1) and "exponential"
             R P (e^S − 1) depend on the sum alone; "linear" e R P S is false for S > 1.75.
     """
-    require_choice("deviation", FORMS, form=form)
+    require_choice("deviation", DEVIATION_FORMS, form=form)
     for value in perturbations:
         require_at_least("deviation", 0, perturbation=value)
     require_positive("deviation", norms=norms, radius=radius)
     if len(perturbations) != len(norms):
-        raise ValueError(f"deviation needs a perturbation a norm; got {len(perturbations)} and {len(norms)}.")
+        raise ValueError(f"deviation needs one perturbation per norm; got {len(perturbations)} and {len(norms)}.")
     total, depth, product = sum(perturbations), len(norms), math.prod(norms)
     with np.errstate(over="ignore"):  # infinity is a bound
         grown = {

@@ -17,13 +17,6 @@ import numpy as np
 from singularbayes.bounds.bound import Bound
 from singularbayes.checks import require_at_least, require_choice, require_finite, require_positive, require_share
 
-GUARANTEES = {
-    "projected means": "means only",
-    "clipped draws": "draws almost surely",
-    "rejected draws": "draws almost surely",
-    "penalty": "nothing; draws with probability, by gaussian_norm",
-}
-
 
 def gaussian_norm(loc: np.ndarray, scale: np.ndarray, delta: float = 0.05, variant: str = "sound") -> Bound:
     """Returns C with ‖A‖₂ ≤ C with probability 1 − δ, for independent A_ij ~ N(loc_ij, scale_ij²).

@@ -17,7 +17,8 @@ import numpy as np
 from keras import ops
 
 from singularbayes.convert import counterparts, surgery
-from singularbayes.convert.decisions import is_whole
+from singularbayes.convert.decisions import is_whole, weights_at
+from singularbayes.convert.layer_matrices import Slot, find_slots, find_weights
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
 from singularbayes.models import has_unknown_objects, require_model
@@ -148,11 +149,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
 def _layers(model) -> dict[str, surgery.Place]:
     """Returns the layers with weights of their own by their place."""
     found = {"/".join(place.keys): place for place in surgery.places(model, whole=is_whole)}
-    return {keys: place for keys, place in found.items() if _own(place.layer)}
-
-
-def _own(layer) -> list:
-    return layer.weights if is_whole(layer) else [*layer._trainable_variables, *layer._non_trainable_variables]
+    return {keys: place for keys, place in found.items() if weights_at(place.layer)}
 
 
 def _trained(layer, entry: _Entry | None = None) -> list:
@@ -164,8 +161,8 @@ def _trained(layer, entry: _Entry | None = None) -> list:
     if surgery.is_ours(layer):
         frozen = {id(weight) for posterior in find_posteriors(layer) for weight in posterior.frozen_weights}
         return [weight for weight in layer.weights if id(weight) not in frozen]
-    trains = any(weight.trainable for weight in _own(layer)) if entry is None else entry.frozen is None
-    return _own(layer) if trains else []
+    trains = any(weight.trainable for weight in weights_at(layer)) if entry is None else entry.frozen is None
+    return weights_at(layer) if trains else []
 
 
 def _kind(layer) -> str:
@@ -175,7 +172,7 @@ def _kind(layer) -> str:
 def _posteriors(layer) -> dict[str, Posterior]:
     if counterparts.plain_class(layer) is None:
         return {posterior.path: posterior for posterior in find_posteriors(layer)}
-    return {name: w for name, w in counterparts.weights(layer).items() if isinstance(w, Posterior)}
+    return {name: w for name, w in find_weights(layer).items() if isinstance(w, Posterior)}
 
 
 def _entry(keys: str, place: surgery.Place, trained: list) -> _Entry:
@@ -189,7 +186,7 @@ def _entry(keys: str, place: surgery.Place, trained: list) -> _Entry:
         adapted = any(posterior.frozen_weights for posterior in _posteriors(layer).values())
         entry.frozen = _hash_of(_frozen_matrices(layer)) if adapted else None
     elif not trained:
-        entry.frozen = _hash_of([_numpy(weight) for weight in _own(layer)])
+        entry.frozen = _hash_of([_numpy(weight) for weight in weights_at(layer)])
     return entry
 
 
@@ -202,14 +199,14 @@ def _hash(layer, entry: _Entry) -> str | None:
     if entry.frozen is None:
         return None
     if entry.posteriors is None:
-        return _hash_of([_numpy(weight) for weight in _own(layer)])
+        return _hash_of([_numpy(weight) for weight in weights_at(layer)])
     if surgery.is_ours(layer):
         return _hash_of(_frozen_matrices(layer))
-    places = counterparts.slots(layer, entry.per_head)
+    places = find_slots(layer, entry.per_head)
     return _hash_of([_as_kept(places[name]) for name, config in entry.posteriors.items() if _keeps(config)])
 
 
-def _as_kept(slot: counterparts.Slot) -> np.ndarray:
+def _as_kept(slot: Slot) -> np.ndarray:
     """Returns a matrix of the base as an adapter keeps it: integers where it is quantised."""
     return quantize_columns(slot.read())[0] if slot.dtype == "int8" else slot.read()
 

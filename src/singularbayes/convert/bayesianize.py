@@ -4,7 +4,13 @@ import keras
 
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.decisions import BAYESIAN, NO_MATRIX, Decision, Rules, bias_of, decide, require_start
-from singularbayes.convert.members import Models, count_components, is_per_component, make_per_component, members_of
+from singularbayes.convert.members import (
+    Models,
+    count_requested_components,
+    is_per_component,
+    make_per_component,
+    members_of,
+)
 from singularbayes.models import find_backbone, track
 from singularbayes.posteriors import Posterior, initializers
 
@@ -79,7 +85,7 @@ def bayesianize(
             f"bayesianize needs a posterior for at least one layer of {model.name!r}; got posterior={posterior!r} and "
             f"rules={rules!r}, which keep them all. Pass a rank or a posterior, such as LowRank(16)."
         )
-    components = count_components(members, decisions)
+    components = count_requested_components(members, decisions)
     by_keys = [{place.keys: place.layer for place in surgery.places(member)} for member in members]
     copy = surgery.copied(model)
     in_copy = {place.keys: place.layer for place in surgery.places(copy)}

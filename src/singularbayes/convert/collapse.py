@@ -8,6 +8,7 @@ import numpy as np
 from singularbayes import layers
 from singularbayes.convert import counterparts, surgery
 from singularbayes.convert.components import count_components, take_components
+from singularbayes.convert.layer_matrices import find_slots, find_weights, mean_value
 from singularbayes.posteriors import find_sources
 
 _SPLIT = (layers.Dense, layers.Conv1D, layers.Conv2D, layers.Conv3D, layers.Conv2DTranspose, layers.Embedding)
@@ -91,9 +92,9 @@ def _pair(layer) -> list[keras.layers.Layer]:
     first.build(shape)
     second.build(first.compute_output_shape(shape))
     for part, matrix in ((first, a), (second, b.T)):
-        next(iter(counterparts.slots(part).values())).write(matrix)
-    if "bias" in counterparts.weights(layer):
-        counterparts.slots(second)["bias"].write(counterparts.value(counterparts.weights(layer)["bias"]))
+        next(iter(find_slots(part).values())).write(matrix)
+    if "bias" in find_weights(layer):
+        find_slots(second)["bias"].write(mean_value(find_weights(layer)["bias"]))
     return [first, second]
 
 

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.convert.places import Place, own_attributes, places
+from singularbayes.convert.places import Place, own_attributes, own_weights, places
 from singularbayes.convert.tasks import has_preprocessor, share_preprocessor, without_preprocessor
 
 
@@ -36,7 +36,7 @@ def copied(model: keras.layers.Layer) -> keras.layers.Layer:
             f"not the same when it is built from its config: see {where.path or model.name!r}. Layers and sharing that "
             "are added after the constructor are not in a config."
         )
-    reached = {id(weight) for place in before for weight in _own_weights(place.layer)}
+    reached = {id(weight) for place in before for weight in own_weights(place.layer)}
     hidden = [weight.path for weight in model.weights if id(weight) not in reached]
     if hidden:
         raise ValueError(
@@ -82,10 +82,6 @@ def _has_own_compile(model) -> bool:
     return isinstance(model, keras.Model) and type(model).compile is not keras.Model.compile
 
 
-def _own_weights(layer) -> list:
-    return [*layer._trainable_variables, *layer._non_trainable_variables]
-
-
 def _rebuilt(model):
     try:
         with _named_functions(model) as functions:
@@ -97,7 +93,7 @@ def _rebuilt(model):
         raise ValueError(
             f"Conversion needs a model that can be built from its config; got {type(model).__name__} {model.name!r}, "
             "which cannot. Give its class, and those of its own layers, get_config() with all the arguments of "
-            f"__init__. Keras says: {str(error).rpartition('Exception encountered: ')[2]}"
+            f"__init__. Keras reports: {str(error).rpartition('Exception encountered: ')[2]}"
         ) from error
 
 

@@ -8,7 +8,10 @@ from pathlib import PurePath
 import keras
 
 from singularbayes import posteriors
+from singularbayes.checks import require_choice
 from singularbayes.convert import counterparts, surgery
+from singularbayes.convert.layer_matrices import find_slots
+from singularbayes.convert.places import own_weights
 from singularbayes.models import find_backbone, is_backbone, require_tokenizer
 from singularbayes.posteriors import Posterior
 
@@ -103,9 +106,15 @@ def _convertible(model) -> list[surgery.Place]:
 
 
 def is_whole(layer) -> bool:
+    """Whether a layer is converted or kept as one, with the layers in it."""
     # The wrapper changes the kernel of its layer, which only a plain layer has.
     kept = isinstance(layer, (keras.layers.SpectralNormalization, *_CONV_LSTM))
     return kept or counterparts.counterpart_class(layer) is not None or surgery.is_ours(layer)
+
+
+def weights_at(layer) -> list:
+    """Returns the weights that are at the place of a layer: all of one that counts as a whole, else its own."""
+    return layer.weights if is_whole(layer) else own_weights(layer)
 
 
 def _has_matrix(layer) -> bool:
@@ -138,7 +147,7 @@ def _decide(place: surgery.Place, choose: "_Chooser", per_head: bool, parts: boo
     against = _no_counterpart(layer) if counterparts.counterpart_class(layer) is None else counterparts.refusal(layer)
     if against:
         return Decision(place, {}, against, unsupported=True)
-    slots = counterparts.slots(layer, per_head).items()
+    slots = find_slots(layer, per_head).items()
     own = part if chosen.adapts else ""
     return Decision(place, {name: chosen for name, slot in slots if slot.is_matrix}, part=own)
 
@@ -209,9 +218,9 @@ def _resolved(choice, place: surgery.Place) -> Posterior | None:
 
 
 def require_start(init: str, unsupported: str) -> None:
-    for name, value, known in (("init", init, ("svd", "random")), ("unsupported", unsupported, ("error", "keep"))):
-        if value not in known:
-            raise ValueError(f"Conversion needs {name} to be one of {known}; got {name}={value!r}.")
+    """Raises unless these arguments of a conversion have known values."""
+    require_choice("Conversion", ("svd", "random"), init=init)
+    require_choice("Conversion", ("error", "keep"), unsupported=unsupported)
 
 
 def bias_of(decision: Decision, requested: Posterior | None, members: int = 1) -> Posterior | None:

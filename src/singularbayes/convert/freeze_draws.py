@@ -26,10 +26,9 @@ def freeze_draws(
     Its outputs are "mean", "entropy" and "mutual_information" (nats) for classes; "mean" and "std" (over draws: the
     epistemic part alone) for regression, with "noise" where the model predicts it, and where the noise is known
     "total_std" and the ends "lower" and "upper" of the interval that has a new value with probability `level` (counts
-    have no such ends here). Nothing in it is random: the draws are weights of
-    its own, k · r (m + n) numbers for a low-rank weight, so `save` and `export` keep the uncertainty. What `export`
-    writes needs nothing of this package; a `.keras` file needs it to be loaded. The graph holds the model once a draw,
-    one after another.
+    have no such ends here). Nothing in it is random: the draws are weights of its own, draws · r (m + n) numbers for a
+    low-rank weight, so `save` and `export` keep the uncertainty. What `export` writes needs nothing of this package; a
+    `.keras` file needs it to be loaded. The graph holds the model once per draw, one after another.
 
     Args:
         likelihood, output: as for `predict`.

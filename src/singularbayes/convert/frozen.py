@@ -41,7 +41,7 @@ class Frozen(keras.layers.Layer):
         pass  # the networks are made
 
     def compute_output_spec(self, inputs):
-        # Said by the network, layer by layer: to find it by a call, torch would make inputs as long as it likes.
+        # By the network, layer by layer: to find it by a call, torch would make inputs of any length.
         output = keras.tree.flatten(self.networks[0].compute_output_spec(inputs))[self.position]
         found = self._summary(keras.KerasTensor((self.number, *output.shape), "float32"))
         return {name: keras.KerasTensor(tensor.shape, "float32") for name, tensor in found.items()}

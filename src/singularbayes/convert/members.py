@@ -10,6 +10,7 @@ from keras import ops
 from singularbayes import layers
 from singularbayes.convert import surgery
 from singularbayes.convert.decisions import NO_MATRIX, Decision
+from singularbayes.convert.places import own_weights
 
 Models: TypeAlias = Any  # a Keras model, or a sequence of them
 # What may differ between members: names, and how weights were made.
@@ -51,8 +52,7 @@ def _require_same_architecture(first, other, number: int) -> None:
 
 
 def _shapes(place: surgery.Place) -> list:
-    own = [*place.layer._trainable_variables, *place.layer._non_trainable_variables]
-    return [tuple(weight.shape) for weight in own]
+    return [tuple(weight.shape) for weight in own_weights(place.layer)]
 
 
 def _shown(place: surgery.Place) -> str:
@@ -87,7 +87,7 @@ def _plain(config, names: dict[str, str]):
     return names.get(config, config) if isinstance(config, str) else config
 
 
-def count_components(members: list, decisions: list[Decision]) -> int:
+def count_requested_components(members: list, decisions: list[Decision]) -> int:
     """Returns the number of components of a conversion, 1 without mixtures; raises unless it fits the models."""
     chosen = [posterior for decision in decisions for posterior in decision.posteriors.values()]
     numbers = sorted({posterior.components for posterior in chosen})

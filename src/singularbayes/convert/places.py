@@ -87,6 +87,11 @@ def _children(layer) -> list[tuple[tuple[str, ...], keras.layers.Layer]]:
     return sorted(found.values(), key=lambda pair: order.get(id(pair[1]), len(order)))
 
 
+def own_weights(layer) -> list:
+    """Returns the weights of a layer without those of layers in it."""
+    return [*layer._trainable_variables, *layer._non_trainable_variables]
+
+
 def own_attributes(layer) -> list[tuple[str, Any]]:
     """Returns the attributes of a layer that Keras did not make, sorted: the order is the same on every backend."""
     names = {*vars(layer), *vars(layer).get("_modules", ())}  # torch keeps those that are layers apart

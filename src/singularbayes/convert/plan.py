@@ -8,8 +8,9 @@ import numpy as np
 
 from singularbayes import posteriors
 from singularbayes.convert import counterparts, surgery
-from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, is_whole, require_start
-from singularbayes.convert.members import Models, count_components, is_per_component, members_of
+from singularbayes.convert.decisions import Decision, Rules, bias_of, decide, require_start, weights_at
+from singularbayes.convert.layer_matrices import Slot, find_slots, require_finite
+from singularbayes.convert.members import Models, count_requested_components, is_per_component, members_of
 from singularbayes.models import count_stored, track
 from singularbayes.posteriors import Posterior
 from singularbayes.text_table import text_table
@@ -158,7 +159,7 @@ def plan(
     members = members_of(model, init)
     model, svd = members[0], init == "svd"
     decisions = decide(model, posterior, rules, per_head)
-    components = count_components(members, decisions)
+    components = count_requested_components(members, decisions)
     by_keys = [{place.keys: place.layer for place in surgery.places(member)} for member in members]
     counts: dict = {}
     rows = []
@@ -171,15 +172,13 @@ def plan(
 
 def _row(decision: Decision, given: list, svd: bool, bias_posterior, per_head: bool, copies: int, counts: dict) -> Row:
     layer, path = decision.layer, decision.place.path or decision.layer.name
-    own = layer.weights if is_whole(layer) else [*layer._trainable_variables, *layer._non_trainable_variables]
-    before = sum(math.prod(weight.shape) for weight in own)
-    before *= len(given)
+    before = len(given) * sum(math.prod(weight.shape) for weight in weights_at(layer))
     if not decision.posteriors:
         reason = f"{decision.reason}; one for each component" if copies > 1 else decision.reason
         after = before // len(given) * copies
         return Row(path, type(layer).__name__, "", (), before, after, reason, decision.unsupported)
     bias = bias_of(decision, bias_posterior, len(given))
-    after, matrices, slots = 0, [], [counterparts.slots(one, per_head) for one in given]
+    after, matrices, slots = 0, [], [find_slots(one, per_head) for one in given]
     for name, slot in slots[0].items():
         if slot.is_matrix:
             chosen = decision.posteriors[name]
@@ -204,9 +203,9 @@ def _copies(decision: Decision) -> int:
     return next(iter(decision.posteriors.values())).components
 
 
-def _matrix(layer: str, name: str, slot: counterparts.Slot, chosen: Posterior, svd: bool) -> Matrix:
+def _matrix(layer: str, name: str, slot: Slot, chosen: Posterior, svd: bool) -> Matrix:
     values = slot.read().astype("float64")
-    counterparts.require_finite(values, f"{layer}/{name}")
+    require_finite(values, f"{layer}/{name}")
     residual = chosen.residual(values) if svd else None
     return Matrix(name, slot.shape, chosen.num_columns(slot.shape), float(np.linalg.norm(values)), residual)
 

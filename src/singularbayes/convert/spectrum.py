@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from singularbayes.convert import counterparts, surgery
+from singularbayes.convert.layer_matrices import find_matrices, require_finite
 from singularbayes.convert.members import Models, members_of
 from singularbayes.models import track
 from singularbayes.text_table import text_table
@@ -117,7 +118,7 @@ def spectrum(model: Models) -> Spectrum:
         (places[0].path or places[0].layer.name, type(places[0].layer).__name__, f"{name}{suffix}", matrix)
         for places in zip(*found, strict=True)
         for place, suffix in zip(places, _suffixes(len(members)), strict=True)
-        for name, matrix in counterparts.matrices(place.layer).items()
+        for name, matrix in find_matrices(place.layer).items()
     ]
     rows = (_matrix_spectrum(*found) for found in track(matrices, len(matrices), "singular values"))
     return Spectrum(members[0].name, tuple(rows))
@@ -132,7 +133,7 @@ def _has_matrices(layer) -> bool:
 
 
 def _matrix_spectrum(layer: str, kind: str, name: str, matrix: np.ndarray) -> MatrixSpectrum:
-    counterparts.require_finite(matrix, f"{layer}/{name}")
+    require_finite(matrix, f"{layer}/{name}")
     values = np.linalg.svd(matrix.astype("float64"), compute_uv=False)
     return MatrixSpectrum(layer, kind, name, (matrix.shape[0], matrix.shape[1]), values)
 

@@ -1,5 +1,6 @@
 """A model in, results out: evaluation, comparison, diagnosis, certificates, selective prediction."""
 
+from singularbayes.evaluation import comparison_table
 from singularbayes.evaluation.bounds_report import bounds_report
 from singularbayes.evaluation.bounds_table import BoundsReport
 from singularbayes.evaluation.certificate import Certificate
@@ -32,6 +33,7 @@ __all__ = [
     "catoni_constant",
     "certify",
     "compare",
+    "comparison_table",
     "diagnose",
     "escape_latex",
     "evaluate",

@@ -68,6 +68,7 @@ def bounds_report(
     """
     require_share("bounds_report", delta=delta)
     require_integer("bounds_report", draws=draws, tried=tried)
+    require_integer("bounds_report", 0, seed=seed)
     require_positive("bounds_report", margin=margin)
     x, y, weight = collected(x, y, caller="bounds_report")
     if weight is not None:

@@ -49,7 +49,10 @@ class Certificate(Bound):
         """Writes the certificate to a JSON file: the statement, the call, hashes of examples and weights, versions."""
         content = {"statement": repr(self).splitlines(), **{one.name: getattr(self, one.name) for one in fields(self)}}
         text = json.dumps(content, indent=2, ensure_ascii=False, default=_as_json)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        target = Path(path)
+        half = target.with_name(f"{target.name}.part")  # so that a failure leaves the old file, or none
+        half.write_text(text + "\n", encoding="utf-8")
+        half.replace(target)
 
     @classmethod
     def load(cls, path) -> "Certificate":

@@ -11,10 +11,9 @@ import numpy as np
 from singularbayes.bounds import Refused
 from singularbayes.layers import PerComponent
 from singularbayes.posteriors import find_random_posteriors, flat_layers
-from singularbayes.training import count_repeats, hashed
+from singularbayes.training import count_repeats, hash_examples
 
 _SHOWN = 4  # paths in an error
-_CHANCE = 1e-3  # less likely coincidences are not believed
 _REPEATS = 0.01  # share of examples that may look like an earlier one unless the caller declares them independent
 _KNOWN = ("keras", "keras_hub", "singularbayes")  # packages whose layers remember nothing outside their variables
 _AXES = 8  # of an array, at most: a shape or a list of axes has no more integers
@@ -158,7 +157,7 @@ def require_distinct(x, y, duplicates: str | None) -> tuple[str, ...]:
         return ()  # no labels; `drawn_risks` raises the error
     if len(y) != count:
         raise ValueError(f"certify needs one label per example; got {len(y)} labels for {count} examples.")
-    repeats = count_repeats(hashed([x, y]))
+    repeats = count_repeats(hash_examples([x, y]))
     if not repeats:
         return ()
     copies = f"{repeats:,} of these {count:,} examples equal to an earlier one"

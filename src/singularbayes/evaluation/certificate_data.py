@@ -12,7 +12,7 @@ from singularbayes.bounds import Refused
 from singularbayes.evaluation.certificate_conditions import require_bounded_kl, require_drawn, require_stateless
 from singularbayes.models import arranged, count_examples
 from singularbayes.posteriors import Origin, Scalars, find_random_posteriors
-from singularbayes.training import Seen, count_repeats, hashed, seen_among
+from singularbayes.training import Seen, count_repeats, hash_examples, seen_among
 
 _CHANCE = 1e-3  # less likely coincidences are not believed
 
@@ -37,17 +37,17 @@ def require_conditions(
     return seen, words
 
 
-def require_unseen(model: keras.Model, x, prior_data, said: str) -> tuple[str | None, tuple[str, ...]]:
+def require_unseen(model: keras.Model, x, prior_data, declared: str) -> tuple[str | None, tuple[str, ...]]:
     """Returns why a hold-out bound is void, where the model shows it, and what is taken on the caller's word.
 
     Args:
-        said: how the caller declared that the model has not seen the examples.
+        declared: how the caller declared that the model has not seen the examples.
     """
     if not find_random_posteriors(model):
         raise Refused(f"certify needs a model with posteriors; got {model.name!r} with none.")
     require_stateless(model)
-    words = f"the model neither trained, nor tuned, nor chosen on these examples, on the caller's word ({said})"
-    hashes = hashed(arranged(model, x))
+    words = f"the model neither trained, nor tuned, nor chosen on these examples, on the caller's word ({declared})"
+    hashes = hash_examples(arranged(model, x))
     found = _remembered(model, hashes)
     if isinstance(prior_data, str):
         why, more = _check_disjoint(found, hashes)
@@ -80,7 +80,7 @@ def seen_by_prior(model: keras.Model, x, prior_data) -> tuple[str | None, tuple[
             f"the prior is anchored at weights that the means started at ({started[0]}), and the examples that taught "
             "them are unknown; name them by prior_data=…, or pass prior_data='disjoint'"
         ), ()
-    hashes = hashed(arranged(model, x))
+    hashes = hash_examples(arranged(model, x))
     named = [] if prior_data is None or apart else [_hashed_prior_data(model, prior_data)]
     found = _remembered(model, hashes, named)
     words = _origins(factors, prior_data)
@@ -101,7 +101,7 @@ def _hashed_prior_data(model: keras.Model, prior_data) -> np.ndarray:
         count_examples(model, arrays)
     except ValueError as error:  # what the model cannot take would equal no example
         raise ValueError(f"certify needs prior_data that the model can take: {error}") from None
-    return hashed(arrays)
+    return hash_examples(arrays)
 
 
 def _origins(factors: list, prior_data) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""From the losses of draws and the KL to a certificate: the forms of the bound, how they share δ, and what they say.
+"""From the losses of draws and the KL to a certificate: the forms of the bound, how they share δ, and their statements.
 
 The averaged predictor errs only where the mean over draws of p(label) is at most ½. With ℓ = 1 − p(label) that is
 1{wrong} ≤ 2 E ℓ and 1{wrong} ≤ 4 (E ℓ)²: twice the bound of ℓ, or four times that of the loss of two networks.
@@ -78,22 +78,22 @@ class Predictor:
         kind = "classifier" if self.loss.classes else "predictor"
         over = f"over the draw of these {num_data:,} examples"
         over += "" if form == "holdout" and self.average else " and of networks"
-        says = f"errs on at most {bound.percent} of new examples"
+        claim = f"errs on at most {bound.percent} of new examples"
         what = "error"
         if not self.loss.binary:
             what = "loss"
-            says = f"has a {self.loss.words} of at most {bound.rounded} on new examples"
+            claim = f"has a {self.loss.words} of at most {bound.rounded} on new examples"
             if self.loss.level is not None:
                 level = replace(bound, value=bound.value * self.loss.level).rounded
-                says += f": {level} in the units of the target"
+                claim += f": {level} in the units of the target"
         start = f"With probability {100 * bound.confidence:.4g} % {over}, "
         if self.average is None:
             who = _RANDOMISED.format(kind=kind)
-            return f"{start}{who} {says}.{_OTHER.format(kind=kind, what=what)}"
+            return f"{start}{who} {claim}.{_OTHER.format(kind=kind, what=what)}"
         if form == "holdout":
-            return f"{start}`sb.predict(draws={self.average}, seed={self.seed})` {says}."
+            return f"{start}`sb.predict(draws={self.average}, seed={self.seed})` {claim}."
         who = f"`sb.predict(draws={self.average})` with draws made afresh"
-        return f"{start}{who} {says}, on average over its draws."
+        return f"{start}{who} {claim}, on average over its draws."
 
 
 def compared_forms(form: str, predictor: Predictor, unseen: bool) -> tuple[str, ...]:
@@ -208,7 +208,9 @@ def certified_kl(model: keras.Model) -> tuple[float, float]:
     return sum(before for before, _ in found), sum(after for _, after in found)
 
 
-def stated(bound: Bound, form: str, forms: Sequence[str], predictor: Predictor, shares: Shares, num_data: int) -> Bound:
+def with_statement(
+    bound: Bound, form: str, forms: Sequence[str], predictor: Predictor, shares: Shares, num_data: int
+) -> Bound:
     """Returns a bound with its name, all the δ that was spent, the sentence, and what was to be fixed beforehand."""
     chosen = "what is certified and how (form, loss, average, draws, seed) chosen before the result was seen"
     if len(forms) > 1:

@@ -18,12 +18,12 @@ from singularbayes.evaluation.certificate_forms import (
     bounds_of_forms,
     compared_forms,
     share_delta,
-    stated,
+    with_statement,
 )
 from singularbayes.likelihoods import likelihood_of_output, why_no_elbo
-from singularbayes.models import collected, loss_of, position_of
+from singularbayes.models import collected, loss_of, position_of, require_model
 from singularbayes.prediction import drawn_risks, find_bounded_loss, has_other_noise
-from singularbayes.training import hashed, remember_examples
+from singularbayes.training import hash_examples, remember_examples
 
 DRAWS = 10_000
 FORMS = ("best", "kl", "catoni", "tandem", "holdout")
@@ -63,7 +63,7 @@ def certify(
     - the examples are independent: where more than one in a hundred is a copy of an earlier one, they are refused.
 
     What the data and the model cannot show is listed among the assumptions of the result. Where the compiled loss is no
-    negative log-likelihood, as a focal loss, the result says that the objective of training was no ELBO.
+    negative log-likelihood, as a focal loss, the result states that the objective of training was no ELBO.
 
     Args:
         x: data of every kind that `predict` takes. They are in memory, so all batches of a stream are read first.
@@ -99,10 +99,10 @@ def certify(
     >>> bound.is_certificate, bound.deltas
     (True, {'data': 0.04, 'Monte Carlo': 0.01})
     """
-    if not isinstance(model, keras.Model):
-        raise TypeError(f"certify needs a Keras model; got {type(model).__name__}.")
+    require_model("certify", model)
     require_share("certify", delta=delta)
     require_integer("certify", draws=draws, tried=tried, **({} if average is None else {"average": average}))
+    require_integer("certify", 0, seed=seed)
     require_choice("certify", FORMS, form=form)
     if constant is not None:
         require_positive("certify", constant=constant)
@@ -133,7 +133,7 @@ def certify(
     options = {"likelihood": likelihood, "output": output}
     found = bounds_of_forms(model, x, y, forms, predictor, shares, draws, tried, constant, loss, options)
     chosen = min(found, key=lambda one: found[one].value)
-    bound = stated(found[chosen], chosen, forms, predictor, shares, len(np.asarray(y)))
+    bound = with_statement(found[chosen], chosen, forms, predictor, shares, len(np.asarray(y)))
     levels = ("the level of the loss fixed without these examples",) if not isinstance(loss, (str, type(None))) else ()
     bound = replace(
         bound, assumptions=(*bound.assumptions, *levels, *own_code(model), *distinct, *words[chosen == "holdout"])
@@ -160,7 +160,7 @@ def certify(
         "loss": keras.saving.serialize_keras_object(loss),
         "likelihood": keras.saving.serialize_keras_object(likelihood),
     }
-    data = hashlib.sha256(hashed([x, np.asarray(y)]).tobytes()).hexdigest()
+    data = hashlib.sha256(hash_examples([x, np.asarray(y)]).tobytes()).hexdigest()
     own = {one.name: getattr(bound, one.name) for one in fields(Bound)}
     return Certificate(**own, form=chosen, call=call, data=data, weights=weights_hash(model), versions=versions_now())
 
@@ -201,6 +201,7 @@ def catoni_constant(
     True
     """
     require_integer("catoni_constant", num_data=num_data, draws=draws)
+    require_integer("catoni_constant", 0, seed=seed)
     remember_examples(model, x, "catoni_constant")
     options = {"loss": loss, "likelihood": likelihood, "output": output, "caller": "catoni_constant"}
     risks = drawn_risks(model, x, y, draws, EXAMPLES, seed, **options)

@@ -43,7 +43,7 @@ class Comparison:
     def __repr__(self) -> str:
         head = ["", *(f"{c.measure.label} {c.measure.arrow}".strip() for c in self.columns)]
         rows = [[name, *(_marked(c, c.cells[i]) for c in self.columns)] for i, name in enumerate(self.methods)]
-        return f"{text_table(head, rows, '<' * len(head))}\n* {better(self.level)}. {self.caption}"
+        return f"{text_table(head, rows, '<' * len(head))}\n* {meaning_of_best(self.level)}. {self.caption}"
 
 
 def compare(
@@ -190,7 +190,7 @@ def _best(measure: Measure, values: dict[str, dict[int, float]], level: float) -
     return first if all(gap.high < 0 for gap in gaps) else None  # no interval is NaN, and NaN < 0 is false
 
 
-def better(level: float) -> str:
+def meaning_of_best(level: float) -> str:
     """Returns what the mark of the best means."""
     return f"better than all others, where paired {100 * level:g} % intervals exclude 0"
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from singularbayes.checks import require_package
-from singularbayes.evaluation.comparison import Comparison, better
+from singularbayes.evaluation.comparison import Comparison, meaning_of_best
 from singularbayes.evaluation.comparison_columns import Cell, Column, Difference
 
 Shown = TypeVar("Shown")
@@ -67,8 +67,8 @@ def caption(comparison: Comparison) -> str:
         return comparison.caption
     found = [d for column in comparison.columns for d in column.differences if d is not None and d.pairs > 0]
     text = (
-        f"{comparison.caption} Bold: {better(comparison.level)}. Below: differences from {comparison.reference}, "
-        "paired over seeds"
+        f"{comparison.caption} Bold: {meaning_of_best(comparison.level)}. Below: differences from "
+        f"{comparison.reference}, paired over seeds"
     )
     if any(d.pairs > 1 for d in found):
         text += f", with their {100 * comparison.level:g} % intervals"

@@ -9,8 +9,8 @@ from singularbayes.checks import aligned, labelled
 from singularbayes.evaluation import symptoms
 from singularbayes.evaluation.symptoms import Case, Finding
 from singularbayes.evaluation.targets import ignore_labels
-from singularbayes.likelihoods import by_position, likelihood_of_output, position_weights, rows
-from singularbayes.models import as_arrays, collected, few, is_stream, loss_of, position_of
+from singularbayes.likelihoods import by_position, drop_unweighted, likelihood_of_output, position_weights
+from singularbayes.models import as_arrays, collected, is_stream, loss_of, one_example, position_of
 from singularbayes.posteriors import find_random_posteriors, find_sources
 from singularbayes.prediction import ClassPredictive, Predictive, ValuePredictive, predict
 
@@ -85,7 +85,7 @@ def diagnose(
         x, held, weight = collected(x, None, None, "diagnose")
         y, sample_weight = held if y is None else y, weight if sample_weight is None else sample_weight
     if not model.built:
-        model(few(x, "diagnose"), training=False)  # makes its weights
+        model(one_example(x, "diagnose"), training=False)  # makes its weights
     posteriors = find_random_posteriors(model)
     bare = Case(model, posteriors)
     findings = [finding for check in _FIRST for finding in check(bare)]
@@ -99,7 +99,7 @@ def diagnose(
     likelihood = likelihood_of_output(model, position, options.get("likelihood"), "diagnose")
     targets = None
     if y is None:
-        p = rows(p, sample_weight)
+        p = drop_unweighted(p, sample_weight)
     else:
         y = as_arrays(y, "diagnose")
         counted = ignore_labels(model, y, p, sample_weight, options.get("output"))

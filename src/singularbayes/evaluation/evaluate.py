@@ -25,9 +25,9 @@ from singularbayes.evaluation.targets import (
 from singularbayes.likelihoods import (
     LabelPredictive,
     by_position,
+    drop_unweighted,
     likelihood_of_loss,
     position_weights,
-    rows,
     targets_of,
 )
 from singularbayes.models import (
@@ -188,7 +188,7 @@ def evaluate(
         outside = predictions_of(examples)
         _task_of(outside, found_task)
         prefix = f"{name_of_set}/" if name_of_set else ""
-        beyond = rows(outside)
+        beyond = drop_unweighted(outside)
         found |= {f"{prefix}{key}": score for key, score in scores.ood_detection_scores(each, beyond).items()}
     made = isinstance(method, Predictive)
     return Evaluation(

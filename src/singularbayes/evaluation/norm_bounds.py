@@ -17,7 +17,7 @@ from singularbayes.evaluation.bounds_table import Row
 from singularbayes.evaluation.certificate_forms import certified_kl
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.rank_curves import Weight
-from singularbayes.evaluation.small_variance import norm_limits, small_variance, within
+from singularbayes.evaluation.small_variance import norm_limits, small_variance, within_limits
 from singularbayes.likelihoods import Classification, RunningMoments, likelihood_of_output
 from singularbayes.metrics import brier
 from singularbayes.posteriors import draw_keys, scope
@@ -216,7 +216,7 @@ def accepted_brier(
     likelihood=None,
 ) -> tuple[float, np.ndarray]:
     """Returns half the Brier score, from 0 to 1, of the average of the draws within the limits, and of each of them."""
-    accepted = [within(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
+    accepted = [within_limits(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
     if not any(accepted):
         raise ValueError(f"A mean over accepted draws needs one; none of {draws} was within its norms.")
     meaning = likelihood_of_output(model, None, likelihood, "bounds_report")

@@ -41,6 +41,7 @@ def small_variance(
     """
     require_positive("small_variance", radius=radius, margin=margin)
     require_integer("small_variance", draws=draws)
+    require_integer("small_variance", 0, seed=seed)
     weights, reasons = read_dense_layers(model)
     if reasons:
         raise ValueError(
@@ -72,7 +73,7 @@ def norm_limits(weights: Sequence[DenseWeight], failure: float) -> list[tuple[fl
     return [limits(weight) for weight in weights]
 
 
-def within(draw: Sequence[tuple[np.ndarray, np.ndarray]], limits: Sequence[tuple[float, float]]) -> bool:
+def within_limits(draw: Sequence[tuple[np.ndarray, np.ndarray]], limits: Sequence[tuple[float, float]]) -> bool:
     """Returns whether all factors of a draw have norms within their limits."""
     pairs = zip(draw, limits, strict=True)
     return all(np.linalg.norm(f, 2) <= c for factors, cs in pairs for f, c in zip(factors, cs, strict=True))
@@ -87,7 +88,7 @@ def _sums(model, weights, draws: int, seed: int, limits):
     """Yields S of every draw; None for one outside the good event."""
     means = [(weight.a[0], weight.b[0]) for weight in weights]
     for draw in factor_draws(model, weights, draws, seed):
-        if limits is not None and not within(draw, limits):
+        if limits is not None and not within_limits(draw, limits):
             yield None
         else:
             parts = zip(draw, means, strict=True)

@@ -11,7 +11,7 @@ from keras import ops
 
 from singularbayes.likelihoods import why_no_elbo
 from singularbayes.metrics import accuracy, negative_log_likelihood
-from singularbayes.posteriors import Laplace, Normal, ScaleMixture, Variational
+from singularbayes.posteriors import Variational
 from singularbayes.prediction import ClassPredictive, ValuePredictive
 
 SEVERITIES = ("error", "warning", "notice")
@@ -276,17 +276,8 @@ def overconfident(case: Case) -> Iterator[Finding]:
 
 def _shares_of_prior(factor) -> np.ndarray:
     """Returns the posterior's standard deviations as shares of the prior's; none where that is unknown."""
-    match factor.prior:
-        case Normal(scale=scale):
-            prior = scale
-        case Laplace(scale=scale):
-            prior = math.sqrt(2) * scale
-        case ScaleMixture() as mixture:
-            narrow = mixture.sigma2 if mixture.sigma2_is_variance else mixture.sigma2**2
-            prior = math.sqrt(mixture.pi * mixture.sigma1**2 + (1 - mixture.pi) * narrow)
-        case _:  # a prior of the user's, whose width is unknown
-            return np.zeros(0)
-    return np.sqrt(ops.convert_to_numpy(factor.variance)).ravel() / prior
+    prior = factor.prior.std
+    return np.zeros(0) if prior is None else np.sqrt(ops.convert_to_numpy(factor.variance)).ravel() / prior
 
 
 def _disagreement(p) -> tuple[str, float]:

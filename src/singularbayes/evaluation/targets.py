@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from singularbayes.likelihoods import ClassPredictive, position_weights
-from singularbayes.models import few, is_stream, loss_of, names_of, position_of
+from singularbayes.models import is_stream, loss_of, names_of, one_example, position_of
 from singularbayes.prediction import Predictive
 
 
@@ -109,7 +109,7 @@ def require_same_form(x, ood, name: str) -> None:
 
 
 def _paired_arrays(x, ood, which: str):
-    flat, other = (keras.tree.flatten(few(part, "evaluate")) for part in (x, ood))
+    flat, other = (keras.tree.flatten(one_example(part, "evaluate")) for part in (x, ood))
     if len(flat) != len(other):
         raise ValueError(f"evaluate needs {which} with {len(flat)} inputs, as the test has; got {len(other)}.")
     return zip(flat, other, strict=True)

@@ -11,8 +11,14 @@ from singularbayes.layers.latent import Projection, latent_attention
 from singularbayes.posteriors import LowRankMatrix
 
 
+def dealt_mask(blocks, mask):
+    """Returns an attention mask in the order of the examples; one for all of them, or none, stays as it is."""
+    each = mask is not None and len(mask.shape) > 2 and mask.shape[0] != 1
+    return blocks.deal(mask) if each else mask
+
+
 class _PerHead(keras.layers.Layer):
-    """One projection a head, each with a posterior of its own, side by side: (…, features) → (…, heads, size)."""
+    """One projection per head, each with a posterior of its own, side by side: (…, features) → (…, heads, size)."""
 
     def __init__(self, heads: int, make, **kwargs):
         super().__init__(**kwargs)
@@ -165,14 +171,13 @@ class MultiHeadAttention(Summarized, FreezesWhole, Rematerialized, keras.layers.
         masks = {"query_mask": query_mask, "value_mask": value_mask, "key_mask": key_mask}
         options = {"attention_mask": attention_mask, "use_causal_mask": use_causal_mask}
         flags = {"return_attention_scores": return_attention_scores, "training": training}
-        first = getattr(self._query_dense, "heads", [self._query_dense])[0]
+        first = self._query_dense.heads[0] if self.per_head else self._query_dense
         with first.posterior.blocks(training, ops.shape(query)[0]) as blocks:
             if not blocks.moves:
                 return self._attend(query, value, key, masks, options, **flags)
             kept = get_keras_mask(query)
             dealt = {id(x): x if x is None else blocks.deal(x) for x in (query, value, key, kept, *masks.values())}
-            if attention_mask is not None and len(attention_mask.shape) > 2 and attention_mask.shape[0] != 1:
-                options["attention_mask"] = blocks.deal(attention_mask)
+            options["attention_mask"] = dealt_mask(blocks, attention_mask)
             query, value, key = (dealt[id(x)] for x in (query, value, key))
             if kept is not None:  # which Keras takes from the tensor
                 set_keras_mask(query, dealt[id(kept)])

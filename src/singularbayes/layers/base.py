@@ -9,7 +9,7 @@ import keras
 from keras import activations, constraints, initializers, ops, regularizers
 
 from singularbayes import posteriors
-from singularbayes.checks import require_integer
+from singularbayes.checks import require_choice, require_integer
 from singularbayes.posteriors import scope
 
 ESTIMATORS = ("shared", "local")
@@ -45,7 +45,7 @@ def require_posterior(layer: str, posterior) -> None:
     """Raises where a layer is given no posterior."""
     if posterior is None:
         raise ValueError(
-            f"{layer} needs a posterior, which says how its weights are distributed; got none. Add "
+            f"{layer} needs a posterior, the distribution of its weights; got none. Add "
             f'posterior="low_rank", a rank such as posterior={posteriors.DEFAULT_RANK}, or a posterior such as '
             f"posterior=LowRank({posteriors.DEFAULT_RANK})."
         )
@@ -137,10 +137,7 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
         super().__init__(**kwargs)
         require_posterior(type(self).__name__, posterior)
         refuse(type(self).__name__, **(refused or {}))
-        if estimator not in ESTIMATORS:
-            raise ValueError(
-                f"{type(self).__name__} needs estimator to be one of {ESTIMATORS}; got estimator={estimator!r}."
-            )
+        require_choice(type(self).__name__, ESTIMATORS, estimator=estimator)
         if estimator == "local" and self.many_uses:
             raise ValueError(
                 f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".'

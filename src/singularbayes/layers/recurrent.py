@@ -23,7 +23,7 @@ class _Product:
 
     kernel: Any
     units: int
-    masks: list | None  # none, one for all gates, or one a gate
+    masks: list | None  # none, one for all gates, or one per gate
 
     def __call__(self, x, first: int, last: int):
         """Returns the products for the gates `first` … `last` − 1 side by side."""
@@ -191,7 +191,7 @@ class Recurrent(KernelLayer, keras.layers.RNN):
     def _product(self, posterior, step_inputs, rate, training, over_time=False) -> _Product:
         masks = None
         if training and 0.0 < rate < 1.0:
-            # One mask for all steps, as in Keras; its slower implementation has one a gate.
+            # One mask for all steps, as in Keras; its slower implementation has one per gate.
             count = self.gates if self.implementation == 1 else 1
             ones = ops.ones_like(step_inputs)
             masks = [keras.random.dropout(ones, rate, seed=self.seed_generator) for _ in range(count)]

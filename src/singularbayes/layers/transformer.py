@@ -4,7 +4,7 @@ import keras
 from keras import activations, initializers, ops
 
 from singularbayes import posteriors
-from singularbayes.layers.attention import MultiHeadAttention
+from singularbayes.layers.attention import MultiHeadAttention, dealt_mask
 from singularbayes.layers.base import FreezesWhole, Rematerialized, Summarized, integers, require_posterior
 from singularbayes.layers.dense import Dense
 
@@ -137,8 +137,8 @@ class TransformerEncoder(Summarized, FreezesWhole, Rematerialized):
 
     def call(self, inputs, attention_mask=None, training=None, mask=None):
         with self.inner.posterior.blocks(training, ops.shape(inputs)[0]) as blocks:
-            dealt = [None if x is None else blocks.deal(x) for x in (inputs, attention_mask, mask)]
-            return blocks.collect(self._encode(dealt[0], dealt[1], training, dealt[2]))
+            inputs, mask = (None if x is None else blocks.deal(x) for x in (inputs, mask))
+            return blocks.collect(self._encode(inputs, dealt_mask(blocks, attention_mask), training, mask))
 
     def _encode(self, inputs, attention_mask, training, mask):
         first = slice(self.positions)

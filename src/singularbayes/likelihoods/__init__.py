@@ -17,7 +17,7 @@ from singularbayes.likelihoods.heavy_tails import LaplaceNLL, LaplaceNoise, Stud
 from singularbayes.likelihoods.labels import find_wrong_labels, require_labels, wrong_labels_error
 from singularbayes.likelihoods.mean_scale import MeanScale, MeanScaleNLL
 from singularbayes.likelihoods.noise_families import COUNTS, GAUSSIAN, LAPLACE, NoiseFamily, StudentTFamily
-from singularbayes.likelihoods.positions import by_position, position_weights, rows
+from singularbayes.likelihoods.positions import by_position, drop_unweighted, position_weights
 from singularbayes.likelihoods.predictive import DETERMINISTIC, Predictive, RunningMoments, require_kind, targets_of
 from singularbayes.likelihoods.table import LIKELIHOODS, find_likelihood, highest_label, likelihood_of_loss, why_no_elbo
 from singularbayes.likelihoods.value_predictive import ValuePredictive
@@ -60,6 +60,7 @@ __all__ = [
     "StudentTNoise",
     "ValuePredictive",
     "by_position",
+    "drop_unweighted",
     "find_likelihood",
     "find_wrong_labels",
     "highest_label",
@@ -70,7 +71,6 @@ __all__ = [
     "require_activations",
     "require_kind",
     "require_labels",
-    "rows",
     "targets_of",
     "why_no_elbo",
     "wrong_labels_error",

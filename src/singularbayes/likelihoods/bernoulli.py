@@ -105,6 +105,7 @@ class Bernoulli(Classification):
 
     def _ones(self, outputs: np.ndarray) -> np.ndarray:
         outputs = np.asarray(outputs, "float64")
-        if not self.from_logits:
-            require_probabilities(outputs, True, "bernoulli_logits")
-        return special.expit(outputs) if self.from_logits else outputs
+        if self.from_logits:
+            return special.expit(outputs)
+        require_probabilities(outputs, True, "bernoulli_logits")
+        return np.minimum(outputs, 1.0)  # rounding may put one above, and 1 − p below 0 has no entropy

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import numpy as np
 from scipy import special
 
-from singularbayes.likelihoods.predictive import DETERMINISTIC, Predictive, drawn_array, require_level
+from singularbayes.checks import require_share
+from singularbayes.likelihoods.predictive import DETERMINISTIC, Predictive, drawn_array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -205,7 +206,7 @@ def _has_quantiles(p: Predictive, level: float) -> bool:
 
 
 def _interval_over_draws(p: Predictive, level: float) -> tuple[np.ndarray, np.ndarray]:
-    require_level(level)
+    require_share("interval", level=level)
     lower, upper = p.quantile([(1 - level) / 2, (1 + level) / 2])
     return lower, upper
 

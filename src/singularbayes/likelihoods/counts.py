@@ -10,7 +10,7 @@ from keras import ops
 from singularbayes.checks import require_positive
 from singularbayes.likelihoods.base import Regression, export_moments, is_loss, one_column
 from singularbayes.likelihoods.gaussian import match_targets
-from singularbayes.likelihoods.mean_scale import MIN_SCALE, require_even
+from singularbayes.likelihoods.mean_scale import split_scales, split_scales_exactly
 from singularbayes.likelihoods.noise_families import COUNTS, NoiseFamily
 
 _SHIFT = 8  # log Γ by Stirling's series at z + 8 has single precision
@@ -59,12 +59,7 @@ class NegativeBinomialNLL(keras.losses.Loss):
         self.dispersion = dispersion
 
     def call(self, y_true, y_pred):
-        if self.dispersion is None:
-            require_even(y_pred.shape)
-            log_mean, rho = ops.split(y_pred, 2, axis=-1)
-            alpha = ops.softplus(rho) + MIN_SCALE
-        else:
-            log_mean, alpha = y_pred, self.dispersion
+        log_mean, alpha = split_scales(y_pred) if self.dispersion is None else (y_pred, self.dispersion)
         y = match_targets("NegativeBinomialNLL", y_true, log_mean)
         return -ops.sum(_log_negative_binomial(y, log_mean, alpha), axis=-1)
 
@@ -130,22 +125,16 @@ class NegativeBinomial(Regression):
         return cls(loss.dispersion) if is_loss(loss, (NegativeBinomialNLL,)) else None
 
     def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
-        outputs = np.asarray(outputs, "float64")
-        alpha = self.dispersion
-        if alpha is None:
-            require_even(outputs.shape)
-            outputs, rho = np.split(outputs, 2, axis=-1)
-            alpha = np.logaddexp(0.0, rho) + MIN_SCALE
-        mean = np.exp(outputs)
+        if self.dispersion is None:
+            log_mean, alpha = split_scales_exactly(outputs)
+        else:
+            log_mean, alpha = np.asarray(outputs, "float64"), np.array(self.dispersion)
+        mean = np.exp(log_mean)
         return {"prediction": mean, "noise_variance": mean + alpha * mean**2}
 
     def export(self, outputs) -> dict:
-        alpha = self.dispersion
-        if alpha is None:
-            require_even(outputs.shape)
-            outputs, rho = ops.split(outputs, 2, axis=-1)
-            alpha = ops.softplus(rho) + MIN_SCALE
-        mean = ops.exp(outputs)
+        log_mean, alpha = split_scales(outputs) if self.dispersion is None else (outputs, self.dispersion)
+        mean = ops.exp(log_mean)
         return {**export_moments(mean), "noise": ops.sqrt(ops.mean(one_column(mean + alpha * mean**2), axis=0))}
 
 

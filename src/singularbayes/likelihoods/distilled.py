@@ -9,9 +9,8 @@ from scipy import special
 
 from singularbayes.likelihoods.base import Classification, Moments, Regression, export_entropy, is_loss, one_column
 from singularbayes.likelihoods.class_predictive import ClassPredictive
+from singularbayes.likelihoods.mean_scale import split_scales, split_scales_exactly
 from singularbayes.likelihoods.value_predictive import ValuePredictive
-
-_SMALLEST = 1e-6  # standard deviation over draws
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -56,8 +55,8 @@ class DistilledValuesLoss(keras.losses.Loss):
         self.draws, self.noise = draws, noise
 
     def call(self, y_true, y_pred):
-        (mean, std), (found, rho) = (ops.split(y, 2, axis=-1) for y in (ops.cast(y_true, y_pred.dtype), y_pred))
-        scale = ops.softplus(rho) + _SMALLEST
+        mean, std = ops.split(ops.cast(y_true, y_pred.dtype), 2, axis=-1)
+        found, scale = split_scales(y_pred)
         squares = ops.square(mean - found) + ops.square(std)
         return ops.sum(ops.log(scale) + 0.5 * squares / ops.square(scale), axis=-1)
 
@@ -115,13 +114,13 @@ class DistilledValues(Regression):
         return cls(loss.draws, loss.noise) if is_loss(loss, (DistilledValuesLoss,)) else None
 
     def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
-        mean, rho = np.split(np.asarray(outputs, "float64"), 2, axis=-1)
-        return {"prediction": mean, "std": np.logaddexp(0.0, rho) + _SMALLEST}
+        mean, std = split_scales_exactly(outputs)
+        return {"prediction": mean, "std": std}
 
     def predictive(self, moments: Moments, num_draws: int, draws: np.ndarray | None) -> ValuePredictive:
         mean, std = (moments[name].mean for name in ("prediction", "std"))
         return ValuePredictive(mean, std, self.draws, None, self.scale, self.family).in_one_column()
 
     def export(self, outputs) -> dict:
-        mean, rho = ops.split(outputs, 2, axis=-1)
-        return {"mean": one_column(mean)[0], "std": one_column(ops.softplus(rho) + _SMALLEST)[0]}
+        mean, std = split_scales(outputs)
+        return {"mean": one_column(mean)[0], "std": one_column(std)[0]}

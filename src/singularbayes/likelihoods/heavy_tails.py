@@ -11,7 +11,7 @@ from keras import ops
 from singularbayes.checks import require_positive
 from singularbayes.likelihoods.base import Regression, export_moments, is_loss, one_column
 from singularbayes.likelihoods.gaussian import match_targets
-from singularbayes.likelihoods.mean_scale import MIN_SCALE, require_even
+from singularbayes.likelihoods.mean_scale import split_scales, split_scales_exactly
 from singularbayes.likelihoods.noise_families import LAPLACE, NoiseFamily, StudentTFamily
 
 
@@ -26,9 +26,7 @@ class _LocationScaleNLL(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         if self.scale is None:
-            require_even(y_pred.shape)
-            mean, rho = ops.split(y_pred, 2, axis=-1)
-            scale = ops.softplus(rho) + MIN_SCALE
+            mean, scale = split_scales(y_pred)
         else:
             mean, scale = y_pred, ops.convert_to_tensor(self.scale, y_pred.dtype)
         z = (match_targets(type(self).__name__, y_true, mean) - mean) / scale
@@ -115,20 +113,16 @@ class _LocationScale(Regression):
         return None if self.scale is None else self.std_of_scale_1 * self.scale
 
     def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
-        outputs = np.asarray(outputs, "float64")
         if self.scale is not None:
-            return {"prediction": outputs}
-        require_even(outputs.shape)
-        mean, rho = np.split(outputs, 2, axis=-1)
-        scale = np.logaddexp(0.0, rho) + MIN_SCALE
+            return {"prediction": np.asarray(outputs, "float64")}
+        mean, scale = split_scales_exactly(outputs)
         return {"prediction": mean, "noise_variance": (self.std_of_scale_1 * scale) ** 2}
 
     def export(self, outputs) -> dict:
         if self.scale is not None:
             return export_moments(outputs)
-        require_even(outputs.shape)
-        mean, rho = ops.split(outputs, 2, axis=-1)
-        std = self.std_of_scale_1 * (ops.softplus(rho) + MIN_SCALE)
+        mean, scale = split_scales(outputs)
+        std = self.std_of_scale_1 * scale
         return {**export_moments(mean), "noise": ops.sqrt(ops.mean(ops.square(one_column(std)), axis=0))}
 
 

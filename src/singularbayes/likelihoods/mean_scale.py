@@ -29,9 +29,7 @@ class MeanScaleNLL(keras.losses.Loss):
         super().__init__(reduction=reduction, name=name, **kwargs)
 
     def call(self, y_true, y_pred):
-        require_even(y_pred.shape)
-        mean, rho = ops.split(y_pred, 2, axis=-1)
-        scale = ops.softplus(rho) + MIN_SCALE
+        mean, scale = split_scales(y_pred)
         ratio = (mean - match_targets("MeanScaleNLL", y_true, mean)) / scale
         return ops.sum(0.5 * ratio * ratio + ops.log(scale) + float(0.5 * np.log(2 * np.pi)), axis=-1)
 
@@ -52,19 +50,29 @@ class MeanScale(Regression):
         return cls() if is_loss(loss, (MeanScaleNLL,)) else None
 
     def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
-        require_even(outputs.shape)
-        mean, rho = np.split(np.asarray(outputs, "float64"), 2, axis=-1)
-        scale = np.logaddexp(0.0, rho) + MIN_SCALE
+        mean, scale = split_scales_exactly(outputs)
         return {"prediction": mean, "noise_variance": scale**2}
 
     def export(self, outputs) -> dict:
-        require_even(outputs.shape)
-        mean, rho = ops.split(outputs, 2, axis=-1)
-        scale = ops.softplus(rho) + MIN_SCALE
+        mean, scale = split_scales(outputs)
         return {**export_moments(mean), "noise": ops.sqrt(ops.mean(ops.square(one_column(scale)), axis=0))}
 
 
-def require_even(shape) -> None:
+def split_scales(outputs):
+    """Returns the first half of the last axis, and scales softplus(ρ) + 10⁻⁶ of the second half, as tensors."""
+    _require_even(outputs.shape)
+    mean, rho = ops.split(outputs, 2, axis=-1)
+    return mean, ops.softplus(rho) + MIN_SCALE
+
+
+def split_scales_exactly(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the same in float64."""
+    _require_even(outputs.shape)
+    mean, rho = np.split(np.asarray(outputs, "float64"), 2, axis=-1)
+    return mean, np.logaddexp(0.0, rho) + MIN_SCALE
+
+
+def _require_even(shape) -> None:
     if shape[-1] % 2:
         raise ValueError(
             "A mean and a scale need two outputs for every target, the means first; got outputs of shape (examples, …, "

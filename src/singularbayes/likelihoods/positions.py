@@ -61,7 +61,7 @@ def position_weights(p: Predictive, sample_weight: Any = None) -> np.ndarray | N
         ) from None
 
 
-def rows(p: Predictive, sample_weight: Any = None) -> Predictive:
+def drop_unweighted(p: Predictive, sample_weight: Any = None) -> Predictive:
     """Returns the predictions of every position (of classes) or example (of values) that has a weight."""
     mask = position_weights(p, sample_weight)
     if mask is None:

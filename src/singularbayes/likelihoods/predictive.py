@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from singularbayes.checks import require_package
+from singularbayes.checks import require_package, require_share
 from singularbayes.models import as_arrays
 
 if TYPE_CHECKING:
@@ -89,11 +89,11 @@ class Predictive:
         # (1 − 0.95)/2 is not 0.025 to the last bit.
         found = [next((kept[known] for known in kept if abs(known - level) < 1e-9), None) for level in levels]
         if any(values is None for values in found):
-            asked = tuple(float(round(level, 6)) for level in levels)
+            needed = tuple(float(round(level, 6)) for level in levels)
             there = f"there are those of {sorted(kept)}" if kept else "neither they nor the draws were kept"
             raise ValueError(
-                f"quantile needs the quantiles {asked}, and {there}; call predict(..., quantiles={asked}), which needs "
-                "little memory, or predict(..., keep_draws=True)."
+                f"quantile needs the quantiles {needed}, and {there}; call predict(..., quantiles={needed}), which "
+                "needs little memory, or predict(..., keep_draws=True)."
             )
         return np.stack([values for values in found if values is not None]).reshape(np.shape(q) + self.mean.shape)
 
@@ -112,23 +112,28 @@ class Predictive:
 
     def _flattened(self, tail: tuple[int, ...]) -> Self:
         """Returns the rows of `mean` in the shape (-1, *tail), and all that goes with them."""
-        shape = self.mean.shape[: self.mean.ndim - len(tail)]
         parts: dict[str, Any] = {"mean": self.mean.reshape(-1, *tail), "std": self.std.reshape(-1, *tail)}
         if self.draws is not None:
             parts["draws"] = self.draws.reshape(len(self.draws), -1, *tail)
         if self.quantiles is not None:
             parts["quantiles"] = {q: values.reshape(-1, *tail) for q, values in self.quantiles.items()}
+        return replace(self, **parts, **self._flattened_data(self.mean.shape[: self.mean.ndim - len(tail)]))
+
+    def _flattened_data(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Returns targets and weights with one entry per prediction of that shape."""
+        found = {}
         for name in ("targets", "weights"):
             values = getattr(self, name)
             if isinstance(values, np.ndarray) and values.size:
                 wide = values if values.size == np.prod(shape) else _repeated(values, shape)
-                parts[name] = None if wide is None else wide.reshape(-1)
-        return replace(self, **parts)
+                values = None if wide is None else wide.reshape(-1)
+            found[name] = values
+        return found
 
     def to_dataframe(self, level: float = 0.95):
         """Returns a pandas table with one row per prediction, for files and for people; see `flattened`.
 
-        Of several positions the columns "example" and "position" say which; "target" is there where the data held it.
+        Of several positions the columns "example" and "position" name them; "target" is there where the data held it.
 
         Args:
             level: of the interval, columns "lower…" and "upper…", where draws, quantiles or the noise give one.
@@ -149,7 +154,7 @@ class Predictive:
         mutual_information  0.102
         """
         pandas = require_package("pandas", "", "to_dataframe", project="pandas")
-        require_level(level)
+        require_share("to_dataframe", level=level)
         flat = self.flattened()
         columns: dict[str, np.ndarray] = {}
         if len(flat) != len(self):
@@ -228,11 +233,6 @@ def drawn_array(name: str, draws, axes: int) -> np.ndarray:
         shape = "(draws, examples, classes)" if axes == 3 else "(draws, examples, …)"
         raise ValueError(f"{name} needs finite numbers {shape}; got shape {draws.shape}.")
     return draws
-
-
-def require_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"interval needs 0 < level < 1; got level={level!r}.")
 
 
 def require_kind(name: str, p: Predictive, kind: type[Predictive]) -> None:

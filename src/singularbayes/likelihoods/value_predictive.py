@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from singularbayes.checks import require_share
 from singularbayes.likelihoods.noise_families import GAUSSIAN, NoiseFamily
-from singularbayes.likelihoods.predictive import DETERMINISTIC, Predictive, drawn_array, require_level
+from singularbayes.likelihoods.predictive import DETERMINISTIC, Predictive, drawn_array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -117,7 +118,7 @@ class ValuePredictive(Predictive):
         `family`, and counts have integers. Both ends have the shape of `mean`, (examples,) for one output. The
         epistemic interval is about the mean alone and covers a smaller share of new values than `level`.
         """
-        require_level(level)
+        require_share("interval", level=level)
         family, std = self.family_of(variance), np.sqrt(self.variance(variance))
         lower, upper = (family.quantile(q, self.mean, std) for q in ((1 - level) / 2, (1 + level) / 2))
         return lower, upper

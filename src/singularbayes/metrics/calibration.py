@@ -36,7 +36,7 @@ def reliability_curve(
     scheme: str = "equal_mass",
     sample_weight: np.ndarray | None = None,
 ) -> ReliabilityCurve:
-    """Returns accuracy against confidence, a point a bin.
+    """Returns accuracy against confidence, one point per bin.
 
     >>> curve = reliability_curve(np.array([[0.6, 0.4], [0.7, 0.3], [0.8, 0.2], [1.0, 0.0]]), np.array([1, 0, 0, 0]), 2)
     >>> curve.confidence, curve.accuracy

@@ -6,7 +6,7 @@ of the ROC curve, where ties count half, or average precision. Higher is better,
 
 import numpy as np
 
-from singularbayes.checks import one_per_example, weights_of
+from singularbayes.checks import one_per_example, require_share, weights_of
 
 
 def ood_scores(inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
@@ -61,7 +61,7 @@ def fpr_at_tpr(inside: np.ndarray, outside: np.ndarray, tpr: float = 0.95) -> fl
     >>> fpr_at_tpr(np.array([0.1, 0.3]), np.array([0.2, 0.9]))  # both OOD examples are flagged, and one other
     0.5
     """
-    _require_rate("fpr_at_tpr", "tpr", tpr)
+    require_share("fpr_at_tpr", tpr=tpr)
     false, true = _rates(*_ood_labels("fpr_at_tpr", inside, outside))
     return float(false[true >= tpr].min())
 
@@ -72,7 +72,7 @@ def tpr_at_fpr(inside: np.ndarray, outside: np.ndarray, fpr: float = 0.05) -> fl
     >>> tpr_at_fpr(np.array([0.1, 0.3]), np.array([0.2, 0.9]))
     0.5
     """
-    _require_rate("tpr_at_fpr", "fpr", fpr)
+    require_share("tpr_at_fpr", fpr=fpr)
     false, true = _rates(*_ood_labels("tpr_at_fpr", inside, outside))
     return float(true[false <= fpr].max())
 
@@ -128,8 +128,3 @@ def _rates(positive: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndar
     from sklearn.metrics import roc_curve
 
     return roc_curve(positive, score, drop_intermediate=False)[:2]
-
-
-def _require_rate(name: str, what: str, rate: float) -> None:
-    if not 0 < rate < 1:
-        raise ValueError(f"{name} needs 0 < {what} < 1; got {what}={rate!r}.")

@@ -37,7 +37,6 @@ class ConformalMartingale:
         seen: scores of the stream so far.
         stream: how many of them are in each bin, since the start.
         log_wealth: logarithm of the wealth in each bet.
-        highest: the largest logarithm of the whole wealth so far.
         path: (scores so far, logarithm of the wealth), at most 512 points.
 
     >>> rng = np.random.default_rng(0)
@@ -54,7 +53,6 @@ class ConformalMartingale:
     seen: int = 0
     stream: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
     log_wealth: np.ndarray = field(default_factory=lambda: np.full(_BETS, -np.log(_BETS)))
-    highest: float = 0.0
     path: list[tuple[int, float]] = field(default_factory=lambda: [(0, 0.0)])
     stride: int = 1  # between points of the path
 
@@ -90,7 +88,6 @@ class ConformalMartingale:
             wealth[i] = _total(self.log_wealth)
             self.seen += 1
             self._keep(wealth[i])
-        self.highest = max(self.highest, float(wealth.max()))
         return wealth
 
     def _p_values(self, scores: np.ndarray):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from singularbayes.checks import aligned, weighted_mean, weights_of
+from singularbayes.checks import aligned, require_share, weighted_mean, weights_of
 from singularbayes.metrics.regression import predicted
 
 LEVELS = tuple(level / 20 for level in range(1, 20))
@@ -55,8 +55,7 @@ def interval_score(
     import scoringrules
 
     low, high, y = _intervals("interval_score", lower=lower, upper=upper, targets=targets)
-    if not 0 < level < 1:
-        raise ValueError(f"interval_score needs 0 < level < 1; got level={level!r}.")
+    require_share("interval_score", level=level)
     scores = np.reshape(scoringrules.interval_score(y, low, high, 1 - level), y.shape)
     return weighted_mean("interval_score", scores, sample_weight)
 

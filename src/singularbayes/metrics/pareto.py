@@ -21,8 +21,8 @@ def pareto_front(values: np.ndarray, signs: Sequence[int]) -> np.ndarray:
     table, sign = np.asarray(values, "float64"), np.asarray(signs)
     if table.ndim != 2 or not table.size or sign.shape != table.shape[1:] or not np.isin(sign, (-1, 1)).all():
         raise ValueError(
-            "pareto_front needs values of shape (settings, measures), not empty, and a sign, 1 or -1, a measure; "
-            f"got shape {table.shape} and signs {list(signs)}."
+            "pareto_front needs values of shape (settings, measures), not empty, and a sign, 1 or -1, for each "
+            f"measure; got shape {table.shape} and signs {list(signs)}."
         )
     require_finite("pareto_front", values=table)
     good = table * sign

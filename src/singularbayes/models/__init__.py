@@ -1,6 +1,6 @@
 """Questions about a Keras model: its data and outputs, its parameters, its file, its devices."""
 
-from singularbayes.models.data import Block, as_arrays, blocks, collected, few, is_stream
+from singularbayes.models.data import Block, as_arrays, blocks, collected, is_stream, one_example
 from singularbayes.models.distribution import ModelParallel, batch_mesh, batches_of, device_count, free_bytes
 from singularbayes.models.draw_weights import draw_weights, drawing_test_function, fixed_draw, forget_compiled
 from singularbayes.models.inputs import (
@@ -49,7 +49,6 @@ __all__ = [
     "device_count",
     "draw_weights",
     "drawing_test_function",
-    "few",
     "find_backbone",
     "fixed_draw",
     "forget_compiled",
@@ -65,6 +64,7 @@ __all__ = [
     "loss_of",
     "names_of",
     "no_gradient",
+    "one_example",
     "optimizer_kind",
     "output_mask",
     "position_of",

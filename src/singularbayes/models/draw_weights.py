@@ -55,17 +55,21 @@ def fixed_draw(model: keras.layers.Layer, draw: int = 0, seed: int = 0) -> Itera
     """
     require_integer("fixed_draw", 0, draw=draw, seed=seed)
     sources = find_sources(model)
+    fetch_state(model)
     arrays = draw_sources(sources, noise.as_keys(draw_keys(seed, draw + 1)[draw]))
-    _forget_functions(model)
+    step = getattr(model, "train_function", None)
+    _renew_functions(model)
     try:
         with scope.fix(dict(zip(map(id, sources), arrays, strict=True))):
             yield model
     finally:
-        _forget_functions(model)
+        _renew_functions(model)
+        if getattr(model, "train_function", None) is not step:  # it was made for the fixed draw
+            model.train_function = None
 
 
-def _forget_functions(model) -> None:
-    forget_compiled(model)
+def _renew_functions(model) -> None:
+    _renew_evaluation(model)
     if getattr(model, "generate_function", None) is not None:  # of a language model of KerasHub
         model.generate_function = None
 
@@ -92,10 +96,14 @@ def forget_compiled(model: keras.layers.Layer) -> None:
 
 
 def _renew_around(model, sources) -> None:
-    # On JAX programs are kept by what draws (see `scope`). Made anew instead of forgotten: a loop may be under way.
-    if keras.backend.backend() == "jax":
+    if keras.backend.backend() == "jax":  # where programs are kept by what draws (see `scope`)
         return
     for around in {*flat_layers(model), *scope.traced_in(sources)}:
-        for name in _EVALUATION:
-            if getattr(around, name, None) is not None:
-                getattr(around, f"make_{name}")(force=True)
+        _renew_evaluation(around)
+
+
+def _renew_evaluation(layer) -> None:
+    """Makes the compiled functions of a model anew that are no steps of training; a loop may be under way."""
+    for name in _EVALUATION:
+        if getattr(layer, name, None) is not None:
+            getattr(layer, f"make_{name}")(force=True)

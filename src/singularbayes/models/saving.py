@@ -189,5 +189,5 @@ def _version(text) -> tuple[int, ...]:
 
 
 def _reason(error: Exception) -> str:
-    """Returns what Keras says without the whole configs that it puts before the reason and behind it."""
+    """Returns the message of Keras without the whole configs that it puts before the reason and behind it."""
     return str(error).rpartition("Exception encountered: ")[2].partition("Full object config:")[0].strip()

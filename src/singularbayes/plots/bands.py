@@ -68,7 +68,7 @@ def _mixture_quantile(centres: np.ndarray, scale: np.ndarray, q: float) -> np.nd
 def function_bands(
     bands: Mapping[str, Bands], x: np.ndarray, y: np.ndarray, xlabel: str = "x", ylabel: str = "y"
 ) -> Figure:
-    """Returns two panels a method: training points, median and both interquartile ranges; below, the ranges' widths.
+    """Returns two panels per method: training points, median and both interquartile ranges; below, the ranges' widths.
 
     All methods are on the same axes. The widths show what is too thin to be seen beside the data.
 

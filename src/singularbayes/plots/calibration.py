@@ -13,7 +13,7 @@ from singularbayes.plots import style
 
 @style.for_print
 def reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
-    """Returns accuracy against confidence, a point a bin; below it, which share of the examples each point stands for.
+    """Returns accuracy against confidence, one point per bin; below it, the share of examples of each point.
 
     Below the diagonal a method is overconfident. The legend gives the expected calibration error of the same bins.
     """

@@ -12,7 +12,7 @@ from singularbayes.plots import style
 
 @style.for_print
 def weight_correlations(matrices: Mapping[str, np.ndarray], rows: int, columns: int) -> Figure:
-    """Returns a heat map a method of the correlations between the entries of a block of W.
+    """Returns one heat map per method of the correlations between the entries of a block of W.
 
     Entries stand row by row, W₁₁ W₁₂ … W₂₁ …; lines part the rows of W. Under W = A Bᵀ the squares on the diagonal are
     entries that share a row, and the stripes beside it are entries that share a column.

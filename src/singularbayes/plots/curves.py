@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from singularbayes.checks import require_methods, require_some, vectors
+from singularbayes.checks import require_methods, require_share, require_some, vectors
 from singularbayes.metrics import Measure, SelectiveCurve
 from singularbayes.plots import style
 
@@ -71,8 +71,7 @@ def selective_prediction(
         percent: write losses in %, for an error rate.
     """
     require_methods("selective_prediction", curves)
-    if not 0 < least < 1:
-        raise ValueError(f"selective_prediction needs 0 < least < 1; got least={least!r}.")
+    require_share("selective_prediction", least=least)
     figure = Figure(figsize=(style.COLUMN, 2.3 + style.legend_height(curves)))
     axes, handles = figure.subplots(), []
     kept = np.linspace(least, 1, 101)

@@ -35,7 +35,7 @@ class Point:
 
 
 def points_of(comparison: "Comparison") -> list[Point]:
-    """Returns a point a method from a comparison of two measures: `pareto(points_of(table), *table.measures)`."""
+    """Returns one point per method from a comparison of two measures: `pareto(points_of(table), *table.measures)`."""
     if len(comparison.columns) != 2:
         names = [measure.name for measure in comparison.measures]
         raise ValueError(f"points_of needs a comparison of 2 measures; got {len(names)}: {names}.")
@@ -59,7 +59,7 @@ def pareto(points: Sequence[Point], x: Measure, y: Measure, recommended: Point |
     texts = [*looks, *(str(line.get_label()) for line in others)]
     figure = Figure(figsize=(style.COLUMN, 2.5 + style.legend_height(texts)))
     axes = figure.subplots()
-    _stairs(axes, table[front], x, y)
+    _stairs(axes, table[front], x)
     for point, best in zip(points, front, strict=True):
         look = looks[point.group]
         fill = look.colour if best else "white"
@@ -87,7 +87,7 @@ def _marks(looks: dict[str, style.Look]) -> list[Line2D]:
     ]
 
 
-def _stairs(axes: Axes, front: np.ndarray, x: Measure, y: Measure) -> None:
+def _stairs(axes: Axes, front: np.ndarray, x: Measure) -> None:
     # Along the front from its best x to its best y; every step first gives up x, then gains y.
     corners = front[np.argsort(-x.sign * front[:, 0], kind="stable")]
     axes.step(corners[:, 0], corners[:, 1], where="post", zorder=2, **_LINE)

@@ -69,7 +69,7 @@ def radar(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) ->
     """Returns a radar of the methods.
 
     Args:
-        values: of every method, one number a measure in their order; for several seeds their means. A comparison has
+        values: of every method, one number per measure in their order; for several seeds their means. A comparison has
             both: `radar(table.values(), table.measures)`.
         measures: at least three; the two numbers at an axis are the values at its centre and on its rim.
     """
@@ -106,7 +106,7 @@ def _table(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) -
         raise ValueError(f"A radar needs at least 3 measures; got {len(measures)}.")
     for method, row in values.items():
         if len(row) != len(measures):
-            raise ValueError(f"A radar needs one value a measure; got {len(row)} of {method!r} for {len(measures)}.")
+            raise ValueError(f"A radar needs one value per measure; got {len(row)} of {method!r} for {len(measures)}.")
         wrong = [m.name for m, value in zip(measures, row, strict=True) if not np.isfinite(value)]
         if wrong:
             raise ValueError(

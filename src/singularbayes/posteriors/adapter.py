@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.checks import require_choice
 from singularbayes.posteriors import initializers
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.matrices import DenseMatrix, QuantizedMatrix, SumMatrix
@@ -73,11 +74,9 @@ class Adapter(Product):
 
     def __init__(self, rank, prior=_PRIOR, random_factors="both", base_dtype="float32", **kwargs):
         super().__init__(prior=prior, **kwargs)
+        require_choice("Adapter", RANDOM_FACTORS, random_factors=random_factors)
+        require_choice("Adapter", BASE_DTYPES, base_dtype=base_dtype)
         self.rank, self.random_factors, self.base_dtype = checked_rank("Adapter", rank), random_factors, base_dtype
-        known = {"random_factors": RANDOM_FACTORS, "base_dtype": BASE_DTYPES}
-        for name, values in known.items():
-            if getattr(self, name) not in values:
-                raise ValueError(f"Adapter needs {name} to be one of {values}; got {name}={getattr(self, name)!r}.")
 
     def num_columns(self, shape):
         return min(self.rank, *shape)

@@ -71,10 +71,6 @@ class Posterior(scope.Source, keras.layers.Layer):
     def weight(self, draw: tuple):
         """Returns the matrix that the arrays of a draw stand for."""
 
-    def whole(self, draw: tuple) -> tuple:
-        """Returns the arrays of a draw with no rows left to be made later, as `weight` takes them without `by_rows`."""
-        return draw
-
     def drawn_matrices(self, draw: tuple) -> tuple:
         """Returns the matrices in the arrays of a draw, where `draws_matrices`: A and B, or W."""
         return self.whole(draw)

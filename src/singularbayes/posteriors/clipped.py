@@ -79,7 +79,6 @@ class Clipped(Posterior):
             raise ValueError(f"Clipped needs whole draws, and {self.path} draws row by row; got limit={self.limit}.")
         self.posterior.default_initializer = self._initializer
         self.posterior.build(input_shape)
-        self._shape = tuple(input_shape)
 
     # -- draws ---------------------------------------------------------------------------------------------------------
 
@@ -100,7 +99,7 @@ class Clipped(Posterior):
 
     @property
     def draw_size(self):
-        return self.posterior.draw_size if self.posterior.draws_matrices else math.prod(self._shape)
+        return self.posterior.draw_size if self.posterior.draws_matrices else math.prod(self.shape)
 
     def require_local(self, where):
         raise ValueError(f'Clipped needs estimator="shared", which draws weights; got "local" in {where}.')

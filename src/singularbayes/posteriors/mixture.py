@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.checks import is_integer
+from singularbayes.checks import is_integer, require_choice, require_integer
 from singularbayes.posteriors import noise, registry, scope
 from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, assignment_of_pass, number_of_pass
 from singularbayes.posteriors.base import Posterior
@@ -46,10 +46,8 @@ class Mixture(RandomPosterior):
         inside: Any = registry.get(posterior, "component", "Mixture")
         if not inside.random or isinstance(inside, Mixture):
             raise ValueError(f"Mixture needs a posterior with random weights that is no mixture; got {inside!r}.")
-        if not is_integer(components):
-            raise ValueError(f"Mixture needs components to be an integer >= 1; got components={components!r}.")
-        if examples not in EXAMPLES:
-            raise ValueError(f"Mixture needs examples to be one of {EXAMPLES}; got examples={examples!r}.")
+        require_integer("Mixture", components=components)
+        require_choice("Mixture", EXAMPLES, examples=examples)
         super().__init__(None, inside.kl_weight, name=name, trainable=trainable, dtype=dtype)
         self.components, self.examples, self.adapts = int(components), examples, inside.adapts
         self.repeats = examples == "repeat" and self.components > 1
@@ -63,9 +61,8 @@ class Mixture(RandomPosterior):
         return self.parts.one.default_kernel_initializer(activation)
 
     def build(self, input_shape):
-        self._shape = tuple(input_shape)
         self._build_kl_scale()
-        self.parts.build(self._shape)
+        self.parts.build(tuple(input_shape))
 
     @property
     def frozen_weights(self):
@@ -255,7 +252,7 @@ class Mixture(RandomPosterior):
         """
         if not is_integer(number, 0) or number >= self.components:
             raise ValueError(f"component needs a number from 0 to {self.components - 1}; got {number!r}.")
-        part = self.parts.fresh(self._shape)
+        part = self.parts.fresh(self.shape)
         self.give_components(part, int(number))
         return part
 

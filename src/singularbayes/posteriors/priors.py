@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.bounds import mixture_kl
-from singularbayes.checks import require_positive
+from singularbayes.checks import require_positive, require_share
 from singularbayes.posteriors.families import expectation, float64
 
 _register = keras.saving.register_keras_serializable(package="singularbayes")
@@ -26,6 +26,11 @@ class Prior(ABC):
     anchor: str | None = "random"  # where such centres are when means start at given weights: see `Anchored`
     mixture_constants: tuple[float, float, float, float] | None = None  # of a sampled mixture: see `fused`
     spread: float | None = None  # standard deviation of the initial means of W; None is that of the initializer
+
+    @property
+    def std(self) -> float | None:
+        """The standard deviation of a weight around 0, where that is one number for all weights."""
+        return None
 
     @abstractmethod
     def log_density(self, w, xp=ops):
@@ -113,6 +118,10 @@ class Normal(ScalePrior):
     >>> layer = sb.layers.Dense(8, posterior=sb.LowRank(4, prior=sb.Normal(0.1)))
     """
 
+    @property
+    def std(self):
+        return self.scale
+
     def log_density(self, w, xp=ops):
         return -0.5 * (w / self.scale) ** 2 - math.log(self.scale) - 0.5 * math.log(2 * math.pi)
 
@@ -191,6 +200,10 @@ class Laplace(ScalePrior):
     >>> layer = sb.layers.Dense(8, posterior=sb.LowRank(4, prior=sb.Laplace(0.1)))
     """
 
+    @property
+    def std(self):
+        return math.sqrt(2) * self.scale
+
     def log_density(self, w, xp=ops):
         return -xp.abs(w) / self.scale - math.log(2 * self.scale)
 
@@ -224,8 +237,7 @@ class ScaleMixture(Prior):
         sigma2_is_variance: bool = False,
     ):
         require_positive("ScaleMixture", sigma1=sigma1, sigma2=sigma2)
-        if not 0 < pi < 1:
-            raise ValueError(f"ScaleMixture needs 0 < pi < 1; got pi={pi!r}.")
+        require_share("ScaleMixture", pi=pi)
         if estimate not in ("sampled", "bound"):
             raise ValueError(f"ScaleMixture needs estimate 'sampled' or 'bound'; got estimate={estimate!r}.")
         self.pi, self.sigma1, self.sigma2, self.estimate = float(pi), float(sigma1), float(sigma2), estimate
@@ -233,6 +245,10 @@ class ScaleMixture(Prior):
         self._wide, self._narrow = Normal(sigma1), Normal(math.sqrt(sigma2) if sigma2_is_variance else sigma2)
         parts = [(math.log(pi), self._wide), (math.log1p(-pi), self._narrow)]
         self._by_width = sorted(parts, key=lambda part: -part[1].scale)
+
+    @property
+    def std(self):
+        return math.sqrt(self.pi * self._wide.scale**2 + (1 - self.pi) * self._narrow.scale**2)
 
     @property
     def mixture_constants(self) -> tuple[float, float, float, float] | None:  # type: ignore[override]

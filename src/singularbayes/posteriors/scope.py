@@ -55,7 +55,7 @@ class Source:
         return self.draw(key)
 
     def whole(self, draw: tuple) -> tuple:
-        """Returns the arrays of a draw with nothing left to be made later."""
+        """Returns the arrays of a draw with nothing left to be made later: rows, where only a key was drawn."""
         return draw
 
     @property

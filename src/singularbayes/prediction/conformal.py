@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes.checks import labelled, require_finite
+from singularbayes.checks import labelled, require_finite, require_share
 from singularbayes.likelihoods import (
     ClassPredictive,
     LabelPredictive,
@@ -140,8 +140,7 @@ def _quantile(name: str, scores: np.ndarray, level: float, sample_weight) -> np.
     An example counts as the mean over its positions (Lee, Barber and Willett, 2023); with one position each it is the
     ⌈(n + 1) level⌉-th smallest. `scores` (examples, …) keep the axes that the mask does not have.
     """
-    if not 0 < level < 1:
-        raise ValueError(f"{name} needs 0 < level < 1; got level={level!r}.")
+    require_share(name, level=level)
     mask = np.ones(len(scores)) if sample_weight is None else _mask(name, sample_weight)
     if mask.shape != scores.shape[: mask.ndim]:
         raise ValueError(f"{name} needs a sample_weight in the shape of the targets, {scores.shape}; got {mask.shape}.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _SCORES = {"classification": "entropy", "regression": "epistemic"}
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ class _Losses:
     def __init__(self, model: keras.Model, x, y, loss, likelihood, output, caller: str):
         self.model, self.y, self.caller = model, y, caller
         x = arranged(model, x, caller)
-        self.count = count_examples(model, x)
+        self.count = count_examples(model, x, caller)
         self.position = position_of(model, output, caller)
         self.meaning = likelihood_of_output(model, self.position, likelihood, caller)
         self.loss = find_bounded_loss(loss, self.meaning, caller)
@@ -149,8 +149,8 @@ def has_other_noise(model: keras.Model, x, draws: int, examples: int, seed: int 
     of the seed generators that no posterior owns. A generator that the model does not track, or NumPy's, shows only
     outside a program: the network predicts `examples` of them twice, operation by operation.
     """
-    x = arranged(model, x)
-    count = count_examples(model, x)
+    x = arranged(model, x, "certify")
+    count = count_examples(model, x, "certify")
     sources: list[Any] = find_sources(model)
     others = {id(v) for v in (*model.weights, *(v for source in sources for v in source.variables))}
     states = [variable for variable in model.variables if id(variable) not in others]  # of other seed generators

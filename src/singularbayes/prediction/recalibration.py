@@ -1,12 +1,11 @@
 """Recalibration: one number is fitted on held-out data, then applied to any prediction of the same model."""
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import optimize, special
 
-from singularbayes.checks import aligned, labelled, weighted_mean
+from singularbayes.checks import aligned, labelled, require_positive, weighted_mean
 from singularbayes.likelihoods import (
     ClassPredictive,
     LabelPredictive,
@@ -31,7 +30,7 @@ class Temperature:
     value: float
 
     def __post_init__(self):
-        _require_positive("Temperature", self.value)
+        require_positive("Temperature", value=self.value)
 
     def __call__(self, p: ClassPredictive) -> ClassPredictive:
         require_kind("Temperature", p, ClassPredictive)
@@ -59,6 +58,10 @@ class TemperedPredictive(ClassPredictive):
         at = np.ones(self.position_shape, bool) if where is None else where
         return TemperedPredictive(self.mean[at], self.num_draws)
 
+    def flattened(self) -> "TemperedPredictive":
+        flat = self.mean.reshape(-1, self.mean.shape[-1])
+        return TemperedPredictive(flat, self.num_draws, **self._flattened_data(self.position_shape))
+
     @property
     def mutual_information(self) -> np.ndarray:
         raise _untempered("mutual_information")
@@ -78,7 +81,7 @@ class VarianceScale:
     value: float
 
     def __post_init__(self):
-        _require_positive("VarianceScale", self.value)
+        require_positive("VarianceScale", value=self.value)
 
     def __call__(self, p: ValuePredictive) -> ValuePredictive:
         require_kind("VarianceScale", p, ValuePredictive)
@@ -155,11 +158,6 @@ def _temperature(mean: np.ndarray, y: np.ndarray, weights: np.ndarray | None) ->
 def _tempered(p: np.ndarray, power: float) -> np.ndarray:
     weights = np.where(p > 0, (p / p.max(axis=-1, keepdims=True)) ** power, 0)
     return weights / weights.sum(axis=-1, keepdims=True)
-
-
-def _require_positive(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} needs a finite value > 0; got value={value!r}.")
 
 
 def _untempered(what: str) -> ValueError:

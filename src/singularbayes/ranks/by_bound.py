@@ -61,7 +61,7 @@ def by_bound(
 
     Args:
         model: a `keras.Sequential` of dense and convolutional layers, plain or Bayesian, trained.
-        x: examples; they say how large the inputs of every layer are.
+        x: examples, from which the norms of the inputs of every layer are measured.
         num_data: N, the size of the training set; None is the number of examples.
         loss: a name of `bounds.loss_constants` with a Lipschitz constant.
         weight_kl: C, nats of KL a weight: sb.kl(model, "exact") over the number of weights, where it is known.
@@ -83,14 +83,14 @@ def by_bound(
     ]
     complexity = _complexity(matrices, ranks, weight_kl, num_data, delta)
     how = (
-        f"Least sum of loss {sum(lost):.3g} and PAC-Bayes {complexity:.3g} with {weight_kl:g} nats a weight and "
+        f"Least sum of loss {sum(lost):.3g} and PAC-Bayes {complexity:.3g} with {weight_kl:g} nats per weight and "
         f"{num_data:,} examples: a planning figure, no certificate."
     )
     return Recommendation(model.name, tuple(rows), how)
 
 
 def _matrices(model, x: np.ndarray, loss: str) -> list[_Matrix]:
-    steps, reasons = change.read(model, {})
+    steps, reasons = change.read_steps(model, {})
     if reasons:
         raise ValueError(
             f"by_bound needs dense and convolutional layers in a row, whose norms multiply; got {'; '.join(reasons)}. "

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from singularbayes.checks import labelled
-from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, spectrum, surgery
+from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, find_slots, spectrum, surgery
 from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.models import as_arrays, loss_of, position_of
 from singularbayes.posteriors import find_posteriors
@@ -81,7 +81,7 @@ class _Truncation:
     def __init__(self, model: keras.Model):
         self.model = surgery.copied(model)
         found = [place.layer for place in surgery.places(self.model) if counterparts.is_convertible(place.layer)]
-        slots = [slot for layer in found for slot in counterparts.slots(layer).values()]
+        slots = [slot for layer in found for slot in find_slots(layer).values()]
         self.parts = [(slot, *np.linalg.svd(slot.read().astype("float64"), full_matrices=False)) for slot in slots]
 
     def cut(self, explained: float) -> keras.Model:

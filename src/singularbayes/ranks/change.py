@@ -49,12 +49,12 @@ class Step:
     patches: float | None = None
 
 
-def bound(steps: Iterable[Step], radius: float) -> Bound:
+def bound_change(steps: Iterable[Step], radius: float) -> Bound:
     """Returns a bound of ‖f(x) − f′(x)‖ over ‖x‖ ≤ radius, where f has the matrices before and f′ those after.
 
     >>> one = Step(norm=2.0, after=2.0, removed=0.0, offset=0.0, slope=1.0, at_zero=0.0)
     >>> cut = Step(norm=3.0, after=3.0, removed=0.1, offset=0.0, slope=1.0, at_zero=0.0)
-    >>> round(bound([one, cut, one], radius=1.0).value, 6)  # 2 · 0.1 · 2
+    >>> round(bound_change([one, cut, one], radius=1.0).value, 6)  # 2 · 0.1 · 2
     0.4
     """
     require_positive("change", radius=radius)
@@ -74,7 +74,7 @@ def bound(steps: Iterable[Step], radius: float) -> Bound:
 Gone = Mapping[int, np.ndarray]  # of a posterior, by id, whether each column goes; none goes of those left out
 
 
-def read(model: keras.layers.Layer, gone: Gone) -> tuple[tuple[Step, ...], tuple[str, ...]]:
+def read_steps(model: keras.layers.Layer, gone: Gone) -> tuple[tuple[Step, ...], tuple[str, ...]]:
     """Returns the steps of a network, or none and the reasons why it has no bound."""
     if type(model) is not keras.Sequential:
         return (), (f"{type(model).__name__} is not a keras.Sequential, whose layers follow one another",)
@@ -133,7 +133,7 @@ def _norms(layer, gone: Gone) -> tuple[float, float, float]:
     """Returns ‖W‖, ‖W − ΔW‖ and ‖ΔW‖ of the mean."""
     posterior = getattr(layer, "posterior", None)
     if posterior is not None and len(posterior.factor_moments()) == 2:
-        a, b = means(posterior)
+        a, b = factor_means(posterior)
         go = gone.get(id(posterior), np.zeros(a.shape[1], bool))
         return norm_of(a, b), norm_of(a[:, ~go], b[:, ~go]), norm_of(a[:, go], b[:, go])
     w = ops.convert_to_numpy(layer.kernel if posterior is None else posterior.mean().dense()).astype("float64")
@@ -141,7 +141,7 @@ def _norms(layer, gone: Gone) -> tuple[float, float, float]:
     return norm, norm, 0.0
 
 
-def means(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
+def factor_means(posterior: Posterior) -> tuple[np.ndarray, np.ndarray]:
     """Returns the means of A and B; columns that are switched off are 0 in B."""
     (a, _), (b, _) = posterior.factor_moments()
     return a, b

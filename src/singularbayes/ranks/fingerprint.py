@@ -15,7 +15,7 @@ from singularbayes.models import loss_of, position_of
 from singularbayes.ranks.space import Space
 
 
-def first(build: Callable[..., keras.Model], space: Space) -> keras.Model:
+def first_model(build: Callable[..., keras.Model], space: Space) -> keras.Model:
     """Returns the model with the first choice, or the low end, of every setting; raises if it cannot be trained."""
     model = build(**{name: choice[0] for name, choice in space.items() if name != "beta"})
     if not getattr(model, "compiled", False):

@@ -54,7 +54,7 @@ class Pruned:
                 f"A bound of the change needs dense and convolutional layers in a row; got {'; '.join(self.outside)}. "
                 "The removed norms of every matrix stand in `rows`."
             )
-        return change.bound(self.steps, radius)
+        return change.bound_change(self.steps, radius)
 
     def __str__(self) -> str:
         head = ("matrix", "size", "columns", "rank", "‖E W‖", "‖ΔW‖ removed")
@@ -99,7 +99,7 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
             f"prune needs a model with AdaptiveLowRank weights; got {model.name!r}, which has none. A trained model of "
             "fixed ranks can be judged by its spectrum: ranks.by_spectrum(model)."
         )
-    steps, outside = change.read(copy, {key: ~stay for key, stay in kept.items()})
+    steps, outside = change.read_steps(copy, {key: ~stay for key, stay in kept.items()})
     rows, new = [], {}
     for place in surgery.places(copy, surgery.is_ours):
         if surgery.is_ours(place.layer) and _adaptive(place.layer):
@@ -117,7 +117,7 @@ def _adaptive(layer) -> list:
 
 
 def _row(posterior: Posterior, kept: Kept) -> PrunedMatrix:
-    (a, b), gone = change.means(posterior), ~kept[id(posterior)]
+    (a, b), gone = change.factor_means(posterior), ~kept[id(posterior)]
     return PrunedMatrix(
         name=posterior.path,
         shape=(len(a), len(b)),

@@ -13,10 +13,10 @@ from rich.table import Table
 from singularbayes.metrics import Measure
 from singularbayes.ranks import waves
 from singularbayes.ranks.engines import Engine, Local
-from singularbayes.ranks.fingerprint import digest_of, first, has_noise, task_of
+from singularbayes.ranks.fingerprint import digest_of, first_model, has_noise, task_of
 from singularbayes.ranks.objectives import measures
 from singularbayes.ranks.space import Space, grid, read_space
-from singularbayes.ranks.storage import alone, digest, open_study, plain, quiet_optuna, require_optuna
+from singularbayes.ranks.storage import digest, lock_storage, open_study, plain, quiet_optuna, require_optuna
 from singularbayes.ranks.sweep_config import Budget, Counterpart, Data
 from singularbayes.ranks.trials import Sweep, Trial, cells
 from singularbayes.ranks.work import Ended, Work
@@ -61,7 +61,7 @@ def sweep(
         raise ValueError(
             f"sweep needs ranks.Data(train=(x, y), validation=(x, y)); got data of type {type(data).__name__}."
         )
-    model = first(build, space)
+    model = first_model(build, space)
     task = task_of(model, task)
     wanted = measures(objectives, task, data.ood_by_name, has_noise(model))
     what = _what(build, model, data, space, wanted, budget, task, seed)
@@ -69,7 +69,7 @@ def sweep(
     directions = ["maximize" if measure.sign > 0 else "minimize" for measure in wanted]
     points = grid(space, seed)
     number = budget.trials if points is None else min(budget.trials, len(points))
-    with alone(storage), quiet_optuna(), live_table(wanted) as show:
+    with lock_storage(storage), quiet_optuna(), live_table(wanted) as show:
         study = open_study(storage, directions, what)
         waves.close(study)
         show(waves.tried(study))

@@ -37,7 +37,7 @@ def quiet_optuna() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def alone(path: str | Path | None) -> Iterator[None]:
+def lock_storage(path: str | Path | None) -> Iterator[None]:
     """Holds a storage for this process; raises where another has it. The lock ends with its process."""
     if path is None:
         yield

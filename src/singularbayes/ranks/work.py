@@ -73,7 +73,7 @@ def train(work: Work, settings: dict[str, Any], rungs: keras.callbacks.Callback 
     beta = own.pop("beta", 1.0)
     (x, y), budget = work.data.train, work.budget
     callbacks: list[list[keras.callbacks.Callback]] = [
-        [KLSchedule(len(x), beta, warmup=budget.warmup)] for _ in range(budget.seeds)
+        [KLSchedule(beta=beta, warmup=budget.warmup)] for _ in range(budget.seeds)
     ]
     if rungs is not None:
         callbacks[0].append(rungs)

@@ -2,13 +2,13 @@
 
 from singularbayes.training.early_stopping import EarlyStopping
 from singularbayes.training.elbo import kl, set_kl
-from singularbayes.training.fit_many import factory, fit_many
+from singularbayes.training.fit_many import callbacks_factory, fit_many
 from singularbayes.training.kl_schedule import KLSchedule
 from singularbayes.training.learned_prior import (
     Seen,
     centre_prior,
     count_repeats,
-    hashed,
+    hash_examples,
     learn_prior,
     remember_examples,
     seen_among,
@@ -26,11 +26,11 @@ __all__ = [
     "SpectralPenalty",
     "SpectralProjection",
     "Truncation",
+    "callbacks_factory",
     "centre_prior",
     "count_repeats",
-    "factory",
     "fit_many",
-    "hashed",
+    "hash_examples",
     "kl",
     "learn_prior",
     "load",

@@ -50,7 +50,7 @@ def remember_data() -> None:
 
 
 @contextmanager
-def stated(model: keras.Model, size: DataSize) -> Iterator[None]:
+def state_size(model: keras.Model, size: DataSize) -> Iterator[None]:
     """States the number of examples of the training that begins inside the `with` block."""
     _STATED[model] = size
     try:

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from singularbayes.checks import require_choice
 from singularbayes.likelihoods import require_activations
 from singularbayes.posteriors import KLGuard, SharedState, find_random_posteriors
 from singularbayes.training.logged_loss import log_nll
@@ -34,8 +35,7 @@ def kl(model: keras.layers.Layer, method: str = "training"):
     >>> sb.kl(model, "exact") > 0
     True
     """
-    if method not in _KL_METHODS:
-        raise ValueError(f"kl needs method to be one of {tuple(_KL_METHODS)}; got method={method!r}.")
+    require_choice("kl", tuple(_KL_METHODS), method=method)
     return sum((_KL_METHODS[method](posterior) for posterior in find_random_posteriors(model)), 0.0)
 
 
@@ -104,7 +104,8 @@ def spare_from_decay(model: keras.layers.Layer) -> None:
         guard.prepare = spare_from_new_optimizer
 
 
-def _inner_optimizer(model: keras.layers.Layer) -> Any:
+def inner_optimizer(model: keras.layers.Layer) -> Any:
+    """Returns the optimizer of a model without what scales its loss; None where it has none."""
     optimizer: Any = getattr(model, "optimizer", None)
     while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):  # Keras adds one under mixed_float16
         optimizer = optimizer.inner_optimizer
@@ -113,7 +114,7 @@ def _inner_optimizer(model: keras.layers.Layer) -> Any:
 
 def warn_of_optimizer(model: keras.Model) -> None:
     """Warns of what optimizers of Keras do to weights in silence."""
-    optimizer = _inner_optimizer(model)
+    optimizer = inner_optimizer(model)
     if isinstance(optimizer, keras.optimizers.Ftrl):
         warnings.warn(
             "Ftrl forgets in its first step where weights start, whatever its learning rate: the initial means and "
@@ -131,7 +132,7 @@ def warn_of_optimizer(model: keras.Model) -> None:
 
 
 def _spare_from_current_decay(model: keras.layers.Layer) -> None:
-    optimizer = _inner_optimizer(model)
+    optimizer = inner_optimizer(model)
     if not getattr(optimizer, "weight_decay", None):
         return
     posteriors = find_random_posteriors(model)

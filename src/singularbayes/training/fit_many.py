@@ -10,96 +10,24 @@ import inspect
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import keras
-import numpy as np
 
 from singularbayes.checks import require_integer
 from singularbayes.likelihoods import require_activations, require_labels
-from singularbayes.models import as_arrays, batches_of, collected, is_stream, lengths_of, require_any_length, track
-from singularbayes.training.data_size import DataSize, stated
-from singularbayes.training.length_buckets import Buckets
+from singularbayes.models import batches_of, require_any_length, track
+from singularbayes.training.data_size import state_size
+from singularbayes.training.member_examples import (
+    Examples,
+    ShuffledExamples,
+    by_length,
+    read_examples,
+    read_held_out,
+    rows_of_members,
+    without_padding,
+)
 
 Callbacks = Callable[[], list[keras.callbacks.Callback]]
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Arrays with the examples on the first axis: inputs (one array or several), targets, and weights if there are.
-
-    With `buckets` the inputs are one array of token ids, and a batch has as many columns of it as its bucket. With
-    `rows` each member, by its seed, sees some of the examples, as many as any other.
-    """
-
-    x: Any
-    y: Any
-    weight: np.ndarray | None
-    batch_size: int
-    buckets: Buckets | None = None
-    rows: dict[int, np.ndarray] | None = None
-
-    @property
-    def arrays(self) -> tuple:
-        return (self.x, self.y) if self.weight is None else (self.x, self.y, self.weight)
-
-    def __len__(self) -> int:
-        """How many examples a member sees in an epoch."""
-        return len(keras.tree.flatten(self.x)[0] if self.rows is None else next(iter(self.rows.values())))
-
-    @property
-    def size(self) -> DataSize:
-        """The number of examples of a member, for its callbacks. Rows may repeat."""
-        return DataSize(len(self), exact=self.rows is None)
-
-    @property
-    def steps(self) -> int:
-        return -(-len(self) // self.batch_size)
-
-    def order(self, seed: int, epoch: int) -> np.ndarray:
-        """Returns the order in which a member sees the examples in an epoch."""
-        if self.buckets is not None:
-            return self.buckets.order(seed, epoch, self.batch_size)
-        order = np.random.default_rng([seed, epoch]).permutation(len(self)).astype("int32")
-        return order if self.rows is None else self.rows[seed][order]
-
-    @property
-    def columns(self) -> tuple[int | None, ...]:
-        """How many columns batches may have; None is all."""
-        return (None,) if self.buckets is None else self.buckets.columns
-
-    def kinds(self, epoch: int) -> np.ndarray:
-        """Returns which of `columns` each batch of an epoch has; the same for all members."""
-        if self.buckets is None:
-            return np.zeros(self.steps, "int32")
-        return self.buckets.of_batches(epoch, self.batch_size)
-
-    def take(self, ids, columns: int | None = None, arrays: tuple | None = None) -> tuple:
-        """Returns the batch of these examples as Keras takes it, of the arrays here or of copies on a device."""
-        x, *others = keras.tree.map_structure(lambda array: array[ids], self.arrays if arrays is None else arrays)
-        return (x if columns is None else x[:, :columns], *others)
-
-
-class _Shuffled(keras.utils.PyDataset):
-    """The examples in the order of one member's epoch, batch by batch."""
-
-    def __init__(self, examples: Examples, seed: int, epoch: int):
-        super().__init__()
-        self.examples, self.seed = examples, seed
-        self.turn(epoch)  # Keras fetches batches before the first epoch begins
-
-    def turn(self, epoch: int) -> None:
-        self.ids, self.kinds = self.examples.order(self.seed, epoch), self.examples.kinds(epoch)
-
-    @property
-    def num_batches(self):
-        return self.examples.steps
-
-    def __getitem__(self, index):
-        size, columns = self.examples.batch_size, self.examples.columns[self.kinds[index]]
-        if keras.backend.backend() == "tensorflow":
-            columns = None  # its pipelines take the lengths of the first two batches for those of all
-        return self.examples.take(self.ids[index * size : (index + 1) * size], columns)
 
 
 def fit_many(
@@ -165,17 +93,21 @@ def fit_many(
         raise ValueError(f"fit_many needs one or more different seeds; got seeds={seeds}.")
     require_integer("fit_many", epochs=epochs, batch_size=batch_size)
     require_integer("fit_many", 0, initial_epoch=initial_epoch)
-    train = examples("x and y", x, y, sample_weight, int(batch_size))
-    held_out = None if validation_data is None else _held_out(validation_data, batch_size)
+    train = read_examples("x and y", x, y, sample_weight, int(batch_size))
+    held_out = None if validation_data is None else read_held_out(validation_data, batch_size)
     if rows is not None:
-        train = replace(train, rows=_rows_of(rows, seeds, len(train), padding))
+        train = replace(train, rows=rows_of_members(rows, seeds, len(train), padding))
     if padding is not None:
-        train, held_out = _by_length(train, padding), None if held_out is None else _shortened(held_out, padding)
+        train, held_out = by_length(train, padding), None if held_out is None else without_padding(held_out, padding)
     if together is not None:
         require_integer("fit_many", together=together)
     data = {"x, y": train} if held_out is None else {"x, y": train, "validation_data": held_out}
     job = Job(
-        _Builds(build, data, padding is not None), factory(callbacks), train, held_out, range(initial_epoch, epochs)
+        _Builds(build, data, padding is not None),
+        callbacks_factory(callbacks),
+        train,
+        held_out,
+        range(initial_epoch, epochs),
     )
     # A program over members would need every array of theirs on every device.
     if keras.backend.backend() != "jax" or together == 1 or keras.distribution.distribution() is not None:
@@ -239,7 +171,7 @@ class Job:
 
     def _alone(self, seed: int, bar: Generator) -> keras.callbacks.History:
         model = self.build(seed)
-        data = _Shuffled(self.train, seed, self.epochs.start)
+        data = ShuffledExamples(self.train, seed, self.epochs.start)
 
         def begin(epoch, logs):
             next(bar)
@@ -247,7 +179,7 @@ class Job:
 
         turn = keras.callbacks.LambdaCallback(on_epoch_begin=begin)
         validation = None if self.held_out is None else self.held_out.arrays
-        with stated(model, self.train.size):
+        with state_size(model, self.train.size):
             return model.fit(
                 data,
                 epochs=self.epochs.stop,
@@ -260,7 +192,7 @@ class Job:
             )
 
 
-def factory(callbacks) -> Callbacks:
+def callbacks_factory(callbacks) -> Callbacks:
     """Returns what makes the callbacks of one member; raises for a list, whose callbacks members would share."""
     if callbacks is None:
         return list
@@ -270,64 +202,3 @@ def factory(callbacks) -> Callbacks:
             f"{type(callbacks).__name__}. Write callbacks=lambda: [...]."
         )
     return callbacks
-
-
-def _held_out(given, batch_size: int) -> Examples:
-    if is_stream(given):
-        return examples("validation_data", given, None, None, batch_size)
-    if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
-        raise ValueError(f"validation_data needs to be (x, y) or (x, y, sample_weight); got {type(given).__name__}.")
-    x, y, weight = (*given, None)[:3]
-    return examples("validation_data", x, y, weight, batch_size)
-
-
-def examples(name: str, x, y, weight, batch_size: int) -> Examples:
-    """Returns arrays that are fit to train on; raises where they are not."""
-    x, y, weight = collected(x, y, weight, f"fit_many({name})")
-    if y is None:
-        raise ValueError(f"fit_many({name}) needs targets; got y=None, and no batches (x, y).")
-    x, y = (keras.tree.map_structure(_numbers, _without_lists(part)) for part in (x, y))
-    weight = None if weight is None else _numbers(weight)
-    flat = keras.tree.flatten((x, y) if weight is None else (x, y, weight))
-    lengths = {len(array) if array.ndim else 0 for array in flat}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(
-            f"{name} needs one and the same number of examples >= 1; got shapes {[array.shape for array in flat]}."
-        )
-    if any(array.dtype.kind == "f" and np.isnan(array).any() for array in flat):
-        raise ValueError(f"{name} needs values without NaN; got NaN.")
-    return Examples(x, y, weight, batch_size)
-
-
-def _rows_of(rows, seeds: list[int], examples: int, padding: int | None) -> dict[int, np.ndarray]:
-    """Returns the rows of every member by its seed."""
-    table = as_arrays(rows, "fit_many(rows)")
-    if table.ndim != 2 or len(table) != len(seeds) or table.dtype.kind not in "iu" or not table.size:
-        raise ValueError(
-            f"fit_many needs rows to be integers (members, examples), here ({len(seeds)}, …); got "
-            f"{table.dtype} {table.shape}."
-        )
-    if table.min() < 0 or table.max() >= examples:
-        raise ValueError(f"fit_many needs rows from 0 to {examples - 1}; got {table.min()} to {table.max()}.")
-    if padding is not None:
-        raise ValueError("fit_many needs rows or padding, not both: members of one batch are of like length.")
-    return dict(zip(seeds, table.astype("int32"), strict=True))
-
-
-def _by_length(train: Examples, padding: int) -> Examples:
-    """Returns the examples with batches of like length."""
-    return replace(train, buckets=Buckets.of_lengths(lengths_of(train.x, padding)))
-
-
-def _shortened(held_out: Examples, padding: int) -> Examples:
-    """Returns the examples without the columns that are padding in all of them."""
-    return replace(held_out, x=held_out.x[:, : lengths_of(held_out.x, padding).max()])
-
-
-def _without_lists(structure):
-    # A pipeline of TensorFlow takes a list for an array.
-    return tuple(map(_without_lists, structure)) if isinstance(structure, list) else structure
-
-
-def _numbers(array: np.ndarray) -> np.ndarray:
-    return array.astype(keras.config.floatx()) if array.dtype.kind == "f" else array

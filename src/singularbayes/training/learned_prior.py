@@ -44,7 +44,7 @@ def centre_prior(model: keras.Model, *, learned_on, scale: float | None = None) 
         )
     _centre(
         posteriors,
-        None if learned_on is None else hashed(arranged(model, learned_on, "centre_prior")),
+        None if learned_on is None else hash_examples(arranged(model, learned_on, "centre_prior")),
         Origin.NAMED,
         scale,
     )
@@ -77,7 +77,7 @@ def remember_examples(model: keras.Model, x, caller: str) -> None:
             f"{caller} needs a model as learn_prior or centre_prior left it; {model.name!r} was changed since, or has "
             "priors without centres, so what it shows would depend on other examples."
         )
-    examples = hashed(arranged(model, x, caller))
+    examples = hash_examples(arranged(model, x, caller))
     for posterior in posteriors:
         for factor in posterior.factors:
             _, _, reference = factor.numbers()
@@ -114,7 +114,7 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
         )
     require_activations(model)
     require_labels("learn_prior(x, y)", model, y, fit.get("sample_weight"))
-    examples = hashed(arranged(model, x, "learn_prior"))
+    examples = hash_examples(arranged(model, x, "learn_prior"))
     validation = fit.get("validation_data")
     if validation is not None:
         if not isinstance(validation, (tuple, list)):
@@ -123,7 +123,7 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
                 f"example; got a {type(validation).__name__}."
             )
         require_labels("learn_prior(validation_data)", model, *validation[1:])
-        examples = np.concatenate([examples, hashed(arranged(model, validation[0], "learn_prior"))])
+        examples = np.concatenate([examples, hash_examples(arranged(model, validation[0], "learn_prior"))])
     history = model.fit(x, y, **fit)
     _centre(posteriors, examples, Origin.LEARNED, scale)
     return history
@@ -147,10 +147,10 @@ def _trained(model: keras.Model) -> bool:
     return not all(factor.unchanged()[1] for posterior in posteriors for factor in posterior.factors)
 
 
-def hashed(x) -> np.ndarray:
+def hash_examples(x) -> np.ndarray:
     """Returns a hash of every example, (examples,), unsigned integers of 64 bits.
 
-    >>> len(hashed(np.arange(6.0).reshape(3, 2)))
+    >>> len(hash_examples(np.arange(6.0).reshape(3, 2)))
     3
     """
     rows = zip(*(map(_row_bytes, np.asarray(array)) for array in keras.tree.flatten(x)), strict=True)
@@ -181,7 +181,7 @@ class Seen:
 def seen_among(remembered: np.ndarray, hashes: np.ndarray) -> Seen:
     """Returns how many of the remembered hashes are among others.
 
-    >>> hashes = hashed(np.arange(200.0).reshape(100, 2))
+    >>> hashes = hash_examples(np.arange(200.0).reshape(100, 2))
     >>> seen_among(hashes[:50], hashes), seen_among(hashes[:50], hashes[50:])
     (Seen(count=50, total=50), Seen(count=0, total=50))
     """
@@ -191,7 +191,7 @@ def seen_among(remembered: np.ndarray, hashes: np.ndarray) -> Seen:
 def count_repeats(hashes: np.ndarray) -> int:
     """Returns how many examples look like an earlier one.
 
-    >>> count_repeats(hashed(np.array([[1.0], [2.0], [1.0], [1.0]])))
+    >>> count_repeats(hash_examples(np.array([[1.0], [2.0], [1.0], [1.0]])))
     2
     """
     return len(hashes) - len(np.unique(hashes))

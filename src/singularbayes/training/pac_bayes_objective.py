@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from singularbayes.bounds import kl_inverse, pac_bayes
-from singularbayes.checks import require_choice, require_integer, require_share
+from singularbayes.checks import require_choice, require_integer, require_positive, require_share
 from singularbayes.models import compiled
 from singularbayes.posteriors import find_random_posteriors
 from singularbayes.training.data_size import data_of, read_size, remember_data
@@ -67,8 +67,7 @@ class PACBayesObjective(keras.callbacks.Callback):
         require_integer("PACBayesObjective", num_data=1 if num_data is None else num_data)
         require_share("PACBayesObjective", delta=delta)
         require_choice("PACBayesObjective", FORMS, form=form)
-        if not 0 < penalty < math.inf:
-            raise ValueError(f"PACBayesObjective needs penalty > 0 and finite; got penalty={penalty!r}.")
+        require_positive("PACBayesObjective", penalty=penalty)
         self.num_data, self.delta, self.form, self.penalty = num_data, delta, form, penalty
         self._kl_weight: Any = None  # that of the next epoch, where L̂ is known
         self._reads_num_data = num_data is None  # from the data of every `fit`

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.posteriors import RandomPosterior, find_random_posteriors
+from singularbayes.training.elbo import inner_optimizer
 
 
 def switch_noise(model: keras.Model, on: bool) -> None:
@@ -21,13 +22,11 @@ def switch_noise(model: keras.Model, on: bool) -> None:
     """
     for posterior in find_random_posteriors(model):
         if posterior.switch_noise(on) and on:
-            _restart(model.optimizer, posterior)
+            _restart(inner_optimizer(model), posterior)
 
 
 def _restart(optimizer, posterior: RandomPosterior) -> None:
     """Gives the moments that Adam and its kin keep of a posterior values that fit its new means and scales."""
-    while isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
-        optimizer = optimizer.inner_optimizer
     if optimizer is None or not optimizer.built:
         return
     places = [optimizer._get_variable_index(variable) for variable in posterior.random_weights]

@@ -20,8 +20,8 @@ def prepare_mixtures(model: keras.Model) -> None:
     mixtures = [posterior for posterior in find_posteriors(model) if posterior.components > 1]
     if not mixtures:
         return
-    norms = [layer.name for layer in flat_layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
-    trained = [name for name in norms if _layer(model, name).trainable]
+    norms = [layer for layer in flat_layers(model) if isinstance(layer, keras.layers.BatchNormalization)]
+    trained = [layer.name for layer in norms if layer.trainable]
     if trained:
         raise ValueError(
             f"A mixture needs layers that treat every example alone; got BatchNormalization {trained}, whose "
@@ -46,10 +46,6 @@ def prepare_mixtures(model: keras.Model) -> None:
 def repetition_of(model: keras.Model) -> "Repetition | None":
     """Returns how the steps of a model repeat examples, or None."""
     return getattr(model, "_repetition", None)
-
-
-def _layer(model, name):
-    return next(layer for layer in flat_layers(model) if layer.name == name)
 
 
 class Repetition:

@@ -35,7 +35,7 @@ class SpectralProjection(keras.callbacks.Callback):
     """Scales the means of every factor down to a spectral norm of at most `limit`, after every batch.
 
     Guarantees ‖E A‖₂ ≤ limit for every factor after each batch that Keras reports, and so at the end of training. With
-    `steps_per_execution` above 1 it reports one batch in as many. Says nothing about draws.
+    `steps_per_execution` above 1 it reports one batch in as many. It bounds no draw.
 
     >>> callbacks = [SpectralProjection(limit=1.0)]  # of fit, beside a KLSchedule
     """
@@ -120,6 +120,7 @@ def truncation(
     """
     require_positive("truncation", limit=limit)
     require_integer("truncation", draws=draws)
+    require_integer("truncation", 0, seed=seed)
     kept = 0
     posteriors, sources = _matrix_posteriors("truncation", model), find_sources(model)
     for key in draw_keys(seed, draws):

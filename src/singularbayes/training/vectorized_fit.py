@@ -11,10 +11,11 @@ from jax import numpy as jnp
 
 from singularbayes.models import free_bytes, kind_of, optimizer_kind, share_programs, track
 from singularbayes.posteriors import find_posteriors, scope, step_watch
-from singularbayes.training.data_size import stated
-from singularbayes.training.fit_many import Examples, Job
+from singularbayes.training.data_size import state_size
+from singularbayes.training.fit_many import Job
 from singularbayes.training.kl_schedule import validates_draws
 from singularbayes.training.logged_loss import wrong_step_error
+from singularbayes.training.member_examples import Examples
 
 _CPU_BYTES = 4 << 30  # of a program on a CPU; on an accelerator it is a share of what is free
 _ACCELERATOR_SHARE = 0.8
@@ -52,7 +53,7 @@ class Member:
         callbacks = job.callbacks()
         _refuse_batch_hooks(callbacks)
         params = {"epochs": job.epochs.stop, "steps": job.train.steps, "verbose": 0}
-        with stated(self.model, job.train.size):
+        with state_size(self.model, job.train.size):
             self.callbacks = keras.callbacks.CallbackList(callbacks, add_history=True, model=self.model, **params)
         self.history = self.model.history
         self.logs: dict[str, Any] = {}

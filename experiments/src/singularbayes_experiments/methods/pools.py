@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from singularbayes.baselines import SWAG, Snapshots, flat
+from singularbayes.baselines import SWAG, Snapshots, flat_weights
 from singularbayes_experiments.methods.stopping import Resumable, State
 from singularbayes_experiments.methods.training import Watch, train
 
@@ -45,7 +45,7 @@ class Collect(Resumable):
         self.snapshots = Snapshots(rank)
 
     def on_epoch_end(self, epoch, logs=None):
-        self.snapshots.add(flat(self.model.trainable_variables))
+        self.snapshots.add(flat_weights(self.model.trainable_variables))
 
     def state(self) -> State:
         return {"collected": np.array(self.snapshots.collected), **self.snapshots.arrays()}
