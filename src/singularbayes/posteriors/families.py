@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import keras
 import numpy as np
 from keras import ops
 from scipy.special import erf
@@ -126,7 +127,9 @@ def _expectation(function, family, loc, scale, bends):
 
 @one_program()
 def softplus(rho):
-    """Returns log(1 + e^ρ), above 0 for ρ > −87. XLA vectorises this form on a CPU, and not that of `ops`."""
+    """Returns log(1 + e^ρ), above 0 for ρ > −87. XLA vectorises the form below on a CPU, and not that of `ops`."""
+    if keras.backend.backend() != "jax":
+        return ops.softplus(rho)  # one operation
     return ops.maximum(rho, 0.0) + ops.log1p(ops.exp(-ops.abs(rho)))
 
 

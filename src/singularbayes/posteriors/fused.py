@@ -1,9 +1,9 @@
 """A draw of many scalars, and their KL, in as few operations as the backend allows.
 
 A step of a small network is mostly the number of its operations, and one of a large network how often it goes through
-its weights. JAX compiles all of a step together. torch runs operation by operation and needs a gradient for each: there
-both formulas have their gradients written out. TensorFlow runs the plain formulas: compiled by XLA inside its graph,
-with the hashed noise of JAX, they took as much time of the CPU as before.
+its weights. JAX compiles all of a step together. torch and TensorFlow run operation by operation and need a gradient
+for each: there the formulas have their gradients written out, but for the draw on TensorFlow, whose own gradient is as
+short.
 
 Values are stacked (2, size): loc and u, with scale = softplus(rho_lr · u).
 """
@@ -32,7 +32,7 @@ def loc_and_scale(values, rho_lr: float):
 
 def draw(family, values, rho_lr: float, key):
     """Returns loc + scale · noise, the noise that `key` names."""
-    if family.name == "gaussian" and _written_out():
+    if family.name == "gaussian" and _BACKEND == "torch" and _written_out():
         return _torch_functions().draw(values, family.noise(tuple(values.shape[1:]), key), rho_lr)
     loc, scale = loc_and_scale(values, rho_lr)
     return loc + scale * family.noise(tuple(loc.shape), key)
@@ -42,14 +42,15 @@ def kl(prior, family, values, rho_lr: float, next_key: Callable):
     """Returns KL(q ‖ p) summed over the weights, as `prior.kl` defines it."""
     if family.name == "gaussian" and prior.mixture_constants is not None and _written_out():
         eps = family.noise(tuple(values.shape[1:]), next_key())
-        return _torch_functions().mixture_kl(values, eps, rho_lr, *prior.mixture_constants)
+        mixture_kl = _torch_functions().mixture_kl if _BACKEND == "torch" else _mixture_kl_on_tensorflow
+        return mixture_kl(values, eps, rho_lr, *prior.mixture_constants)
     return prior.kl(family, *loc_and_scale(values, rho_lr), next_key)
 
 
 def _written_out() -> bool:
-    """Returns whether gradients that are written out apply: on torch, outside of `torch.func`, which needs rules."""
+    """Returns whether gradients that are written out apply; on torch not inside `torch.func`, which needs rules."""
     if _BACKEND != "torch":
-        return False
+        return _BACKEND == "tensorflow"
     import torch
 
     return not torch._C._are_functorch_transforms_active()
@@ -104,3 +105,28 @@ def _torch_functions() -> Any:
         draw, mixture_kl = Draw.apply, MixtureKL.apply
 
     return Functions
+
+
+def _mixture_kl_on_tensorflow(values, eps, rho_lr, log_pi, sigma, peak, fall):
+    """Returns what `MixtureKL` does on torch."""
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def kl(values):
+        loc, u = tf.unstack(values)
+        rho = rho_lr * u
+        scale = tf.math.softplus(rho)
+        w = loc + scale * eps
+        square = w * w
+        ratio = peak - 0.5 * fall * square
+        constant = 0.5 + log_pi - math.log(sigma)
+        value = 0.5 / sigma**2 * tf.reduce_sum(square) - tf.reduce_sum(tf.math.softplus(ratio) + tf.math.log(scale))
+
+        def gradient(upstream):
+            slope = w * (fall * tf.sigmoid(ratio) + sigma**-2)
+            by_rho = (slope * eps - 1.0 / scale) * tf.sigmoid(rho)
+            return tf.stack([upstream * slope, (rho_lr * upstream) * by_rho])
+
+        return value - constant * math.prod(eps.shape), gradient
+
+    return kl(tf.convert_to_tensor(values))

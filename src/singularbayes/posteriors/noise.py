@@ -139,7 +139,7 @@ def next_key(seeds: keras.random.SeedGenerator):
         return seeds.next()
     state = seeds.state.value
     key = state.clone()
-    state[1] += 1
+    state[1].add_(1)
     return key
 
 
