@@ -34,7 +34,8 @@ def _values(weights):
 def _fit(model, **options):
     """Trains on lists, as users have them; Keras itself takes no list of labels."""
     model.compile(keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    return model.fit(list(TEXTS), LABELS.tolist(), batch_size=8, epochs=2, verbose=0, callbacks=[sb.KLSchedule()], **options)
+    options |= {"batch_size": 8, "epochs": 2, "verbose": 0, "callbacks": [sb.KLSchedule()]}
+    return model.fit(list(TEXTS), LABELS.tolist(), **options)
 
 
 @pytest.fixture(scope="module")
