@@ -68,7 +68,8 @@ def students() -> str:
     ]
     absent = [title for case, title in CASES.items() if not any(run["method"].startswith(f"{case},") for run in found)]
     seeds = sorted({run["seed"] for run in found})
-    text = f"Numbers that miss an aim are bold. Seeds: {', '.join(map(str, seeds))}."
+    bold = f"Bold: an NLL more than {NLL_AIM:g} above the teacher's, or an AUROC more than {AUROC_AIM:g} below it."
+    text = f"{bold} Seeds: {', '.join(map(str, seeds))}."
     text += f" Not run: {'; '.join(absent)}." if absent else ""
     return f"{table(header, rows)}\n\n{text} {source(found, 'students')}"
 

@@ -59,6 +59,18 @@ def test_the_plan_ends_with_what_to_do_about_layers_without_a_counterpart():
     assert planned._repr_html_().endswith(f"<p>{html.escape(hint)}</p>")
 
 
+def test_the_plan_warns_of_ranks_that_keep_less_than_half_of_a_matrix():
+    model = keras.Sequential([keras.Input((4,)), L.Dense(4, name="spread"), L.Dense(4, name="narrow")])
+    rotation = np.linalg.qr(RNG.normal(size=(4, 4)))[0].astype("float32")  # every rank-1 part has a quarter of it
+    model.get_layer("spread").set_weights([rotation, np.zeros(4, "float32")])
+    model.get_layer("narrow").set_weights([np.outer(rotation[0], rotation[1]), np.zeros(4, "float32")])
+    planned = sb.plan(model, 1)
+    assert [row.path for row in planned.truncated] == ["spread"]
+    assert "less than half of ‖W‖_F²: 1 of 2" in str(planned).splitlines()[-1]
+    assert "less than half" in planned._repr_html_()
+    assert sb.plan(model, 2).truncated == sb.plan(model, 1, init="random").truncated == []
+
+
 @not_on_jax
 @pytest.mark.parametrize(
     ("make", "x"),

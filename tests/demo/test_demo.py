@@ -50,6 +50,16 @@ def test_digits_are_split_without_overlap_and_the_held_out_ones_are_nowhere_else
     assert all(set(y) == set(range(8)) for _, y in parts)
 
 
+def test_images_that_do_not_train_are_test_images():
+    (whole,) = digits.noisy_data(digits.Settings(images=865), [3])
+    (few,) = digits.noisy_data(digits.Settings(images=400), [3])
+    assert len(few.train[0]) == 400 and len(few.test[0]) == len(few.test[1]) == 289 + 465
+    for part in (0, 1):
+        np.testing.assert_array_equal(few.train[part], whole.train[part][:400])
+        np.testing.assert_array_equal(few.test[part][:289], whole.test[part])
+        np.testing.assert_array_equal(few.test[part][289:], whole.train[part][400:])
+
+
 def test_held_out_digits_in_the_middle_leave_labels_without_gaps():
     data = noisy_digits.load((2, 5), seed=0)
     assert data.classes == (0, 1, 3, 4, 6, 7, 8, 9)

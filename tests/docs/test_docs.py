@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from marks import filled
 from singularbayes_experiments.report import reading, summary
@@ -66,3 +67,30 @@ def test_the_results_of_the_readme_are_those_of_the_records():
 
 def test_the_readme_is_short():
     assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 150
+
+
+@pytest.mark.parametrize(
+    ("row", "records", "ranks", "best"),
+    [
+        ("MNIST", "adaptive_rank", "4 to 100", 64),
+        ("SST-2, reduced budget", "adaptive_rank_sst2", "4 to 64", 32),
+    ],
+)
+def test_the_learned_ranks_of_the_page_are_those_of_the_records(row, records, ranks, best):
+    lines = (ROOT / "experiments" / "results" / f"{records}.jsonl").read_text(encoding="utf-8").splitlines()
+    runs = [run for run in map(json.loads, lines) if run["preset"] == "chosen"]
+
+    def scores(method, name):
+        found = {run["seed"]: run["metrics"].get(name, run["stored"]) for run in runs if run["method"] == method}
+        return np.array(list(found.values()))
+
+    methods = [f"low_rank_{best}", "low_rank_auto"]
+    validation, test, stored = ([scores(m, name) for m in methods] for name in ("validation_nll", "nll", "stored"))
+    error = validation[0].std(ddof=1) / np.sqrt(len(validation[0]))
+    cells = [row, ranks, str(best), f"{validation[0].mean():.4f} ± {error:.4f}", f"{validation[1].mean():.4f}"]
+    cells += [f"{test[0].mean():.4f}, {test[1].mean():.4f}", f"{stored[0].mean():,.0f}, {stored[1].mean():,.0f}"]
+    assert f"| {' | '.join(cells)} |" in (ROOT / "docs" / "ranks.md").read_text(encoding="utf-8")
+    means = {run["method"]: scores(run["method"], "validation_nll").mean() for run in runs}
+    del means["low_rank_auto"]
+    assert min(means, key=means.get) == f"low_rank_{best}"
+    assert validation[1].mean() <= validation[0].mean() + error  # within a standard error of the best

@@ -77,6 +77,8 @@ def test_every_public_name_is_on_a_page_of_the_api(site):
     assert len(names) > 60
     ids = set(re.findall(r'id="singularbayes\.(\w+)\.(?:\w+\.)?(\w+)"', text))  # some share the name of their module
     assert [name for package, name in names if (package, name) not in ids] == []
+    assert text.count("<blockquote>") == 0  # examples are code, not quotes
+    assert len(re.findall(r'<span class="gp">&gt;&gt;&gt;', text)) > 300
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")

@@ -99,6 +99,11 @@ class Plan:
         """The layers with weight matrices that have no Bayesian counterpart: they need `unsupported="keep"`."""
         return [row for row in self.rows if row.unsupported]
 
+    @property
+    def truncated(self) -> list[Row]:
+        """The layers whose start keeps less than half of ‖W‖_F²: it predicts other than the trained model."""
+        return [row for row in self.rows if row.explained is not None and row.explained < 0.5]
+
     def _table(self) -> list[list[str]]:
         start = ["residual", "explained"] if self.svd else []
         head = ["layer", "type", "matrices", "posterior", "before", "after", *start, "reason"]
@@ -115,10 +120,17 @@ class Plan:
         return "\n".join([f"Plan for {self.model!r}", text_table(head, rows, align), *self._hint()])
 
     def _hint(self) -> list[str]:
-        """Returns a line on the layers that have to be kept, if there are any."""
-        number = len(self.unsupported)
-        shown = f'Layers that cannot be converted: {number}; unsupported="keep" leaves them as they are.'
-        return [shown] if number else []
+        """Returns a line on the layers that have to be kept and one on those that lose most of their weights."""
+        kept, cut = len(self.unsupported), len(self.truncated)
+        lines = []
+        if kept:
+            lines.append(f'Layers that cannot be converted: {kept}; unsupported="keep" leaves them as they are.')
+        if cut:
+            lines.append(
+                f"Layers that keep less than half of ‖W‖_F²: {cut} of {len(self.converted)}; expect other predictions "
+                "until the model is trained further. Take a higher rank, or sb.Adapter, which keeps W."
+            )
+        return lines
 
     def _repr_html_(self) -> str:
         head, *rows = self._table()

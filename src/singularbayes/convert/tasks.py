@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 
 from singularbayes.models import is_stream, require_positions, tokenized
 from singularbayes.posteriors import flat_layers
@@ -77,7 +78,13 @@ class ReadsText:
         self.optimizer.build(self.trainable_variables)
 
     def _arrays(self, x, y, weight, caller):
-        x, y, weight = tokenized(self, x, y, weight, caller)
+        x, y, weight = tokenized(self, x, _as_array(y), _as_array(weight), caller)
         arrays = [part for part in keras.tree.flatten(x) if hasattr(getattr(part, "dtype", None), "kind")]
         require_positions(self, arrays, caller)
         return x, y, weight
+
+
+def _as_array(values):
+    """Returns a list of numbers, as labels beside a list of texts often are, as the array that Keras needs."""
+    plain = isinstance(values, list | tuple) and all(np.isscalar(value) for value in values)
+    return np.asarray(values) if plain else values

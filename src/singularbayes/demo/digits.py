@@ -54,9 +54,18 @@ QUICK = Settings(epochs=10)
 
 
 def noisy_data(settings, seeds: Sequence[int]) -> list[Data]:
-    """Returns the data of every seed, which decides the split and the noise, with as many training images as set."""
+    """Returns the data of every seed, which decides the split and the noise.
+
+    Training images beyond the number that is set are test images: with few of these, chance decides who refuses best.
+    """
     made = [add_noise(load(settings.held_out, seed), settings.pixel_noise, seed) for seed in seeds]
-    return [replace(data, train=(data.train[0][: settings.images], data.train[1][: settings.images])) for data in made]
+    return [_with_few_images(data, settings.images) for data in made]
+
+
+def _with_few_images(data: Data, images: int) -> Data:
+    (x, y), (x_test, y_test) = data.train, data.test
+    test = np.concatenate([x_test, x[images:]]), np.concatenate([y_test, y[images:]])
+    return replace(data, train=(x[:images], y[:images]), test=test)
 
 
 def network(dense: Callable[..., keras.layers.Layer], settings, classes: int) -> keras.Model:

@@ -244,7 +244,8 @@ def no_better_than_a_constant(case: Case) -> Iterator[Finding]:
             "no_better_than_a_constant",
             "warning",
             f"Predictions are no better than one constant prediction: {what} {own:.3g} against {constant:.3g}.",
-            "a lower beta or warmup in KLSchedule, longer training, another learning rate; then more units or rank.",
+            "a lower beta or warmup in KLSchedule, longer training, another learning rate; then more units or rank. "
+            "Class weights in fit shift probabilities: leave them out and move the threshold.",
         )
 
 

@@ -17,7 +17,7 @@ def by_position(name: str, p: Any, y: Any, sample_weight: Any = None) -> tuple[A
 
     Args:
         name: the function that errors name.
-        sample_weight: >= 0, one per example (examples,) or per position (examples, …), or a mask.
+        sample_weight: at least 0, one per example (examples,) or per position (examples, …), or a mask.
     """
     require_unmasked(name, y=y)
     targets = np.asarray(y)
