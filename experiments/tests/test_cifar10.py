@@ -25,6 +25,8 @@ X = RNG.integers(0, 256, (NUM_DATA, SIDE, SIDE, 3)).astype("uint8")
 Y = (np.arange(NUM_DATA) % 3).astype("int32")
 KINDS: tuple[plan.Kind, ...] = ("deterministic", "low_rank", "full_rank", "rank_one")
 
+ABOUT = {"command": "python", "versions": {"jax": "1"}, "machine": {"cpu": "one"}}
+
 
 def small(kind):
     """A network of one convolution with a posterior, without batch normalisation: what it computes is written down."""
@@ -257,7 +259,7 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     np.testing.assert_allclose(np.mean(list(one["corrupted_nll"].values())), one["corrupted"]["nll"], atol=1e-4)
     held_out = again.of("result", method="deterministic", held_out=True, seed=0)[0]
     assert set(held_out["detectors"]) == {"max_softmax", "energy", "mahalanobis"} and "auroc_mi" not in held_out["ood"]
-    (tmp_path / "run.json").write_text(json.dumps({"command": "python", "versions": {"jax": "1"}}))
+    (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
     for heading in ("## ResNet-9", "## ResNet-20", "## Held-out classes", "## Corruptions", "## What was tuned"):
         assert heading in page
@@ -295,7 +297,7 @@ def lines():
 def test_the_page_has_the_numbers_of_the_records(tmp_path):
     assert "No results yet." in report.page(tmp_path)
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines()))
-    (tmp_path / "run.json").write_text(json.dumps({"command": "python", "versions": {"jax": "1"}}))
+    (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
     assert "| mixture of 4 | 0.9500 ± 0.0000 | 0.1575 ± 0.0075 |" in page and "| 1,000 | 2 |" in page
     assert "−0.0075 [−0.0393, +0.0243]" in page  # the paired t interval of −0.01 and −0.005

@@ -205,6 +205,17 @@ def comparison(records: Records, ours: str) -> str:
     return f"{name}, with {100 * size / theirs:.0f} % of the parameters of the deep ensemble: {'; '.join(found)}."
 
 
+def losses(folder: Path) -> list[str]:
+    """Returns where mixtures on ResNet-9 have a higher NLL than the deep ensemble, a line each."""
+    records = read_lines(folder)
+    cells = {ours: difference(records, "resnet9", ours, "deep_ensemble", "test") for ours in OURS}
+    return [
+        f"- [CIFAR-10]({PAGE}), ResNet-9: {NAMES[ours]} against the {NAMES['deep_ensemble']}, NLL {cell[:-6]}"
+        for ours, cell in cells.items()
+        if cell.endswith(" worse")
+    ]
+
+
 def page(folder: Path) -> str:
     """Returns the page from a folder of records; it says so where there are none."""
     records = read_lines(folder)
@@ -259,7 +270,9 @@ def _diverged(records: Records) -> str:
 def _made_with(folder: Path) -> str:
     about = json.loads((folder / "run.json").read_text())
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    return f"Records: `experiments/results/cifar10`, made by `{about['command']}` with {versions}."
+    where = about["machine"].get("accelerator", about["machine"]["cpu"])
+    commit = f"; commit {about['commit']}" if "commit" in about else ""
+    return f"Records: `experiments/results/cifar10`, made by `{about['command']}` with {versions}, on {where}{commit}."
 
 
 def _short(name: str) -> str:
