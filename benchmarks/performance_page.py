@@ -32,7 +32,7 @@ def source(name: str) -> str:
     kept = record(name)
     versions = ", ".join(f"{package} {version}" for package, version in kept["versions"].items())
     machine = kept["machine"]
-    gpu = kept["results"].get("accelerator")
+    gpu = kept["results"].get("accelerator") or machine.get("accelerator")
     where = f"{machine['cpu']}, {machine['cores']} cores" + (f", {gpu}" if gpu else "")
     return f"`{kept['command']}` · {where} · {versions} · [record](../benchmarks/records/{name}.json)"
 
@@ -177,6 +177,20 @@ def gpu_fit() -> str:
     return table(["network", "step of fit", "with steps_per_execution=10"], lines)
 
 
+def adapters() -> str:
+    """Returns a step of Bayesian adapters beside LoRA: times, and ratios with their aims."""
+    lines, sources = [], []
+    for name in ("adapters_float32", "adapters_mixed_bfloat16"):
+        found = record(name)["results"]
+        for rival, ratios in found["ratios"].items():
+            times = " / ".join(_number(found["steps"][who]["median_ms"]) for who in ("adapter", rival))
+            cells = [f"{value:.2f}" for value in ratios.values()]
+            lines.append([found["dtype"], f"adapter / {rival}", times, *cells])
+        sources.append(f"- {source(name)} · load {record(name)['machine']['load']}")
+    heads = [f"{name} (aim ≤ {goal:g})" for name, goal in found["goals"].items()]
+    return table(["type", "ratio", "ms", *heads], lines) + "\n\n" + "\n".join(sources)
+
+
 def summary() -> str:
     """Returns the figures that are asked for first."""
     step = record("training_step_peers")["results"]["mlp 784-1200-1200-10"]["ratios"]
@@ -236,6 +250,7 @@ def render() -> str:
         gpu_ranks_source=source("sst2_profile_ranks"),
         gpu_fit=gpu_fit(),
         gpu_fit_source=source("sst2_profile_fit"),
+        adapters=adapters(),
     )
 
 

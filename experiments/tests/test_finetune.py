@@ -58,6 +58,53 @@ def test_the_page_shows_what_the_records_have():
     assert report.filled(page, RECORDS) == page
 
 
+def test_what_the_page_says_in_words_is_so():
+    mean, settings = report._averages, report.settings_of(RECORDS)
+    assert len(settings) == 4
+    first = [one for one in RECORDS if one["stage"] == "first result"]
+    nll = {who: np.mean([one["test"]["nll"] for one in first if one["method"] == who]) for who in plan.METHODS}
+    assert sorted(nll, key=nll.__getitem__)[:2] == ["mc_dropout", "mixture"]
+    assert [f"{nll[who]:.3f}" for who in ("mc_dropout", "mixture")] == ["0.356", "0.369"]
+    for setting in settings:
+        own, tempered, ece = (
+            mean(RECORDS, setting, *what) for what in (("test", "nll"), ("tempered", "nll"), ("test", "ece"))
+        )
+        assert min(own, key=own.__getitem__) == min(tempered, key=tempered.__getitem__)
+        assert abs(ece["mixture"] - ece["lora_temperature"]) < 0.005
+        by_entropy, by_mi = (mean(RECORDS, setting, "ood", f"auroc_{what}") for what in ("entropy", "mi"))
+        assert all(by_entropy[who] > by_mi[who] for who in by_mi)
+        if not setting.startswith("sst2"):
+            assert report.difference(RECORDS, setting, "bayes", "blob").endswith("worse")
+        for ours in ("bayes", "mixture"):
+            assert (ece[ours] > 0.5 * ece["lora"]) == (setting != "banking77-10") or setting == "clinc150-10"
+        blob = next(one for one in RECORDS if report._of(one, setting, "blob"))["settings"]
+        assert (blob["beta"], blob["dropout"]) == (1.0, 0.2)
+
+
+def test_no_level_of_the_adapter_is_best_on_all_settings_at_a_rate_that_learns():
+    def level(one):
+        return tuple(one["settings"][name] for name in ("beta", "eta", "dropout"))
+
+    tuned = [one for one in RECORDS if (one["stage"], one["method"]) == ("tuning", "bayes")]
+    loss: dict = {}  # by setting, level and learning rate
+    for one in tuned:
+        rates = loss.setdefault(one["setting"], {}).setdefault(level(one), {})
+        rates[one["settings"]["learning_rate"]] = rates.get(one["settings"]["learning_rate"], 0) + (
+            one["validation"]["nll"] / 2
+        )
+    levels = list(loss["sst2-1000"])
+    free = np.array([[min(each[level].values()) for level in levels] for each in loss.values()])
+    least = (free - free.min(axis=1, keepdims=True)).mean(axis=0)
+    assert len(set(free.argmin(axis=1))) > 1 and levels[least.argmin()] == (0.01, 0.3, 0.1)
+    for rate in (2e-4, 6e-4, 2e-3):
+        best = {name: min(levels, key=lambda level: each[level][rate]) for name, each in loss.items()}
+        assert (len(set(best.values())) == 1) == (rate == 2e-4)
+    assert min(loss[name][(0.01, 0.3, 0.1)][2e-4] for name in ("clinc150-10", "banking77-10")) > 1
+    for level_rates in zip(*(each.values() for each in loss.values()), strict=True):
+        best_rates = [min(rates, key=rates.__getitem__) for rates in level_rates]
+        assert max(best_rates) / min(best_rates) <= 10.001
+
+
 def test_results_have_the_planned_seeds_and_the_least_validation_nll_of_all_configurations():
     for setting in report.settings_of(RECORDS):
         asked = next(one for one in plan.SETTINGS if one.name == setting)

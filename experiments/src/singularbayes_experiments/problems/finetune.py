@@ -45,7 +45,7 @@ adapter that nobody tunes, and should its head be random, too. It takes no part 
 import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 RANK = 8
 BATCH = 32
@@ -124,7 +124,7 @@ RATES = {
     "clinc150": (2e-4, 6e-4, 2e-3, 6e-3),
     "banking77": (2e-4, 6e-4, 2e-3, 6e-3),
 }
-LEVELS: dict[Kind, tuple[dict[str, float], ...]] = {
+LEVELS: dict[Kind, tuple[dict[str, Any], ...]] = {
     "lora": ({}, {"dropout": 0.1}, {"dropout": 0.2}, {"dropout": 0.3}),
     "mc_dropout": ({"dropout": 0.1}, {"dropout": 0.2}, {"dropout": 0.3}, {"dropout": 0.4}),
     "blob": ({"beta": 0.1}, {"beta": 1.0}, {"beta": 10.0}, {"beta": 1.0, "dropout": 0.2}),
@@ -139,7 +139,7 @@ LEVELS: dict[Kind, tuple[dict[str, float], ...]] = {
 
 def configurations(data: str) -> dict[Kind, tuple[Adaptation, ...]]:
     """Returns what every kind of training tries on the small settings of a data set."""
-    width = {"blob": {"width": 0.2}}
+    width: dict[Kind, dict[str, Any]] = {"blob": {"width": 0.2}}
     return {
         kind: tuple(Adaptation(kind, lr, **level, **width.get(kind, {})) for level in levels for lr in RATES[data])
         for kind, levels in LEVELS.items()

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.finetune import METHODS
+from singularbayes_experiments.problems.finetune import LEVELS, METHODS, RATES
 
 NAMES = {
     "lora": "LoRA",
@@ -108,24 +108,18 @@ def standing_table(records: Sequence[dict]) -> str:
     heads += [f"{NAMES[ours]}: {what}" for ours in OURS for what in ("NLL − LoRA + temperature", "accuracy", "ECE")]
     rows = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for setting in settings_of(records):
-        nll = {method: scores(records, setting, method, "test", "nll") for method in NAMES}
-        means = {method: np.mean(values) for method, values in nll.items() if values}
+        means = _averages(records, setting, "test", "nll")
         cells = [NAMES[min(means, key=means.__getitem__)]]
         for ours in OURS:
-            behind = np.subtract(nll[ours], nll["lora_temperature"])
-            error = behind.std(ddof=1) / np.sqrt(len(behind))
-            mine, plain = (_means(records, setting, method) for method in (ours, "lora"))
+            behind, error = _behind(records, setting, ours)
+            accuracy, ece = (_averages(records, setting, "test", score) for score in ("accuracy", "ece"))
             cells += [
-                f"{_signed(behind.mean())} ± {_number(error)}",
-                f"{_signed(mine['accuracy'] - plain['accuracy'])}",
-                f"{mine['ece'] / plain['ece']:.2f} × {_number(plain['ece'])}",
+                f"{_signed(behind)} ± {_number(error)}",
+                f"{_signed(accuracy[ours] - accuracy['lora'])}",
+                f"{ece[ours] / ece['lora']:.2f} × {_number(ece['lora'])}",
             ]
         rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
     return "\n".join(rows)
-
-
-def _means(records: Sequence[dict], setting: str, method: str) -> dict[str, float]:
-    return {score: float(np.mean(scores(records, setting, method, "test", score))) for score in ("accuracy", "ece")}
 
 
 def tempered_table(records: Sequence[dict]) -> str:
@@ -135,6 +129,120 @@ def tempered_table(records: Sequence[dict]) -> str:
     for setting in settings_of(records):
         cells = [_mean(scores(records, setting, method, "tempered", "nll")) for method in methods]
         rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def conclusions(records: Sequence[dict]) -> str:
+    """Returns what the tables say, in sentences."""
+    settings = settings_of(records)
+    nll = {setting: _averages(records, setting, "test", "nll") for setting in settings}
+    best = {setting: min(means, key=means.__getitem__) for setting, means in nll.items()}
+    lines = []
+    for ours in OURS:
+        won = [setting for setting in settings if best[setting] == ours]
+        lines.append(
+            f"{NAMES[ours]}: least mean NLL on {_count(won, settings)}. "
+            + " ".join(_against(records, settings, ours, theirs) for theirs in THEIRS)
+        )
+    least = [f"{TITLES[one]}: {NAMES[who]}, {_number(nll[one][who])}" for one, who in best.items()]
+    lines.append(f"Least mean NLL: {_listed(least)}")
+    for ours in OURS:
+        behind = {one: _behind(records, one, ours) for one in settings}
+        over = [f"{TITLES[one]} ({_signed(mean)} ± {_number(se)})" for one, (mean, se) in behind.items() if mean > se]
+        lines.append(f"{NAMES[ours]} behind LoRA + temperature by more than a standard error: {_listed(over)}")
+        lines.append(f"{NAMES[ours]} with an accuracy more than .005 below LoRA's: {_listed(_less(records, ours))}")
+        lines.append(f"{NAMES[ours]}, ECE / LoRA's where that is above .03: {_listed(_ece_shares(records, ours))}")
+    for score, what in (("auroc_entropy", "entropy"), ("auroc_mi", "mutual information")):
+        lines.append(f"Out-of-scope queries, AUROC by {what}: {_listed(_detected(records, score))}")
+    lines.append(f"Chosen at an edge of what was tried: {_listed(edges(records))}")
+    return "\n".join(f"- {line[0].upper()}{line[1:].rstrip('.')}." for line in lines)
+
+
+def _averages(records: Sequence[dict], setting: str, part: str, score: str) -> dict[str, float]:
+    found = {method: scores(records, setting, method, part, score) for method in NAMES}
+    return {method: float(np.mean(values)) for method, values in found.items() if values}
+
+
+def _count(some: Sequence[str], settings: Sequence[str]) -> str:
+    return f"{len(some)} of {len(settings)} settings"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return "; ".join(parts) if parts else "nowhere"
+
+
+def _against(records: Sequence[dict], settings: Sequence[str], ours: str, theirs: str) -> str:
+    """Returns on how many settings the interval of the paired difference is on one side of 0."""
+    cells = [difference(records, setting, ours, theirs) for setting in settings]
+    better, worse = (sum(cell.endswith(word) for cell in cells) for word in ("better", "worse"))
+    return f"Against {NAMES[theirs]}: better on {better}, worse on {worse}."
+
+
+def _behind(records: Sequence[dict], setting: str, ours: str) -> tuple[float, float]:
+    """Returns the mean of the paired difference of the NLL to LoRA + temperature, and its standard error."""
+    mine, theirs = (scores(records, setting, method, "test", "nll") for method in (ours, "lora_temperature"))
+    found = np.subtract(mine, theirs)
+    return float(found.mean()), float(found.std(ddof=1) / np.sqrt(len(found)))
+
+
+def _less(records: Sequence[dict], ours: str) -> list[str]:
+    found = {one: _averages(records, one, "test", "accuracy") for one in settings_of(records)}
+    below = {one: means[ours] - means["lora"] for one, means in found.items()}
+    return [f"{TITLES[one]} ({_signed(value)})" for one, value in below.items() if value < -0.005]
+
+
+def _ece_shares(records: Sequence[dict], ours: str) -> list[str]:
+    found = {one: _averages(records, one, "test", "ece") for one in settings_of(records)}
+    return [f"{TITLES[one]}: {means[ours] / means['lora']:.2f}" for one, means in found.items() if means["lora"] > 0.03]
+
+
+def _detected(records: Sequence[dict], score: str) -> list[str]:
+    """Returns the best method of every setting with out-of-scope queries, and ours."""
+    found = {one: _averages(records, one, "ood", score) for one in settings_of(records)}
+    lines = []
+    for setting, means in found.items():
+        if means:
+            best = max(means, key=means.__getitem__)
+            others = [f"{NAMES[method]} {_number(means[method])}" for method in OURS if method != best]
+            lines.append(f"{TITLES[setting]}: {NAMES[best]} is best with {_number(means[best])}, {', '.join(others)}")
+    return lines
+
+
+def edges(records: Sequence[dict]) -> list[str]:
+    """Returns where a chosen learning rate, or a dropout of LoRA, is the least or the greatest that was tried."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for setting in settings_of(records):
+        for method, (kind, _) in METHODS.items():
+            own = next(one for one in records if _of(one, setting, method))["settings"]
+            tried: dict[str, tuple[float, ...]] = {"learning_rate": RATES[setting.split("-")[0]]}
+            if kind in ("lora", "mc_dropout"):
+                tried["dropout"] = tuple(level.get("dropout", 0.0) for level in LEVELS[kind])
+            for name, values in tried.items():
+                if own[name] in (min(values), max(values)):
+                    found[f"{NAMES[method]}, {name.replace('_', ' ')} {own[name]:g}"].append(TITLES[setting])
+    return [f"{what} ({'; '.join(where)})" for what, where in found.items()]
+
+
+def _of(one: dict, setting: str, method: str) -> bool:
+    return (one["stage"], one["setting"], one["method"]) == ("result", setting, method)
+
+
+def levels_table(records: Sequence[dict]) -> str:
+    """Returns the validation NLL of the tuning of one adapter by β, η and dropout, each at its best learning rate."""
+    nll: dict[tuple, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for one in records:
+        if (one["stage"], one["method"]) == ("tuning", "bayes"):
+            own = one["settings"]
+            key = own["beta"], own["eta"], own["dropout"]
+            nll[key][one["setting"]][own["learning_rate"]].append(one["validation"]["nll"])
+    settings = [name for name in TITLES if any(name in each for each in nll.values())]
+    rows = ["| β / width² | η | dropout | " + " | ".join(TITLES[one] for one in settings) + " |"]
+    rows.append("|---" * (len(settings) + 3) + "|")
+    for (beta, eta, dropout), each in sorted(nll.items()):
+        means = [{rate: float(np.mean(found)) for rate, found in each[setting].items()} for setting in settings]
+        rates = [min(mean, key=mean.__getitem__) for mean in means]
+        cells = " | ".join(f"{_number(mean[rate])} ({rate:g})" for mean, rate in zip(means, rates, strict=True))
+        rows.append(f"| {beta / 0.1**2:.3g} | {eta:g} | {dropout:g} | {cells} |")
     return "\n".join(rows)
 
 
@@ -176,11 +284,13 @@ def defaults_table(records: Sequence[dict]) -> str:
 
 TABLES = {
     "state": state_line,
+    "conclusions": conclusions,
     "results": results_table,
     "standing": standing_table,
     "tempered": tempered_table,
     "differences": differences_table,
     "chosen": chosen_table,
+    "levels": levels_table,
     "defaults": defaults_table,
 }
 

@@ -168,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines: list[dict] = []
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
 
-        def work(jobs: list[tuple]) -> None:
+        def work(jobs: list[tuple[str, int, float, float, bool]]) -> None:
             for job in as_completed([pool.submit(train, given.inputs, *one, steps) for one in jobs]):
                 lines.append(job.result())
                 with gzip.open(given.out / "finetune-monteclora.jsonl.gz", "at") as file:
