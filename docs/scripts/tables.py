@@ -6,11 +6,12 @@ python docs/scripts/tables.py           # writes tables.png and what is between 
 
 import math
 import re
+from collections import Counter
 from pathlib import Path
 
-from singularbayes_experiments.problems import table_candidates
+from singularbayes_experiments.problems import table_candidates, table_comparison
 from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION
-from singularbayes_experiments.report.table_summary import OURS, Comparison, statements
+from singularbayes_experiments.report.table_summary import OURS, OWN, Comparison, statements
 from singularbayes_experiments.runs.tables import KEPT, read_records
 
 FOLDER = Path(__file__).parents[1]
@@ -37,12 +38,12 @@ def number(value: float, error: float = math.nan, digits: int = 2) -> str:
     return f"{value:.{digits}f}" + ("" if math.isnan(error) else f" ± {error:.{digits}f}")
 
 
-def rows(comparison: Comparison, names, score: str, digits: int = 2, bold: bool = True) -> str:
-    """Returns a markdown table of a score: tables down, methods across; the best is bold."""
+def rows(comparison: Comparison, names, score: str, digits: int = 2, bold: bool = True, only=()) -> str:
+    """Returns a markdown table of a score: tables down, methods (all, or only some) across; the best is bold."""
     names = [name for name in names if name in comparison.scores]
     if not names:
         return NONE
-    methods = comparison.methods(names)
+    methods = [method for method in comparison.methods(names) if not only or method in only]
     lines = ["| data | " + " | ".join(methods) + " |", "|---|" + "---:|" * len(methods)]
     for name in names:
         found = {method: comparison.mean(name, method, score) for method in methods}
@@ -128,21 +129,26 @@ def behind(comparison: Comparison) -> str:
 
 
 def about_records(records: list[dict]) -> str:
-    """Returns how many records of which machines there are, and how many splits every table has of ours and others."""
-    done = [record for record in records if "results" in record]
-    machines = sorted({record["machine"]["cpu"] for record in done if "machine" in record})
-    kinds = {kind: sum(record["piece"][0] == kind for record in done) for kind in ("defaults", "tuned")}
+    """Returns how many pieces of the plan have records, and how many splits every table has of ours and others."""
+    plan = Counter(piece[0] for piece in table_comparison.pieces({"regression": "", "classification": ""}))
+    done, left_out = (
+        Counter(record["piece"][0] for record in records if key in record) for key in ("results", "left_out")
+    )
+    tuned = Counter(record["piece"][1] for record in records if record["piece"][0] == "tuned" and "results" in record)
+    machines = sorted({record["machine"]["cpu"] for record in records})
     lines = [
-        f"{kinds['defaults']} fits with defaults and {kinds['tuned']} tuned methods, on {' and '.join(machines)}.",
+        f"{done['defaults']} fits with defaults (and {left_out['defaults']} that are left out) of {plan['defaults']}, "
+        f"and {done['tuned']} tuned methods (and {left_out['tuned']} that is left out) of {plan['tuned']}, on "
+        f"{len(tuned)} of {len(REGRESSION) + len(CLASSIFICATION)} tables; on {' and '.join(machines)}.",
         "",
-        "| data | splits of ours | least and most of the others |",
-        "|---|---:|---:|",
+        "| data | splits of ours | least and most of the others | tuned methods |",
+        "|---|---:|---:|---:|",
     ]
     comparison = Comparison.of(records)
     for name in (*REGRESSION, *CLASSIFICATION):
         counts = {method: len(splits) for method, splits in comparison.scores.get(name, {}).items()}
         others = [count for method, count in counts.items() if method != OURS]
-        lines.append(f"| {label(name)} | {counts.get(OURS, 0)} | {min(others)} to {max(others)} |")
+        lines.append(f"| {label(name)} | {counts.get(OURS, 0)} | {min(others)} to {max(others)} | {tuned[name]} |")
     return "\n".join(lines) + "\n"
 
 
@@ -163,13 +169,20 @@ def candidate_rows(records: list[dict], task: str) -> str:
 def blocks(records: list[dict], candidates: list[dict]) -> dict[str, str]:
     """Returns the text of every marked block of the page."""
     default, tuned = Comparison.of(records), Comparison.of(records, "tuned")
-    values = {"nll": "NLL", "crps": "CRPS", "rmse": "RMSE", "miscoverage": "coverage − 90 %"}
+    values = {
+        "nll": "NLL",
+        "normal_nll": "NLL, all normal",
+        "crps": "CRPS",
+        "rmse": "RMSE",
+        "miscoverage": "coverage − 90 %",
+    }
     classes = {"nll": "NLL", "brier": "Brier", "error": "error"}
     return {
         "summary": summary(default),
         "behind": behind(default),
         "statements": statement_rows(default),
         "nll": rows(default, REGRESSION, "nll"),
+        "normal": rows(default, REGRESSION, "normal_nll", bold=False, only=OWN),
         "rmse": rows(default, REGRESSION, "rmse", 3),
         "coverage": rows(default, REGRESSION, "coverage", 3, bold=False),
         "ranks": ranks(default, tuned, REGRESSION, values),
@@ -184,15 +197,8 @@ def blocks(records: list[dict], candidates: list[dict]) -> dict[str, str]:
 
 
 def committed() -> tuple[list[dict], list[dict]]:
-    """Returns the records of the comparison and those of the candidates.
-
-    As long as there are none of ours as it is now, those of earlier code are shown.
-    """
-    records = read_records(KEPT / "comparison.jsonl.gz")
-    if not any(record["piece"][3] == OURS for record in records):
-        records += read_records(KEPT / "comparison_earlier.jsonl.gz")
-    records = [record for record in records if record["piece"][3] != "ours, corrected"]
-    return records, read_records(KEPT / "candidates.jsonl.gz")
+    """Returns the records of the comparison and those of the candidates."""
+    return read_records(KEPT / "comparison.jsonl.gz"), read_records(KEPT / "candidates.jsonl.gz")
 
 
 def fill(page: Path, texts: dict[str, str]) -> None:

@@ -21,7 +21,7 @@ MORE_PAGES = [*sorted((ROOT / "docs").glob("[!m]*/*.md")), ROOT / "CONTRIBUTING.
 # The code of convert.md is that of convert.py, which has a test of its own.
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "convert.md"], ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
-    # The 8,000 steps of the default, which the doctests of the estimators take on a smaller table.
+    # The 2,000 steps of the default, which the doctests of the estimators take on a smaller table.
     monkeypatch.setattr(Defaults, "epochs", lambda *_: 50)
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     names: dict = {}

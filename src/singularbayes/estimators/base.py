@@ -47,6 +47,7 @@ class BayesianEstimator(BaseEstimator):
     """An estimator that trains a Bayesian network on standardised data and averages draws of it."""
 
     _steps: int  # of training, where `max_iter` is "auto"
+    _smallest_batch: int
     _network: Network
     _optimizer: list[np.ndarray]
     _seed: int
@@ -230,7 +231,9 @@ class BayesianEstimator(BaseEstimator):
             return train(network, optimizer, data, recipe, seed, watch, used)
 
     def _recipe(self, rows: int) -> Recipe:
-        batch_size = DEFAULTS.batch_size(rows) if self.batch_size == "auto" else int(self.batch_size)
+        batch_size = (
+            DEFAULTS.batch_size(rows, self._smallest_batch) if self.batch_size == "auto" else int(self.batch_size)
+        )
         return Recipe(
             epochs=(
                 DEFAULTS.epochs(math.ceil(rows / batch_size), self._steps)

@@ -20,7 +20,7 @@ _KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network c
 class Classifier(ClassifierMixin, BayesianEstimator):
     """What both classifiers do with a network of logits."""
 
-    _steps = DEFAULTS.class_steps
+    _steps, _smallest_batch = DEFAULTS.class_steps, DEFAULTS.class_smallest_batch
     _features: Scaler
     _held_out: tuple[np.ndarray, np.ndarray] | None
     _multi_label: bool

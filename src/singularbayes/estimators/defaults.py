@@ -31,13 +31,14 @@ class Defaults:
     draws: int = 100
 
     # Of classifiers, where these differ: `experiments/…/problems/table_candidates.py` chose them.
-    class_beta: float = 0.01
+    class_beta: float = 0.3
     class_prior: Any = field(default_factory=lambda: Anchored(0.3))
     class_learning_rate_init: float = 0.015
-    class_steps: int = 8_000
+    class_steps: int = 2_000
+    class_smallest_batch: int = 32
 
-    steps: int = 8_000  # of training; "auto" is about as many
-    smallest_batch: int = 32
+    steps: int = 2_000  # of training; "auto" is about as many
+    smallest_batch: int = 64
     folds: int = 5  # of components that are fewer
     most_folds: int = 10
     folds_below: int = 1_000  # rows; with more, a split is large enough where every fold costs a network
@@ -51,9 +52,8 @@ class Defaults:
         """Returns how many epochs "auto" is, for about so many steps in all: few rows need more passes."""
         return min(1_500, max(50, math.ceil(steps / per_epoch)))
 
-    def batch_size(self, rows: int, smallest: int | None = None) -> int:
-        """Returns the size of a batch for so many rows: a power of two up to 512."""
-        smallest = self.smallest_batch if smallest is None else smallest
+    def batch_size(self, rows: int, smallest: int) -> int:
+        """Returns the size of a batch for so many rows: a power of two from `smallest` to 512."""
         return min(512, max(smallest, 1 << max(0, (rows // 64).bit_length() - 1)))
 
 

@@ -23,7 +23,7 @@ _KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network c
 class Regressor(RegressorMixin, BayesianEstimator):
     """What both regressors do with a network of standardised targets."""
 
-    _steps = DEFAULTS.steps
+    _steps, _smallest_batch = DEFAULTS.steps, DEFAULTS.smallest_batch
     _features: Scaler
     _values: Scaler
     _variance: VarianceModel | None

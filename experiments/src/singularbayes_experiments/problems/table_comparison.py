@@ -74,7 +74,8 @@ def run(piece: tuple) -> dict:
         return scores_of_fit(one, method.fit, own | settings, train, test, seed, anew=kind == "defaults")
 
     if kind == "defaults":
-        return {"results": {split: scores({}, *one.splits[split], split)}}
+        train, test = one.splits[split]
+        return {"results": {split: scores({}, train, test, split)}}
     options = method.configurations[1:]
     found = [scores(settings, *one.validation(0), 0) for settings in options]
     best = int(np.argmin([each["nll"] for each in found]))

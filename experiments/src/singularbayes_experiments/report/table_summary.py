@@ -75,6 +75,8 @@ def _value(result: dict, score: str) -> float:
         return 1 - result["accuracy"]
     if score == "miscoverage":
         return abs(result["coverage"] - COVERAGE)
+    if score == "normal_nll":  # that of predictions which are normal is their NLL
+        return min(result.get("normal_nll", result["nll"]), MOST)
     return min(result.get(score, math.nan), MOST)
 
 
@@ -102,8 +104,8 @@ def statements(comparison: Comparison, names: list[str]) -> list[Statement]:
         difference, error, _ = comparison.difference(name, OURS, other, score)
         return difference <= (0.0 if math.isnan(error) else error)
 
-    def ahead(name: str, other: str) -> bool:
-        return comparison.difference(name, OURS, other, "nll")[0] < 0
+    def ahead(name: str, other: str, score: str = "nll") -> bool:
+        return comparison.difference(name, OURS, other, score)[0] < 0
 
     def covers(name: str) -> bool:
         results = comparison.scores[name][OURS].values()
@@ -125,6 +127,14 @@ def statements(comparison: Comparison, names: list[str]) -> list[Statement]:
         statement(
             "RMSE not above that of the deep ensemble by a standard error",
             lambda n: within(n, "deep ensemble", "rmse"),
+        ),
+        statement(
+            "ours as a normal distribution: NLL within one standard error of the best of the others",
+            lambda n: within(n, best[n], "normal_nll"),
+        ),
+        statement(
+            "ours as a normal distribution: NLL below that of the deep ensemble",
+            lambda n: ahead(n, "deep ensemble", "normal_nll"),
         ),
         statement("90 % intervals cover 90 % within two standard errors of a test set", covers),
     ]
