@@ -14,7 +14,7 @@ BUILT = [BayesianRegressor(build, **SMALL | OPTIONS), BayesianClassifier(build, 
 
 def _exceptions(estimator):
     # It needs equality to seven digits; scikit-learn runs it on MLPClassifier with L-BFGS and on MLPRegressor with SGD.
-    # test_weights.py checks it to single precision.
+    # `test_a_weight_is_a_number_of_repetitions` checks it to single precision.
     return {"check_sample_weight_equivalence_on_dense_data": "Adam with minibatches in single precision"}
 
 
