@@ -60,7 +60,15 @@ def test_the_page_shows_what_the_records_have():
 
 def test_what_the_page_says_in_words_is_so():
     mean, settings = report._averages, report.settings_of(RECORDS)
-    assert len(settings) == 4
+    guide = (ROOT / "docs" / "finetuning.md").read_text(encoding="utf-8")
+    won = [min(own := mean(RECORDS, one, "test", "nll"), key=own.__getitem__) for one in settings]
+    assert f"least NLL on {won.count('mixture')} of {len(settings)} settings" in guide
+    against = {
+        (one, who): report.difference(RECORDS, one, who, "lora_temperature")
+        for one in settings
+        for who in ("bayes", "mixture")
+    }
+    assert not any(cell.endswith("worse") for cell in against.values())
     first = [one for one in RECORDS if one["stage"] == "first result"]
     nll = {who: np.mean([one["test"]["nll"] for one in first if one["method"] == who]) for who in plan.METHODS}
     assert sorted(nll, key=nll.__getitem__)[:2] == ["mc_dropout", "mixture"]

@@ -286,8 +286,19 @@ def test_a_tokenizer_or_base_that_does_not_match_is_refused_and_nothing_is_writt
 
 def test_a_folder_that_is_incomplete_or_of_another_architecture_is_refused(folder, tmp_path):
     shutil.copytree(folder, tmp_path / "bert")
-    (tmp_path / "bert" / "model.weights.h5").unlink()
-    with pytest.raises(FileNotFoundError, match=r"model\.weights.* doesn't exist in preset directory"):
+    for name, message in {
+        "model.weights.h5": r"model\.weights.* doesn't exist in preset directory",
+        "assets/tokenizer/vocabulary.txt": r"vocabulary\.txt.* doesn't exist in preset directory",
+        "config.json": r"has no config\.json",
+    }.items():
+        missing = tmp_path / "bert" / name
+        kept = missing.read_bytes()
+        missing.unlink()
+        with pytest.raises((FileNotFoundError, ValueError), match=message):
+            presets.bert_classifier(str(tmp_path / "bert"))
+        missing.write_bytes(kept)
+    (tmp_path / "bert" / "model.weights.h5").write_bytes(b"cut")
+    with pytest.raises(OSError, match="Unable to synchronously open file"):
         presets.bert_classifier(str(tmp_path / "bert"))
     with pytest.raises(ValueError, match="Unable to find a subclass of GPT2CausalLM"):
         keras_hub.models.GPT2CausalLM.from_preset(folder)
