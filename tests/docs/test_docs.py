@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from marks import filled
-from singularbayes_experiments.report import reading, summary
+from singularbayes_experiments.report import modes_summary, summary
 
 from singularbayes.estimators.defaults import Defaults
 
@@ -59,10 +59,18 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     specification.loader.exec_module(readme)
     page = PAGES[0].read_text(encoding="utf-8")
     assert filled(page, "results", readme.table(), "README.md") == page
-    lost = summary.losses(summary.collect(reading.read(ROOT / "experiments" / "results")))
-    behind = re.findall(r"- \[([^]]+)\].*?: low-rank against full-rank, (NLL|AUROC-OOD)", "\n".join(lost))
-    named = {"NLL": {"MNIST", "Fashion-MNIST", "intensive care"}, "AUROC-OOD": {"SST-2", "Beijing PM2.5"}}
-    assert {score: {name for name, other in behind if other == score} for score in named} == named
+    scores = modes_summary.collect(ROOT / "experiments" / "results")
+    (lost,) = (line for line in modes_summary.losses(scores) if line.startswith("- low-rank against full-rank"))
+    nll, ood = (re.findall(r"([A-Z][\w.\- ]+?) [+−]", part) for part in lost.split("NLL ")[1].split("; AUROC-OOD "))
+    assert (nll, ood) == (["MNIST", "Fashion-MNIST"], ["Beijing PM2.5"])
+    counts = {name: summary.verdicts(scores, name, "deep_ensemble") for name in ("mixture_repeat", "low_rank")}
+    assert not counts["mixture_repeat"]["worse"] and "SST-2" in counts["mixture_repeat"]["level"]
+    text = scores[0].difference("mixture_repeat", "deep_ensemble", "nll")
+    assert scores[0].data.title == "SST-2" and text is not None and text.mean > 0
+    assert [len(names) for names in counts["low_rank"].values()] == [1, 6, 4]  # better, worse, level
+    sizes = {each.data.title: each.parameters for each in scores}
+    shares = [sizes[name]["mixture_repeat"] / sizes[name]["deep_ensemble"] for name in ("MNIST", "SST-2", "concrete")]
+    np.testing.assert_allclose(shares, [0.10, 0.15, 2.0], rtol=0.03)
 
 
 def test_the_readme_is_short():

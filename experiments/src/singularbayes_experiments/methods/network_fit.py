@@ -144,7 +144,8 @@ class Fit:
         state = (state, newton)
         for epoch in range(epochs):
             self._warm_up(state[0], networks, epoch)
-            batches = [self._batches(networks, epoch, bucket) for bucket in self.buckets or [None]]
+            buckets: Sequence[Bucket | None] = self.buckets or [None]
+            batches = [self._batches(networks, epoch, bucket) for bucket in buckets]
             for part in range(self.parts):
                 falling = 0.5 * (1 + math.cos(math.pi * (epoch + part / self.parts) / epochs))
                 rates = self._rates(networks, falling)
@@ -199,8 +200,8 @@ class Fit:
             if id(ours) in biases:
                 ours.center(given[id(biases[id(ours)])][None])
         random = {id(variable) for variable in biases.values()}
-        theirs = [variable for variable in _plain_variables(model) if id(variable) not in random]
-        for variable, other in zip(_plain_variables(self._scratch), theirs, strict=True):
+        plain = [variable for variable in _plain_variables(model) if id(variable) not in random]
+        for variable, other in zip(_plain_variables(self._scratch), plain, strict=True):
             variable.assign(given[id(other)])
         return [np.asarray(variable) for variable in self._scratch.trainable_variables]
 

@@ -32,7 +32,7 @@ from singularbayes_experiments.methods.protocol import ROUND
 TUNING_SEEDS, RESULT_SEEDS = (0, 1), (2, 3, 4, 5, 6)
 DRAWS = 50  # of a run, over all its components together; rounded up
 IMAGES = ("fashion_mnist", "mnist")
-TOY = "toy"
+TOY: Literal["toy"] = "toy"
 NEWTON_SETS = ("fashion_mnist", "mnist", "toy", "concrete", "energy")
 SHIFTS = ("coronary", "cardiac", "medical", "surgical", "eicu")
 

@@ -62,7 +62,8 @@ def data_of(one: Set, tuning: bool) -> Data:
     if one.tiny:
         x, y, asked = x[:640], y[:640], {name: tuple(each[:100] for each in part) for name, part in asked.items()}
     y = y.astype("int32") if one.task == "classes" else y
-    return Data(x, y, {0: np.arange(len(x))}, {0: {name: Part(*part) for name, part in asked.items()}})
+    parts = {name: Part(part[0], part[1] if len(part) > 1 else None) for name, part in asked.items()}
+    return Data(x, y, {0: np.arange(len(x))}, {0: parts})
 
 
 def result_seeds(one: Set) -> tuple[int, ...]:

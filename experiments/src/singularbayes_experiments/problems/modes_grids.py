@@ -117,8 +117,8 @@ def _second_variational(one: Set, method: Method) -> list[Settings]:
         return [_table(one, method, scale, beta, eta) for scale, beta, eta in grid]
     if method.prior == "anchored" and not method.svd:
         narrow, middle, wide = (1.5, 0.1, 0.1), (3.0, 0.15, 0.15), (6.0, 0.2, 0.3)
-        grid = [(0.1, beta, spread) for beta in (0.01, 0.03) for spread in (narrow, middle, wide)]
-        return [_spread(800, *each) for each in (*grid, (0.03, 0.03, middle), (0.03, 0.03, wide))]
+        found = [_spread(800, 0.1, beta, spread) for beta in (0.01, 0.03) for spread in (narrow, middle, wide)]
+        return [*found, *(_spread(800, 0.03, 0.03, spread) for spread in (middle, wide))]
     return _by_rate(replace(one, epochs=800), (0.1, 0.3), (0.01, 0.03), (5e-3, 1e-2))
 
 

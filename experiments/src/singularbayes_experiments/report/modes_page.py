@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from singularbayes_experiments.methods.protocol import edges
-from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS
-from singularbayes_experiments.problems.modes_grids import configurations
-from singularbayes_experiments.runs.modes_records import by_run, chosen, read_lines, rounds_of, settled
+from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS, Set
+from singularbayes_experiments.problems.modes_grids import configurations, round_of
+from singularbayes_experiments.runs.modes_records import RESULTS, by_run, chosen, read_lines, rounds_of, settled
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
     data_sets,
@@ -54,28 +54,65 @@ def verdict_table(lines: Sequence[dict]) -> str:
 
 
 def lead(lines: Sequence[dict]) -> str:
-    """Returns where mixtures are better and worse than the deep ensemble, by name."""
-    parts = []
-    for method in ("mixture_repeat", "mixture_svd"):
-        found = verdicts(lines, method)
-        sides = [f"{side} on {', '.join(map(name_of, found[side])) or 'none'}" for side in ("better", "worse")]
-        level = len(found["level"])
-        parts.append(f"The {METHODS[method].words}, is {', '.join(sides)}, and level on {level}.")
-    return " ".join(parts).replace("repeat,", "`repeat`,").replace("from an SVD,", "from an SVD")
+    """Returns where mixtures are better and worse than the deep ensemble, by name, and their parameters."""
+    parts = [_sides(lines, method) for method in ("mixture_repeat", "mixture_svd")]
+    return " ".join([*parts, _shares(lines)]).replace("repeat,", "`repeat`,").replace("from an SVD,", "from an SVD")
+
+
+def _sides(lines: Sequence[dict], method: str) -> str:
+    """Returns the data sets by verdict; of those that are level, which have the higher mean."""
+    found = verdicts(lines, method)
+    sides = [f"{side} on {', '.join(map(name_of, found[side])) or 'none'}" for side in ("better", "worse")]
+    pairs = {name: difference(lines, name, method) for name in found["level"]}
+    higher = [f"{name_of(name)} {shown(pair)}" for name, pair in pairs.items() if pair is not None and pair.mean > 0]
+    behind = f", of which its mean is higher on {', '.join(higher)}" if higher else ""
+    return f"The {METHODS[method].words}, is {', '.join(sides)}, and level on {len(found['level'])}{behind}."
+
+
+def _shares(lines: Sequence[dict]) -> str:
+    """Returns the parameters of a mixture as a share of the deep ensemble's."""
+    sizes = {
+        name: [_size(lines, name, method) for method in ("mixture_repeat", RIVAL)]
+        for name in data_sets()
+        if results(lines, name, "mixture_repeat") and results(lines, name, RIVAL)
+    }
+    share = {name: round(100 * ours / theirs) for name, (ours, theirs) in sizes.items()}
+    named = [f"{value} % on {name_of(name)}" for name, value in share.items() if SETS[name].family != "uci"]
+    tables = [value for name, value in share.items() if SETS[name].family == "uci"]
+    rest = f", and {min(tables)} to {max(tables)} % on UCI tables" if tables else ""
+    return f"The parameters of a mixture of 5, as a share of the ensemble's: {', '.join(named)}{rest}."
+
+
+def _size(lines: Sequence[dict], name: str, method: str) -> int:
+    return int(next(iter(results(lines, name, method).values()))["parameters"])
 
 
 def scope(lines: Sequence[dict]) -> str:
     """Returns which data sets there are, how many rounds each had, what is missing, and how many choices are edges."""
     records = by_run(lines)
-    there = {name for name, one in data_sets().items() if results(settled(lines), name, RIVAL)}
+    final = settled(lines)
+    there = {name: one for name, one in data_sets().items() if results(final, name, RIVAL)}
     tuned = [one for one in SETS.values() if one.tuned_on is None and one.rounds > 1]
     second = [name_of(one.name) for one in tuned if rounds_of(records, one) > 1]
-    cut = [name_of(one.name) for one in tuned if rounds_of(records, one) == 1]
-    missing = [name_of(name) for name in data_sets() if name not in there]
-    parts = [f"{len(there)} data sets have results.", f"Two rounds of configurations: {', '.join(second) or 'none'}."]
-    parts += [f"The second round is not complete, and does not count, on {', '.join(cut)}."] if cut else []
-    parts += [f"Not run: {', '.join(missing)}."] if missing else []
-    return " ".join([*parts, _edges(records)])
+    cut = [one for one in tuned if rounds_of(records, one) == 1]
+    absent = [name_of(name) for name in data_sets() if name not in there]
+    seeds = sorted({len(results(final, name, RIVAL)) for name in there})
+    parts = [f"{len(there)} data sets have results, of {' or '.join(map(str, seeds))} seeds."]
+    parts += [f"Two rounds of configurations: {', '.join(second) or 'none'}."]
+    names = ", ".join(name_of(one.name) for one in cut)
+    parts += [f"The second round is not complete, and does not count, on {names}."] if cut else []
+    parts += [_uncounted(records, one) for one in cut]
+    parts += [f"Not run: {', '.join(absent)}."] if absent else []
+    return " ".join(filter(None, [*parts, _edges(records)]))
+
+
+def _uncounted(records: dict, one: Set) -> str:
+    """Returns the NLL of the deep ensemble of a second round that does not count, where it has results."""
+    name = chosen(records, one, RIVAL, one.rounds)
+    runs = [run["nll"] for key, run in records.items() if key[:4] == (one.name, RESULTS, RIVAL, name)]
+    if not name or round_of(one, name) == 1:
+        return ""
+    return f"(With it the deep ensemble's NLL on {name_of(one.name)} is {sum(runs) / len(runs):.4f}.)" if runs else ""
 
 
 def _edges(records: dict) -> str:

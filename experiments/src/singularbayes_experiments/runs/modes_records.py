@@ -14,6 +14,7 @@ from singularbayes_experiments.problems.modes_grids import configurations
 
 TUNING, RESULTS = "tuning", "results"
 DIVERGED = ""  # the name of the choice where every configuration diverged; there are no results then
+FAILED = "diverged"  # the stage of such a method among what is settled
 CARE = "icu"  # all shifts of intensive care together
 Records = dict[tuple, dict]  # by set, stage, method, configuration and seed
 
@@ -58,6 +59,7 @@ def rounds_of(records: Records, one: Set) -> int:
 def settled(lines: Sequence[dict]) -> list[dict]:
     """Returns the results of the configurations that are chosen in the end, one for each method and data set.
 
+    A method whose configurations all diverged has one line with the stage `FAILED`; one that was not run has none.
     Results of five shifts of intensive care are there once more as those of one data set, whose seeds are shift and
     seed.
     """
@@ -66,6 +68,8 @@ def settled(lines: Sequence[dict]) -> list[dict]:
         rounds = rounds_of(records, one)
         for method in one.methods:
             name = chosen(records, one, method, rounds) or chosen(records, one, method, 1)
+            if name == DIVERGED:
+                kept.append({"set": one.name, "stage": FAILED, "method": method})
             own = (one.name, RESULTS, method, name)
             kept += [records[*own, seed] for seed in _seeds(lines, own)]
     return kept + _all_shifts(kept)
@@ -79,7 +83,8 @@ def _seeds(lines: Sequence[dict], own: tuple) -> list[int]:
 def _all_shifts(lines: Sequence[dict]) -> list[dict]:
     found = []
     for method in METHODS:
-        runs = [one for one in lines if one["method"] == method and one["set"].startswith(f"{CARE}_")]
+        care = [one for one in lines if one["stage"] == RESULTS and one["set"].startswith(f"{CARE}_")]
+        runs = [one for one in care if one["method"] == method]
         if {one["set"] for one in runs} == {f"{CARE}_{shift}" for shift in SHIFTS}:
             found += [one | {"set": CARE, "seed": f"{one['set'].removeprefix('icu_')} {one['seed']}"} for one in runs]
     return found

@@ -1,6 +1,7 @@
 """Tables of the comparison of modes, in Markdown, from its records alone: those that `modes_records.settled` gives.
 
-A method whose configurations all diverged in tuning has no results; one that diverged with a result seed is called so.
+A method whose configurations all diverged in tuning, or that diverged with a result seed, is called so; one of a data
+set's methods that the run did not reach is called "not run".
 """
 
 import math
@@ -12,7 +13,7 @@ import numpy as np
 
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, SHIFTS, Set
-from singularbayes_experiments.runs.modes_records import CARE
+from singularbayes_experiments.runs.modes_records import CARE, FAILED
 
 RIVAL = "deep_ensemble"
 # Column → the score in a record and its decimals; the first score that a record has counts.
@@ -81,6 +82,12 @@ def results(records: Sequence[dict], one: str, method: str) -> dict[Any, dict]:
     return {record["seed"]: record for record in kept}
 
 
+def missing(records: Sequence[dict], one: str, method: str) -> str:
+    """Returns why a method has no scores: it diverged, in tuning or with a result seed, or it was not run."""
+    tried = any((r["set"], r["stage"], r["method"]) == (one, FAILED, method) for r in records)
+    return "diverged" if tried or results(records, one, method) else "not run"
+
+
 def difference(records: Sequence[dict], one: str, method: str, rival: str = RIVAL) -> protocol.Paired | None:
     """Returns the paired difference of the NLL to the rival's; None where one of both is missing or not finite."""
     ours, theirs = results(records, one, method), results(records, one, rival)
@@ -109,11 +116,11 @@ def table(records: Sequence[dict], one: Set) -> str:
     head = ["method", "parameters", "cost", *columns(one), "NLL less the deep ensemble's [95 %]"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for method, own in METHODS.items():
+        if method not in one.methods:
+            continue
         runs = list(results(records, one.name, method).values())
-        if not runs and one.family not in ("images", "toy", "uci"):
-            continue  # it was not run there
         if not runs or not all(map(_is_finite, runs)):
-            lines.append(f"| {own.words} | diverged |{' |' * (len(head) - 2)}")
+            lines.append(f"| {own.words} | {missing(records, one.name, method)} |{' |' * (len(head) - 2)}")
             continue
         cells = [own.words, f"{runs[0]['parameters']:,}", f"{_cost(records, one.name, runs):.2g}"]
         for names, decimals in columns(one).values():
@@ -142,7 +149,10 @@ def table_of_many(records: Sequence[dict], sets: Sequence[Set]) -> str:
     for method, own in METHODS.items():
         found = [difference(records, one.name, method) for one in sets]
         if any(found):
-            cells = ["diverged" if one is None else _cell(one) for one in found]
+            cells = [
+                missing(records, one.name, method) if each is None else _cell(each)
+                for one, each in zip(sets, found, strict=True)
+            ]
             lines.append(f"| {own.words} | {' | '.join(cells)} |")
     nll = [_mean([run["nll"] for run in results(records, one.name, RIVAL).values()], 3) for one in sets]
     return "\n".join([*lines, f"| NLL of the deep ensemble | {' | '.join(nll)} |"])
@@ -170,7 +180,7 @@ def newton_table(records: Sequence[dict]) -> str:
         ours, theirs = (results(records, one, method) for method in ("ivon", "low_rank"))
         if theirs:
             adam = _mean([run["nll"] for run in theirs.values()], 4)
-            newton = "diverged" if found is None else _mean([run["nll"] for run in ours.values()], 4)
+            newton = missing(records, one, "ivon") if found is None else _mean([run["nll"] for run in ours.values()], 4)
             lines.append(f"| {name_of(one)} | {newton} | {adam} | {'' if found is None else shown(found)} |")
     return "\n".join(["| data | IVON | Adam | difference [95 %] |", "|---|---|---|---|", *lines]) if lines else ""
 
