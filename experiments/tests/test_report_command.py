@@ -11,7 +11,7 @@ import pytest
 from made_up import all_records, bare, image_record, image_records, kl_record, toy_record
 from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.records import record
-from singularbayes_experiments.report import chapters, markdown_page, modes_summary, reading
+from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_summary, reading
 from singularbayes_experiments.report.rows import grouped
 
 ROOT = Path(__file__).parents[2]
@@ -203,7 +203,8 @@ RESULTS = ROOT / "experiments" / "results"
 def test_the_pages_of_results_are_those_of_the_committed_records():
     command = "singularbayes-experiments report experiments/results --markdown docs/results"
     records = reading.read(RESULTS)
-    made = markdown_page.pages(chapters.make_chapters(records), records, command, modes_summary.collect(RESULTS))
+    modes, more = modes_summary.collect(RESULTS), cifar10.own_page(RESULTS)
+    made = markdown_page.pages(chapters.make_chapters(records), records, command, modes, more)
     folder = ROOT / "docs" / "results"
     assert {path.name for path in folder.glob("*.md")} == made.keys()
     for name, text in made.items():

@@ -46,9 +46,8 @@ def report(
         print(page.tex(made))
         return 0
     if markdown is not None:
-        folder = runs / cifar10.FOLDER
-        more = {cifar10.PAGE: cifar10.page(folder)} if folder.is_dir() else {}
-        path = markdown_page.write(markdown, made, records, command, modes_summary.collect(runs), more)
+        modes, more = modes_summary.collect(runs), cifar10.own_page(runs)
+        path = markdown_page.write(markdown, made, records, command, modes, more)
     else:
         folder = out or (runs if runs.is_dir() else runs.parent) / "report"
         path = page.write(made, folder, page.results(command))

@@ -12,6 +12,7 @@ import numpy as np
 
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems import cifar10 as plan
+from singularbayes_experiments.report.markdown_page import OwnPage
 from singularbayes_experiments.runs.cifar10 import read_lines
 
 TITLE, PAGE, FOLDER = "CIFAR-10", "cifar10.md", "cifar10"
@@ -214,6 +215,12 @@ def losses(folder: Path) -> list[str]:
         for ours, cell in cells.items()
         if cell.endswith(" worse")
     ]
+
+
+def own_page(runs: Path) -> dict[str, OwnPage]:
+    """Returns the page of the records below a folder of results by its file name; none where there are none."""
+    folder = runs / FOLDER
+    return {PAGE: OwnPage(page(folder), losses(folder))} if folder.is_dir() else {}
 
 
 def page(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """Chapters as Markdown: one page of all tables, or a folder with a summary and a page per experiment."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from singularbayes_experiments.records.files import replace
@@ -14,6 +15,14 @@ from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
 
 FIRST, PAPER, DISCLOSED, FIGURE = "index.md", "paper_tables.md", "disclosures.md", "summary.svg"
+
+
+@dataclass(frozen=True)
+class OwnPage:
+    """The page of an experiment with records of its own: its text begins with a title; `losses` go to the summary."""
+
+    text: str
+    losses: Sequence[str] = ()
 
 
 _CELLS = (
@@ -48,7 +57,7 @@ def write(
     records: Sequence[Record],
     command: str,
     modes: Sequence[summary.Scores] = (),
-    more: Mapping[str, str] | None = None,
+    more: Mapping[str, OwnPage] | None = None,
 ) -> Path:
     """Writes the pages of a folder and their figures, and returns the path of the first; see `pages`."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -68,16 +77,17 @@ def pages(
     records: Sequence[Record],
     command: str,
     modes: Sequence[summary.Scores] = (),
-    more: Mapping[str, str] | None = None,
+    more: Mapping[str, OwnPage] | None = None,
 ) -> dict[str, str]:
     """Returns the pages of a folder by file name: the summary, the experiments, and the tables of the paper.
 
     Args:
         modes: the comparison under the tuning protocol, which the summary begins with.
-        more: pages of experiments with records of their own, by file name; their first line is a title.
+        more: pages of experiments with records of their own, by file name.
     """
     links = {chapter.section.title: _page(chapter) for chapter in chapters}
-    found = {FIRST: _summary(chapters, records, command, modes, more or {}), **(more or {})}
+    more = more or {}
+    found = {FIRST: _summary(chapters, records, command, modes, more)} | {name: own.text for name, own in more.items()}
     for chapter in chapters:
         lines = _chapter(chapter, "", level="#", first="chosen")
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
@@ -91,7 +101,7 @@ def _summary(
     records: Sequence[Record],
     command: str,
     modes: Sequence[summary.Scores],
-    more: Mapping[str, str],
+    more: Mapping[str, OwnPage],
 ) -> str:
     scores = summary.collect(records)
     lines, lost = [f"# {summary.TITLE}", ""], summary.losses(scores)
@@ -99,7 +109,8 @@ def _summary(
         lines += [modes_summary.headline(modes), "", *modes_summary.table(modes), "", f"{_CELLS} {_PROTOCOL}", ""]
         shown = "Images: NLL above, AUROC-OOD below, against stored parameters, with standard errors over seeds."
         lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
-        lines += ["## Where it loses", "", *modes_summary.losses(modes), ""]
+        lines += ["## Where it loses", "", *modes_summary.losses(modes)]
+        lines += [*(line for own in more.values() for line in own.losses), ""]
         lines += ["## Earlier runs", "", f"{_EARLIER} {_only_earlier(scores, modes)}", ""]
     lines += [summary.headline(scores), ""]
     if scores:
@@ -112,7 +123,7 @@ def _summary(
     lines += ["## Keep in mind", "", *(line for each in kept_in_mind for line in (each, ""))] if kept_in_mind else []
     lines += ["## Pages", ""]
     lines += [f"- [{chapter.section.title}]({_page(chapter)})" for chapter in chapters]
-    lines += [f"- [{text.splitlines()[0].removeprefix('# ')}]({name})" for name, text in more.items()]
+    lines += [f"- [{own.text.splitlines()[0].removeprefix('# ')}]({name})" for name, own in more.items()]
     lines += [f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand", ""]
     return "\n".join([*lines, _made(command), ""])
 
