@@ -58,7 +58,7 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     readme = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(readme)
     page = PAGES[0].read_text(encoding="utf-8")
-    assert filled(page, "results", readme.table(), "README.md") == page
+    assert filled(page, "results", readme.results(), "README.md") == page
     scores = modes_summary.collect(ROOT / "experiments" / "results")
     (lost,) = (line for line in modes_summary.losses(scores) if line.startswith("- low-rank against full-rank"))
     nll, ood = (re.findall(r"([A-Z][\w.\- ]+?) [+−]", part) for part in lost.split("NLL ")[1].split("; AUROC-OOD "))
@@ -71,6 +71,14 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     sizes = {each.data.title: each.parameters for each in scores}
     shares = [sizes[name]["mixture_repeat"] / sizes[name]["deep_ensemble"] for name in ("MNIST", "SST-2", "concrete")]
     np.testing.assert_allclose(shares, [0.10, 0.15, 2.0], rtol=0.03)
+
+
+def test_what_the_readme_says_of_adapters_and_tables_stands_on_their_pages():
+    adapters_and_tables = ("docs/finetuning_results.md", "docs/estimators_results.md")
+    read = [(ROOT / path).read_text(encoding="utf-8") for path in ("README.md", *adapters_and_tables)]
+    assert "three of four settings" in read[0] and "eight of nine tables" in read[0]
+    assert "Mixture of 4: least mean NLL on 3 of 4 settings." in read[1]
+    assert "| NLL within one standard error of the best of the others | 8: " in read[2]
 
 
 def test_the_readme_is_short():
