@@ -48,10 +48,9 @@ def results() -> str:
     newer = modes_summary.collect(RESULTS)
     counts = []
     for method, name in (("mixture_repeat", "a mixture"), ("mixture_svd", "one from an SVD"), ("low_rank", "low-rank")):
-        found = summary.verdicts(newer, method, "deep_ensemble")
-        counts.append(f"{name} is better on {len(found['better'])}, level on {len(found['level'])}, worse on")
-        counts[-1] += f" {len(found['worse'])}"
-    beside = f"NLL beside the deep ensemble, by paired 95 % intervals, on {len(newer)} data sets with UCI's"
+        found = {side: len(sets) for side, sets in summary.verdicts(newer, method, "deep_ensemble").items()}
+        counts.append(f"{name} is better on {found['better']}, level on {found['level']}, worse on {found['worse']}")
+    beside = f"NLL beside the ensemble's, by paired 95 % intervals, on {len(newer)} sets (UCI's too, not CIFAR-10)"
     return f"{table()}\n\n{beside}: {'; '.join(counts)}."
 
 

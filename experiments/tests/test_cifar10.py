@@ -301,7 +301,7 @@ def test_the_page_has_the_numbers_of_the_records(tmp_path):
     page = report.page(tmp_path)
     assert "| mixture of 4 | 0.9500 ± 0.0000 | 0.1575 ± 0.0075 |" in page and "| 1,000 | 2 |" in page
     assert "−0.0075 [−0.0393, +0.0243]" in page  # the paired t interval of −0.01 and −0.005
-    assert "with 25 % of the parameters of the deep ensemble: test NLL 0.158 against 0.165, lower" in page
+    assert "with 25 % of the parameters of the deep ensemble: test NLL 0.158 against 0.165" in page
     assert "has no result, so nothing here reproduces" in page and "| rate 0.2, β 0.01 | **0.3000** |" in page
 
 

@@ -19,10 +19,11 @@ FIRST, PAPER, DISCLOSED, FIGURE = "index.md", "paper_tables.md", "disclosures.md
 
 @dataclass(frozen=True)
 class OwnPage:
-    """The page of an experiment with records of its own: its text begins with a title; `losses` go to the summary."""
+    """The page of an experiment with records of its own: its text begins with a title; the rest goes to the summary."""
 
     text: str
     losses: Sequence[str] = ()
+    remark: str = ""
 
 
 _CELLS = (
@@ -106,7 +107,8 @@ def _summary(
     scores = summary.collect(records)
     lines, lost = [f"# {summary.TITLE}", ""], summary.losses(scores)
     if modes:
-        lines += [modes_summary.headline(modes), "", *modes_summary.table(modes), "", f"{_CELLS} {_PROTOCOL}", ""]
+        first = [modes_summary.headline(modes), *(own.remark for own in more.values() if own.remark)]
+        lines += [" ".join(first), "", *modes_summary.table(modes), "", f"{_CELLS} {_PROTOCOL}", ""]
         shown = "Images: NLL above, AUROC-OOD below, against stored parameters, with standard errors over seeds."
         lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
         lines += ["## Where it loses", "", *modes_summary.losses(modes)]
