@@ -22,7 +22,6 @@ import singularbayes as sb
 app = App(help=__doc__)
 
 RANK, CLASSES, VOCABULARY = 8, 150, 30_522
-GOALS = {"time": 1.25, "trained parameters": 2.0, "memory": 1.1}
 
 
 def matrices(model: keras.Model) -> list:
@@ -112,7 +111,7 @@ def main(
     }
     for rival, ratios in measured.items():
         for name, value in ratios.items():
-            print(f"{name}, adapter / {rival}: {value:.3f} (goal at most {GOALS[name]})", flush=True)
+            print(f"{name}, adapter / {rival}: {value:.3f}", flush=True)
     facts = {"batch": batch, "length": length, "dtype": dtype, "rank": RANK, "classes": CLASSES}
     results = {
         **facts,
@@ -120,7 +119,6 @@ def main(
         "trained": trained,
         "bytes": memory,
         "ratios": measured,
-        "goals": GOALS,
     }
     keep(f"adapters_{dtype}", results, out)
 

@@ -90,20 +90,19 @@ INFERENCE = (
 
 
 def inference() -> str:
-    """Returns every ratio that was measured on a CPU, its aim and whether that is missed; then the commands."""
+    """Returns every ratio that was measured on a CPU, and who is absent and why; then the commands."""
     lines, sources = [], []
     for name in (f"inference_{row}" for row in INFERENCE):
         [(work, result)] = record(name)["results"].items()
         times = {
             rival: row["median_ms"] for unit in ("steps", "predictions") for rival, row in result.get(unit, {}).items()
         }
-        for pair, (value, aim) in result["ratios"].items():
+        for pair, (value, _) in result["ratios"].items():
             spent = " / ".join(_number(times[rival]) for rival in pair.split(" / "))
-            aims = ["–", ""] if aim is None else [f"≤ {aim:g}", "missed" if value > aim else "met"]
-            lines.append([work, pair, f"{value:.2f}", spent, *aims])
-        lines += [[work, rival, "–", "", "", why] for rival, why in result.get("absent", {}).items()]
+            lines.append([work, pair, f"{value:.2f}", spent, ""])
+        lines += [[work, rival, "–", "", why] for rival, why in result.get("absent", {}).items()]
         sources.append(f"- {source(name)} · load {record(name)['machine']['load']}")
-    made = table(["work", "ratio", "measured", "ms", "aim", ""], lines)
+    made = table(["work", "ratio", "measured", "ms", ""], lines)
     return f"{made}\n\n" + "\n".join(sources)
 
 
@@ -178,7 +177,7 @@ def gpu_fit() -> str:
 
 
 def adapters() -> str:
-    """Returns a step of Bayesian adapters beside LoRA: times, and ratios with their aims."""
+    """Returns a step of Bayesian adapters beside LoRA: times, and ratios."""
     lines, sources = [], []
     for name in ("adapters_float32", "adapters_mixed_bfloat16"):
         found = record(name)["results"]
@@ -187,8 +186,7 @@ def adapters() -> str:
             cells = [f"{value:.2f}" for value in ratios.values()]
             lines.append([found["dtype"], f"adapter / {rival}", times, *cells])
         sources.append(f"- {source(name)} · load {record(name)['machine']['load']}")
-    heads = [f"{name} (aim ≤ {goal:g})" for name, goal in found["goals"].items()]
-    return table(["type", "ratio", "ms", *heads], lines) + "\n\n" + "\n".join(sources)
+    return table(["type", "ratio", "ms", *ratios], lines) + "\n\n" + "\n".join(sources)
 
 
 def summary() -> str:

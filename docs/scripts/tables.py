@@ -128,6 +128,25 @@ def behind(comparison: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
+def earlier(comparison: Comparison, before: Comparison) -> str:
+    """Returns where earlier code of ours scored lower, with means over the splits that both have."""
+    lines = []
+    for score, shown, kind, names in (
+        ("rmse", "RMSE", "regression", REGRESSION),
+        ("nll", "NLL", "regression", REGRESSION),
+        ("nll", "NLL", "classification", CLASSIFICATION),
+    ):
+        lower, own = [], [name for name in names if before.scores.get(name, {}).get(OURS)]
+        for name in own:
+            new, old = (each.values(name, OURS, score) for each in (comparison, before))
+            splits = new.keys() & old.keys()
+            means = [sum(one[split] for split in splits) / len(splits) for one in (old, new)]
+            if means[0] < means[1]:
+                lower.append(f"{label(name)} ({number(means[0])} against {number(means[1])})")
+        lines.append(f"- {shown}, {kind}: lower before on {len(lower)} of {len(own)} tables: {', '.join(lower)}.")
+    return "\n".join(lines) + "\n"
+
+
 def about_records(records: list[dict]) -> str:
     """Returns how many pieces of the plan have records, and how many splits every table has of ours and others."""
     plan = Counter(piece[0] for piece in table_comparison.pieces({"regression": "", "classification": ""}))
@@ -166,7 +185,7 @@ def candidate_rows(records: list[dict], task: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def blocks(records: list[dict], candidates: list[dict]) -> dict[str, str]:
+def blocks(records: list[dict], candidates: list[dict], before: list[dict]) -> dict[str, str]:
     """Returns the text of every marked block of the page."""
     default, tuned = Comparison.of(records), Comparison.of(records, "tuned")
     values = {
@@ -180,6 +199,7 @@ def blocks(records: list[dict], candidates: list[dict]) -> dict[str, str]:
     return {
         "summary": summary(default),
         "behind": behind(default),
+        "earlier": earlier(default, Comparison.of(before)),
         "statements": statement_rows(default),
         "nll": rows(default, REGRESSION, "nll"),
         "normal": rows(default, REGRESSION, "normal_nll", bold=False, only=OWN),
@@ -196,9 +216,12 @@ def blocks(records: list[dict], candidates: list[dict]) -> dict[str, str]:
     }
 
 
-def committed() -> tuple[list[dict], list[dict]]:
-    """Returns the records of the comparison and those of the candidates."""
-    return read_records(KEPT / "comparison.jsonl.gz"), read_records(KEPT / "candidates.jsonl.gz")
+def committed() -> tuple[list[dict], list[dict], list[dict]]:
+    """Returns the records of the comparison, those of the candidates, and those of ours by earlier code."""
+    comparison, candidates, before = (
+        read_records(KEPT / f"{name}.jsonl.gz") for name in ("comparison", "candidates", "comparison_earlier")
+    )
+    return comparison, candidates, before
 
 
 def fill(page: Path, texts: dict[str, str]) -> None:
@@ -242,7 +265,7 @@ def draw(comparison: Comparison, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    results, candidates = committed()
+    results, *others = committed()
     for page in PAGES:
-        fill(page, blocks(results, candidates))
+        fill(page, blocks(results, *others))
     draw(Comparison.of(results), FOLDER / "tables.png")

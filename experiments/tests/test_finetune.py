@@ -14,7 +14,7 @@ from singularbayes_experiments.problems import finetune_model
 from singularbayes_experiments.problems.finetune import Adaptation, Setting, Trained
 from singularbayes_experiments.problems.finetune_texts import Texts, batches
 from singularbayes_experiments.report import finetune as report
-from singularbayes_experiments.runs import finetune
+from singularbayes_experiments.runs import finetune, finetune_laplace
 
 import singularbayes as sb
 
@@ -265,3 +265,28 @@ def test_draws_differ_only_where_something_is_random(trained):
     )
     np.testing.assert_allclose(one[1], four[1], rtol=1e-5)
     assert all(np.abs(one[member] - four[member]).max() > 1e-6 for member in (0, 2, 3))
+
+
+def test_the_prior_precision_of_laplace_is_chosen_on_validation_rows_alone(monkeypatch, tmp_path):
+    chosen, labels = finetune_laplace.PRECISIONS[4], np.arange(12) % CLASSES
+
+    class Head:  # certain of validation labels by how near the precision is, and of test labels the less so
+        prior_precision = 0.0
+
+    def predicted(found, features):
+        distance = abs(np.log10(found.prior_precision / chosen))
+        right = 0.9 / (1 + distance) if features[0, 0] == 0 else 1 - 0.9 / (1 + distance)
+        p = np.full((len(labels), CLASSES), (1 - right) / (CLASSES - 1))
+        p[np.arange(len(labels)), labels] = right
+        return sb.ClassPredictive(p, np.zeros((1, 1)), 2, expected_entropy=np.zeros(len(labels)))
+
+    monkeypatch.setattr(finetune_laplace, "laplace", lambda arrays, seed: Head())
+    monkeypatch.setattr(finetune_laplace, "predicted", predicted)
+    path = tmp_path / "clinc150-10-3.npz"
+    parts = {"validation": np.zeros((12, 1)), "test": np.ones((12, 1)), "ood": np.ones((12, 1))}
+    np.savez(path, **parts, validation_labels=labels, test_labels=labels)
+    line = finetune_laplace.score(path)
+    assert (line["setting"], line["seed"], line["method"]) == ("clinc150-10", 3, "laplace")
+    assert line["configuration"] == f"prior precision {chosen:.3g}" and len(line["precisions"]) == 13
+    assert line["validation"]["nll"] == pytest.approx(-np.log(0.9)) == line["precisions"][chosen]
+    assert line["test"]["nll"] == pytest.approx(-np.log(0.1)) and line["ood"]["auroc_entropy"] == 0.5

@@ -183,8 +183,9 @@ class BayesianMLPClassifier(Classifier):
     Args:
         class_weight: weights of classes, {label: weight} or "balanced"; they multiply `sample_weight`.
         calibrate: what the temperature of the probabilities is fitted on: "split" holds out `validation_fraction` of
-            the rows, "folds" predicts every row by a network that was trained without it and then trains on all, "auto"
-            is folds below 1,000 rows, and None nothing.
+            the rows; "folds" predicts every row by components that were trained without it, or, with fewer than five
+            components, by networks of their own, and then trains on all rows. "auto" is folds with five components or
+            more, and below 1,000 rows; else, and with `warm_start`, split. Below 20 rows it is None, no calibration.
         hidden_layer_sizes, rank, components, prior, beta, draws, …: as in `BayesianMLPRegressor`.
 
     Attributes:

@@ -72,7 +72,8 @@ class Regressor(RegressorMixin, BayesianEstimator):
 
         They are mean ∓ q · standard deviation, q a quantile over held-out rows (split conformal). With
         `calibrate="split"` the promise is exact on average over data; with "folds" the rows were held out from networks
-        with a fifth fewer rows, which makes intervals slightly wide. Of several outputs each has its own intervals.
+        with fewer rows, an eighth fewer by default, which makes intervals slightly wide. Of several outputs each has
+        its own intervals.
         """
         require_share("predict_interval", coverage=coverage)
         p = self._predictive(X)
@@ -104,8 +105,9 @@ class Regressor(RegressorMixin, BayesianEstimator):
     def sample_y(self, X, n_samples=1, random_state=0):
         """Returns samples of the predictive distribution, (rows, samples) or (rows, outputs, samples).
 
-        A sample is one function from the posterior, the same for all rows, and independent noise, with the tails that
-        errors on held-out rows have.
+        A sample is one function from the posterior, the same for all rows, and independent noise. The noise alone is
+        Student-t with `degrees_of_freedom_`. In `log_likelihood` the total error is, so samples have its mean and
+        variance but somewhat lighter tails.
         """
         require_integer("sample_y", n_samples=n_samples)
         rng = check_random_state(random_state)
@@ -223,8 +225,9 @@ class BayesianMLPRegressor(Regressor):
         noise: "head" makes the noise of a row an output of the network; "auto" corrects it by the errors on held-out
             rows, down to one noise level for all where these do not depend on the row; "constant" learns one level.
         calibrate: what standard deviations and intervals are calibrated on: "split" holds out `validation_fraction` of
-            the rows, "folds" predicts every row by a network that was trained without it and then trains on all, "auto"
-            is folds below 1,000 rows, and None nothing.
+            the rows; "folds" predicts every row by components that were trained without it, or, with fewer than five
+            components, by networks of their own, and then trains on all rows. "auto" is folds with five components or
+            more, and below 1,000 rows; else, and with `warm_start`, split. Below 20 rows it is None, no calibration.
         draws: how many networks from the posterior a prediction averages.
         learning_rate: "cosine", which falls to 0 at `max_iter`, or "constant".
         max_iter: epochs; "auto" is as many as make a few thousand steps, from 50 to 1,500.

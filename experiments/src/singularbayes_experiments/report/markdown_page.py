@@ -6,7 +6,7 @@ from pathlib import Path
 
 from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import against, index, modes_summary, summary
+from singularbayes_experiments.report import against, disclosures, index, modes_summary, summary
 from singularbayes_experiments.report.chapters import Chapter, Part
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.picture import Picture
@@ -144,9 +144,9 @@ def _disclosures(chapters: Sequence[Chapter], command: str) -> str:
     )
     every = (lead, *modes_summary.DISCLOSURES, *summary.DISCLOSURES)
     lines = ["# Disclosures", "", *(line for each in every for line in (each, ""))]
-    for chapter in chapters:
-        if chapter.section.notes:
-            lines += [f"## {chapter.section.title}", "", *(f"- {note}" for note in chapter.section.notes), ""]
+    sections = {chapter.section.title: chapter.section.notes for chapter in chapters} | disclosures.SECTIONS
+    for title, notes in sections.items():
+        lines += [f"## {title}", "", *(f"- {note}" for note in notes), ""] if notes else []
     return "\n".join([*lines, _made(command), ""])
 
 

@@ -32,7 +32,7 @@ DISCLOSURES = (
     "It was cut by time. SST-2 has four configurations of every method, others eight a round. The second rounds of "
     "MNIST and Fashion-MNIST are not complete, so the first alone decides there; the deep ensemble's results of the "
     "second on Fashion-MNIST are among the records and count for nothing. Methods and data sets that were not reached "
-    "are named on that page. What follows is about older runs.",
+    "are named on that page. What follows, the last three sections apart, is about older runs.",
 )
 _SETS = (
     DataSet("sst2", "SST-2", "nll", "ag_news/auroc_ood_mi"),

@@ -4,7 +4,8 @@
 
 The networks are those of LoRA (`runs/finetune.py --features`). The posterior of the head is Kronecker-factored, and the
 precision of its prior is the one of 13 from 10⁻² to 10⁴ with the least NLL of the validation rows. Predictions average
-32 draws of the head, which for a linear head is the linearised prediction. Needs torch and laplace-torch.
+32 draws of the head, which for a linear head is the linearised prediction. Needs torch and laplace-torch. It ran for
+one network of one setting before its time was over, which is no result; a test has its choice and record, not Laplace.
 """
 
 import argparse

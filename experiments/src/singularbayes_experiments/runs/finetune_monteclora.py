@@ -5,7 +5,8 @@
 Encoder, rank, places, head, rows, batches, epochs and schedule are those of `problems/finetune.py`. The encoder's
 dropouts are at 0.1 in training. PEFT draws weights in training alone and predicts at their mean. It tries four
 configurations, two learning rates × the default and a hundred times the default of the scale of its noise, where the
-other methods try 16. Needs torch, transformers and peft.
+other methods try 16. Needs torch, transformers and peft. Written and tried for a few steps (`--tiny`), never run in
+full, and without a test: there is no result of it.
 """
 
 import argparse
