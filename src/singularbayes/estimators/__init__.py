@@ -9,6 +9,7 @@ True
 """
 
 from singularbayes.estimators.classifiers import BayesianClassifier, BayesianMLPClassifier
+from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.regressors import BayesianMLPRegressor, BayesianRegressor
 
-__all__ = ["BayesianClassifier", "BayesianMLPClassifier", "BayesianMLPRegressor", "BayesianRegressor"]
+__all__ = ["DEFAULTS", "BayesianClassifier", "BayesianMLPClassifier", "BayesianMLPRegressor", "BayesianRegressor"]

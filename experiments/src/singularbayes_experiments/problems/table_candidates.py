@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from singularbayes.estimators.defaults import DEFAULTS
+from singularbayes.estimators import DEFAULTS
 from singularbayes.posteriors import Anchored, Normal
 from singularbayes_experiments.problems import table_methods
 from singularbayes_experiments.problems.table_scores import scores_of_fit

@@ -6,9 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import scoringrules
-from scipy.stats import norm
+from scipy.stats import norm, t
 
-from singularbayes.estimators.variance import log_density, variance_over_square
 from singularbayes_experiments.problems.table_methods import quietly
 from singularbayes_experiments.problems.table_sets import Table
 
@@ -34,9 +33,9 @@ def value_scores(
     }
     if math.isinf(freedom):
         return scores
-    scale = std / np.sqrt(variance_over_square(freedom))
+    scale = std * math.sqrt(1 - 2 / freedom)  # the variance of Student-t is ν/(ν − 2) times its squared scale
     heavy = {
-        "nll": float(-np.mean(log_density(y - mean, std**2, freedom))),
+        "nll": float(-np.mean(t.logpdf(y, freedom, mean, scale))),
         "crps": float(np.mean(scoringrules.crps_t(y, freedom, mean, scale))),
     }
     return scores | heavy | {"normal_nll": normal, "freedom": freedom}
