@@ -32,8 +32,8 @@ def test_the_code_of_the_guide_runs(tmp_path, monkeypatch):
     np.testing.assert_allclose(found[1], found[0], atol=1e-5)
     np.testing.assert_allclose(found[2], found[0], atol=1e-5)
     assert {
-        posterior.components for posterior in names["sb"].find_posteriors(names["ensemble"]) if posterior.random
-    } == {5}
+        posterior.components for posterior in names["sb"].find_posteriors(names["mixture"]) if posterior.random
+    } == {4}
 
 
 def test_the_cost_that_the_guide_names_is_measured():
