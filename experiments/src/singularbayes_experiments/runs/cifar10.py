@@ -522,7 +522,7 @@ def run(given, deadline: float) -> int:
         for piece in plan.WORK
         if given.only in ("", piece.family) and given.network in ("", piece.network) and not experiment.done(piece)
     ]
-    for network, kind in dict.fromkeys((piece.network, _kind(piece)) for piece in work):
+    for network, kind in dict.fromkeys((piece.network, _kind(piece)) for piece in work[: len(plan.TUNING)]):
         if kind != "low_rank" or network in plan.RANKS:  # compiled while the first pieces run
             experiment.program(network, kind)
     failed = 0
