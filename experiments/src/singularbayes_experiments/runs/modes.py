@@ -2,9 +2,9 @@
 
     python -m singularbayes_experiments.runs.modes --out runs/modes --minutes 9
 
-A task is one method on one data set: a round of its tuning, or its results, trained in few programs. Runs are kept as
-lines of JSON as soon as their program ends, and a second call does what is missing. Processes on the accelerator take
-large data first, processes on the CPU the tables of UCI. It prints the tables of what is complete.
+A task is one method on one data set: a round of its tuning, or the results of what it chose, trained in few programs.
+Runs are kept as lines of JSON as soon as their program ends, and a second call does what is missing. Processes on the
+accelerator take large data first, processes on the CPU the tables of UCI. It prints the tables of what is complete.
 """
 
 import argparse
@@ -48,12 +48,15 @@ from singularbayes_experiments.runs.modes_records import (
 from singularbayes_experiments.runs.modes_tables import tables
 
 _TABLES = [one.name for one in SETS.values() if one.family == "uci"]
-_SETS_HELP = "data sets with commas between, in the order of work; a process for each list between semicolons"
+_SETS_HELP = (
+    "data sets with commas between, in the order of work, name:2 for the second round of one alone; a process for each "
+    "list between semicolons"
+)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One method on one data set: all its configurations of a round, or the chosen one."""
+    """One method on one data set: all its configurations of a round, or the one chosen of all rounds up to it."""
 
     set: Set
     method: str
@@ -62,7 +65,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        return f"{self.set.name}-{self.method}-{self.stage}{self.round if self.stage == TUNING else ''}"
+        return f"{self.set.name}-{self.method}-{self.stage}{self.round}"
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -72,7 +75,7 @@ class Task:
         """Returns the configurations to train by name; None while what they follow from is missing."""
         every = configurations(self.set, self.method, self.set.rounds)
         if self.stage == RESULTS:
-            name = chosen(records, self.set, self.method)
+            name = chosen(records, self.set, self.method, self.round)
             every = {name: every[name]} if name else {}
         else:
             every = {name: own for name, own in every.items() if round_of(self.set, name) == self.round}
@@ -89,7 +92,7 @@ class Task:
         if self.stage == TUNING:
             names = [name for name in every if round_of(self.set, name) == self.round]
         else:
-            name = chosen(records, self.set, self.method)
+            name = chosen(records, self.set, self.method, self.round)
             if name is None:
                 return None
             names = [] if name == DIVERGED else [name]
@@ -100,13 +103,23 @@ class Task:
         return self.runs(records) != []
 
 
-def tasks(sets: Sequence[Set], methods: Sequence[str] = tuple(METHODS)) -> Iterator[Task]:
-    """Yields what there is to do, set by set, the most important methods first."""
-    for one in sets:
-        for method in [method for method in one.methods if method in methods]:
+def tasks(sets: Sequence[tuple[Set, Sequence[int]]], methods: Sequence[str] = tuple(METHODS)) -> Iterator[Task]:
+    """Yields what there is to do, set by set and round by round, the most important methods first."""
+    for one, rounds in sets:
+        for number, method in itertools.product(rounds, [method for method in one.methods if method in methods]):
             if one.tuned_on is None:
-                yield from (Task(one, method, TUNING, number) for number in range(1, one.rounds + 1))
-            yield Task(one, method, RESULTS)
+                yield Task(one, method, TUNING, number)
+            yield Task(one, method, RESULTS, number)
+
+
+def _named(names: str, tiny: bool = False) -> list[tuple[Set, Sequence[int]]]:
+    """Returns data sets and their rounds from names with commas between: all rounds, or with `name:2` the second."""
+    found: list[tuple[Set, Sequence[int]]] = []
+    for name, _, number in (each.partition(":") for each in names.split(",")):
+        one = SETS[name]
+        rounds = [int(number)] if number else range(1, one.rounds + 1)
+        found.append((replace(one, units=(8,) * len(one.units), tiny=True) if tiny else one, rounds))
+    return found
 
 
 class Trainer:
@@ -142,7 +155,7 @@ class Trainer:
     def answers(self, task: Task, fit: Fit, draws: int) -> Answers:
         key = id(fit), draws
         if key not in self._answers:
-            together = 1 if task.set.family == "text" else 8
+            together = 1 if task.set.family in ("text", "cnn") else 8  # so that activations have room
             self._answers[key] = Answers(fit.model, task.set.task, draws, together)
         return self._answers[key]
 
@@ -276,8 +289,8 @@ def work(
     waiting = True
     while waiting and time.time() < trainer.deadline:
         waiting = False
+        records = by_run(read_lines([out, *earlier]))
         for task in every:
-            records = by_run(read_lines([out, *earlier]))
             if not task.missing(records) or (claims / task.name).exists():
                 continue
             if task.settings(records) is None:
@@ -321,16 +334,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--worker", default="main", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     first, *others = given.sets.split(";")
-    sets = [SETS[name] for name in first.split(",")]
     for one in SETS.values():
         grids = {m: {n: asdict(s) for n, s in configurations(one, m, one.rounds).items()} for m in one.methods}
         protocol.require_equal_tuning(grids)
         protocol.require_result_seeds(TUNING_SEEDS, result_seeds(one))
-    if given.tiny:
-        sets = [replace(one, units=(8,) * len(one.units), tiny=True) for one in sets]
     given.deadline = given.deadline or time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
-    trainer, every = Trainer(given.deadline, given.tiny), list(tasks(sets, given.methods.split(",")))
+    trainer = Trainer(given.deadline, given.tiny)
+    every = list(tasks(_named(first, given.tiny), given.methods.split(",")))
     if given.claims is not None:  # one of the other processes
         work(every, given.out, given.earlier, trainer, given.claims, given.worker)
         return 0
