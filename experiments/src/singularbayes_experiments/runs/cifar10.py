@@ -199,7 +199,7 @@ class Experiment:
     def steps(self, network: str, method: Method, settings: Settings, data: str) -> int:
         """Returns the steps of a training, whole chunks."""
         own = plan.NETWORKS[network]
-        epochs = own.epochs_svd if method.svd else own.epochs
+        epochs: float = own.epochs_svd if method.svd else own.epochs
         if network == plan.TUNING[0].network:
             epochs = settings.epochs or epochs
         epochs *= self.size.epochs
