@@ -13,7 +13,7 @@ from table import TORCH_FIRST, stir
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, RankOne, layers
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 L = keras.layers
 RNG = np.random.default_rng(7)
 BACKEND = keras.backend.backend()

@@ -13,7 +13,7 @@ import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 VALUES = arrays("float64", st.integers(1, 12), elements=st.floats(1e-3, 1e3)).map(lambda v: np.sort(v)[::-1])
 
 

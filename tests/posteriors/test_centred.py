@@ -33,6 +33,7 @@ def _network(posterior=None, **compiled):
 
 @pytest.mark.backend
 @pytest.mark.parametrize("name", one_row_each(SCALAR_PRIOR))
+@pytest.mark.rows_on_torch
 def test_the_kl_is_that_of_numbers_less_their_centres_over_their_widths(name):
     rng = np.random.default_rng(1)
     for base in (Normal(0.7), sb.Laplace(0.7), sb.ScaleMixture(0.4, 1.0, 0.1, estimate="bound")):

@@ -11,7 +11,7 @@ import singularbayes as sb
 from singularbayes import Adapter, AdaptiveLowRank, Clipped, Deterministic, FullRank, LowRank, RankOne, layers
 from singularbayes.posteriors import noise, serialize
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 X = np.random.default_rng(0).normal(size=(64, 6)).astype("float32")
 Y = (3 * X[:, :1] - X[:, 1:2]).astype("float32")
 

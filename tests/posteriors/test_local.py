@@ -11,7 +11,7 @@ from table import LOCAL, SHAPE, assert_unbiased, assert_uncorrelated, map_keys, 
 
 from singularbayes import FullRank, LowRank, RankOne, layers
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 
 NUM_DRAWS = 5000 if keras.backend.backend() == "jax" else 800
 X = np.random.default_rng(2).normal(size=SHAPE[0]).astype("float32")  # one example

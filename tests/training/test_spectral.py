@@ -12,7 +12,7 @@ from singularbayes.bounds import truncated_kl
 from singularbayes.posteriors import noise
 from singularbayes.training import truncation
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 X = np.random.default_rng(0).normal(size=(64, 6)).astype("float32")
 Y = (3 * X[:, :1] - X[:, 1:2]).astype("float32")
 
