@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import assert_unbiased, built, dense_draws, set_factor, stir
+from table import TORCH_FIRST, assert_unbiased, built, dense_draws, set_factor, stir
 
 import singularbayes as sb
 from singularbayes import AdaptiveLowRank, LowRank, layers, ranks
@@ -237,6 +237,8 @@ def _mean_outputs(model, x):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.rows_on_torch
+@TORCH_FIRST
 def test_taking_out_what_is_off_leaves_the_mean_network_as_it_is(name):
     model, x = _model(name), _inputs(name)
     pruned = ranks.prune(model, tolerance=0.0)
@@ -250,6 +252,8 @@ def test_taking_out_what_is_off_leaves_the_mean_network_as_it_is(name):
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])  # next to 0 the biases alone are left
 @pytest.mark.parametrize("name", ["dense", "conv", "channels_first"])
+@pytest.mark.rows_on_torch
+@TORCH_FIRST
 def test_the_mean_network_moves_by_no_more_than_the_bound_and_not_by_a_tiny_part_of_it(name, scale):
     model, x = _model(name), scale * _inputs(name, 200)
     pruned = ranks.prune(model, tolerance=0.6)

@@ -27,6 +27,7 @@ def _built(posterior, shape=(6, 5)):
 
 @pytest.mark.backend
 @pytest.mark.parametrize("name", one_row_each(SCALAR_PRIOR))
+@pytest.mark.rows_on_torch
 def test_the_kl_is_that_around_the_initial_values(name):
     posterior = _built(SCALAR_PRIOR[name](prior=Anchored(0.3)))
     (factor,) = posterior.factors
