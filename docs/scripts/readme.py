@@ -70,7 +70,8 @@ def results() -> str:
     """Returns the table, and on how many data sets of the protocol a method is better than the ensemble or worse."""
     newer = modes_summary.collect(RESULTS)
     counts = []
-    for method, name in (("mixture_repeat", "a mixture"), ("mixture_svd", "an SVD-initialised one"), ("low_rank", "low-rank")):
+    names = {"mixture_repeat": "a mixture", "mixture_svd": "an SVD-initialised mixture", "low_rank": "low-rank"}
+    for method, name in names.items():
         found = {side: len(sets) for side, sets in summary.verdicts(newer, method, "deep_ensemble").items()}
         counts.append(f"{name} is better on {found['better']}, level on {found['level']}, worse on {found['worse']}")
     beside = f"NLL beside the ensemble's, by paired 95 % intervals, on {len(newer)} sets (UCI's too, not CIFAR-10)"
