@@ -141,8 +141,9 @@ def chosen_table(records: Sequence[dict]) -> str:
     kinds = list(plan.LEVELS)
     rows = [f"| | {' | '.join(NAMES[kind] for kind in kinds)} |", "|---" * (len(kinds) + 1) + "|"]
     for setting in settings_of(records):
-        own = {one["kind"]: one["configuration"] for one in records if (one["stage"], one["setting"]) == ("result", setting)}
-        rows.append(f"| {TITLES[setting]} | {' | '.join(_short(own[kind]) if kind in own else '–' for kind in kinds)} |")
+        results = [one for one in records if (one["stage"], one["setting"]) == ("result", setting)]
+        own = {one["kind"]: _short(one["configuration"]) for one in results}
+        rows.append(f"| {TITLES[setting]} | {' | '.join(own.get(kind, '–') for kind in kinds)} |")
     return "\n".join(rows)
 
 
