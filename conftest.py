@@ -32,7 +32,8 @@ def pytest_sessionstart(session):
 def pytest_ignore_collect(collection_path, config):
     """With `-m backend`, files without such a test are not imported."""
     if config.option.markexpr.split(" and ")[-1] == "backend" and collection_path.suffix == ".py":
-        return "mark.backend" not in collection_path.read_text(encoding="utf-8") or None
+        text = collection_path.read_text(encoding="utf-8")
+        return not any(mark in text for mark in ("mark.backend", "TORCH_FIRST", "ON_TORCH", "on_torch")) or None
     return None
 
 

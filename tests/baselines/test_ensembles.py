@@ -11,7 +11,7 @@ import singularbayes as sb
 from singularbayes import DeepEnsemble, LowRank, LowRankEnsemble, layers
 from singularbayes.models import count_stored
 
-pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(20, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
