@@ -141,8 +141,8 @@ METHODS = {
     "mixture_split": Method("mixture of 4, split", components=4, examples="split"),
     "full_rank": Method("full-rank", "full_rank"),
     "ivon": Method("low-rank by IVON", newton=True),
-    "mixture_svd_anchored": Method("mixture of 5 from an SVD, anchored", prior="anchored", components=5, svd=True),
-    "mixture_svd": Method("mixture of 5 from an SVD", components=5, svd=True),
+    "mixture_svd_anchored": Method("SVD-initialised mixture of 5, anchored", prior="anchored", components=5, svd=True),
+    "mixture_svd": Method("SVD-initialised mixture of 5", components=5, svd=True),
 }
 # On large data sets, and what a second round needs to be complete.
 LARGE = (

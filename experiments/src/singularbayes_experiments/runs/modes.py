@@ -10,10 +10,8 @@ accelerator take large data first, processes on the CPU the tables of UCI. It pr
 import argparse
 import itertools
 import json
-import os
 import platform
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,12 +27,15 @@ import numpy as np
 
 from singularbayes import metrics
 from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.methods.network_draws import NetworkDraws
 from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
 from singularbayes_experiments.problems import modes_data, modes_large
 from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, Set
-from singularbayes_experiments.problems.modes_data import Answers, Data, data_of, result_seeds
+from singularbayes_experiments.problems.modes_data import Data, data_of, result_seeds
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.records.record import machine
+from singularbayes_experiments.runs import claimed_work
+from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import (
     DIVERGED,
     RESULTS,
@@ -42,7 +43,6 @@ from singularbayes_experiments.runs.modes_records import (
     Records,
     by_run,
     chosen,
-    read_lines,
     settled,
 )
 from singularbayes_experiments.runs.modes_tables import tables
@@ -129,7 +129,7 @@ class Trainer:
         self.deadline, self.tiny = deadline, tiny
         self._data: dict[tuple, Data] = {}
         self._fits: dict[tuple, Fit] = {}
-        self._answers: dict[tuple, Answers] = {}
+        self._answers: dict[tuple, NetworkDraws] = {}
 
     def data(self, task: Task) -> Data:
         key = task.set.name, task.stage
@@ -152,11 +152,11 @@ class Trainer:
             self._fits[key] = Fit(build, own.x, own.y, own.train, size, count, newton, **options)
         return self._fits[key]
 
-    def answers(self, task: Task, fit: Fit, draws: int) -> Answers:
+    def answers(self, task: Task, fit: Fit, draws: int) -> NetworkDraws:
         key = id(fit), draws
         if key not in self._answers:
             together = 1 if task.set.family in ("text", "cnn") else 8  # so that activations have room
-            self._answers[key] = Answers(fit.model, task.set.task, draws, together)
+            self._answers[key] = modes_data.answers(fit.model, task.set.task, draws, together)
         return self._answers[key]
 
     def __call__(self, task: Task, records: Records) -> Iterator[list[dict]]:
@@ -296,16 +296,12 @@ def work(
             if task.settings(records) is None:
                 waiting = True
                 continue
-            try:
-                (claims / task.name).touch(exist_ok=False)
-            except FileExistsError:
+            if not claimed_work.claim(claims, task.name):
                 continue
             start = time.time()
             try:
                 for found in trainer(task, records):
-                    with (out / f"{worker}.jsonl").open("a") as file:
-                        file.write("".join(f"{json.dumps(line)}\n" for line in found))
-                    best = min((line["nll"] for line in found if "nll" in line), default=np.inf)
+                    best = claimed_work.keep(found, out, worker)
                     took, start = time.time() - start, time.time()
                     print(f"{worker} {task.name}: {len(found)} runs in {took:.0f} s, best NLL {best:.4f}", flush=True)
             except TimeoutError:
@@ -321,17 +317,11 @@ def work(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what is missing for so many minutes, and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the records")
-    parser.add_argument("--earlier", type=Path, action="append", default=[], help="folders of earlier records")
-    parser.add_argument("--minutes", type=float, default=9.0, help="end after so many minutes")
+    claimed_work.add_arguments(parser, tiny="small networks and few epochs")
     parser.add_argument("--sets", default=",".join(SETS), help=_SETS_HELP)
     parser.add_argument("--methods", default=",".join(METHODS), help="methods with commas between")
     parser.add_argument("--workers", type=int, default=0, help="processes on the CPU beside, for --tables")
     parser.add_argument("--tables", default=",".join(_TABLES), help="data sets of the processes on the CPU")
-    parser.add_argument("--tiny", action="store_true", help="small networks and few epochs, to see that it works")
-    parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
-    parser.add_argument("--worker", default="main", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     first, *others = given.sets.split(";")
     for one in SETS.values():
@@ -348,17 +338,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (given.out / "machine.json").write_text(json.dumps(_about(given)))
     with tempfile.TemporaryDirectory() as folder:
         given.claims = Path(folder)
-        processes = [_start(given, f"accelerated{i}", names) for i, names in enumerate(others, start=1)]
-        tables_alone = [name for name in given.tables.split(",") if name]
-        for i in range(given.workers):  # each begins with another set, so that it keeps to few programs
-            turned = tables_alone[i % len(tables_alone) :] + tables_alone[: i % len(tables_alone)]
-            processes.append(_start(given, f"cpu{i}", ",".join(turned), on_cpu=True))
+        orders = {f"accelerated{i}": names for i, names in enumerate(others, start=1)}
+        orders |= {f"cpu{i}": claimed_work.turned(given.tables.split(","), i) for i in range(given.workers)}
+        module, more = "singularbayes_experiments.runs.modes", ["--methods", given.methods]
+        processes = [claimed_work.start(module, given, name, names, more) for name, names in orders.items()]
         work(every, given.out, given.earlier, trainer, given.claims, given.worker)
-        for process in processes:
-            try:
-                process.wait(timeout=max(1.0, given.deadline - time.time()) + 10)
-            except subprocess.TimeoutExpired:  # it compiles, or predicts what comes too late
-                process.kill()
+        claimed_work.wait(processes, given.deadline)
     records = read_lines([given.out, *given.earlier])
     left = [task.name for task in every if task.missing(by_run(records))]
     print(tables(settled(records)))
@@ -371,16 +356,6 @@ def _about(given) -> dict[str, Any]:
     command = shlex.join(["python", "-m", "singularbayes_experiments.runs.modes", *sys.argv[1:]])
     versions = {"python": platform.python_version(), "jax": jax.__version__, "keras": keras.__version__}
     return {"command": command, "machine": machine(), "minutes": given.minutes, **versions}
-
-
-def _start(given, worker: str, sets: str, on_cpu: bool = False) -> subprocess.Popen:
-    """Returns a process that does tasks of these sets."""
-    command = [sys.executable, "-m", "singularbayes_experiments.runs.modes", "--out", str(given.out)]
-    command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
-    command += ["--sets", sets, "--claims", str(given.claims), "--deadline", str(given.deadline)]
-    command += ["--methods", given.methods, "--worker", worker, *(["--tiny"] if given.tiny else [])]
-    alone = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"} if on_cpu else {}
-    return subprocess.Popen(command, env={**os.environ, **alone})
 
 
 if __name__ == "__main__":
