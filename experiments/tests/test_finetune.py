@@ -220,7 +220,9 @@ def trained():
 def test_a_member_is_the_model_that_fit_trains(trained, member):
     program, texts, before, after, rows, _ = trained
     model = program.model
-    model.compile(keras.optimizers.Adam(1e-2, epsilon=EPSILON), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(
+        keras.optimizers.Adam(1e-2, epsilon=EPSILON), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
     sb.set_kl(model, num_data=18, beta=0.5 if member == 0 else 0.0)
     for variable, values in zip(model.trainable_variables, before["weights"], strict=True):
         variable.assign(values[member])

@@ -209,7 +209,9 @@ class AdapterProgram:
                 x, new, more = one(dict(zip(one.trained, trained, strict=True)), known, [x, mask])
             return (x, new[self._seed], kl + more), None
 
-        trained = [jnp.stack(each) for each in zip(*([weights[i] for i in part.trained] for part in self._blocks), strict=True)]
+        trained = [
+            jnp.stack(each) for each in zip(*([weights[i] for i in part.trained] for part in self._blocks), strict=True)
+        ]
         columns = zip(*(part.others for part in self._blocks), strict=True)
         number = jnp.arange(len(self._blocks))
         own = [number if column[0] in shared else jnp.stack([others[i] for i in column]) for column in columns]

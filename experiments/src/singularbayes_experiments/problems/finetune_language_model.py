@@ -101,16 +101,6 @@ def tokenizer(fields: dict[str, Any]):
     return found
 
 
-def packed(backbone: keras.Model) -> keras.Model:
-    """Returns the same network with an attention mask (batch, length, length) as its second input."""
-    ids = keras.Input((None,), dtype="int32", name="token_ids")
-    mask = keras.Input((None, None), dtype="int32", name="attention_mask")
-    x = backbone.token_embedding(ids)
-    for block in backbone.transformer_layers:
-        x = block(x, decoder_attention_mask=mask)
-    return keras.Model({"token_ids": ids, "attention_mask": mask}, backbone.layer_norm(x))
-
-
 def with_adapters(model: keras.Model, rank: int, **kwargs: Any) -> keras.Model:
     """Returns the network with adapters on the seven matrices of every block; the rest is frozen."""
     prior = sb.Anchored(1.0, anchor="random")

@@ -140,7 +140,9 @@ class Machine:
         data = self.data(setting.data)
         steps = setting.epochs * (num_data // plan.BATCH)
         steps = min(steps, self.most_steps)
-        for length in sorted({next(one for one in self.lengths if one >= n) for n in texts.lengths[texts.parts["train"]]}):
+        for length in sorted(
+            {next(one for one in self.lengths if one >= n) for n in texts.lengths[texts.parts["train"]]}
+        ):
             self._compiled["train", length].result()  # before the time is taken
         step, begun, tokens, nll = 0, time.time(), 0, None
         for epoch in itertools.count():
@@ -150,9 +152,7 @@ class Machine:
                 length = next(one for one in self.lengths if one >= lengths[number])
                 batch = np.stack([order[number] for order in orders])[which].astype("int32")
                 program = self._compiled["train", length].result()
-                state, nll = program(
-                    state, batch, np.float32(schedule(step, steps)), self.frozen, data
-                )
+                state, nll = program(state, batch, np.float32(schedule(step, steps)), self.frozen, data)
                 step, tokens = step + 1, tokens + length * plan.BATCH * self.chunk
                 if step % 20 == 0 or step == steps:
                     nll.block_until_ready()

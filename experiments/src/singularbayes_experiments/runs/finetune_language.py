@@ -61,7 +61,7 @@ class Machine:
         fields, arrays = model.read_gguf(gguf) if gguf else ({}, None)
         with jax.default_device(jax.devices("cpu")[0]):  # hundreds of small operations, which compile quicker there
             backbone = model.language_model(model.backbone_sizes(fields) if gguf else _TINY, arrays, dtype=dtype)
-            self.program = ChoiceProgram(model.packed(model.with_adapters(backbone, plan.RANK)))
+            self.program = ChoiceProgram(model.with_adapters(backbone, plan.RANK))
         self.frozen = jax.device_put(self.program.frozen, jax.devices()[0])
         self._compiled: dict[tuple, Any] = {}
         self._data: dict[tuple, dict[str, Any]] = {}
