@@ -1,4 +1,4 @@
-"""The language model's experiment: the model as read from GGUF's matrices, scores of packed choices, page and records."""
+"""The language model's experiment: GGUF's matrices in KerasHub, scores of packed choices, page and records."""
 
 from pathlib import Path
 
