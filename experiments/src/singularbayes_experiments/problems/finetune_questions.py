@@ -92,7 +92,9 @@ def prepare(tokenizer, data: str, path: Path) -> None:
     train = np.arange(ends[0])
     held = np.random.default_rng(0).permutation(ends[0])[: ends[0] // 5]
     arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    small = {name: values.astype("uint16" if name in ("tokens", "targets") else "int8") for name, values in arrays.items()}
+    small = {
+        name: values.astype("uint16" if name in ("tokens", "targets") else "int8") for name, values in arrays.items()
+    }
     np.savez_compressed(
         path,
         **small,
