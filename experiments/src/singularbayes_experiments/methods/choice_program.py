@@ -6,7 +6,7 @@ differ in what is an array, the frozen weights are there once, and noise and KL 
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,7 +18,7 @@ from jax import numpy as jnp
 from singularbayes.posteriors import find_random_posteriors
 from singularbayes.training import set_kl
 from singularbayes_experiments.methods import adapter_program
-from singularbayes_experiments.methods.adapter_program import MemberDropout, State
+from singularbayes_experiments.methods.adapter_program import MemberDropout, State, _Part
 
 _POSITIONS: ContextVar[Any] = ContextVar("positions", default=None)
 
@@ -33,23 +33,23 @@ def _placed(positions) -> Iterator[None]:
 
 
 class ChoiceProgram:
-    """A converted network of `token_ids` and `attention_mask`, and members that train with its layers.
+    """A converted `LlamaBackbone`, and members that train with its layers.
 
     Args:
-        model: its output are the last hidden states, its posteriors `Adapter`s whose priors have centres.
-        embedding: the layer of tokens; its matrix gives the logits, too.
+        model: its posteriors are `Adapter`s whose priors have centres. The embedding gives the logits, too.
     """
 
-    def __init__(self, model: keras.Model, embedding: str = "token_embedding"):
+    def __init__(self, model: keras.Model):
         self.model = model
         set_kl(model, 1.0)
         for place, layer in enumerate(adapter_program._dropouts(model)):
             layer.__class__, layer.place = MemberDropout, place
-        _read_positions(model)
+        _adjust_attention(model)
         self.adapters = find_random_posteriors(model)
         kept = {id(weight) for posterior in self.adapters for weight in posterior.trainable_weights}
         for weight in model.trainable_variables:
             weight.trainable = id(weight) in kept
+        self._cut_into_blocks()
         self.optimizer = keras.optimizers.Adam(1.0)
         self.optimizer.build(model.trainable_variables)
         trainable, other = model.trainable_variables, model.non_trainable_variables
@@ -59,12 +59,23 @@ class ChoiceProgram:
         self._references = [index(other, factor.reference) for factor in factors]
         self._kl_scale = index(other, self.adapters[0].kl_scale)
         self._seed = index(other, self.adapters[0].seed_generator.state)
-        self._embedding = index(other, model.get_layer(embedding).embeddings)
+        self._embedding = index(other, model.token_embedding.embeddings)
         own = {*self._references, self._kl_scale, self._seed}
         self.frozen = [None if i in own else jnp.array(variable.value) for i, variable in enumerate(other)]
         self.num_trained = sum(int(np.prod(variable.shape)) for variable in trainable)
         scales = [float(np.logaddexp(0, np.asarray(factor.values)[1].mean())) for factor in factors]
         self._mean_scales = [scale / one.eta for scale, one in zip(scales, self.adapters, strict=True)]  # of A
+
+    def _cut_into_blocks(self) -> None:
+        """Finds where the weights of the blocks, which compile as one, stand among the model's."""
+        blocks = self.model.transformer_layers
+        last = keras.Input((None, self.model.hidden_dim), dtype=self.model.compute_dtype)
+        self._back = _Part(self.model, keras.Model(last, self.model.layer_norm(last)))
+        self._blocks = [_Part(self.model, _with_mask(block, self.model.hidden_dim)) for block in blocks]
+        self._trained_of_blocks = [part.trained for part in self._blocks]
+        places = [[one.place for one in block._flatten_layers() if isinstance(one, MemberDropout)] for block in blocks]
+        self._dropouts_per_block = len(places[0])
+        assert places == [[place + i * len(places[0]) for place in places[0]] for i in range(len(blocks))]
 
     @functools.cached_property
     def start_many(self):
@@ -101,15 +112,31 @@ class ChoiceProgram:
         for i, reference in zip(self._references, member["references"], strict=True):
             others[i] = reference
         others[self._kl_scale], others[self._seed] = member["kl_scale"], seed
-        inputs = {"token_ids": batch["tokens"], "attention_mask": attention_mask(batch["groups"])}
-        dropping = adapter_program._dropping(rate, jax.random.key(seed[0] + 7919 * seed[1]))
-        with dropping, _placed(batch["positions"]):
-            hidden, others, losses = self.model.stateless_call(
-                weights, others, inputs, training=True, return_losses=True
-            )
+        mask = attention_mask(batch["groups"])
+        x = frozen[self._embedding][batch["tokens"]].astype(self.model.compute_dtype)
+        one, key = self._blocks[0], jax.random.key(seed[0] + 7919 * seed[1])
+        shared = (self._seed, self._kl_scale)
+
+        def block(carry, own):
+            x, seed, kl = carry
+            number, trained, stacked_others = own
+            known = {**dict(zip(one.others, stacked_others, strict=True)), self._kl_scale: others[self._kl_scale]}
+            known[self._seed] = seed
+            dropping = adapter_program._dropping(rate, key, number * self._dropouts_per_block)
+            with dropping, _placed(batch["positions"]):
+                x, new, more = one(dict(zip(one.trained, trained, strict=True)), known, [x, mask])
+            return (x, new[self._seed], kl + more), None
+
+        trained = [jnp.stack([weights[i] for i in each]) for each in zip(*self._trained_of_blocks, strict=True)]
+        number = jnp.arange(len(self._blocks))
+        columns = zip(*(part.others for part in self._blocks), strict=True)
+        own = [number if column[0] in shared else jnp.stack([others[i] for i in column]) for column in columns]
+        saved = jax.checkpoint(block, policy=adapter_program._SAVED)
+        (x, seed, kl), _ = jax.lax.scan(saved, (x, seed, 0.0), (number, trained, own))
+        hidden, _, _ = self._back(weights, others, x)
         hidden = jnp.take_along_axis(hidden, batch["sources"][..., None], axis=1)
         log_p = _log_probabilities(hidden, frozen[self._embedding], batch["targets"])
-        return choice_scores(log_p, batch["owners"], batch["power"]), others[self._seed], sum(losses)
+        return choice_scores(log_p, batch["owners"], batch["power"]), seed, kl
 
     def _train(self, member: State, rows, factor, frozen, data, length: int, slots: int):
         """One step of one member; `factor` is that of the schedule of the learning rate."""
@@ -167,7 +194,7 @@ def attention_mask(groups):
     return ((groups[:, None, :] == 0) | (groups[:, None, :] == groups[:, :, None])).astype("int32")
 
 
-@functools.partial(jax.checkpoint, static_argnums=())
+@jax.checkpoint
 def _log_probabilities(hidden, embedding, targets):
     logits = jnp.matmul(hidden, embedding.astype(hidden.dtype).T, preferred_element_type="float32")
     chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
@@ -192,24 +219,45 @@ def _batch(data: dict[str, Any], rows, length: int, slots: int) -> dict[str, Any
     return {**found, "labels": data["labels"][rows].astype("int32"), "power": data["power"]}
 
 
-def _read_positions(model: keras.Model) -> None:
-    """Makes the rotary embeddings of a network take the positions of the batch."""
+def _with_mask(block: keras.layers.Layer, width: int) -> keras.Model:
+    """Returns a block as a model of its inputs (batch, length, width) and who attends to whom."""
+    x, mask = keras.Input((None, width), dtype=block.compute_dtype), keras.Input((None, None), dtype="int32")
+    return keras.Model([x, mask], block(x, decoder_attention_mask=mask))
+
+
+def _adjust_attention(model: keras.Model) -> None:
+    """Makes rotary embeddings take the positions of the batch, and attention avoid cuDNN, which fails under `vmap`."""
     from keras_hub.layers import RotaryEmbedding
 
     for layer in model._flatten_layers():
         if isinstance(layer, RotaryEmbedding):
-            layer.__class__ = _placed_class(type(layer))
+            layer.__class__ = _placed_class(layer.__class__)
+        elif layer.__class__.__name__ == "LlamaAttention":
+            layer.__class__ = _plain_class(layer.__class__)
 
 
 @functools.cache
-def _placed_class(rotary: type) -> type:
-    class Placed(rotary):  # type: ignore[misc, valid-type]
+def _placed_class(rotary: Any) -> type:
+    class Placed(rotary):
         def call(self, inputs, start_index=0, positions=None):
             return super().call(inputs, start_index, _POSITIONS.get() if positions is None else positions)
 
     return Placed
 
 
-def stacked_places(state: State, places: Sequence[int]) -> State:
+@functools.cache
+def _plain_class(attention: Any) -> type:
+    class Plain(attention):
+        def _compute_attention(self, query, key, value, attention_mask=None):
+            # KerasHub does not ask `keras.config` here, so `disable_flash_attention` does not help.
+            mask = keras.ops.cast(attention_mask[:, None], "bool")
+            return keras.ops.dot_product_attention(
+                query, key, value, mask=mask, scale=self._inv_norm_factor, flash_attention=False
+            )
+
+    return Plain
+
+
+def stacked_places(state: State, places: np.ndarray) -> State:
     """Returns some members of a state, without their optimizers."""
-    return jax.tree.map(lambda a: a[np.asarray(places)], {k: v for k, v in state.items() if k != "optimizer"})
+    return jax.tree.map(lambda a: a[places], {k: v for k, v in state.items() if k != "optimizer"})

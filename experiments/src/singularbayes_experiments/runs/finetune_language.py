@@ -62,7 +62,7 @@ class Machine:
         fields, arrays = model.read_gguf(gguf) if gguf else ({}, None)
         with jax.default_device(jax.devices("cpu")[0]):  # hundreds of small operations, which compile quicker there
             backbone = model.language_model(model.backbone_sizes(fields) if gguf else _TINY, arrays, dtype=dtype)
-            self.program = ChoiceProgram(model.packed(model.with_adapters(backbone, plan.RANK)))
+            self.program = ChoiceProgram(model.with_adapters(backbone, plan.RANK))
         self.frozen = jax.device_put(self.program.frozen, jax.devices()[0])
         self._compiled: dict[tuple, Any] = {}
         self._data: dict[tuple, dict[str, Any]] = {}
@@ -182,7 +182,7 @@ def zero_shot(machine: Machine, setting: Setting, records: Records) -> float:
     done = records.of("zero-shot", setting.name)
     if not done:
         state = machine.program.start_many(stacked([start_of(_ANY, 1)] * CHUNK))
-        lines = []
+        lines: list[dict[str, Any]] = []
         for name, power in (("sum", 0.0), ("mean", 1.0)):
             (p,) = machine.predict(setting, power, state, [(0, 1)], rows := machine.part(setting, "validation"))
             found = quality(p, machine.sets[setting.name].labels[rows])
