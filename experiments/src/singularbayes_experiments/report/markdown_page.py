@@ -110,7 +110,7 @@ def _summary(
     lines, lost = [f"# {summary.TITLE}", ""], summary.losses(scores)
     if modes:
         first = [modes_summary.headline(modes), *(own.remark for own in more.values() if own.remark)]
-        lines += [" ".join(first), "", *modes_summary.table(modes), "", f"{_CELLS} {_PROTOCOL}", ""]
+        lines += ["\n- ".join(first), "", *modes_summary.table(modes), "", f"{_CELLS} {_PROTOCOL}", ""]
         shown = "Images: NLL above, AUROC-OOD below, against stored parameters, with standard errors over seeds."
         lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
         lines += ["## Where it loses", "", *modes_summary.losses(modes)]
