@@ -328,6 +328,44 @@ def test_a_second_round_comes_first_and_the_first_below_it(tmp_path):
     assert report.losses(tmp_path) == report.losses(tmp_path / report.SECOND) and "first round<" not in only
 
 
+def test_what_a_second_round_has_no_results_of_is_said_and_taken_from_the_first(tmp_path):
+    first, diverged = lines(), {"diverged": True, "settings": {"rate": 0.4}}
+    second = [line for line in first if line.get("method") != "mixture"]
+    second[-1] = {**second[-1], **diverged}
+    worse = [
+        line | {"test": line["test"] | {"nll": 0.1 + line["test"]["nll"]}} if line.get("method") == "mixture" else line
+        for line in first
+    ]
+    for folder, written in ((tmp_path, worse), (tmp_path / report.SECOND, second)):
+        folder.mkdir(exist_ok=True)
+        (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
+        (folder / "run.json").write_text(json.dumps(ABOUT))
+    page = report.page(tmp_path)
+    assert "All 1 configurations of low-rank and mixture of 4 diverged, with rates from 0.4 to 0.4." in page
+    assert "Only the first round has: mixture of 4 on ResNet-9." in page
+    assert "- First round. Mixture of 4, with 25 % of the parameters" in page
+    assert "the mixture of 4 is worse than the deep ensemble of 4" in report.remark(tmp_path)
+    assert len(report.losses(tmp_path)) == 1
+
+
+def test_what_other_pages_say_of_photographs_is_so_in_the_records():
+    folder = ROOT / "experiments" / "results" / report.FOLDER
+    said = " ".join((ROOT / "docs" / "when_not.md").read_text(encoding="utf-8").split())
+    cells = {
+        (ours, theirs): report.difference(report._latest(folder, ours), "resnet9", ours, theirs, "test").split()[-1]
+        for ours in report.OURS
+        for theirs in report.THEIRS
+    }
+    assert {cells[ours, "deep_ensemble"] for ours in report.OURS} == {"worse"}
+    assert cells["mixture", "deterministic"] == "worse" and cells["mixture_svd", "full_rank"] == "better"
+    sizes = [
+        report.parameters(report._latest(folder, "mixture"), "resnet9", one) for one in ("mixture", "deep_ensemble")
+    ]
+    shown = f"ahead of both mixtures of low-rank ones, which have {100 * sizes[0] / sizes[1]:.0f} % of its parameters"
+    assert shown in said and "behind even one deterministic network" in said
+    assert "one from their SVDs is ahead of one full-rank network" in said
+
+
 def test_the_committed_page_is_that_of_the_committed_records():
     page = (ROOT / "docs" / "results" / report.PAGE).read_text(encoding="utf-8")
     assert page == report.page(ROOT / "experiments" / "results" / report.FOLDER)

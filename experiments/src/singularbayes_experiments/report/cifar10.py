@@ -39,7 +39,7 @@ _LEAD = (
     "rank makes smaller; those of ResNet-20 have at most 576 × 64 entries."
 )
 _LESS = (
-    "Less than the [protocol](../protocol.md) asks for: five configurations of every family (three rates, one with "
+    "Less than the [protocol](../protocol.md) asks for: five configurations of a family (three rates, one with "
     "another weight decay, β or prior width, and the best of the four with 24 epochs instead of 16), one tuning seed, "
     "at most three result seeds. SVD-initialised networks begin at the trained ensemble and train on, so they have "
     "seen more images than any other; they are compared by what they hold. Components of a mixture were trained one "
@@ -208,7 +208,8 @@ def comparison(records: Records, ours: str) -> str:
         pairs = _pairs(records, "resnet9", ours, other, part)
         if pairs:
             mine, base = np.mean(pairs, axis=0)
-            side = sides.get(difference(records, "resnet9", ours, other, part).split()[-1], "level")
+            level = "higher, though level" if mine > base else "lower, though level"
+            side = sides.get(difference(records, "resnet9", ours, other, part).split()[-1], level)
             found.append(f"{part} NLL {mine:.3f} against {base:.3f} ({NAMES[other]}), {side}")
     name = NAMES[ours][0].upper() + NAMES[ours][1:]
     return f"{name}, with {100 * size / theirs:.0f} % of the parameters of the deep ensemble: {'; '.join(found)}."
@@ -216,10 +217,11 @@ def comparison(records: Records, ours: str) -> str:
 
 def remark(folder: Path) -> str:
     """Returns which mixtures are worse than the ensemble, and than one deterministic network; "" if none is."""
-    records = _latest(folder)
     found = []
     for theirs, words in (("deep_ensemble", "the deep ensemble of 4"), ("deterministic", "one deterministic network")):
-        lost = [one for one in OURS if difference(records, "resnet9", one, theirs, "test").endswith(" worse")]
+        lost = [
+            one for one in OURS if difference(_latest(folder, one), "resnet9", one, theirs, "test").endswith(" worse")
+        ]
         if lost:
             names = " and the ".join(NAMES[one] for one in lost)
             found.append(f"the {names} {'is' if len(lost) == 1 else 'are'} worse than {words}")
@@ -229,16 +231,22 @@ def remark(folder: Path) -> str:
 
 def losses(folder: Path) -> list[str]:
     """Returns where mixtures on ResNet-9 have a higher NLL than the deep ensemble, a line each."""
-    records, found = _latest(folder), []
+    found = []
     for ours in OURS:
         for part in ("test", "corrupted"):
-            cell = difference(records, "resnet9", ours, "deep_ensemble", part)
+            cell = difference(_latest(folder, ours), "resnet9", ours, "deep_ensemble", part)
             if cell.endswith(" worse"):
                 found.append(
                     f"- [CIFAR-10]({PAGE}), ResNet-9, {part} images: {NAMES[ours]} against {NAMES['deep_ensemble']}: "
                     f"NLL {cell.removesuffix(' worse')}"
                 )
     return found
+
+
+def _latest(folder: Path, method: str) -> Records:
+    """Returns the records of the last round in which a method has results on ResNet-9."""
+    second = read_lines(folder / SECOND)
+    return second if scores(second, "resnet9", method, "test", "nll") else read_lines(folder)
 
 
 def own_page(runs: Path) -> dict[str, OwnPage]:
@@ -256,13 +264,38 @@ def page(folder: Path) -> str:
         return "\n".join([*lines, "No results yet.", ""])
     (latest, records), *earlier = done.items()
     lines += [reproduction([one for each in reversed(done.values()) for one in each]), ""]
-    found = [sentence for ours in OURS if (sentence := comparison(records, ours))]
-    lines += [*(f"- {sentence}" for sentence in found), ""] if found else []
+    for ours in OURS:
+        its = _latest(folder, ours)
+        sentence = comparison(its, ours)
+        lines += [f"- {'' if its == records else 'First round. '}{sentence}"] if sentence else []
+    lines += ["", *(line for _, older in earlier for line in _left_out(records, older))]
     lines += _round(latest, records, "## {}")
     for where, older in earlier:
         lines += ['<details markdown="1">', "<summary>The first round</summary>", "", _FIRST, ""]
         lines += [*_round(where, older, "**{}**"), "</details>", ""]
     return "\n".join(lines)
+
+
+def _left_out(records: Records, older: Records) -> list[str]:
+    """Returns what a round has no results of, though the one before has, and why where all configurations diverged."""
+    lost = []
+    for family, methods in plan.FAMILIES.items():
+        tried = [one for one in records if one["stage"] == "tuning" and one["family"] == family]
+        if tried and all(one["diverged"] for one in tried):
+            rates = sorted({one["settings"]["rate"] for one in tried})
+            names = " and ".join(NAMES[name] for name in methods)
+            lost.append(
+                f"All {len(tried)} configurations of {names} diverged, with rates from {rates[0]:g} to {rates[-1]:g}."
+            )
+    keys = {
+        f"{NAMES[method]} on {title}": (network, method, "test", "nll")
+        for network, title in NETWORKS.items()
+        for method in NAMES
+    }
+    keys["held-out classes"] = ("resnet9", "deterministic", "ood", "auroc_entropy")
+    absent = [name for name, key in keys.items() if scores(older, *key) and not scores(records, *key)]
+    found = [*lost, f"Only the first round has: {', '.join(absent)}."] if absent else lost
+    return [" ".join(found), ""] if found else []
 
 
 def _round(folder: Path, records: Records, heading: str) -> list[str]:
@@ -289,12 +322,6 @@ def _round(folder: Path, records: Records, heading: str) -> list[str]:
         tuning_table(records),
     )
     return [*lines, _diverged(records), *_ranks(records), _made_with(folder), ""]
-
-
-def _latest(folder: Path) -> Records:
-    """Returns the records of the last round that has results."""
-    second = read_lines(folder / SECOND)
-    return second if results(second) else read_lines(folder)
 
 
 def _titled(title: str, table: list[str]) -> list[str]:
