@@ -106,7 +106,7 @@ BACKBONES = {
     "GPT2Backbone": ({**TEXT, **LENGTH}, "token_ids padding_mask", {"PositionEmbedding"}),
     "BloomBackbone": (TEXT | LENGTH, "token_ids padding_mask", set()),
     "GemmaBackbone": ({**GROUPED, "head_dim": 4}, "token_ids padding_mask", set()),
-    "LlamaBackbone": (GROUPED, "token_ids padding_mask", set()),
+    "LlamaBackbone": ({**GROUPED, "tie_word_embeddings": True}, "token_ids padding_mask", set()),
     "T5Backbone": (
         TEXT,
         "encoder_token_ids encoder_padding_mask decoder_token_ids decoder_padding_mask",

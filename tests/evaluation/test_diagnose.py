@@ -1,5 +1,7 @@
 """Every pathology is found in a model made to have it, and none in a model that is well."""
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 import pytest
@@ -91,6 +93,9 @@ def test_scales_have_collapsed_when_they_are_narrow_and_draws_agree(prior):
     width = {"normal": 1.0, "laplace": 2**0.5, "scale_mixture": (0.5 * (1 + np.exp(-12))) ** 0.5}[prior]
     assert f"at {100 * np.log1p(np.exp(-9)) / width:.2g} % of the prior's" in finding.sentence
     assert "mutual information is near zero" in finding.sentence
+    assert finding.severity == "warning" and 'posterior="mixture"' in finding.suggestion
+    (of_mixture,) = symptoms.collapsed(replace(_case(narrow, agreed), components=4))
+    assert of_mixture.severity == "notice" and 'posterior="mixture"' not in of_mixture.suggestion
     assert not [*symptoms.collapsed(_case(narrow, apart)), *symptoms.collapsed(_case(wide, agreed))]
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from singularbayes_experiments.methods.protocol import edges
 from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS, Set
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
-from singularbayes_experiments.runs.modes_records import RESULTS, by_run, chosen, read_lines, rounds_of, settled
+from singularbayes_experiments.runs.claimed_work import read_lines
+from singularbayes_experiments.runs.modes_records import RESULTS, by_run, chosen, rounds_of, settled
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
     data_sets,
@@ -56,7 +57,7 @@ def verdict_table(lines: Sequence[dict]) -> str:
 def lead(lines: Sequence[dict]) -> str:
     """Returns where mixtures are better and worse than the deep ensemble, by name, and their parameters."""
     parts = [_sides(lines, method) for method in ("mixture_repeat", "mixture_svd")]
-    return " ".join([*parts, _shares(lines)]).replace("repeat,", "`repeat`,").replace("from an SVD,", "from an SVD")
+    return " ".join([*parts, _shares(lines)])
 
 
 def _sides(lines: Sequence[dict], method: str) -> str:
@@ -66,7 +67,8 @@ def _sides(lines: Sequence[dict], method: str) -> str:
     pairs = {name: difference(lines, name, method) for name in found["level"]}
     higher = [f"{name_of(name)} {shown(pair)}" for name, pair in pairs.items() if pair is not None and pair.mean > 0]
     behind = f", of which its mean is higher on {', '.join(higher)}" if higher else ""
-    return f"The {METHODS[method].words}, is {', '.join(sides)}, and level on {len(found['level'])}{behind}."
+    words = METHODS[method].words.replace("repeat", "`repeat`,")
+    return f"The {words} is {', '.join(sides)}, and level on {len(found['level'])}{behind}."
 
 
 def _shares(lines: Sequence[dict]) -> str:

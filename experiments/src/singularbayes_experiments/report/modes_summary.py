@@ -12,7 +12,8 @@ from singularbayes_experiments.problems.modes import IMAGES
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report.picture import Panel, panel
 from singularbayes_experiments.report.summary import DataSet, Scores, head, verdicts
-from singularbayes_experiments.runs.modes_records import RESULTS, read_lines, settled
+from singularbayes_experiments.runs.claimed_work import read_lines
+from singularbayes_experiments.runs.modes_records import RESULTS, settled
 
 FOLDER = "modes"  # of the records, beside those of other experiments
 METHODS = {
@@ -49,13 +50,16 @@ _SETS = (
     DataSet("wine_quality_red", "wine quality", "nll"),
     DataSet("kin8nm", "kin8nm", "nll"),
     DataSet("power_plant", "power plant", "nll"),
+    DataSet("naval_propulsion_plant", "naval propulsion", "nll"),
+    DataSet("protein_tertiary_structure", "protein", "nll"),
 )
 
 
 def collect(folder: Path) -> list[Scores]:
     """Returns the scores of every data set under a folder of results; none where that comparison is not there.
 
-    A method whose configurations all diverged has no runs; one that was not run is not among the methods.
+    A data set needs results of the deep ensemble and of the mixture that is compared with it. A method whose
+    configurations all diverged has no runs; one that was not run is not among the methods.
     """
     lines = [one for one in settled(read_lines([folder / FOLDER])) if one["method"] in METHODS]
     found = []
@@ -66,7 +70,7 @@ def collect(folder: Path) -> list[Scores]:
                 own = runs.setdefault(one["method"], {})
                 if one["stage"] == RESULTS:
                     own[one["seed"]] = _record(data, one)
-        if runs:
+        if runs.get("deep_ensemble") and runs.get("mixture_repeat"):
             found.append(Scores(data, runs))
     return found
 
