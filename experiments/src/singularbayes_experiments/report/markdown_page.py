@@ -95,9 +95,11 @@ def pages(
     more = more or {}
     found = {FIRST: _summary(chapters, records, command, modes, more)} | {name: own.text for name, own in more.items()}
     paired = {each.data.experiment: summary.differences(each) for each in summary.collect(records)}
+    newer = {each.data.experiment: modes_summary.pointer(each) for each in modes}
     for chapter in chapters:
-        pairs = paired.get(chapter.section.experiment, [])
-        lines = _chapter(chapter, "", level="#", first="chosen", pairs=pairs)
+        name = _name(chapter)
+        title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))
+        lines = [title, "", description, *(["", newer[name]] if name in newer else []), *rest]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
     found[DISCLOSED] = _disclosures(chapters, command)
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
@@ -120,7 +122,7 @@ def _summary(
         lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
         lines += ["## Where it loses", "", *modes_summary.losses(modes)]
         lines += [*(line for own in more.values() for line in own.losses), ""]
-        lines += ["## Earlier runs", "", f"{_EARLIER} {_only_earlier(scores, modes)}", ""]
+        lines += ["## Earlier runs", "", f"{_EARLIER} {_only_earlier(scores, modes)}".rstrip(), ""]
     lines += [summary.headline(scores), ""]
     if scores:
         lines += [*summary.table(scores), "", _CELLS, ""]
@@ -161,8 +163,12 @@ def _made(command: str) -> str:
     return f"Made from records by `{command}`; every number stands there, one line per run."
 
 
+def _name(chapter: Chapter) -> str:
+    return chapter.section.experiment
+
+
 def _page(chapter: Chapter) -> str:
-    return f"{chapter.section.experiment}.md"
+    return f"{_name(chapter)}.md"
 
 
 def _chapter(
