@@ -1,49 +1,30 @@
 """The table of results in README.md and what it says, from experiments/results: columns of docs/results/index.md.
 
-Data sets that the comparison under the tuning protocol does not have are shown with earlier runs, and marked.
-
 python docs/scripts/readme.py
 """
 
 from pathlib import Path
 
 from marks import fill
-from singularbayes_experiments.report import modes_summary, reading, summary
+from singularbayes_experiments.report import modes_summary, summary
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
 SETS = ("toy", "mnist", "fashion_mnist", "cnn", "sst2", "beijing", "icu")
-# Column → the method under the protocol, and that of earlier runs.
-COLUMNS = {
-    "deterministic": ("deterministic", "deterministic"),
-    "deep ensemble of 5": ("deep_ensemble", "deep_ensemble"),
-    "low-rank": ("low_rank", "low_rank"),
-    "mixture of 5": ("mixture_repeat", "low_rank_ensemble"),
-    "SVD-initialised mixture of 5": ("mixture_svd", ""),
-}
+METHODS = {name: words for name, words in modes_summary.METHODS.items() if name != "full_rank"}
 BESIDE = ("AUROC-OOD: ensemble → mixture", "parameters: ensemble → mixture")
 PAGE = "docs/mixture_results.md"
-MARK = "\\*"
 
 
 def table() -> str:
     """Returns the table of README.md: the NLL of every method, and detection and size of the two that average five."""
-    newer = {each.data.experiment: each for each in modes_summary.collect(RESULTS)}
-    earlier = {each.data.experiment: each for each in summary.collect(reading.read(RESULTS))}
-    lines = summary.head([*COLUMNS, *BESIDE])
-    for name in SETS:
-        if name in newer:
-            scores = newer[name]
-            title = f"[{scores.data.title}]({PAGE})"
-            methods = [method for method, _ in COLUMNS.values()]
-            cells = [modes_summary.cell(scores, method) for method in methods]
-        else:
-            scores = earlier[name]
-            title = f"[{scores.data.title}](docs/results/{scores.data.page()}) {MARK}"
-            methods = [method for _, method in COLUMNS.values()]
-            cells = [scores.cell(method) for method in methods]
+    found = {each.data.experiment: each for each in modes_summary.collect(RESULTS)}
+    lines = summary.head([*METHODS.values(), *BESIDE])
+    for scores in (found[name] for name in SETS):
+        cells = [modes_summary.cell(scores, method) for method in METHODS]
         nll = [cell.split("<br>")[0] for cell in cells]  # its first line; the summary of results has the others too
-        lines.append(f"| {' | '.join([title, *nll, *_beside(scores, methods[1], methods[3])])} |")
+        row = [f"[{scores.data.title}]({PAGE})", *nll, *_beside(scores, "deep_ensemble", "mixture_repeat")]
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
 

@@ -1,4 +1,6 @@
-"""The language model of the experiment `finetune_language`: read from GGUF's matrices, and scores of packed choices."""
+"""The language model's experiment: GGUF's matrices in KerasHub, scores of packed choices, page and records."""
+
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -8,11 +10,11 @@ from singularbayes_experiments.problems import finetune_language as plan
 from singularbayes_experiments.problems import finetune_language_model as language
 from singularbayes_experiments.problems import finetune_questions as questions
 from singularbayes_experiments.problems.finetune import Adaptation, Trained
+from singularbayes_experiments.report import finetune_language as report
 
-pytest.importorskip("keras_hub")
-if keras.backend.backend() != "jax":
-    pytest.skip("the program is one of JAX", allow_module_level=True)
-
+ROOT = Path(__file__).parents[2]
+RECORDS = report.read(ROOT / "experiments" / "results" / "finetune_language")
+on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="the program is one of JAX")
 SIZES = {
     "vocabulary_size": 50,
     "num_layers": 2,
@@ -49,6 +51,7 @@ def arrays() -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def backbone(arrays):
+    pytest.importorskip("keras_hub", reason="KerasHub is not installed")
     return language.language_model(SIZES, arrays, dtype="float32")
 
 
@@ -83,6 +86,7 @@ def llama_cpp(arrays: dict[str, np.ndarray], ids: list[int]) -> np.ndarray:
     return norm(x, "output_norm.weight")
 
 
+@on_jax
 def test_matrices_of_gguf_give_the_states_that_llama_cpp_defines(arrays, backbone):
     ids = [*PROMPT, *CHOICES[2]]
     tokens = np.array([ids])
@@ -90,9 +94,10 @@ def test_matrices_of_gguf_give_the_states_that_llama_cpp_defines(arrays, backbon
     np.testing.assert_allclose(np.asarray(states)[0], llama_cpp(arrays, ids), rtol=1e-4, atol=1e-5)
 
 
+@on_jax
 def test_packed_choices_have_the_probabilities_that_they_have_alone(arrays, backbone):
     from singularbayes_experiments.methods.choice_program import ChoiceProgram
-    from singularbayes_experiments.runs.finetune import start_of
+    from singularbayes_experiments.runs.finetune_language import start_of
 
     expected = []
     for choice in CHOICES:
@@ -113,3 +118,39 @@ def test_packed_choices_have_the_probabilities_that_they_have_alone(arrays, back
     np.testing.assert_allclose(p[..., :3], np.broadcast_to(expected, (2, 2, 3)), rtol=1e-4)
     np.testing.assert_allclose(p[..., 3], 0, atol=1e-12)  # a choice that the question does not have
     np.testing.assert_allclose(entropy, -np.sum(expected * np.log(expected)), rtol=1e-4)
+
+
+def test_the_page_shows_what_the_records_have():
+    page = (ROOT / "docs" / "language_model_results.md").read_text(encoding="utf-8")
+    assert report.filled(page, RECORDS) == page
+
+
+def test_what_the_page_says_in_words_is_so():
+    results = [one for one in RECORDS if one["stage"] == "result"]
+    assert {one["setting"] for one in results} == {"arc_easy"}
+    methods = report.methods_of(RECORDS, "arc_easy")
+    assert all(abs(value - 3) < 0.25 for name in methods for value in report.temperatures(RECORDS, "arc_easy", name))
+    tempered = {name: np.mean(report.scores(RECORDS, "arc_easy", name, "tempered", "nll")) for name in methods}
+    assert all(0.88 < value < 0.90 for value in tempered.values())
+    assert min(tempered, key=tempered.__getitem__) == "lora_ensemble"
+    accuracy = {name: np.mean(report.scores(RECORDS, "arc_easy", name, "test", "accuracy")) for name in methods}
+    assert min(accuracy[name] for name in ("lora_ensemble", "bayes", "mixture")) > accuracy["lora"]
+    chosen = {one["kind"]: one["settings"] for one in results}
+    assert {own["learning_rate"] for own in chosen.values()} == {max(plan.RATES)}
+    assert chosen["bayes"]["beta"] == min(level["beta"] for level in plan.LEVELS["bayes"])
+    untrained = {one["score"]: one["validation"]["nll"] for one in RECORDS if report.is_untrained(one, "arc_easy")}
+    assert untrained["mean"] < untrained["sum"]
+
+
+@on_jax
+def test_results_have_the_configurations_that_the_records_of_tuning_choose(tmp_path):
+    from singularbayes_experiments.runs.finetune_language import Records, choices
+
+    records = Records(tmp_path, [ROOT / "experiments" / "results" / "finetune_language"])
+    chosen = choices(records, plan.SETTINGS[0], plan.STAGES[0])
+    assert {one["kind"]: one["settings"] for one in RECORDS if one["stage"] == "result"} == {
+        kind: vars(one) for kind, one in chosen.items()
+    }
+    tried = {(one["kind"], one["configuration"], one["seed"]) for one in RECORDS if one["stage"] == "tuning"}
+    assert tried == {(one.adaptation.kind, one.adaptation.name, one.seed) for one in plan.tuning(plan.STAGES[0])}
+    assert {one["seed"] for one in RECORDS if one["stage"] == "result"} == set(plan.RESULT_SEEDS)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from predictions import class_predictive, value_predictive
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, GaussianNLL, LowRank, MeanScaleNLL, layers
@@ -64,7 +65,7 @@ def test_a_model_that_is_well_has_nothing(outputs, loss, y):
     assert "nothing found" in repr(found) and "overconfident" in repr(found)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_collapsed_scales_are_found_and_findings_are_ordered_by_severity():
     model = _model(1, "mse", num_data=None)
     for posterior in sb.find_posteriors(model):
@@ -140,7 +141,7 @@ def test_what_is_no_model_is_refused():
         sb.diagnose(ensemble, X)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_dead_columns_are_counted():
     model = _model()
     posterior = sb.find_posteriors(model)[0]
@@ -152,7 +153,7 @@ def test_dead_columns_are_counted():
     assert f"1 of 3 columns of {posterior.path}" in finding.sentence and finding.suggestion.startswith("rank 2 there")
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_weights_that_are_nan_are_the_only_thing_that_is_said():
     model = _model()
     _set(sb.find_posteriors(model)[1], loc=np.nan)

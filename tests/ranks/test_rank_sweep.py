@@ -80,6 +80,7 @@ def test_the_command_is_a_sweep_of_the_model_s_counterparts_and_draws_it(folder,
     assert {path.name for path in folder.glob("found*")} == {"found.svg", "found_auroc_ood_mi_against_ece.svg"}
 
 
+@pytest.mark.exhaustive  # starts Ray; test_sweep.py has the engine without it
 @with_ray
 def test_with_ray_the_same_command_and_a_sweep_of_mixtures_give_the_same_to_the_last_bit(folder, made):
     program = f"""

@@ -6,7 +6,7 @@ differ in what is an array, the frozen weights are there once, and noise and KL 
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -44,7 +44,7 @@ class ChoiceProgram:
         set_kl(model, 1.0)
         for place, layer in enumerate(adapter_program._dropouts(model)):
             layer.__class__, layer.place = MemberDropout, place
-        _read_positions(model)
+        _adjust_attention(model)
         self.adapters = find_random_posteriors(model)
         kept = {id(weight) for posterior in self.adapters for weight in posterior.trainable_weights}
         for weight in model.trainable_variables:
@@ -194,7 +194,7 @@ def attention_mask(groups):
     return ((groups[:, None, :] == 0) | (groups[:, None, :] == groups[:, :, None])).astype("int32")
 
 
-@functools.partial(jax.checkpoint, static_argnums=())
+@jax.checkpoint
 def _log_probabilities(hidden, embedding, targets):
     logits = jnp.matmul(hidden, embedding.astype(hidden.dtype).T, preferred_element_type="float32")
     chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
@@ -225,24 +225,39 @@ def _with_mask(block: keras.layers.Layer, width: int) -> keras.Model:
     return keras.Model([x, mask], block(x, decoder_attention_mask=mask))
 
 
-def _read_positions(model: keras.Model) -> None:
-    """Makes the rotary embeddings of a network take the positions of the batch."""
+def _adjust_attention(model: keras.Model) -> None:
+    """Makes rotary embeddings take the positions of the batch, and attention avoid cuDNN, which fails under `vmap`."""
     from keras_hub.layers import RotaryEmbedding
 
     for layer in model._flatten_layers():
         if isinstance(layer, RotaryEmbedding):
-            layer.__class__ = _placed_class(type(layer))
+            layer.__class__ = _placed_class(layer.__class__)
+        elif layer.__class__.__name__ == "LlamaAttention":
+            layer.__class__ = _plain_class(layer.__class__)
 
 
 @functools.cache
-def _placed_class(rotary: type) -> type:
-    class Placed(rotary):  # type: ignore[misc, valid-type]
+def _placed_class(rotary: Any) -> type:
+    class Placed(rotary):
         def call(self, inputs, start_index=0, positions=None):
             return super().call(inputs, start_index, _POSITIONS.get() if positions is None else positions)
 
     return Placed
 
 
-def stacked_places(state: State, places: Sequence[int]) -> State:
+@functools.cache
+def _plain_class(attention: Any) -> type:
+    class Plain(attention):
+        def _compute_attention(self, query, key, value, attention_mask=None):
+            # KerasHub does not ask `keras.config` here, so `disable_flash_attention` does not help.
+            mask = keras.ops.cast(attention_mask[:, None], "bool")
+            return keras.ops.dot_product_attention(
+                query, key, value, mask=mask, scale=self._inv_norm_factor, flash_attention=False
+            )
+
+    return Plain
+
+
+def stacked_places(state: State, places: np.ndarray) -> State:
     """Returns some members of a state, without their optimizers."""
-    return jax.tree.map(lambda a: a[np.asarray(places)], {k: v for k, v in state.items() if k != "optimizer"})
+    return jax.tree.map(lambda a: a[places], {k: v for k, v in state.items() if k != "optimizer"})

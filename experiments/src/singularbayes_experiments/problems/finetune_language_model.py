@@ -35,7 +35,7 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def backbone_sizes(fields: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of `LlamaBackbone`."""
+    """Returns the arguments of `Llama3Backbone`."""
     return {
         "vocabulary_size": len(fields["tokenizer.ggml.tokens"]),
         "num_layers": fields["llama.block_count"],
@@ -61,19 +61,13 @@ def unpermuted(matrix: np.ndarray, heads: int) -> np.ndarray:
 
 
 def language_model(sizes: dict[str, Any], arrays: dict[str, np.ndarray] | None = None, **kwargs: Any) -> keras.Model:
-    """Returns the KerasHub backbone with the matrices of a GGUF file, or random ones.
+    """Returns the KerasHub backbone with the matrices of a GGUF file, or random ones."""
+    from keras_hub.models import Llama3Backbone
 
-    The matrix of the logits is a copy of the embedding: the config of KerasHub 0.32's backbone does not say that they
-    are tied, so that a tied one cannot be converted.
-    """
-    from keras_hub.models import LlamaBackbone
-
-    keras.config.disable_flash_attention()  # cuDNN's attention refuses the mask of padding
-    backbone = LlamaBackbone(**sizes, **kwargs)
+    backbone = Llama3Backbone(**sizes, tie_word_embeddings=True, **kwargs)
     if arrays is None:
         return backbone
     backbone.token_embedding.embeddings.assign(arrays["token_embd.weight"])
-    backbone.token_embedding.reverse_embeddings.assign(arrays["token_embd.weight"].T)
     backbone.get_layer("sequence_output_layernorm").scale.assign(arrays["output_norm.weight"])
     heads = {"attn_q": sizes["num_query_heads"], "attn_k": sizes["num_key_value_heads"]}
     for number, block in enumerate(backbone.transformer_layers):

@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,7 @@ def prepare(tokenizer, data: str, path: Path) -> None:
     train = np.arange(ends[0])
     held = np.random.default_rng(0).permutation(ends[0])[: ends[0] // 5]
     arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    small = {
+    small: dict[str, Any] = {
         name: values.astype("uint16" if name in ("tokens", "targets") else "int8") for name, values in arrays.items()
     }
     np.savez_compressed(

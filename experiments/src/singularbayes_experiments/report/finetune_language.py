@@ -10,7 +10,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from singularbayes_experiments.problems import finetune_language as plan
+from singularbayes_experiments.problems.finetune import METHODS
 from singularbayes_experiments.report.finetune import (
     NAMES,
     OURS,
@@ -43,26 +46,33 @@ def settings_of(records: Sequence[dict]) -> list[str]:
 
 def state_line(records: Sequence[dict]) -> str:
     """Returns what has results, and what has not."""
-    every = [*plan.METHODS]
+    every = [*METHODS]
     parts = []
     for setting, title in TITLES.items():
         missing = [NAMES[one] for one in every if one not in methods_of(records, setting)]
         if len(missing) == len(every):
             parts.append(f"{title}: no results but the zero-shot ones.")
         else:
-            parts.append(f"{title}: all methods." if not missing else f"{title}: without {', '.join(missing)}.")
+            parts.append(f"{title}: not measured: {'; '.join(missing)}." if missing else f"{title}: all methods.")
     return " ".join(parts)
+
+
+def is_untrained(one: dict, setting: str) -> bool:
+    return (one["stage"], one["setting"]) == ("zero-shot", setting)
 
 
 def zero_shot_table(records: Sequence[dict]) -> str:
     """Returns the scores of the untrained model; those of test questions for the score that validation chose."""
-    rows = ["| | score of a choice | accuracy, validation | accuracy, test | NLL, test |", "|---|---|---|---|---|"]
+    heads = ("accuracy, validation", "NLL, validation", "accuracy, test", "NLL, test")
+    rows = [f"| | score of a choice | {' | '.join(heads)} |", "|---" * (len(heads) + 2) + "|"]
     for setting, title in TITLES.items():
         for one in records:
-            if (one["stage"], one["setting"]) == ("zero-shot", setting):
-                test = [_number(one["test"][score]) for score in ("accuracy", "nll")] if "test" in one else ["–", "–"]
-                cells = [one["score"], _number(one["validation"]["accuracy"]), *test]
-                rows.append(f"| {title} | {' | '.join(cells)} |")
+            if is_untrained(one, setting):
+                found = [
+                    one.get(part, {}).get(score) for part in ("validation", "test") for score in ("accuracy", "nll")
+                ]
+                cells = ["–" if value is None else _number(value) for value in found]
+                rows.append(f"| {title} | {one['score']} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
@@ -93,16 +103,24 @@ def chance_line(records: Sequence[dict]) -> str:
     return " ".join(parts)
 
 
+def temperatures(records: Sequence[dict], setting: str, method: str) -> list[float]:
+    """Returns the temperatures that are best on validation questions, one per seed."""
+    wanted = ("result", setting, method)
+    return [one["temperature"] for one in records if (one["stage"], one["setting"], one["method"]) == wanted]
+
+
 def results_table(records: Sequence[dict]) -> str:
-    """Returns accuracy, NLL, Brier score and ECE: mean ± standard error over the seeds."""
+    """Returns accuracy, NLL, Brier score and ECE, mean ± standard error over the seeds, and what a temperature does."""
     columns = ("accuracy", "nll", "brier", "ece")
-    rows = ["| | accuracy | NLL | Brier | ECE | NLL with a temperature |", "|---|---|---|---|---|---|"]
+    heads = ("accuracy", "NLL", "Brier", "ECE", "temperature", "NLL with it")
+    rows = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for setting in settings_of(records):
-        rows.append(f"| **{TITLES[setting]}** | | | | | |")
+        rows.append(f"| **{TITLES[setting]}** |{' |' * len(heads)}")
         for method in methods_of(records, setting):
             cells = [_mean(scores(records, setting, method, "test", column)) for column in columns]
-            tempered = _mean(scores(records, setting, method, "tempered", "nll"))
-            rows.append(f"| {NAMES[method]} | {' | '.join(cells)} | {tempered} |")
+            cells.append(f"{np.mean(temperatures(records, setting, method)):.2f}")
+            cells.append(_mean(scores(records, setting, method, "tempered", "nll")))
+            rows.append(f"| {NAMES[method]} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

@@ -181,7 +181,7 @@ def zero_shot(machine: Machine, setting: Setting, records: Records) -> float:
     done = records.of("zero-shot", setting.name)
     if not done:
         state = machine.program.start_many(stacked([start_of(_ANY, 1)] * CHUNK))
-        lines = []
+        lines: list[dict[str, Any]] = []
         for name, power in (("sum", 0.0), ("mean", 1.0)):
             (p,) = machine.predict(setting, power, state, [(0, 1)], rows := machine.part(setting, "validation"))
             found = quality(p, machine.sets[setting.name].labels[rows])
