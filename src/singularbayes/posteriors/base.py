@@ -56,8 +56,13 @@ class Posterior(scope.Source, keras.layers.Layer):
             return self.weight(draw)
         if not training and not scope.draws_now(self):
             return watched_mean(self.mean(), self.path) if self.random and self.trainable else self.mean()
-        key = self.next_key(training)
-        return self.local(key) if training and estimator == "local" else self.weight(self.draw(key))
+        if training and estimator == "local":
+            return self.local(self.next_key(training))
+        return self.weight(self.next_draw(training))
+
+    def next_draw(self, training: bool) -> tuple:
+        """Returns the arrays of the next draw of W."""
+        return self.draw(self.next_key(training))
 
     @abstractmethod
     def next_key(self, training: bool):
