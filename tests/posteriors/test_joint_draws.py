@@ -1,4 +1,4 @@
-"""A training pass on torch and TensorFlow draws the posteriors of a model together, and its noise estimates their KL."""
+"""A training pass on torch and TensorFlow draws the posteriors of a model together; its noise estimates their KL."""
 
 import keras
 import numpy as np
@@ -106,7 +106,8 @@ def test_layers_inside_loops_train_beside_others():
     data = np.random.default_rng(0).normal(size=(16, 5, 4)).astype("float32")
     before = [q.ab.numbers()[1] for q in sb.find_posteriors(model)]
     model.fit(data, data[:, 0, :2], verbose=0, callbacks=[sb.KLSchedule(beta=1.0)])
-    assert all(np.abs(q.ab.numbers()[1] - old).max() > 0 for q, old in zip(sb.find_posteriors(model), before, strict=True))
+    after = [q.ab.numbers()[1] for q in sb.find_posteriors(model)]
+    assert all(np.abs(new - old).max() > 0 for new, old in zip(after, before, strict=True))
 
 
 @pytest.mark.skipif(BACKEND != "torch", reason="gradients of one pass, taken one after the other")

@@ -28,6 +28,8 @@ class Posterior(scope.Source, keras.layers.Layer):
     """
 
     frozen = False  # whether training leaves all of it as it is
+    joint_factor: Any = None  # of which a draw of W is made, where it may be a joint one; see `JointDraws`
+    joint_draws: Any = None  # those that it is drawn with
     adapts = False  # whether it is made to stay around a pretrained matrix: conversion then always starts there
 
     def __init__(self, initializer=None, **kwargs):

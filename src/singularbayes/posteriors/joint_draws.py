@@ -1,7 +1,7 @@
 """Posteriors of one model that are drawn together in its training passes, on torch and TensorFlow.
 
 Their draw is one formula on all their scalars, and its noise also estimates their KL, as in Bayes by Backprop: the
-expectation of the estimate is the same as with noise of its own. JAX compiles a step as a whole and gains nothing by it.
+expectation of the estimate is the same as with noise of its own. JAX compiles a step as a whole and does not need it.
 """
 
 import weakref

@@ -58,8 +58,6 @@ class RandomPosterior(Posterior):
     """
 
     kl_scale: Any  # the KL weight as the loss reads it, once built
-    joint_factor: Any = None  # of which a draw of W is made, where it may be a joint one; see `JointDraws`
-    joint_draws: Any = None  # those that it is drawn with
 
     def __init__(self, initializer=None, kl_weight=None, **kwargs):
         super().__init__(initializer, **kwargs)
