@@ -10,11 +10,12 @@ from pathlib import Path
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent / ".pytest_cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # programs that nobody reads need no line numbers
 
 import hypothesis
 import keras
 import pytest
-from table import POSTERIORS, RANDOM, stirred
+from table import POSTERIORS, RANDOM, one_row_each, stirred
 
 # The same examples in every run, so that a failure can be repeated.
 hypothesis.settings.register_profile("same", derandomize=True)
@@ -31,12 +32,23 @@ def pytest_sessionstart(session):
 def pytest_ignore_collect(collection_path, config):
     """With `-m backend`, files without such a test are not imported."""
     if config.option.markexpr.split(" and ")[-1] == "backend" and collection_path.suffix == ".py":
-        return "mark.backend" not in collection_path.read_text(encoding="utf-8") or None
+        text = collection_path.read_text(encoding="utf-8")
+        return not any(mark in text for mark in ("mark.backend", "TORCH_FIRST", "ON_TORCH", "on_torch")) or None
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Exhaustive tests run only where -m names them: make test-all."""
+    """Exhaustive tests run only where -m names them: make test-all. Of `rows_on_torch`, all but the first row are."""
+    if keras.backend.backend() != "torch":
+        started = set()
+        for item in items:
+            marks = {mark.name for mark in item.iter_markers()}
+            if {"rows_on_torch", "backend"} <= marks and "exhaustive" not in marks:
+                test = item.path, item.cls, item.originalname
+                if test in started:
+                    item.add_marker(pytest.mark.exhaustive)
+                started.add(test)
     if "exhaustive" not in config.option.markexpr:
         left_out = [item for item in items if item.get_closest_marker("exhaustive")]
         config.hook.pytest_deselected(items=left_out)
@@ -63,13 +75,13 @@ def seed():
     keras.utils.set_random_seed(20250)
 
 
-@pytest.fixture(params=POSTERIORS)
+@pytest.fixture(params=one_row_each(POSTERIORS))
 def posterior(request):
     """Every posterior, built for a 5 × 4 weight, with means and scales that differ in every entry."""
     return stirred(POSTERIORS[request.param]())
 
 
-@pytest.fixture(params=RANDOM)
+@pytest.fixture(params=one_row_each(RANDOM))
 def random_posterior(request):
     """Every posterior that has noise, built as `posterior`."""
     return stirred(RANDOM[request.param]())

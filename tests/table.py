@@ -239,7 +239,7 @@ def slope(function, variable):
             with keras.StatelessScope(state_mapping=[(variable, value)]):
                 return function()
 
-        return jax.grad(at)(variable.value)
+        return jax.jit(jax.grad(at))(variable.value)
     if backend == "tensorflow":
         import tensorflow as tf
 

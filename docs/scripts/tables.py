@@ -157,7 +157,7 @@ def about_records(records: list[dict]) -> str:
     machines = sorted({record["machine"]["cpu"] for record in records})
     lines = [
         f"{done['defaults']} fits with defaults (and {left_out['defaults']} that are left out) of {plan['defaults']}, "
-        f"and {done['tuned']} tuned methods (and {left_out['tuned']} that is left out) of {plan['tuned']}, on "
+        f"and {done['tuned']} tuned methods (and {left_out['tuned']} that are left out) of {plan['tuned']}, on "
         f"{len(tuned)} of {len(REGRESSION) + len(CLASSIFICATION)} tables; on {' and '.join(machines)}.",
         "",
         "| data | splits of ours | least and most of the others | tuned methods |",
@@ -171,17 +171,33 @@ def about_records(records: list[dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def candidate_rows(records: list[dict], task: str) -> str:
-    """Returns a markdown table of the candidates for defaults with their mean ranks on validation rows."""
-    ranks_of = table_candidates.ranks(records, task)
+def candidate_rows(records: list[dict], task: str, stage: str = "") -> str:
+    """Returns a markdown table of the candidates of a stage with their mean ranks on validation rows."""
+    ranks_of = table_candidates.ranks(records, task, stage)
     count = len(next(iter(ranks_of.values())))
     if not count:
         return NONE
-    chosen = table_candidates.choice(records, task).label
+    stages = table_candidates.STAGES
+    chosen = table_candidates.choice(records, task, stages[: stages.index(stage) + 1]).label
     lines = [f"| candidate ({task}, {count} pairs of table and split) | mean rank by NLL |", "|---|---:|"]
     for each in sorted(ranks_of, key=lambda one: ranks_of[one].mean()):
         mark = "**" if each == chosen else ""
         lines.append(f"| {mark}{each}{mark} | {mark}{ranks_of[each].mean():.1f}{mark} |")
+    return "\n".join(lines) + "\n"
+
+
+def longer_rows(records: list[dict]) -> str:
+    """Returns a markdown table of the stage with all training rows of the large tables: scores, since few are whole."""
+    lines = ["| data, split | candidate | NLL | RMSE | coverage | fit, s |", "|---|---|---:|---:|---:|---:|"]
+    for record in records:
+        _, name, split, candidate, *stage = record["piece"]
+        if stage == ["rows"]:
+            found = record["scores"][candidate]
+            cells = [number(found[score]) for score in ("nll", "rmse")]
+            lines.append(
+                f"| {label(name)}, {split} | {candidate} | {' | '.join(cells)} | {found['coverage']:.3f} | "
+                f"{found['fit_seconds']:.0f} |"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -213,6 +229,9 @@ def blocks(records: list[dict], candidates: list[dict], before: list[dict]) -> d
         "records": about_records(records),
         "candidates": candidate_rows(candidates, "regression"),
         "class_candidates": candidate_rows(candidates, "classification"),
+        "larger_ranks": candidate_rows(candidates, "regression", "ranks"),
+        "class_larger_ranks": candidate_rows(candidates, "classification", "ranks"),
+        "longer": longer_rows(candidates),
     }
 
 

@@ -14,6 +14,7 @@ from singularbayes_experiments.methods import value_scores
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import air, beijing, forecast
 from singularbayes_experiments.records import record
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.prediction import ValuePredictive
@@ -123,7 +124,7 @@ def test_training_watches_the_mae_of_validation_and_ends_early():
     assert seen[-1]["val_mae"] > min(losses)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("settings", [TINY, OWN], ids=["the paper's", "with its own noise"])
 def test_at_its_means_the_network_is_keras_lstms_and_the_last_value(settings):
     keras.utils.set_random_seed(0)
@@ -158,7 +159,7 @@ def test_noise_is_weighed_from_what_is_known_before_the_target():
     np.testing.assert_allclose(kinds["own"], [[2], [5]])
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_hours_one_by_one_are_the_same_function(monkeypatch):
     x, found = np.random.default_rng(0).normal(size=(5, 3, 15)).astype("float32"), []
     for name in ("ANOTHER", forecast.UNROLL):
@@ -170,7 +171,7 @@ def test_hours_one_by_one_are_the_same_function(monkeypatch):
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_the_papers_start_of_full_rank_means_is_uniform_and_another_in_every_kernel():
     settings = beijing.EXPERIMENT.presets["paper"]["full_rank"]
     model = beijing.EXPERIMENT.problem.network(Weights("full_rank", settings), settings)

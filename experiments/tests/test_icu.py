@@ -14,6 +14,7 @@ from singularbayes_experiments.problems.icu_features import APACHE, FEATURES, SI
 from singularbayes_experiments.problems.mortality_scaling import REACH, Scaling
 from singularbayes_experiments.records import record
 from singularbayes_experiments.runs import runner, together
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.models import count_trained
@@ -194,7 +195,7 @@ class MadeUp(mortality.MortalityProblem):
         return mortality.Sets(train, validation, test, ood)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize(
     ("kind", "parameters"),
     [("deterministic", 22_401), ("full_rank", 44_802), ("low_rank", 13_612), ("rank_one", 23_257)],

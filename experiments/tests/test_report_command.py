@@ -47,6 +47,7 @@ def test_a_folder_of_runs_becomes_a_page_and_tables(runs, capsys):
 def test_tables_for_a_paper_can_be_printed_alone(runs, capsys):
     assert cli.main(["report", str(runs), "--latex"]) == 0
     printed = capsys.readouterr().out
+    assert printed.startswith("% \\usepackage{amsmath,booktabs,textcomp}\n\n\\begin{table}")
     assert not (runs / "report").exists() and cli.main(["report", str(runs)]) == 0
     assert printed == (runs / "report" / "report.tex").read_text(encoding="utf-8") + "\n"
 

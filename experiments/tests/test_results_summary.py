@@ -9,6 +9,8 @@ from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import modes_summary, summary
 from singularbayes_experiments.runs.modes_tables import difference, verdicts
 
+ROOT = Path(__file__).parents[2]
+
 
 def runs(experiment: str, method: str, nll, ood=None, parameters: int = 10) -> list[Record]:
     pairs = zip(nll, ood or [None] * len(nll), strict=True)
@@ -76,20 +78,59 @@ def test_tuning_runs_and_other_presets_do_not_count(records):
 
 
 def test_the_comparison_under_the_protocol_has_the_differences_of_its_own_tables():
-    folder = Path(__file__).parents[1] / "results"
+    folder = ROOT / "experiments" / "results"
     scores = modes_summary.collect(folder)
     records = modes_summary.settled(modes_summary.read_lines([folder / "modes"]))
-    assert len(scores) == 12
+    assert len(scores) == 16
     for each in scores:
         found = each.difference("mixture_repeat", "deep_ensemble", "nll")
         own = difference(records, each.data.experiment, "mixture_repeat")
         np.testing.assert_allclose([found.mean, found.low, found.high], [own.mean, own.low, own.high])
     counts = [len(names) for names in verdicts(records, "mixture_svd").values()]
     assert "better on {}, level on {} and worse on {}".format(*counts) in modes_summary.headline(scores)
-    assert [line.count("not run") for line in modes_summary.table(scores)[2:]] == [2, *[0] * 11]  # of SST-2
+    assert [line.count("not run") for line in modes_summary.table(scores)[2:]] == [0] * 16
     lost = modes_summary.losses(scores)
-    assert lost[0].endswith("NLL nowhere; AUROC-OOD nowhere") and "NLL Fashion-MNIST +0.0043;" in lost[1]
+    assert lost[1].endswith("NLL MNIST +0.0030, naval propulsion +0.119; AUROC-OOD nowhere")
+    assert lost[3].endswith("NLL nowhere; AUROC-OOD SST-2 −0.033")
+    assert "0.2108 (deep ensemble of 5), 0.2379 (full-rank)" in modes_summary.pointer(scores[3])
 
 
 def test_a_folder_without_that_comparison_has_no_such_rows(tmp_path):
     assert modes_summary.collect(tmp_path) == []
+
+
+def test_sentences_of_the_pages_count_as_the_records_do():
+    number = {1: "one", 2: "two", 3: "three", 9: "nine", 10: "ten", 11: "eleven", 15: "fifteen", 16: "sixteen"}
+    records = modes_summary.settled(modes_summary.read_lines([ROOT / "experiments" / "results" / "modes"]))
+    found = {
+        method: verdicts(records, method) for method in ("mixture_repeat", "mixture_svd", "mixture_split", "low_rank")
+    }
+    counts = {m: {side: number.get(len(sets), len(sets)) for side, sets in one.items()} for m, one in found.items()}
+    totals = {m: number[sum(map(len, one.values()))] for m, one in found.items()}
+    repeat, svd = counts["mixture_repeat"], counts["mixture_svd"]
+    assert found["mixture_svd"]["worse"] == ["mnist", "naval_propulsion_plant"]
+    assert found["mixture_repeat"]["worse"] == ["mnist", "cnn", "protein_tertiary_structure"]
+    said = {
+        "README.md": [f"behind the ensemble on {counts['low_rank']['worse']} of {totals['low_rank']} sets"],
+        "docs/mixtures.md": [
+            f"on {counts['mixture_split']['worse']} of {totals['mixture_split']} data sets",
+            f"on {totals['mixture_repeat']} data sets",
+        ],
+        "docs/mixture_results.md": [
+            f"worse on {counts['low_rank']['worse']} of {totals['low_rank']} sets",
+            f"`split` on {counts['mixture_split']['worse']} of {totals['mixture_split']}",
+        ],
+        "docs/migrate/deep_ensembles.md": [
+            f"on {svd['better']} of {totals['mixture_svd']} data sets",
+            f"better on {repeat['better']}, level on {repeat['level']} and worse on {repeat['worse']}",
+        ],
+        "docs/choose.md": [
+            f"level with a deep ensemble of five in NLL on {repeat['level']} of {totals['mixture_repeat']} data sets",
+            f"better on {repeat['better']}, worse on {repeat['worse']} (MNIST, a small CNN, protein)",
+            f"on {svd['better']} of {totals['mixture_svd']} sets, worse on MNIST and naval",
+            f"on {counts['mixture_split']['worse']} of {totals['mixture_split']} sets",
+        ],
+    }
+    for page, sentences in said.items():
+        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+        assert [sentence for sentence in sentences if sentence not in text] == [], page

@@ -14,6 +14,7 @@ from singularbayes_experiments.methods.training import adam
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import adaptive_rank_sst2, reviews, sst2, text
 from singularbayes_experiments.problems.position_embedding import Positions, sines
+from table import TORCH_FIRST
 
 from singularbayes.convert import collapse
 
@@ -194,7 +195,7 @@ def test_the_cosine_ends_at_its_floor():
     assert float(rate(0)) == pytest.approx(2e-3) and float(rate(last)) == pytest.approx(2e-5)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned", "none"])
 def test_positions_are_added_to_scaled_vectors(kind):
     x = np.random.default_rng(0).normal(size=(2, 5, 6)).astype("float32")

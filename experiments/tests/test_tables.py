@@ -107,6 +107,7 @@ def test_the_other_defaults_are_the_candidate_that_was_chosen_on_validation_rows
         expected = chosen.arguments(rows)
         assert (recipe.batch_size, recipe.epochs) == (expected["batch_size"], expected["max_iter"])
         assert (recipe.beta, recipe.rate, repr(prior)) == (chosen.beta, chosen.rate, repr(expected["prior"]))
+        assert model.rank == expected["rank"]
 
 
 def test_the_cheapest_candidate_within_a_standard_error_is_chosen(monkeypatch):
@@ -131,15 +132,40 @@ def test_the_cheapest_candidate_within_a_standard_error_is_chosen(monkeypatch):
     assert table_candidates.choice(partial, "regression") is one
 
 
-def test_candidates_read_no_test_rows_and_share_programs(monkeypatch):
+def test_later_stages_start_from_what_the_one_before_chose():
+    first, second = table_candidates.CANDIDATES["regression"], table_candidates.RANKS["regression"]
+
+    def records(candidates, best, stage, splits=2):
+        scores = {one.label: {"nll": float(one != best)} for one in candidates}
+        return [{"piece": ["regression", "a", split, "p", *stage], "scores": scores} for split in range(splits)]
+
+    before = records(first, first[5], [])
+    assert table_candidates.choice(before, "regression") == first[5] == second[0]  # no records of later stages
+    assert table_candidates.choice([*before, *records(second, second[2], ["ranks"], 1)], "regression") == first[5]
+    later = [*before, *records(second, second[2], ["ranks"])]
+    assert table_candidates.choice(later, "regression") == second[2] and second[2].rank == 64
+    longer = table_candidates.candidates_of("rows", "regression", later)
+    assert {one.rank for one in longer} == {64} and longer[0] == second[2]
+    assert table_candidates.choice([*later, *records(longer, longer[2], ["rows"])], "regression").epochs == 100
+    assert table_candidates.by_label("regression", longer[2].label) == longer[2]
+    assert {piece[3:] for piece in table_candidates.pieces("rows", later)} == {(one.label, "rows") for one in longer}
+
+
+def test_full_rank_has_the_settings_of_ours_but_their_rank():
+    seen = table_methods._full_rank(lambda x, y, seed, **settings: settings)(0, 0, 0, rank=64, beta=0.1)
+    assert seen == {"rank": None, "beta": 0.1}
+
+
+@pytest.mark.parametrize("stage", ["", "ranks"])
+def test_candidates_read_no_test_rows_and_share_programs(stage, monkeypatch):
     one, seen = made_up(classes=False), []
     monkeypatch.setattr(table_candidates, "table", lambda name: one)
     monkeypatch.setattr(
         table_candidates, "scores_of_fit", lambda one, fit, settings, train, valid, seed: seen.append((train, valid))
     )
-    own = [piece for piece in table_candidates.pieces() if piece[:3] == ("regression", "yacht", 1)]
+    own = [piece for piece in table_candidates.pieces(stage) if piece[:3] == ("regression", "yacht", 1)]
     labels = [label for piece in own for label in table_candidates.run(piece)["scores"]]
-    assert sorted(labels) == sorted(each.label for each in table_candidates.CANDIDATES["regression"])
+    assert sorted(labels) == sorted(each.label for each in table_candidates.candidates_of(stage, "regression", []))
     test = set(one.splits[1][1])
     assert all(not test & (set(train) | set(valid)) for train, valid in seen)
 

@@ -10,6 +10,7 @@ from singularbayes_experiments import data
 from singularbayes_experiments.data.uci import UCI_SETS, Regression
 from singularbayes_experiments.problems import small_regression, uci
 from singularbayes_experiments.records import record
+from table import TORCH_FIRST
 
 from singularbayes import find_posteriors
 from singularbayes.models import count_trained
@@ -90,7 +91,7 @@ def test_the_kl_is_divided_by_the_rows_however_often_an_epoch_goes_through_them(
 SCORES = ("mae", "rmse", "nll")
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_a_trial_is_scored_by_the_mean_over_sets_and_watched_through_all_of_them():
     seen = []
     settings = replace(TINY, least_steps=8, members=1)
@@ -103,7 +104,7 @@ def test_a_trial_is_scored_by_the_mean_over_sets_and_watched_through_all_of_them
     assert seen == [0, 1, 2, 3] and uci.EXPERIMENT.problem.count_epochs("deep_ensemble", TINY) == 4
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_the_networks_have_a_rank_no_larger_than_their_inputs_and_noise_of_one_or_of_each():
     for own, outputs in ((False, 1), (True, 2)):
         settings = uci.UCISettings(own_noise=own)

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import special
-from table import JAX_FIRST
+from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import DeepEnsemble, LowRank, LowRankEnsemble, layers
 from singularbayes.models import count_stored
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(20, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
@@ -127,7 +127,7 @@ def test_folders_that_are_something_else_are_refused_and_left(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [0, -1, 2.5, True, None])
-@JAX_FIRST
+@TORCH_FIRST
 def test_a_number_of_members_that_is_not_whole_and_above_0_is_refused(bad):
     with pytest.raises(ValueError, match=rf"DeepEnsemble needs members to be an integer >= 1; got members={bad!r}"):
         DeepEnsemble(point, bad)

@@ -4,12 +4,12 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import assert_unbiased
+from table import TORCH_FIRST, assert_unbiased
 
 import singularbayes as sb
 from singularbayes import MCDropout
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 RNG = np.random.default_rng(9)
 X = RNG.normal(size=(6, 5)).astype("float32")
 NUM_DRAWS = 3000 if keras.backend.backend() == "jax" else 600

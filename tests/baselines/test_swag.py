@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import assert_unbiased
+from table import TORCH_FIRST, assert_unbiased
 
 import singularbayes as sb
 from singularbayes import SWAG, LowRank, layers
@@ -72,7 +72,7 @@ def test_on_a_quadratic_it_recovers_the_stationary_covariance_of_sgd():
     assert_unbiased(low_rank, variance * (1 - 1 / i).sum() / (rank - 1))
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_it_predicts_with_its_draws_and_leaves_the_model_at_the_mean():
     swag = SWAG(_line(), rank=4).fit(X, TARGET, epochs=6, start=1)
     p = swag.predict(X, draws=8, seed=3, keep_draws=True)
@@ -87,7 +87,7 @@ def test_it_predicts_with_its_draws_and_leaves_the_model_at_the_mean():
     assert swag.snapshots.collected == 5 and len(swag.history.history["loss"]) == 6
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_draws_are_normalised_by_the_statistics_of_the_training_inputs(tmp_path):
     hidden = keras.layers.Dense(4, name="hidden")
     norm = keras.layers.BatchNormalization(epsilon=1e-5)

@@ -13,7 +13,7 @@ from table import TORCH_FIRST
 import singularbayes as sb
 from singularbayes import Adapter, LowRank, Mixture
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 L = keras.layers
 X = np.random.default_rng(2).normal(size=(5, 6)).astype("float32")
 

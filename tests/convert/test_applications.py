@@ -106,7 +106,7 @@ BACKBONES = {
     "GPT2Backbone": ({**TEXT, **LENGTH}, "token_ids padding_mask", {"PositionEmbedding"}),
     "BloomBackbone": (TEXT | LENGTH, "token_ids padding_mask", set()),
     "GemmaBackbone": ({**GROUPED, "head_dim": 4}, "token_ids padding_mask", set()),
-    "LlamaBackbone": (GROUPED, "token_ids padding_mask", set()),
+    "LlamaBackbone": ({**GROUPED, "tie_word_embeddings": True}, "token_ids padding_mask", set()),
     "T5Backbone": (
         TEXT,
         "encoder_token_ids encoder_padding_mask decoder_token_ids decoder_padding_mask",
@@ -184,3 +184,15 @@ def test_the_tied_table_of_a_language_model_is_one_posterior():
     tables = [layer for layer in bayes._flatten_layers() if isinstance(layer, sb.layers.ReversibleEmbedding)]
     assert len(tables) == 1 and bayes.backbone.token_embedding is tables[0]
     _assert_close(_mean(bayes, x), model(x))
+
+
+@on_torch
+def test_a_tied_table_beside_adapters_is_tied_in_the_file_too(tmp_path):
+    hub = _hub()
+    model = hub.LlamaCausalLM(backbone=_stirred(hub.LlamaBackbone(**BACKBONES["LlamaBackbone"][0])))
+    x = _batch("token_ids padding_mask")
+    bayes = sb.bayesianize(model, sb.Adapter(2))
+    bayes.save(tmp_path / "bayes.keras")
+    loaded = keras.saving.load_model(tmp_path / "bayes.keras")
+    _assert_close(_mean(loaded, x), model(x))
+    assert len(loaded.weights) == len(bayes.weights)

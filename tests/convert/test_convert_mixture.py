@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from table import ON_TORCH, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.posteriors import Origin
@@ -47,7 +48,7 @@ def _outputs(models):
     return np.stack([_numpy(model(X)) for model in models])
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_every_component_is_a_member_with_its_biases_gains_and_statistics(members, mixture):
     expected = _outputs(members)
     np.testing.assert_allclose(_numpy(mixture(X)), expected[0], rtol=1e-5, atol=1e-5)
@@ -61,7 +62,7 @@ def test_every_component_is_a_member_with_its_biases_gains_and_statistics(member
     np.testing.assert_allclose(_numpy(sb.collapse(mixture, component=2)(X)), expected[2], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.backend
+@ON_TORCH
 def test_components_can_be_taken_and_dropped(members, mixture, tmp_path):
     p = sb.predict(mixture, X, draws=K, keep_draws=True)
     less = sb.drop_component(mixture, 1)
@@ -80,8 +81,9 @@ def test_components_can_be_taken_and_dropped(members, mixture, tmp_path):
     assert np.abs(_outputs(members) - found).max(axis=(1, 2)).min() < 1e-4
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("examples", ["split", "repeat"])
+@pytest.mark.rows_on_torch
 def test_a_converted_ensemble_trains_all_that_it_holds_in_every_component(members, examples):
     model = sb.bayesianize(members, sb.Mixture(sb.LowRank(2), K, examples))
     trained = [w for w in model.weights if w.trainable or "moving" in w.path]

@@ -12,7 +12,7 @@ from singularbayes.convert import counterparts
 from singularbayes.convert.layer_matrices import find_matrices, find_slots, find_weights, mean_value
 from singularbayes.posteriors import Posterior
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 BACKEND = keras.backend.backend()
 # Compiling takes long on JAX, where one option a layer is enough: the code is the same.
 MAIN = ["lstm_no_bias", "gru_plain", "conv1d_causal_dilated", "conv2d_groups", "attention_gated"]

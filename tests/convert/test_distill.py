@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import TORCH_FIRST, stir
+from table import ON_TORCH, TORCH_FIRST, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers
@@ -41,6 +41,7 @@ def test_a_student_of_classes_follows_its_teacher_on_new_inputs(classes):
     assert p.mutual_information.mean() == pytest.approx(t.mutual_information.mean(), rel=0.1)
 
 
+@ON_TORCH
 def test_its_outputs_are_valid_everywhere_and_the_same_from_a_file_and_as_a_graph(classes, tmp_path):
     _, student = classes
     x = np.concatenate([NEW, 1e6 * NEW])
@@ -55,6 +56,7 @@ def test_its_outputs_are_valid_everywhere_and_the_same_from_a_file_and_as_a_grap
         np.testing.assert_allclose(ops.convert_to_numpy(value), getattr(p, name), rtol=1e-4, atol=1e-6)
 
 
+@ON_TORCH
 def test_a_student_of_a_regression_has_the_teachers_noise_and_epistemic_spread():
     teacher = _teacher(1, sb.GaussianNLL(0.3))
     own = keras.Sequential([keras.Input((3,)), keras.layers.Dense(24, "tanh"), keras.layers.Dense(1)])

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from keras import ops
 from networks import NETWORKS, ROWS, expected_outputs, mlp
-from table import JAX_FIRST, RANDOM, SHAPE, stir, stirred
+from table import RANDOM, SHAPE, TORCH_FIRST, stir, stirred
 
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, layers
 from singularbayes.posteriors import noise
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 DRAWS = 2 if keras.backend.backend() == "jax" else 5  # where compiling takes long
 
 
@@ -103,7 +103,7 @@ def test_a_model_without_noise_is_one_function():
 
 @pytest.mark.parametrize("by_rows", [False, True])
 @pytest.mark.parametrize("name", ["low_rank", "full_rank", "k_tied", "rank_one", "adapter"])
-@JAX_FIRST
+@TORCH_FIRST
 def test_a_whole_draw_is_the_same_matrix_with_all_its_rows_made(name, by_rows):
     posterior = stirred(RANDOM[name]())
     posterior.by_rows = by_rows
@@ -160,7 +160,7 @@ def _subclassed():
         "stateful",
     ],
 )
-@JAX_FIRST
+@TORCH_FIRST
 def test_what_cannot_be_frozen_is_refused(make, arguments, message):
     with pytest.raises(ValueError, match=message):
         sb.freeze_draws(make(), **{"likelihood": "gaussian", **arguments})

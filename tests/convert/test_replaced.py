@@ -10,7 +10,7 @@ from table import TORCH_FIRST
 import singularbayes as sb
 from singularbayes import LowRank, layers
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 L = keras.layers
 ONE = {"posterior": LowRank(1), "name": "inner"}
 # layer, an input shape, and for each array that Keras's layer has, the posterior in its place

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from networks import NETWORKS
-from table import TORCH_FIRST
+from table import ON_TORCH, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 VALUES = arrays("float64", st.integers(1, 12), elements=st.floats(1e-3, 1e3)).map(lambda v: np.sort(v)[::-1])
 
 
@@ -58,6 +58,7 @@ def test_every_matrix_has_the_singular_values_of_its_kernel():
     }
 
 
+@ON_TORCH
 def test_a_bayesian_model_has_the_spectrum_of_its_means():
     model = _plain()
     plain, adapted, truncated = (

@@ -105,6 +105,7 @@ def test_the_numbers_of_the_u_net_are_those_of_its_record():
     assert f"is {crosses:.3f} nats, that of the known shapes {known:.3f}" in shown
 
 
+@pytest.mark.exhaustive  # trains a U-Net; its numbers are those of the record, which the test above compares
 def test_a_u_net_converts_and_its_uncertainty_is_larger_where_it_is_wrong(tmp_path):
     script = _module("unet")
     settings = script.Settings(images=64, size=16, filters=4, trained_epochs=4, epochs=2, rank=4, draws=4)

@@ -21,7 +21,7 @@ def script():
 
 @pytest.fixture(scope="module")
 def results(script):
-    return [script.simulate(name, 3 if case.words else 12) for name, case in script.CASES.items()]
+    return [script.simulate(name, 2 if case.words else 8) for name, case in script.CASES.items()]
 
 
 def test_every_form_fails_at_most_as_often_as_it_says(script, results):

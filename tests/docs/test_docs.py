@@ -31,6 +31,10 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
         assert names["ratio"] > 2 and len(names["plain"]) == 3
     if page.name == "README.md":
         assert (names["p"].predicted_labels == names["y_new"]).mean() > 0.9
+        assert names["strange"].entropy.mean() > 5 * names["p"].entropy.mean()
+        assert names["strange"].mutual_information.mean() > 5 * names["p"].mutual_information.mean()
+        further = names["sb"].predict(names["model"], 4 * names["x_new"], draws=200, seed=0)
+        assert further.entropy.mean() < names["p"].entropy.mean()  # as its limits say
     if page.name == "decisions.md":
         assert names["wrong"][names["sure"]].mean() < names["wrong"].mean()
 

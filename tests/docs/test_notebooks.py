@@ -6,6 +6,7 @@ import re
 import notebooks
 import pytest
 
+# One of them in `make test`: compiling takes most of their minute and a half.
 PATHS = sorted(notebooks.FOLDER.glob("*.ipynb"))
 NEEDS = {"finetuning": "keras_hub", "forecast": "pandas"}
 
@@ -22,7 +23,10 @@ def outputs(notebook):
     return found
 
 
-@pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=() if path == PATHS[0] else pytest.mark.exhaustive) for path in PATHS],
+)
 def test_a_notebook_prints_what_is_committed(path, monkeypatch, tmp_path):
     pytest.importorskip(NEEDS.get(path.stem, "keras"))
     if path.stem == "forecast":

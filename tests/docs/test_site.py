@@ -65,6 +65,7 @@ def test_pages_load_nothing_from_the_network_and_figures_have_alt_texts(site):
         loaded = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="([^"]+)"', text)
         loaded += re.findall(r'<link[^>]*rel="(?:stylesheet|preload)"[^>]*href="([^"]+)"', text)
         assert [one for one in loaded if one.startswith(("http", "//"))] == [], page.name
+        assert 'data-md-component="source"' not in text, page.name  # it would ask GitHub for the repository's stars
         alts = re.findall(r'<img alt="([^"]*)"', text)
         assert len(alts) == text.count("<img") and all(len(alt) > 15 for alt in alts), page.name
         assert re.search(r"singularbayes \d+\.\d+\.\d+", text), page.name  # the version that it describes

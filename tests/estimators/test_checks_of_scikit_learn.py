@@ -1,9 +1,10 @@
-"""scikit-learn's own checks of estimators."""
+"""scikit-learn's own checks of estimators: torch has them all, for each fits a network of another shape."""
 
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 from small_tables import MLP, SMALL, build
+from table import ON_TORCH
 
 from singularbayes.estimators import BayesianClassifier, BayesianMLPClassifier, BayesianMLPRegressor, BayesianRegressor
 
@@ -31,14 +32,36 @@ def _of_classifiers_only():
     ]
 
 
+@ON_TORCH
 @parametrize_with_checks([REGRESSOR], expected_failed_checks=_exceptions)
 def test_a_multilayer_perceptron_passes(estimator, check):
     check(estimator)
 
 
+@ON_TORCH
 @pytest.mark.parametrize("check", _of_classifiers_only())
 def test_a_classifier_passes_what_regressors_are_not_asked(check):
     check(clone(CLASSIFIER))
+
+
+# On every other backend: parameters, pickling, refits and the order of rows.
+EVERYWHERE = {
+    "check_parameters_default_constructible",
+    "check_dont_overwrite_attributes",
+    "check_fit2d_1sample",
+    "check_estimators_nan_inf",
+    "check_estimators_pickle",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
+    "check_n_features_in",
+}
+
+
+@pytest.mark.parametrize(
+    "check", [pytest.param(c, id=_name(c)) for _, c in estimator_checks_generator(REGRESSOR) if _name(c) in EVERYWHERE]
+)
+def test_it_passes_some_on_every_backend(check):
+    check(clone(REGRESSOR))
 
 
 @pytest.mark.exhaustive

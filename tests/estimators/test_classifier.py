@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from small_tables import MLP, SMALL, build, table
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.estimators import BayesianClassifier, BayesianMLPClassifier, BayesianMLPRegressor
@@ -24,7 +25,7 @@ def fitted():
     return BayesianMLPClassifier(**MLP).fit(X, labels(VALUES))
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_probabilities_are_those_of_the_model():
     model = BayesianMLPClassifier(**MLP | {"max_iter": 2}, calibrate=None).fit(X, labels(VALUES))
     p = sb.predict(model.model_, model._features(NEW), 20, model._seed, likelihood="categorical_logits")
@@ -55,7 +56,7 @@ def test_the_temperature_has_the_least_likelihood_loss():
     assert losses[1] == min(losses)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_several_labels_per_row():
     y = np.stack([VALUES > 0, X[:, 2] > 0, VALUES > -1], axis=1).astype(int)
     model = BayesianMLPClassifier(**MLP | {"calibrate": "split"}).fit(X, y)

@@ -96,10 +96,10 @@ def test_a_sample_is_one_function_of_all_rows(fitted):
 
 @pytest.mark.parametrize("calibrate", ["split", "folds"])
 def test_intervals_cover_as_often_as_promised(calibrate):
-    """Over 24 data sets; the network is trained badly on purpose, and the noise depends on the input."""
+    """Over 8 data sets; the network is trained badly on purpose, and the noise depends on the input."""
     options = MLP | {"max_iter": 3, "validation_fraction": 0.5, "noise": "constant", "calibrate": calibrate}
     covered = []
-    for seed in range(24):
+    for seed in range(8):
         x, y = table(120, seed=100 + seed, noise=lambda x: 0.1 + np.abs(x[:, 0]))
         low, high = BayesianMLPRegressor(**options | {"random_state": seed}).fit(x, y).predict_interval(NEW, 0.8)
         new = table(500, seed=1, noise=lambda x: 0.1 + np.abs(x[:, 0]))[1]

@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from small_tables import MLP, build, table
+from table import TORCH_FIRST
 from test_light_imports import run
 
 from singularbayes.estimators import BayesianMLPClassifier, BayesianMLPRegressor, BayesianRegressor
@@ -88,7 +89,7 @@ def test_a_pickled_estimator_predicts_and_resumes_the_same(fitted):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(built)).predict(NEW), built.predict(NEW))
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_another_process_imports_without_warnings_and_reads_what_joblib_wrote(tmp_path):
     model = BayesianMLPRegressor(**PLAIN | {"max_iter": 2}).fit(X, Y)
     joblib.dump(model, tmp_path / "model.joblib")

@@ -8,6 +8,7 @@ import zipfile
 import keras
 import numpy as np
 import pytest
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, ScaleMixture, layers
@@ -98,7 +99,7 @@ class TestArguments:
 
 
 class TestLocal:
-    @pytest.mark.backend
+    @TORCH_FIRST
     def test_three_dimensional_inputs_are_refused_in_training(self):
         layer = layers.Dense(2, posterior=LowRank(1, kl_weight=0.1), estimator="local", name="head")
         layer(np.ones((2, 4, 3)))
@@ -106,7 +107,7 @@ class TestLocal:
         with pytest.raises(ValueError, match=message):
             layer(np.ones((2, 4, 3)), training=True)
 
-    @pytest.mark.backend
+    @TORCH_FIRST
     def test_a_second_call_in_one_pass_is_refused_in_training(self):
         layer = layers.Dense(3, posterior=LowRank(1, kl_weight=0.1), estimator="local", name="head")
         x = keras.Input((3,))
@@ -199,7 +200,7 @@ class TestPredict:
         with pytest.raises(ValueError, match=r"output= for a model with 1 outputs; got output=1"):
             sb.predict(Mine(), X, draws=2, likelihood="gaussian", output=1)
 
-    @pytest.mark.backend
+    @TORCH_FIRST
     @pytest.mark.parametrize("wrong", [-1, 5])
     def test_an_id_out_of_range_is_named(self, wrong):
         embedding = layers.Embedding(5, 4, posterior=LowRank(1), name="words")
@@ -208,7 +209,7 @@ class TestPredict:
         with pytest.raises(ValueError, match=rf"'words' needs ids from 0 to 4; got the id {wrong}\."):
             sb.predict(model, ids, draws=2, likelihood="gaussian")
 
-    @pytest.mark.backend
+    @TORCH_FIRST
     def test_weights_that_became_nan_are_named(self):
         model = _model()
         model.layers[-1].bias.assign([np.nan, 0])

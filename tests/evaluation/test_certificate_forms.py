@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from scipy.stats import beta
-from table import set_factor
+from table import TORCH_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, BoundedError, Centred, FullRank, LowRank, Normal, bounds, certify, layers
@@ -141,7 +141,7 @@ def test_a_mean_over_draws_errs_only_where_its_loss_is_a_half():
     assert (draws.argmax(axis=1) != 0).mean() == 0.1 and draws.mean(axis=0).argmax() == 1
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_bounded_losses_are_certified(model):
     found = certify(model, X, Y, form="kl", loss=BoundedCrossentropy(0.01), **DRAWS)
     kept = sb.predict(model, X, draws=3000, keep_draws=True, seed=7, likelihood="categorical_logits").draws
@@ -188,7 +188,7 @@ def _means(model):
     return sb.predict(model, X, draws=500, seed=8, keep_draws=True).draws
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_a_certificate_is_saved_loaded_and_verified(model, tmp_path):
     found = certify(model, X, Y, average=10, loss="error", **DRAWS)
     found.save(tmp_path / "certificate.json")

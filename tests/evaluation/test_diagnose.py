@@ -1,9 +1,12 @@
 """Every pathology is found in a model made to have it, and none in a model that is well."""
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 import pytest
 from predictions import class_predictive, value_predictive
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, GaussianNLL, LowRank, MeanScaleNLL, layers
@@ -62,7 +65,7 @@ def test_a_model_that_is_well_has_nothing(outputs, loss, y):
     assert "nothing found" in repr(found) and "overconfident" in repr(found)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_collapsed_scales_are_found_and_findings_are_ordered_by_severity():
     model = _model(1, "mse", num_data=None)
     for posterior in sb.find_posteriors(model):
@@ -91,6 +94,9 @@ def test_scales_have_collapsed_when_they_are_narrow_and_draws_agree(prior):
     width = {"normal": 1.0, "laplace": 2**0.5, "scale_mixture": (0.5 * (1 + np.exp(-12))) ** 0.5}[prior]
     assert f"at {100 * np.log1p(np.exp(-9)) / width:.2g} % of the prior's" in finding.sentence
     assert "mutual information is near zero" in finding.sentence
+    assert finding.severity == "warning" and 'posterior="mixture"' in finding.suggestion
+    (of_mixture,) = symptoms.collapsed(replace(_case(narrow, agreed), components=4))
+    assert of_mixture.severity == "notice" and 'posterior="mixture"' not in of_mixture.suggestion
     assert not [*symptoms.collapsed(_case(narrow, apart)), *symptoms.collapsed(_case(wide, agreed))]
 
 
@@ -135,7 +141,7 @@ def test_what_is_no_model_is_refused():
         sb.diagnose(ensemble, X)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_dead_columns_are_counted():
     model = _model()
     posterior = sb.find_posteriors(model)[0]
@@ -147,7 +153,7 @@ def test_dead_columns_are_counted():
     assert f"1 of 3 columns of {posterior.path}" in finding.sentence and finding.suggestion.startswith("rank 2 there")
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_weights_that_are_nan_are_the_only_thing_that_is_said():
     model = _model()
     _set(sb.find_posteriors(model)[1], loc=np.nan)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from predictions import class_predictive, value_predictive
 from sklearn.linear_model import LinearRegression
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, GaussianNLL, LowRank, layers, metrics
@@ -177,7 +178,7 @@ class Mine:
 LOGITS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_a_model_an_object_and_their_predictions_have_the_same_metrics():
     model = _network(LowRank(2, eta=1.0), LOGITS)
     x, ood = RNG.normal(size=(40, 4)), {"near": RNG.normal(size=(9, 4)), "far": 9 * RNG.normal(size=(9, 4))}

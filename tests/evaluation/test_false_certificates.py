@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, set_factor
+from table import JAX_FIRST, TORCH_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Normal, certify, layers
@@ -17,7 +17,7 @@ from singularbayes.evaluation.certificate_conditions import own_code
 from singularbayes.evaluation.certificate_data import _check_disjoint
 from singularbayes.training import count_repeats, hash_examples, seen_among
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 120)).astype("float32")
 Y = RNG.integers(0, 2, 100)

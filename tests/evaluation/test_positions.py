@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from predictions import class_predictive, value_predictive
 from scipy import special, stats
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, metrics
@@ -195,7 +196,7 @@ def _tagger(loss):
     return model
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_a_model_that_masks_padding_is_evaluated_and_diagnosed_without_it():
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
@@ -218,7 +219,7 @@ def test_a_model_that_masks_padding_is_evaluated_and_diagnosed_without_it():
     assert "kl_weight" not in sb.diagnose(model, x, draws=2)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_labels_that_do_not_exclude_each_other_from_fit_to_scores():
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
@@ -249,7 +250,7 @@ def test_labels_that_do_not_exclude_each_other_from_fit_to_scores():
     assert sb.evaluate(p, y).metrics.keys() == found.metrics.keys()
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_each_of_several_outputs_has_its_own_likelihood_and_targets():
     x = keras.Input((2,))
     heads = {

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, stir
+from table import ON_TORCH, as_program, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers
@@ -60,7 +60,7 @@ NETWORKS = {
 
 
 # Convolutions are trained and drawn one layer at a time in test_keras_battery.py and test_predict.py.
-_MARKS = {"forecaster": JAX_FIRST, "transformer": (), "convolutional": pytest.mark.exhaustive}
+_MARKS = {"forecaster": ON_TORCH, "transformer": (), "convolutional": pytest.mark.exhaustive}
 PARAMS = [pytest.param(name, marks=_MARKS[name]) for name in NETWORKS]
 
 
@@ -77,11 +77,11 @@ def _draws(model, x, **arguments):
 
 
 def _fixed(model, s, x):
-    """Returns what an eager pass says with the weights of draw s of `_draws` fixed."""
+    """Returns what a plain pass says with the weights of draw s of `_draws` fixed."""
     posteriors = sb.find_posteriors(model)
     draw = draw_sources(posteriors, noise.as_keys(draw_keys(5, s + 1)[s]))
     with scope.fix({id(p): arrays for p, arrays in zip(posteriors, draw, strict=True)}):
-        return ops.convert_to_numpy(model(x))
+        return ops.convert_to_numpy(as_program(lambda x: model(x))(x))
 
 
 def test_a_draw_is_one_function_however_the_data_and_the_draws_are_cut(network, monkeypatch):

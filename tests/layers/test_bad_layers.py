@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from options import LAYERS
+from table import TORCH_FIRST
 
 from singularbayes import LowRank, find_posteriors, layers
 
@@ -233,7 +234,7 @@ def test_a_layer_without_a_posterior_says_what_to_type():
             getattr(layers, kind)(*arguments)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize(
     "row", ["lstm", "gru", "conv1d", "conv2d", "conv2d_transpose", "separable_conv2d", "einsum_dense", "transformer"]
 )
@@ -249,7 +250,7 @@ def test_inputs_of_another_rank_or_width_are_refused(row):
         layer(x[..., :-1])
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_a_wrong_number_of_states_is_named():
     x, state = np.ones((2, 5, 4), "float32"), np.ones((2, 3), "float32")
     for kind, needed in (("LSTM", 2), ("GRU", 1)):

@@ -24,7 +24,7 @@ from table import (
 from singularbayes import Adapter, FullRank, LowRank, draw_weights, find_posteriors, layers
 from singularbayes.posteriors import scope
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 CASE = LAYERS["dense"]
 X = np.random.default_rng(1).normal(size=(6, 5)).astype("float32")
 

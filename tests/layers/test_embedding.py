@@ -25,7 +25,7 @@ from table import (
 from singularbayes import FullRank, LowRank, draw_weights, layers
 from singularbayes.posteriors import noise, scope
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 CASE = LAYERS["embedding"]
 IDS = np.array([[0, 4, 2], [4, 4, 1]], "int32")
 

@@ -4,12 +4,12 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import draw_of, on_torch, stir
+from table import TORCH_FIRST, draw_of, on_torch, stir
 
 from singularbayes import FullRank, LowRank, layers
 from singularbayes.posteriors import scope
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 RNG = np.random.default_rng(0)
 QUERY, VALUE, KEY = (RNG.normal(size=(2, length, 8)).astype("float32") for length in (5, 7, 7))
 CASES = {

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import stats
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import GaussianNLL, LowRank, MeanScale, MeanScaleNLL, layers
@@ -27,7 +28,7 @@ def _trained(network, x, y, steps=200):
     return model
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_one_learned_noise_becomes_the_sample_standard_deviation_around_the_sample_mean():
     model = _trained([keras.layers.Dense(1), layers.LearnedNoise()], np.ones((32, 1)), TARGETS)
     p = sb.predict(model, np.ones((3, 1)))
@@ -37,7 +38,7 @@ def test_one_learned_noise_becomes_the_sample_standard_deviation_around_the_samp
     np.testing.assert_allclose(p.variance("total"), p.noise**2)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_a_head_of_two_learns_mean_and_standard_deviation_of_every_group():
     model = _trained([keras.layers.Dense(2, use_bias=False)], np.eye(2)[GROUPS], TARGETS)
     p = sb.predict(model, np.eye(2))
@@ -46,7 +47,7 @@ def test_a_head_of_two_learns_mean_and_standard_deviation_of_every_group():
     np.testing.assert_allclose(p.noise, own.std(axis=0), rtol=5e-3)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_the_loss_is_minus_the_log_density_summed_over_outputs():
     y, mean = RNG.normal(size=(2, 6, 3)).astype("float32")
     scale = RNG.uniform(0.2, 3, (6, 3))
@@ -57,7 +58,7 @@ def test_the_loss_is_minus_the_log_density_summed_over_outputs():
     assert isinstance(keras.losses.deserialize(keras.losses.serialize(loss)), MeanScaleNLL)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("loss", [GaussianNLL(0.5), MeanScaleNLL()])
 def test_targets_without_their_last_axis_of_one_are_the_same_targets(loss):
     y = RNG.normal(size=7).astype("float32")
@@ -79,7 +80,7 @@ def _bayesian(noise=None):
     return model
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_the_predictive_is_the_law_of_total_variance_over_the_draws():
     model, x = _bayesian(), RNG.normal(size=(5, 3))
     p = sb.predict(model, x, draws=300, seed=3, batch_size=2, keep_draws=True)
@@ -96,7 +97,7 @@ def test_the_predictive_is_the_law_of_total_variance_over_the_draws():
     assert (np.abs(squares.mean((0, 1)) - p.variance("total")) < 5 * error).all()
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_the_learned_noise_has_a_gradient_beside_a_posterior_and_is_saved_with_it(tmp_path):
     model, x = _bayesian(layers.LearnedNoise(scale=0.5)), RNG.normal(size=(32, 3))
     model.fit(x, x[:, :2], epochs=3, verbose=0, callbacks=[sb.KLSchedule(32, beta=1.0)])

@@ -12,7 +12,7 @@ from singularbayes import layers
 from singularbayes.posteriors import scope
 from singularbayes.posteriors.assignment import Assignment
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 
 K = 2
 CASES = {

@@ -4,13 +4,14 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import layers
 from singularbayes.posteriors import scope
 from singularbayes.posteriors.assignment import Assignment
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 
 K, BATCH = 2, 8
 X = np.random.default_rng(0).normal(1.0, 2.0, size=(BATCH, 3)).astype("float32")

@@ -8,7 +8,7 @@ from table import stir
 
 from singularbayes import FullRank, LowRank, draw_weights, find_posteriors, kl, layers
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 RNG = np.random.default_rng(5)
 P = {"posterior": LowRank(2, prior="normal", kl_weight=0.5), "bias_posterior": FullRank(prior="normal", kl_weight=0.5)}
 

@@ -4,11 +4,12 @@ import re
 
 import keras
 import pytest
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import layers
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 
 
 def _rows(model):

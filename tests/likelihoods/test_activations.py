@@ -4,13 +4,13 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, jax_first
+from table import JAX_FIRST, TORCH_FIRST, jax_first
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
 from singularbayes.likelihoods import require_activations
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
 BINARY, SPARSE = keras.losses.BinaryCrossentropy, keras.losses.SparseCategoricalCrossentropy
 

@@ -3,12 +3,12 @@
 import keras
 import numpy as np
 import pytest
-from table import JAX_FIRST
+from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, LowRank, layers
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
 Y = np.arange(12) % 3
 SPARSE = keras.losses.SparseCategoricalCrossentropy

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import special, stats
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL
@@ -247,7 +248,7 @@ def test_a_probability_that_rounding_puts_above_1_is_1(outputs):
     np.testing.assert_array_equal(p.mutual_information, 0)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_gaussian_nll_is_minus_the_log_density_summed_over_outputs():
     y, prediction = np.random.default_rng(0).normal(size=(2, 6, 3)).astype("float32")
     expected = -stats.norm(prediction, 0.4).logpdf(y).sum(-1)
@@ -288,7 +289,7 @@ def test_parts_of_the_draws_have_the_moments_of_all(name):
         np.testing.assert_allclose(p.noise**2, statistics["noise_variance"].mean(axis=0))
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_what_is_exported_is_the_predictive_in_single_precision(name):
     p = _predictive(LIKELIHOODS[name], OUTPUTS[name], 1)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import integrate, special, stats
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.likelihoods import COUNTS, GAUSSIAN, LAPLACE, RunningMoments, StudentTFamily
@@ -40,7 +41,7 @@ LOSSES = {
 }
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_is_minus_the_log_density_summed_over_outputs(name):
     loss, outputs, targets, exact = LOSSES[name]
@@ -53,7 +54,7 @@ def test_a_loss_is_minus_the_log_density_summed_over_outputs(name):
     np.testing.assert_allclose(ops.convert_to_numpy(column), -log[:, 0], rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("alpha", [1e-6, 1e-3, 0.1, 3.0, 50.0])
 def test_the_negative_binomial_is_accurate_from_poisson_to_wide(alpha):
     y, mean = np.array([0, 1, 3, 40, 900.0]), np.array([0.01, 1.0, 20.0, 45.0, 1000.0])
@@ -171,7 +172,7 @@ def test_what_is_no_noise_is_refused(make, message):
         make()
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_fit_trains_counts_and_outliers_and_files_load(tmp_path):
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)

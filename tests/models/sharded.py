@@ -153,29 +153,38 @@ def parts(model):
 
 
 def results(name):
-    """All invariants for one device, data parallel and model parallel; for both on one axis, only the training."""
-    model, numbers = trained(shared)
-    found = {f"shared/{key}": value for key, value in numbers.items()}
+    """All invariants for one device; under each distribution those that it may break in a way of its own."""
+    (x, _), found = data(), {}
+    models = {}
+    for build in NETWORKS[name]:
+        models[build], numbers = trained(build)
+        found |= {f"{build.__name__}/{key}": value for key, value in numbers.items()}
     if name == "both":
         return found
-    x, _ = data()
-    found["predicted"] = np.concatenate([sb.predict(model, part, 8, seed=1).mean for part in (x, x[:1])])
-    found["parts"] = parts(model)
-    if name != "data":
-        found["kl_once"] = counted_once(model)
-    found["many"] = many(14, 4)
-    found |= {f"local/{key}": value for key, value in trained(local)[1].items()}
+    found["predicted"] = np.concatenate([sb.predict(models[shared], part, 8, seed=1).mean for part in (x, x[:1])])
+    found["parts"] = parts(models[shared])
     for build in (mixture, repeated):
-        model, numbers = trained(build)
-        found |= {f"{build.__name__}/{key}": value for key, value in numbers.items()}
-        found[f"{build.__name__}/predicted"] = sb.predict(model, x, 8, seed=1).mean
+        if build in models:
+            found[f"{build.__name__}/predicted"] = sb.predict(models[build], x, 8, seed=1).mean
+    if name != "data":
+        found["kl_once"] = counted_once(models[shared])
+    if name != "model":
+        found["many"] = many(14, 4)
     for build in (shared, local):
-        found[f"{build.__name__}/alike"], found["devices"] = alike(build)
+        if build in models:
+            found[f"{build.__name__}/alike"], found["devices"] = alike(build)
     if name == "data":
         found["refused"] = refused()
-    if name != "data":  # one distribution is enough for all the layers
-        found |= {f"mixed/{key}": value for key, value in trained(mixed)[1].items()}
     return found
+
+
+# Weights are split under "model", so it has all the layers; examples under "data", so it has noise of their own.
+NETWORKS = {
+    "one": [shared, local, mixture, repeated, mixed],
+    "data": [shared, local, repeated],
+    "model": [shared, mixture, mixed],
+    "both": [shared],
+}
 
 
 def distributions():

@@ -71,9 +71,8 @@ def test_a_shared_draw_is_the_same_on_every_replica(found, name):
     assert_close(outputs, found["one/shared/alike"])
 
 
-@pytest.mark.parametrize("name", ["data", "model"])
-def test_local_noise_is_independent_on_every_replica(found, name):
-    outputs = found[f"{name}/local/alike"]
+def test_local_noise_is_independent_on_every_replica(found):
+    outputs = found["data/local/alike"]
     assert_differ(outputs)
     assert_close(outputs, found["one/local/alike"])
 
@@ -91,13 +90,12 @@ def test_the_kl_is_counted_once(found):
 
 @pytest.mark.parametrize("name", ["data", "model"])
 def test_predictions_are_those_of_one_device(found, name):
-    for network in ("", "mixture/", "repeated/"):
+    for network in ("", "repeated/" if name == "data" else "mixture/"):
         assert_close(found[f"{name}/{network}predicted"], found[f"one/{network}predicted"])
 
 
-@pytest.mark.parametrize("name", ["data", "model"])
-def test_members_trained_under_a_distribution_are_those_of_one_device(found, name):
-    np.testing.assert_allclose(found[f"{name}/many"], found["one/many"], rtol=1e-4, atol=1e-5)
+def test_members_trained_under_a_distribution_are_those_of_one_device(found):
+    np.testing.assert_allclose(found["data/many"], found["one/many"], rtol=1e-4, atol=1e-5)
 
 
 def test_plain_fit_says_what_to_pass_where_devices_do_not_divide_the_last_batch(found):
@@ -134,6 +132,7 @@ def test_factors_are_split_by_rows_and_the_table_says_so(found):
     assert total == "491 of 982 entries on a device: 2 parts over 'model'; · marks the axis that is split"
 
 
+@pytest.mark.exhaustive  # two starts of Python; the four devices of one process run the same program
 def test_two_processes_train_and_predict_as_one_device(found, tmp_path):
     with socket.socket() as free:
         free.bind(("localhost", 0))
@@ -182,7 +181,7 @@ def test_a_layout_map_decides_where_it_names_a_variable():
     assert dense.bias._layout.axes == ("model",)
 
 
-@pytest.mark.parametrize("posterior", POSTERIORS)
+@pytest.mark.parametrize("posterior", ["low_rank", "full_rank", "k_tied", "rank_one", "adapter"])
 @pytest.mark.parametrize("start", [None, "orthogonal"])
 def test_a_large_variable_is_made_in_parts_and_starts_the_same(monkeypatch, posterior, start):
     """Keras compiles the initializer of a large variable, with the layout of its output; that takes an object."""

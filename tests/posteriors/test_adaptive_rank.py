@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import assert_unbiased, built, dense_draws, set_factor, stir
+from table import TORCH_FIRST, assert_unbiased, built, dense_draws, set_factor, stir
 
 import singularbayes as sb
 from singularbayes import AdaptiveLowRank, LowRank, layers, ranks
@@ -27,7 +27,7 @@ def _linear(noise, max_rank=8):
     return model
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize(("rank", "noise"), [(3, 0.3), (2, 1.5)])
 def test_the_rank_of_a_teacher_is_found_also_where_its_estimate_has_full_rank(rank, noise):
     x, y, w = _teacher(rank, noise)
@@ -67,7 +67,7 @@ def test_columns_are_switched_off_in_fit_without_another_compilation():
     assert live.sum() == 3 and len(traces) <= 2
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize(("beta", "counts"), [(1.0, [4, 4, 4, 3]), (0.0, [4, 4, 4, 4])])
 def test_a_column_of_noise_is_switched_off_in_the_first_epoch_with_the_full_kl_weight_and_not_before(beta, counts):
     x, y, _ = _teacher(3, 0.3)
@@ -106,7 +106,7 @@ def _fixed(posterior, used):
     return counterpart
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_a_column_that_is_off_is_as_if_it_were_not_there():
     posterior = _partly()
     counterpart = _fixed(posterior, [0, 2])
@@ -140,7 +140,7 @@ def test_what_was_switched_off_stays_off_and_one_column_always_stays():
     assert ops.convert_to_numpy(posterior.ab.live).sum() == 1
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_it_comes_back_from_its_config_and_from_a_file(tmp_path):
     x, y, _ = _teacher(2, 0.3)
     model = _linear(0.3, max_rank=5)
@@ -237,6 +237,8 @@ def _mean_outputs(model, x):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.rows_on_torch
+@TORCH_FIRST
 def test_taking_out_what_is_off_leaves_the_mean_network_as_it_is(name):
     model, x = _model(name), _inputs(name)
     pruned = ranks.prune(model, tolerance=0.0)
@@ -250,6 +252,8 @@ def test_taking_out_what_is_off_leaves_the_mean_network_as_it_is(name):
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])  # next to 0 the biases alone are left
 @pytest.mark.parametrize("name", ["dense", "conv", "channels_first"])
+@pytest.mark.rows_on_torch
+@TORCH_FIRST
 def test_the_mean_network_moves_by_no_more_than_the_bound_and_not_by_a_tiny_part_of_it(name, scale):
     model, x = _model(name), scale * _inputs(name, 200)
     pruned = ranks.prune(model, tolerance=0.6)
@@ -272,7 +276,7 @@ def test_the_bound_of_one_linear_layer_is_reached():
     assert moved == pytest.approx(pruned.change(1.0).value, rel=1e-4) == pytest.approx(s[0], rel=1e-4)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_pruning_where_nothing_is_to_be_pruned_changes_nothing_bit_for_bit():
     model, x = _model("dense"), _inputs("dense")
     for posterior in sb.find_posteriors(model):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import integrate, stats
-from table import SCALAR_PRIOR, one_row_each, set_factor
+from table import SCALAR_PRIOR, TORCH_FIRST, one_row_each, set_factor
 
 import singularbayes as sb
 from singularbayes import Anchored, FullRank, LowRank, layers
@@ -25,8 +25,9 @@ def _built(posterior, shape=(6, 5)):
     return posterior
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("name", one_row_each(SCALAR_PRIOR))
+@pytest.mark.rows_on_torch
 def test_the_kl_is_that_around_the_initial_values(name):
     posterior = _built(SCALAR_PRIOR[name](prior=Anchored(0.3)))
     (factor,) = posterior.factors
@@ -55,7 +56,7 @@ def test_the_kl_of_a_scalar_equals_quadrature(name):
     assert Anchored(0.3).kl_exact(family(name), np.array(0.4), np.array(0.2)) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_on_a_conjugate_model_the_mean_shrinks_to_the_anchor():
     """One weight, n observations y = w + N(0, 1): precision n + 1/s², mean (Σ y + anchor/s²) / (n + 1/s²)."""
     n, s = 20, 0.25
@@ -76,7 +77,7 @@ def test_on_a_conjugate_model_the_mean_shrinks_to_the_anchor():
     assert scale.item() == pytest.approx(precision**-0.5, rel=0.15)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_spread_is_the_standard_deviation_of_the_entries_of_w():
     keras.utils.set_random_seed(2)
     entries = 200 * 100
@@ -101,7 +102,7 @@ def _network(prior, **options):
     return model
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_files_keep_anchors(tmp_path):
     model = _network(Anchored(0.2, spread=0.5, anchor="random"))
     model.fit(X, Y, epochs=2, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])

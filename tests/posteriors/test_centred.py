@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import SCALAR_PRIOR, one_row_each, set_factor
+from table import SCALAR_PRIOR, TORCH_FIRST, one_row_each, set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, LowRank, Normal, layers
@@ -31,8 +31,9 @@ def _network(posterior=None, **compiled):
     return model
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("name", one_row_each(SCALAR_PRIOR))
+@pytest.mark.rows_on_torch
 def test_the_kl_is_that_of_numbers_less_their_centres_over_their_widths(name):
     rng = np.random.default_rng(1)
     for base in (Normal(0.7), sb.Laplace(0.7), sb.ScaleMixture(0.4, 1.0, 0.1, estimate="bound")):
@@ -54,7 +55,7 @@ def test_the_kl_is_that_of_numbers_less_their_centres_over_their_widths(name):
         assert trained == pytest.approx(bound, rel=1e-4)  # all three train on a closed form
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_rows_of_the_kl_have_their_own_centres():
     posterior = FullRank(prior=Centred("normal"), kl_rows=2)
     posterior.build((5, 4))
@@ -66,7 +67,7 @@ def test_rows_of_the_kl_have_their_own_centres():
     assert abs(estimates.mean() - exact) < 4 * estimates.std() / 20
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_centring_makes_the_kl_zero_and_training_starts_from_there():
     model = _network(LowRank.paper(2, prior=Centred("normal")))
     for factor in (f for q in sb.find_posteriors(model) for f in q.factors):
@@ -79,7 +80,7 @@ def test_centring_makes_the_kl_zero_and_training_starts_from_there():
         assert posterior.kl_exact() == pytest.approx(posterior.factors[0].size * float(normal_kl(0.0, 2.0)), rel=1e-4)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_a_file_keeps_centres_widths_and_what_they_were_learned_on(tmp_path):
     model = _network()
     sb.learn_prior(model, X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
@@ -96,7 +97,7 @@ def test_a_file_keeps_centres_widths_and_what_they_were_learned_on(tmp_path):
             )
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_training_leaves_centres_and_widths():
     model = _network()
     before = [q.factors[0].numbers()[2] for q in sb.find_posteriors(model)]
@@ -121,7 +122,7 @@ def test_examples_that_come_back_are_noticed_whatever_their_type_and_order():
 
 def test_a_thousand_of_sixty_thousand_examples_are_noticed():
     """With 64 hashes one in three of such sets went unnoticed."""
-    hashes = np.random.default_rng(0).integers(1, 2**64, 200 * 60_000, dtype="uint64").reshape(200, 60_000)
+    hashes = np.random.default_rng(0).integers(1, 2**64, 30 * 60_000, dtype="uint64").reshape(30, 60_000)
     for examples in hashes:
         memory = PriorMemory().with_examples(examples, Origin.LEARNED)
         assert memory.examples == 60_000 and seen_among(memory.hashes, examples[:1000]).count > 0

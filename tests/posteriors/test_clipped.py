@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy.stats import ks_2samp
-from table import RANDOM, built, one_row_each, over_keys, set_factor, stirred
+from table import RANDOM, TORCH_FIRST, built, one_row_each, over_keys, set_factor, stirred
 
 import singularbayes as sb
 from singularbayes import Adapter, AdaptiveLowRank, Clipped, Deterministic, FullRank, LowRank, RankOne, layers
 from singularbayes.posteriors import noise, serialize
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 X = np.random.default_rng(0).normal(size=(64, 6)).astype("float32")
 Y = (3 * X[:, :1] - X[:, 1:2]).astype("float32")
 

@@ -10,7 +10,7 @@ from singularbayes import FullRank
 from singularbayes.posteriors import families
 from singularbayes.posteriors.families import float64
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 
 FAMILIES = {"gaussian": stats.norm, "laplace": stats.laplace}
 LOC = np.array([-3.0, -0.4, 0.0, 0.02, 0.7, 5.0])

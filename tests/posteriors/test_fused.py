@@ -7,7 +7,7 @@ from keras import ops
 
 from singularbayes.posteriors import families, fused, noise, priors
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 BACKEND = keras.backend.backend()
 RNG = np.random.default_rng(2)
 # Means inside the spike, on its flank and in the slab; scales from far below the spike's to the slab's.

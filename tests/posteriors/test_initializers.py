@@ -12,6 +12,7 @@ from table import (
     POSTERIORS,
     RANDOM,
     SHAPE,
+    TORCH_FIRST,
     assert_unbiased,
     assert_uncorrelated,
     built,
@@ -23,7 +24,7 @@ from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Mixt
 from singularbayes.posteriors import initializers, noise
 from singularbayes.posteriors.families import inverse_softplus
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 
 MATRIX = np.random.default_rng(5).normal(size=SHAPE).astype("float32")
 # Each can hold any 5 × 4 matrix as its mean.

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import stats
-from table import LOCAL, SHAPE, assert_unbiased, assert_uncorrelated, map_keys, over_keys, slope, stirred
+from table import LOCAL, SHAPE, TORCH_FIRST, assert_unbiased, assert_uncorrelated, map_keys, over_keys, slope, stirred
 
 from singularbayes import FullRank, LowRank, RankOne, layers
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 
 NUM_DRAWS = 5000 if keras.backend.backend() == "jax" else 800
 X = np.random.default_rng(2).normal(size=SHAPE[0]).astype("float32")  # one example

@@ -4,14 +4,14 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, assert_uncorrelated, gradient, over_keys, stir
+from table import JAX_FIRST, TORCH_FIRST, assert_uncorrelated, gradient, over_keys, stir
 
 import singularbayes as sb
 from singularbayes import layers
 from singularbayes.posteriors import noise
 from singularbayes.posteriors.assignment import Assignment
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 
 K, BATCH = 3, 12
 X = np.random.default_rng(1).normal(size=(BATCH, 5)).astype("float32")
@@ -261,7 +261,7 @@ def test_a_batch_with_fewer_examples_than_components_is_refused_before_training(
 
 
 @pytest.mark.parametrize("components", [0, -1, 2.0, True, None, "4"])
-@JAX_FIRST
+@TORCH_FIRST
 def test_a_number_of_components_that_is_none_is_refused(components):
     with pytest.raises(ValueError, match="components to be an integer >= 1"):
         sb.Mixture(sb.LowRank(2), components)

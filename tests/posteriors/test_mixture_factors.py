@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import RANDOM, built, set_factor, stirred
+from table import RANDOM, TORCH_FIRST, built, set_factor, stirred
 
 import singularbayes as sb
 from singularbayes import layers
@@ -26,7 +26,7 @@ def _model(inside, **arguments):
     return model
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 @pytest.mark.parametrize("name", RANDOM)
 def test_factors_are_those_of_the_components_and_keep_what_is_assigned(name):
     mixture = stirred(sb.Mixture(RANDOM[name](), K))
@@ -54,7 +54,7 @@ def test_changes_of_one_component_stay_in_it():
         mixture.center_components(list(matrices[:2]))
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_a_mixture_centres_its_prior_at_every_component():
     model = _model(sb.LowRank.paper(2, prior=sb.Centred("normal"), kl_weight=0.1))
     learn_prior(model, X[:12], Y[:12], verbose=0)
@@ -99,7 +99,7 @@ def test_certify_treats_an_anchor_at_the_start_of_a_mixture_as_seen():
         sb.certify(model, X, Y, draws=10)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_spectral_limits_hold_in_every_component():
     model = _model(sb.LowRank.paper(2, prior=sb.Normal(1.0), kl_weight=0.0))
     (mixture,) = sb.find_posteriors(model)

@@ -8,7 +8,7 @@ from table import assert_unbiased, assert_uncorrelated, over_keys
 
 from singularbayes.posteriors import families, noise
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 
 FAMILIES = {"gaussian": stats.norm, "laplace": stats.laplace}
 

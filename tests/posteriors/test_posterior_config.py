@@ -12,6 +12,7 @@ from table import (
     JAX_FIRST,
     POSTERIORS,
     RANDOM,
+    TORCH_FIRST,
     built,
     stirred,
 )
@@ -35,7 +36,7 @@ from singularbayes import (
     posteriors,
 )
 
-pytestmark = [pytest.mark.backend, JAX_FIRST]
+pytestmark = [pytest.mark.backend, JAX_FIRST, TORCH_FIRST]
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ def test_moments_of_a_product_are_the_paper_s(vectors, name, make):
 
 
 @pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.rows_on_torch
 def test_correlations_of_a_block_are_those_of_draws(name):
     posterior, draws, _ = _drawn(name, False)
     rows, columns = [0, 3, 4], [2, 0]
@@ -275,6 +276,7 @@ HALF = [*((name, False) for name in WITH_STATES), *((name, True) for name in ("l
 
 
 @pytest.mark.parametrize(("name", "by_rows"), HALF)
+@pytest.mark.rows_on_torch
 def test_a_draw_is_made_in_float32_also_where_a_layer_computes_in_half_precision(name, by_rows):
     posterior = stirred(WITH_STATES[name]())
     posterior.by_rows = by_rows

@@ -176,6 +176,7 @@ def test_the_mixture_s_tail_is_not_floored():
 
 
 @pytest.mark.parametrize("name", CLOSED)
+@pytest.mark.rows_on_torch
 def test_training_uses_the_closed_form_where_there_is_one(name, family):
     family, prior = families.get(family), PRIORS[name]
     exact = prior.kl_exact(family, LOC, SCALE).sum()
@@ -184,6 +185,7 @@ def test_training_uses_the_closed_form_where_there_is_one(name, family):
 
 
 @pytest.mark.parametrize("name", ["scale_mixture", "variance_reading"])
+@pytest.mark.rows_on_torch
 def test_the_sampled_kl_is_unbiased_for_every_weight(name, family):
     prior, family = PRIORS[name], families.get(family)
     # The mean over many equal weights, so that rare noise on the spike is met in every estimate.
@@ -212,6 +214,7 @@ def _bound(family, loc, scale):
 
 
 @pytest.mark.parametrize("prior", [Normal(0.7), Laplace(0.4), ScaleMixture(), ScaleMixture(estimate="bound")], ids=repr)
+@pytest.mark.rows_on_torch
 def test_the_gradient_of_the_kl_is_unbiased_for_the_gradient_of_the_exact_kl(prior, family):
     exact = _bound if prior == ScaleMixture(estimate="bound") else prior.kl_exact
     # One row a case: every entry of a row is one more estimate of the same slopes. Few of them meet the spike.
@@ -250,12 +253,14 @@ def test_the_bound_is_never_below_the_kl(loc, log_scale, shrink, family, name):
 
 
 @pytest.mark.parametrize("name", ["low_rank", "full_rank_laplace", "k_tied", "rank_one"])
+@pytest.mark.rows_on_torch
 def test_the_kl_of_a_posterior_is_unbiased(name):
     posterior = stirred(RANDOM[name]())
     assert_unbiased(over_seeds(posterior, posterior.kl, NUM_DRAWS), posterior.kl_exact())
 
 
 @pytest.mark.parametrize("name", ["low_rank", "k_tied", "rank_one"])
+@pytest.mark.rows_on_torch
 def test_the_kl_from_a_few_random_rows_is_unbiased(name):
     posterior = stirred(RANDOM[name](kl_rows=2))
     estimates = over_seeds(posterior, posterior.kl, NUM_DRAWS)
@@ -270,6 +275,7 @@ def test_as_many_rows_as_there_are_give_the_whole_kl():
 
 @pytest.mark.parametrize("how", ["kl", "kl_bound", "kl_exact"])
 @pytest.mark.parametrize("name", [*CLOSED, "scale_mixture"])
+@pytest.mark.rows_on_torch
 def test_the_kl_is_a_sum_over_weights(name, how):
     small, large = (built(FullRank(prior=PRIORS[name]), shape) for shape in [(10, 10), (20, 20)])
     for posterior in (small, large):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from keras import ops
 from scipy import integrate, stats
 from scipy.special import digamma, gammaln
-from table import built, gradient, set_factor
+from table import TORCH_FIRST, built, gradient, set_factor
 
 from singularbayes import Adapter, AdaptiveLowRank, Centred, ColumnShrinkage, FullRank, LowRank, Normal
 from singularbayes.posteriors import families
@@ -64,7 +64,7 @@ def test_the_kl_is_above_the_one_to_the_weights_prior_alone():
     assert truth + 4 * error < bound < truth + 1.0
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_training_uses_the_same_kl_and_only_of_the_columns_in_use():
     posterior = built(AdaptiveLowRank(max_rank=RANK), (ROWS, COLUMNS))
     loc, scale = _numbers()

@@ -4,13 +4,13 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST
+from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors, layers
 from singularbayes.prediction.memory import chunk_sizes, side_by_side
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(12, 4)).astype("float32")
 Y = RNG.normal(size=(12, 1)).astype("float32")
@@ -85,7 +85,7 @@ def test_an_id_out_of_range_is_named_whatever_the_head():
 
 
 @pytest.mark.parametrize("number", [np.int64(12), np.float32(12.0)])
-@JAX_FIRST
+@TORCH_FIRST
 def test_numbers_from_numpy_are_numbers(number):
     assert sb.KLSchedule(num_data=number, warmup=np.int64(0), beta=1.0).weight(0) == pytest.approx(1 / 12)
 

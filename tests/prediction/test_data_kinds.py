@@ -8,14 +8,14 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
-from table import JAX_FIRST
+from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, layers
 from singularbayes.models import blocks, collected, data, is_stream
 from singularbayes.prediction import memory
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 RNG = np.random.default_rng(0)
 X = np.where(RNG.random((23, 4)) < 0.4, 0, RNG.normal(size=(23, 4))).astype("float32")
 Y = RNG.integers(0, 3, 23)
@@ -104,7 +104,7 @@ def assert_same(p, q):
 
 @pytest.mark.parametrize("small_blocks", [False, True])
 @pytest.mark.parametrize("kind", IN_MEMORY)
-@JAX_FIRST
+@TORCH_FIRST
 def test_every_kind_of_table_gives_the_numbers_of_the_array(model, whole, kind, small_blocks, monkeypatch):
     if small_blocks:
         monkeypatch.setattr(memory, "_BLOCK_BYTES", 0)  # blocks of one batch
@@ -215,7 +215,7 @@ class TestRefused:
     )
 
     @pytest.mark.parametrize(("x", "error", "message"), CASES, ids=[message for *_, message in CASES])
-    @JAX_FIRST
+    @TORCH_FIRST
     def test_the_error_names_need_got_and_fix(self, model, x, error, message):
         with pytest.raises(error, match=message):
             ask(model, x)

@@ -11,7 +11,7 @@ from table import gradient, stirred_layer
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 X = np.random.default_rng(2).normal(size=(6, 5)).astype("float32")
 Y = np.zeros((6, 1))
 

@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 from predictions import class_predictive, value_predictive
@@ -134,6 +135,7 @@ def test_the_figure_has_a_line_per_stream_and_the_threshold():
         (lambda: sb.Monitor(np.arange(5.0)), "at least 20 scores"),
         (lambda: sb.Monitor(np.full(50, np.nan)), "finite"),
         (lambda: sb.Monitor(np.ones((50, 2))), "one score per example"),
+        (lambda: sb.Monitor(keras.Sequential(name="net")), r"such as sb.predict\(model, x\).*got <Sequential name=net"),
         (lambda: sb.Monitor(np.arange(50.0), alpha=0), "0 < alpha < 1"),
         (lambda: sb.Monitor(np.arange(50.0), groups=["a"]), "one group per example"),
         (lambda: sb.Monitor(np.arange(50.0)).update([1.0], groups=["b"]), "the groups of the reference"),

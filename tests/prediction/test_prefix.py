@@ -15,7 +15,7 @@ from singularbayes.prediction import memory, sampler
 from singularbayes.prediction.prefix import split_of
 from singularbayes.prediction.sampler import outputs_of_draw
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 RNG = np.random.default_rng(4)
 ROWS = RNG.normal(size=(7, 4)).astype("float32")
 IDS = np.where(np.arange(6) < np.array([6, 3, 1, 5, 2, 6, 4])[:, None], RNG.integers(1, 11, (7, 6)), 0).astype("int32")

@@ -80,11 +80,29 @@ def test_the_command_is_a_sweep_of_the_model_s_counterparts_and_draws_it(folder,
     assert {path.name for path in folder.glob("found*")} == {"found.svg", "found_auroc_ood_mi_against_ece.svg"}
 
 
+@pytest.mark.exhaustive  # starts Ray; test_sweep.py has the engine without it
 @with_ray
-def test_with_ray_the_same_command_gives_the_same_to_the_last_bit(folder, made):
+def test_with_ray_the_same_command_and_a_sweep_of_mixtures_give_the_same_to_the_last_bit(folder, made):
+    program = f"""
+import keras, numpy as np, singularbayes as sb
+from singularbayes import cli, ranks
+
+assert cli.main({[*SPREAD, "--storage", "far.log", "--engine", "ray"]}) == 0
+
+def build(examples):
+    head = sb.layers.Dense(3, posterior=sb.Mixture(sb.LowRank(2), components=2, examples=examples))
+    model = keras.Sequential([keras.Input((3,)), head])
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+held_out = np.load("held_out.npz")
+data = ranks.Data(*2 * [(held_out["x"], held_out["y"])])
+asked = data, {{"examples": ["split", "repeat"]}}, ["nll"], ranks.Budget(trials=2, epochs=1, draws=4)
+near, far = (ranks.sweep(build, *asked, engine=engine) for engine in (ranks.Local(), ranks.Ray()))
+assert near.trials == far.trials and len({{trial.metrics["nll"] for trial in near.trials}}) == 2, (near, far)
+"""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(SEARCHED)}
-    command = [sys.executable, "-m", "singularbayes", *SPREAD, "--storage", "far.log", "--engine", "ray"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout == made[1]
     near, far = map(_trials, ("near.log", "far.log"))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers
@@ -69,7 +70,7 @@ def _by_hand(seed):
     return _weights(model)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_cut_batches_train_as_those_with_their_padding():
     (alone,) = _fit([4], together=1)
     for cut, whole in zip(_weights(alone.model), _by_hand(4), strict=True):

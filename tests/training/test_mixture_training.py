@@ -70,6 +70,7 @@ def test_class_weights_are_sample_weights_of_every_component():
     ],
     ids=repr,
 )
+@pytest.mark.rows_on_torch
 def test_every_kind_of_posterior_trains_inside(inside, tmp_path):
     model = _model(inside)
     (posterior,) = sb.find_posteriors(model)

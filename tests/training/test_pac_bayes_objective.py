@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, Centred, FullRank, LowRank, Normal, PACBayesObjective, layers
@@ -27,7 +28,7 @@ def _network(prior=None, classes=2):
     return model
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_the_loss_is_the_cut_and_scaled_cross_entropy():
     rng = np.random.default_rng(0)
     logits, labels = 6 * rng.normal(size=(50, 3)), rng.integers(0, 3, 50)
@@ -112,7 +113,7 @@ def test_a_step_goes_down_the_gradient_of_the_bound(form):
     assert cosine > 0.999
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_fit_follows_the_bound_and_logs_it():
     model = _network()
     objective = PACBayesObjective(len(X), 0.05)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import integrate, special, stats
-from table import JAX_FIRST, gradient, set_factor, stirred_layer
+from table import JAX_FIRST, TORCH_FIRST, gradient, set_factor, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, ScaleMixture, layers
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, TORCH_FIRST]
 RNG = np.random.default_rng(6)
 X = RNG.normal(size=(9, 4)).astype("float32")
 

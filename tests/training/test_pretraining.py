@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Anchored, FullRank, KLSchedule, LowRank, layers
@@ -49,7 +50,7 @@ def _fit(model, epochs=4, callbacks=(), **schedule):
     return before, after, history
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_noise_is_off_then_w_is_the_same_and_the_initial_scales_are_back():
     model = _network()
     before, after, history = _fit(model, pretrain_epochs=2)
@@ -65,7 +66,7 @@ def test_noise_is_off_then_w_is_the_same_and_the_initial_scales_are_back():
     np.testing.assert_allclose(history.history["kl_weight"], [0, 0, 0.03 / 48, 0.03 / 48])
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_those_epochs_are_the_deterministic_network_of_the_same_rank():
     """Two networks whose noise differs train alike until it is on."""
     ends = []
@@ -87,7 +88,7 @@ def test_those_epochs_are_the_deterministic_network_of_the_same_rank():
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
-@pytest.mark.backend
+@TORCH_FIRST
 def test_adam_forgets_directions_and_keeps_the_size_of_gradients():
     model = _network()
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import set_factor
+from table import TORCH_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank, RankOne, SpectralPenalty, SpectralProjection, layers
@@ -12,7 +12,7 @@ from singularbayes.bounds import truncated_kl
 from singularbayes.posteriors import noise
 from singularbayes.training import truncation
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
 X = np.random.default_rng(0).normal(size=(64, 6)).astype("float32")
 Y = (3 * X[:, :1] - X[:, 1:2]).astype("float32")
 

@@ -5,6 +5,7 @@ A copy is made from the model's config, so every object of it has the class that
 
 import contextlib
 import functools
+import inspect
 import tempfile
 import types
 import warnings
@@ -84,7 +85,7 @@ def _has_own_compile(model) -> bool:
 
 def _rebuilt(model):
     try:
-        with _named_functions(model) as functions:
+        with _named_functions(model) as functions, complete_configs(model):
             config = keras.saving.serialize_keras_object(model)
             config.pop("compile_config", None)
             with keras.saving.custom_object_scope({**_custom_classes(model), **functions}):
@@ -95,6 +96,29 @@ def _rebuilt(model):
             "which cannot. Give its class, and those of its own layers, get_config() with all the arguments of "
             f"__init__. Keras reports: {str(error).rpartition('Exception encountered: ')[2]}"
         ) from error
+
+
+@contextlib.contextmanager
+def complete_configs(model) -> Iterator[None]:
+    """Adds to configs of KerasHub's models, for a while, what they leave out: `tie_word_embeddings` of Llama's."""
+    incomplete = [place.layer for place in places(model) if _left_out(place.layer)]
+    try:
+        for layer in incomplete:
+            complete = {**layer.get_config(), **_left_out(layer)}
+            object.__setattr__(layer, "get_config", lambda complete=complete: complete)
+        yield
+    finally:
+        for layer in incomplete:
+            object.__delattr__(layer, "get_config")
+
+
+def _left_out(layer) -> dict[str, Any]:
+    """Returns the plain arguments of a model of KerasHub that are its attributes, but not in its config."""
+    if not (isinstance(layer, keras.Model) and type(layer).__module__.startswith("keras_hub.")):
+        return {}
+    config, own = layer.get_config(), vars(layer)
+    missing = [name for name in inspect.signature(type(layer).__init__).parameters if name not in config]
+    return {name: own[name] for name in missing if isinstance(own.get(name), (bool, int, float, str))}
 
 
 def _custom_classes(model) -> dict[str, type]:

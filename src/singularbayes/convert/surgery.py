@@ -18,7 +18,7 @@ from keras.src.ops.node import KerasHistory
 from keras.src.ops.symbolic_arguments import SymbolicArguments
 from keras.src.utils.tracking import DotNotTrackScope
 
-from singularbayes.convert.copies import compile_like, copied
+from singularbayes.convert.copies import compile_like, complete_configs, copied
 from singularbayes.convert.places import Place, in_lists_alone, is_ours, lists_its_layers, places
 from singularbayes.convert.tasks import ReadsText, has_preprocessor
 from singularbayes.posteriors import rematerialized
@@ -150,7 +150,8 @@ class Converted:
         converted = type(self)
         self.__class__ = converted.original  # so that it describes itself as it did
         try:
-            config = keras.saving.serialize_keras_object(self)
+            with complete_configs(self):
+                config = keras.saving.serialize_keras_object(self)
         finally:
             self.__class__ = converted
         config.pop("compile_config", None)

@@ -48,13 +48,17 @@ class Defaults:
     variance_trees: int = 100
     stopping_draws: int = 16
 
-    def epochs(self, per_epoch: int, steps: int) -> int:
+    def epochs(self, per_epoch: int, steps: int, least: int = 50) -> int:
         """Returns how many epochs "auto" is, for about so many steps in all: few rows need more passes."""
-        return min(1_500, max(50, math.ceil(steps / per_epoch)))
+        return min(1_500, max(least, math.ceil(steps / per_epoch)))
 
-    def batch_size(self, rows: int, smallest: int) -> int:
-        """Returns the size of a batch for so many rows: a power of two from `smallest` to 512."""
-        return min(512, max(smallest, 1 << max(0, (rows // 64).bit_length() - 1)))
+    def batch_size(self, rows: int, smallest: int, batches: int = 64) -> int:
+        """Returns the size of a batch for so many rows: a power of two from `smallest` to 512.
+
+        Args:
+            batches: of an epoch, about, where that is the size of one.
+        """
+        return min(512, max(smallest, 1 << max(0, (rows // batches).bit_length() - 1)))
 
 
 DEFAULTS = Defaults()

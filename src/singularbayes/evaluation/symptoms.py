@@ -105,14 +105,25 @@ def collapsed(case: Case) -> Iterator[Finding]:
         return
     width, (amount, share) = float(np.median(widths)), _disagreement(case.p)
     if width < _NARROW and share < _AGREED:
+        several = case.components > 1
         yield Finding(
             "collapsed",
-            "warning",
+            "notice" if several else "warning",
             f"Posterior scales are narrow: the median is at {100 * width:.2g} % of the prior's, and {amount}, "
-            f"{100 * share:.2g} % of all uncertainty.",
-            'posterior="mixture", whose components disagree. Or wider scales: LowRank starts at eta=0.0001, so set '
-            "eta=0.03 or rho_lr=4 and train longer; or raise beta.",
+            f"{100 * share:.2g} % of all uncertainty.{' All components agree.' if several else ''}",
+            _AGREEING_COMPONENTS if several else _NARROW_SCALES,
         )
+
+
+_NARROW_SCALES = (
+    'posterior="mixture", whose components disagree. Or wider scales: LowRank starts at eta=0.0001, so set eta=0.03 or '
+    "rho_lr=4 and train longer; or raise beta."
+)
+_AGREEING_COMPONENTS = (
+    "examples unlike the training data: where data are plenty components should agree, and elsewhere not. If they do "
+    "there too: wider scales, such as Mixture(LowRank(32, eta=0.03), 4, examples='repeat'), a larger beta, or "
+    "prior=sb.Anchored(0.1)."
+)
 
 
 def dead_columns(case: Case) -> Iterator[Finding]:

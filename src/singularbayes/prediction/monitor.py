@@ -115,9 +115,12 @@ class Monitor:
 
     def _scores(self, predictions) -> np.ndarray:
         if not isinstance(predictions, Predictive):
+            needed = "Monitor needs predictions, such as sb.predict(model, x), or one score per example"
+            if callable(predictions):  # the model itself
+                raise ValueError(f"{needed}; got {predictions!r}.")
             scores = np.asarray(predictions, "float64")
             if scores.ndim != 1:
-                raise ValueError(f"Monitor needs predictions, or one score per example; got shape {scores.shape}.")
+                raise ValueError(f"{needed}; got shape {scores.shape}.")
             require_finite("Monitor", scores=scores)
             return scores
         found = predictions.uncertainties()

@@ -1,5 +1,6 @@
 """`singularbayes-experiments tables`: the estimators on tables, beside other libraries."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -26,12 +27,16 @@ def search(out: Out = Path("runs/table_defaults.jsonl"), minutes: Minutes = 600.
 def candidates(out: Out = Path("runs/tables/candidates.jsonl"), minutes: Minutes = 600.0, cores: Cores = 2) -> None:
     """Compares candidates for the defaults of the estimators on validation rows of eighteen tables."""
     from singularbayes_experiments.problems import table_candidates
-    from singularbayes_experiments.runs.tables import read_records, run_pieces
+    from singularbayes_experiments.runs.tables import KEPT, read_records, run_pieces
 
-    left = run_pieces(table_candidates.__name__, table_candidates.pieces(), out, minutes, cores)
-    print(f"{left} pieces are missing." if left else "All pieces have records.")
+    kept, end = read_records(KEPT / "candidates.jsonl.gz"), time.monotonic() + 60 * minutes
+    for stage in table_candidates.STAGES:
+        wanted = table_candidates.pieces(stage, [*kept, *read_records(out)])
+        rest = (end - time.monotonic()) / 60
+        left = run_pieces(table_candidates.__name__, wanted, out, rest, cores, kept)
+        print(f"{left} pieces are missing." if left else "All pieces have records.", flush=True)
     for task in table_candidates.TABLES:
-        print(f"{task}: {table_candidates.choice(read_records(out), task).label}")
+        print(f"{task}: {table_candidates.choice([*kept, *read_records(out)], task).label}")
 
 
 @app.command
@@ -49,12 +54,12 @@ def compare(
     only
         Methods, separated by semicolons; all if none is given.
     chosen
-        Records of `tables candidates`, by which ours are chosen; the committed ones if none are given.
+        Records of `tables candidates`, by which ours are chosen together with the committed ones.
     """
     from singularbayes_experiments.problems import table_candidates, table_comparison
     from singularbayes_experiments.runs.tables import KEPT, read_records, run_pieces
 
-    records = read_records(chosen or KEPT / "candidates.jsonl.gz")
+    records = [*read_records(KEPT / "candidates.jsonl.gz"), *(read_records(chosen) if chosen else ())]
     labels = {task: table_candidates.choice(records, task).label for task in table_candidates.TABLES}
     wanted = [piece for piece in table_comparison.pieces(labels) if not only or piece[3] in only.split(";")]
     known = read_records(KEPT / "comparison.jsonl.gz")

@@ -114,16 +114,27 @@ class ImageProgram:
                 loc, scale = orthogonal_factors(rng.standard_normal(factor.shape), posterior.shape[0], s), eta * s
             yield factor.values, np.stack([loc, np.full(factor.shape, inverse_softplus(scale))])
 
-    def start_at(self, given: "ImageProgram", state: State, seed: int, eta: float, width: float) -> State:
-        """Returns the state that begins at the SVDs of the kernels of a trained deterministic network."""
+    def factors_at(self, given: "ImageProgram", state: State) -> list[np.ndarray]:
+        """Returns the means of the factors at the SVDs of the kernels of a trained deterministic network."""
+        theirs = dict(zip(map(id, given.model.trainable_variables), state["weights"], strict=True))
+        return [
+            svd_factors(np.asarray(theirs[id(other.w)]), ours.factors[0].shape[1])
+            for ours, other in zip(self.kernels, given.kernels, strict=True)
+        ]
+
+    def start_at(
+        self, given: "ImageProgram", state: State, factors: Sequence[np.ndarray], seed: int, eta: float, width: float
+    ) -> State:
+        """Returns the state that begins at a trained deterministic network, its kernels at `factors`."""
         weights, others = (list(group) for group in self._start)
+        means = dict(zip(map(id, self.kernels), factors, strict=True))
         theirs = dict(zip(map(id, given.model.trainable_variables), state["weights"], strict=True))
         moments = dict(zip(map(id, given.model.non_trainable_variables), state["others"], strict=True))
         for ours, other in zip(self.model.layers, given.model.layers, strict=True):
             if hasattr(other, "posterior"):
                 (factor,) = ours.posterior.factors
                 kernel = np.asarray(theirs[id(other.posterior.w)])
-                loc = svd_factors(kernel, factor.shape[1])
+                loc = means[id(ours.posterior)]
                 scale = eta * math.sqrt(np.std(kernel) / math.sqrt(factor.shape[1]))
                 start = np.stack([loc, np.full(factor.shape, inverse_softplus(scale))]).astype("float32")
                 weights[_index(self.model.trainable_variables, factor.values)] = start

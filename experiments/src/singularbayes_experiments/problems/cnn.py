@@ -65,13 +65,13 @@ CHOICE = {
 TUNED = CONFIGURATIONS.tuned(CHOICE)
 
 
-def network(weights: Weights, settings: CNNSettings) -> keras.Model:
+def network(weights: Weights, settings: CNNSettings, convolution=layers.Conv2D) -> keras.Model:
     """Returns images (28, 28, 1) → logits."""
     posteriors = map(weights, ranks_of(settings, len(settings.filters) + len(settings.units) + 1))
     stack: list[keras.layers.Layer] = [keras.Input((28, 28, 1))]
     for i, filters in enumerate(settings.filters, start=1):
         options = {"padding": "same", "activation": "relu", "name": f"filters_{i}"}
-        stack += [layers.Conv2D(filters, 3, posterior=next(posteriors), **options), keras.layers.MaxPooling2D()]
+        stack += [convolution(filters, 3, posterior=next(posteriors), **options), keras.layers.MaxPooling2D()]
     stack.append(keras.layers.Flatten())
     for i, units in enumerate(settings.units, start=1):
         stack.append(layers.Dense(units, "relu", posterior=next(posteriors), name=f"hidden_{i}"))

@@ -24,7 +24,8 @@ from singularbayes import layers, metrics
 from singularbayes.likelihoods import MeanScaleNLL
 from singularbayes.posteriors import Centred, LowRank, Normal, ScaleMixture
 from singularbayes_experiments import data
-from singularbayes_experiments.methods.configured_fit import Configuration, Member, State
+from singularbayes_experiments.methods.configured_fit import Configuration, Member
+from singularbayes_experiments.methods.network_draws import NetworkDraws
 
 TUNING_SEEDS, RESULT_SEEDS = (0, 1), (2, 3, 4, 5, 6)
 MIN_SCALE = 1e-6  # that of MeanScaleNLL
@@ -148,9 +149,13 @@ def network(one: Set, rows: Rows, kind: str) -> keras.Model:
         hidden = layers.Dense(units, activation, posterior=posterior)(hidden)
     if not classes:
         hidden = layers.LearnedNoise()(hidden)
-    model = keras.Model(first, hidden)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True) if classes else MeanScaleNLL()
-    model.compile(keras.optimizers.Adam(RATE), loss)
+    return compiled(keras.Model(first, hidden), one.task)
+
+
+def compiled(model: keras.Model, task: str) -> keras.Model:
+    """Returns the model with Adam at `RATE` and the loss of its task."""
+    classes = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(RATE), classes if task == "classes" else MeanScaleNLL())
     return model
 
 
@@ -165,37 +170,24 @@ def kind_of(configuration: Configuration | None) -> str:
 # -- scores ------------------------------------------------------------------------------------------------------------
 
 
-class Moments:
-    """Averages over draws: probabilities (examples, classes); or mean, epistemic and noise variance (examples, 3)."""
+def moments(model: keras.Model, task: str, draws: int) -> NetworkDraws:
+    """Returns averages over draws: probabilities (examples, classes); or mean, epistemic and noise variance (…, 3)."""
 
-    def __init__(self, model: keras.Model, task: str, draws: int):
-        self.model, self.task, self.draws = model, task, draws
+    def likelihood(outputs):
+        return jax.nn.softmax(outputs) if task == "classes" else mean_and_noise(outputs)
 
-        def every(trained, others, x, which):
-            parts = (trained, others, which)
-            return jax.lax.map(lambda one: self._one(one[0], one[1], x[one[2]]), parts, batch_size=16)
-
-        self._all = jax.jit(every)
-
-    def __call__(self, state: State, x: np.ndarray, which: np.ndarray) -> np.ndarray:
-        """Returns the averages of every member of a state for the inputs x[which] (examples, features) of its seed."""
-        return np.asarray(self._all(state[0], state[1], x, which))
-
-    def _one(self, trained, others, x):
-        def draw(others, _):
-            outputs, others = self.model.stateless_call(trained, others, x, training=self.draws > 1)
-            return others, self._likelihood(outputs)
-
-        _, found = jax.lax.scan(draw, others, None, length=self.draws)
+    def summary(found):
         mean = found.mean(axis=0)
-        if self.task == "classes":
+        if task == "classes":
             return mean
         return jnp.stack([mean[:, 0], found[:, :, 0].var(axis=0), mean[:, 1]], axis=1)
 
-    def _likelihood(self, outputs):
-        if self.task == "classes":
-            return jax.nn.softmax(outputs)
-        return jnp.stack([outputs[:, 0], (jax.nn.softplus(outputs[:, 1]) + MIN_SCALE) ** 2], axis=1)
+    return NetworkDraws(model, draws, likelihood, summary, together=16)
+
+
+def mean_and_noise(outputs):
+    """Returns mean and noise variance (examples, 2) of outputs of `LearnedNoise`."""
+    return jnp.stack([outputs[:, 0], (jax.nn.softplus(outputs[:, 1]) + MIN_SCALE) ** 2], axis=1)
 
 
 def pooled(task: str, p: np.ndarray) -> np.ndarray:
@@ -210,16 +202,20 @@ def scores(task: str, p: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """Returns the NLL and what goes with it, of one member."""
     p = p.astype("float64")
     if task == "classes":
-        p = p / p.sum(axis=1, keepdims=True)
-        return {
-            "nll": metrics.negative_log_likelihood(p, y),
-            "accuracy": metrics.accuracy(p, y),
-            "ece": metrics.expected_calibration_error(p, y),
-        }
+        return class_scores(p / p.sum(axis=1, keepdims=True), y)
     std = np.sqrt(p[:, 1] + p[:, 2])
     return {
         "nll": metrics.gaussian_nll(p[:, 0], std, y[:, 0]),
         "rmse": metrics.root_mean_square_error(p[:, 0], y[:, 0]),
+    }
+
+
+def class_scores(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """Returns accuracy, NLL and ECE."""
+    return {
+        "accuracy": metrics.accuracy(probabilities, labels),
+        "nll": metrics.negative_log_likelihood(probabilities, labels),
+        "ece": metrics.expected_calibration_error(probabilities, labels),
     }
 
 

@@ -85,7 +85,7 @@ _CARE = Set("icu_coronary", (128, 128), (15, 15, 1), 64, 60, "icu", seeds=4)
 SETS = {
     one.name: one
     for one in (
-        Set("sst2", (), (16,), 64, 8, "text", per_round=4, seeds=4, together=20),
+        Set("sst2", (), (16,), 64, 8, "text", rounds=2, per_round=4, seeds=4, together=20),
         Set("beijing", (64, 64), (14, 20, 20, 20, 1), 256, 20, "air", seeds=4),
         Set("fashion_mnist", (1200, 1200), (25, 25, 10), 128, 20, "images", rounds=2),
         Set("mnist", (1200, 1200), (25, 25, 10), 128, 20, "images", rounds=2),
@@ -141,8 +141,8 @@ METHODS = {
     "mixture_split": Method("mixture of 4, split", components=4, examples="split"),
     "full_rank": Method("full-rank", "full_rank"),
     "ivon": Method("low-rank by IVON", newton=True),
-    "mixture_svd_anchored": Method("mixture of 5 from an SVD, anchored", prior="anchored", components=5, svd=True),
-    "mixture_svd": Method("mixture of 5 from an SVD", components=5, svd=True),
+    "mixture_svd_anchored": Method("SVD-initialised mixture of 5, anchored", prior="anchored", components=5, svd=True),
+    "mixture_svd": Method("SVD-initialised mixture of 5", components=5, svd=True),
 }
 # On large data sets, and what a second round needs to be complete.
 LARGE = (

@@ -11,12 +11,11 @@ import numpy as np
 from jax import numpy as jnp
 
 from singularbayes import layers, metrics
-from singularbayes.likelihoods import MeanScaleNLL
 from singularbayes.posteriors import Centred, Deterministic, FullRank, LowRank, Normal, Posterior, find_posteriors
 from singularbayes.prediction import ValuePredictive
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.methods.configured_fit import State
+from singularbayes_experiments.methods.network_draws import NetworkDraws
 from singularbayes_experiments.methods.network_fit import RATE
 from singularbayes_experiments.problems import defaults, fashion_mnist, mnist, modes_large, toy
 from singularbayes_experiments.problems.images import ImageSettings
@@ -150,10 +149,7 @@ def network(one: Set, kind: str, inputs: int) -> keras.Model:
         if one.family == "uci" and not random:
             options["kernel_initializer"] = "glorot_uniform"  # as in Keras
         hidden = layers.Dense(shape[1], activation, **options)(hidden)
-    model = keras.Model(first, hidden if classes else layers.LearnedNoise()(hidden))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True) if classes else MeanScaleNLL()
-    model.compile(keras.optimizers.Adam(RATE), loss)
-    return model
+    return defaults.compiled(keras.Model(first, hidden if classes else layers.LearnedNoise()(hidden)), one.task)
 
 
 def products(one: Set, model: keras.Model) -> int:
@@ -166,37 +162,23 @@ def products(one: Set, model: keras.Model) -> int:
     return sum(size * times for size, times in zip(sizes, uses, strict=True))
 
 
-class Answers:
-    """Predictions of many networks: of classes the mean probabilities and the mean entropy over draws (examples,
-    classes + 1); of values mean and noise variance of every draw (draws, examples, 2)."""
+def answers(model: keras.Model, task: str, draws: int, together: int = 8) -> NetworkDraws:
+    """Returns predictions of many networks: of classes the mean probabilities and the mean entropy over draws
+    (examples, classes + 1); of values mean and noise variance of every draw (draws, examples, 2)."""
 
-    def __init__(self, model: keras.Model, task: str, draws: int, together: int = 8):
-        self.model, self.task, self.draws = model, task, draws
+    def likelihood(outputs):
+        if task == "classes":
+            p = jax.nn.softmax(outputs)
+            entropy = -jnp.sum(p * jax.nn.log_softmax(outputs), axis=1, keepdims=True)
+            return jnp.concatenate([p, entropy], axis=1)
+        if task == "forecast":  # its noise is fitted later
+            return jnp.stack([outputs[:, 0], jnp.zeros_like(outputs[:, 0])], axis=1)
+        return defaults.mean_and_noise(outputs)
 
-        def every(trained, others, x, which):
-            parts = (trained, others, which)
-            return jax.lax.map(lambda one: self._one(one[0], one[1], x[one[2]]), parts, batch_size=together)
+    def summary(found):
+        return found.mean(axis=0) if task == "classes" else found
 
-        self._all = jax.jit(every)
-
-    def __call__(self, state: State, x: np.ndarray, which: np.ndarray) -> np.ndarray:
-        """Returns the predictions of every network for the inputs x[which] of its seed."""
-        return np.asarray(self._all(state[0], state[1], x, which))
-
-    def _one(self, trained, others, x):
-        def draw(others, _):
-            outputs, others = self.model.stateless_call(trained, others, x, training=self.draws > 1)
-            if self.task == "classes":
-                p = jax.nn.softmax(outputs)
-                entropy = -jnp.sum(p * jax.nn.log_softmax(outputs), axis=1, keepdims=True)
-                return others, jnp.concatenate([p, entropy], axis=1)
-            if self.task == "forecast":  # its noise is fitted later
-                return others, jnp.stack([outputs[:, 0], jnp.zeros_like(outputs[:, 0])], axis=1)
-            scale = jax.nn.softplus(outputs[:, 1]) + defaults.MIN_SCALE
-            return others, jnp.stack([outputs[:, 0], scale**2], axis=1)
-
-        found = jax.lax.scan(draw, others, None, length=self.draws)[1]
-        return found.mean(axis=0) if self.task == "classes" else found
+    return NetworkDraws(model, draws, likelihood, summary, together)
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
@@ -212,12 +194,7 @@ def scores(task: str, p: np.ndarray, part: Part) -> dict[str, float]:
     """Returns the quality of pooled predictions, of values in their own units."""
     assert part.y is not None
     if task == "classes":
-        probabilities = _probabilities(p)
-        return {
-            "accuracy": metrics.accuracy(probabilities, part.y),
-            "nll": metrics.negative_log_likelihood(probabilities, part.y),
-            "ece": metrics.expected_calibration_error(probabilities, part.y),
-        }
+        return defaults.class_scores(_probabilities(p), part.y)
     found = toy.fit_scores(_values(p, part.unit), part.y[:, 0] * part.unit)
     return found | {"mae": metrics.mean_absolute_error(p[..., 0].mean(axis=0), part.y[:, 0]) * part.unit}
 

@@ -5,7 +5,8 @@ the edges where the first choices lay: smaller β on the toy, where bands were t
 wider priors on images; larger β, smaller priors, wider starts and, for deterministic networks, fewer epochs on small
 tables. The grids of text, air, intensive care and convolutions are first rounds, drawn around what earlier experiments
 chose, one step beyond where that was an edge: β = .1 of full-rank networks on text, β = .3 and 64 epochs in intensive
-care.
+care. The second round of text goes beyond the first choices: higher rates and more decay for deterministic networks,
+for variational ones three times the largest β, and half the epochs.
 """
 
 import itertools
@@ -103,6 +104,7 @@ def _second_deterministic(one: Set) -> list[Settings]:
         "images": itertools.product((6, 12), (5e-4, 2e-3), (0.1, 0.3)),
         TOY: itertools.product((800, 1600), (1e-2, 2e-2), (0.3, 1.0)),
         "uci": itertools.product((one.epochs // 4, one.epochs // 2), (1e-3, 3e-3), (0.3, 1.0)),
+        "text": itertools.product((1,), (1e-3, 2e-3), (0.1, 0.3)),
     }
     return [Settings(epochs, rate, decay) for epochs, rate, decay in grids[one.family]]
 
@@ -115,6 +117,12 @@ def _second_variational(one: Set, method: Method) -> list[Settings]:
     if one.family == "uci":
         grid = itertools.product((0.03, 0.1), (0.1, 0.3), (0.03, 0.1))
         return [_table(one, method, scale, beta, eta) for scale, beta, eta in grid]
+    if one.family == "text":
+        last = 0.3 if method.kind == "full_rank" else 1.0  # the largest β of the first round
+        whole = replace(one, epochs=6 if method.svd else one.epochs)
+        half = replace(whole, epochs=whole.epochs // 2)
+        found = _by_rate(whole, (1.0,), (3 * last,), (5e-4, 1e-3), eta=0.1, warmup=2)
+        return [*found, *_by_rate(half, (1.0,), (last, 3 * last), (1e-3,), eta=0.1, warmup=2)]
     if method.prior == "anchored" and not method.svd:
         narrow, middle, wide = (1.5, 0.1, 0.1), (3.0, 0.15, 0.15), (6.0, 0.2, 0.3)
         found = [_spread(800, 0.1, beta, spread) for beta in (0.01, 0.03) for spread in (narrow, middle, wide)]

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes import metrics
+from singularbayes import layers, metrics
 from singularbayes.likelihoods import GaussianNLL
 from singularbayes.posteriors import Centred, Deterministic, FullRank, LowRank, Normal, Posterior, Prior, ScaleMixture
 from singularbayes.prediction import ValuePredictive
@@ -137,10 +137,26 @@ def network(one: Set, kind: str) -> keras.Model:
         return forecast.Forecast(beijing.PAPER).network(CentredWeights(kind, _FORECAST), _FORECAST)
     if one.family == "cnn":
         images = _TINY_IMAGES if one.tiny else _IMAGES
-        return cnn.network(CentredWeights(kind, images), images)
+        return cnn.network(CentredWeights(kind, images), images, PatchConv2D)
     care = ICUSettings(shift=_shift(one))
     model = icu.ICUProblem().network(CentredWeights(kind, care), care)
     return keras.Model(model.inputs, TwoLogits()(model.outputs[0]))
+
+
+class PatchConv2D(layers.Conv2D):
+    """A convolution of stride 1 that keeps the size of images, as a matrix product.
+
+    Of many networks at once that is one product of stacks; their convolutions would be one of as many groups, which
+    accelerators are slow at.
+    """
+
+    def _by_filters(self, inputs, filters):
+        rows, columns = self.kernel_size
+        height, width = inputs.shape[1:3]
+        padding = [(0, 0), *(((size - 1) // 2, size // 2) for size in self.kernel_size), (0, 0)]
+        padded = ops.pad(inputs, padding)
+        places = [padded[:, i : i + height, j : j + width] for i in range(rows) for j in range(columns)]
+        return ops.matmul(ops.concatenate(places, axis=-1), filters)
 
 
 class TwoLogits(keras.layers.Layer):

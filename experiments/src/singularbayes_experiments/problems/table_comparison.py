@@ -50,10 +50,12 @@ def pieces(labels: dict[str, str]) -> list[tuple]:
         *defaults((*LARGE, *MIDDLE, *SMALL, *CLASSIFICATION), 0),  # the longest fits first
         *defaults((*MIDDLE, *SMALL, *CLASSIFICATION), 1),
         *defaults((*SMALL, *CLASSIFICATION), 2),
-        *tuned((*SMALL, *CLASSIFICATION)),
+        *tuned((*SMALL, *CLASSIFICATION, *MIDDLE)),
+        *defaults(MIDDLE, 2),
+        *defaults(LARGE, 1),
         *(one for split in (3, 4) for one in defaults((*SMALL, *CLASSIFICATION), split)),
-        *(one for split in range(1, 5) for one in defaults((*LARGE, *MIDDLE), split)),
-        *tuned((*MIDDLE, *LARGE)),
+        *(one for split in (2, 3, 4) for one in defaults((*LARGE, *MIDDLE), split)),
+        *tuned(LARGE),
     ]
     return list(dict.fromkeys(every))
 

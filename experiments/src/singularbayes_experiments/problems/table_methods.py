@@ -64,7 +64,7 @@ def _ours_classes(x, y, seed, **settings):
 
 
 def _full_rank(fit: Callable) -> Callable:
-    return lambda x, y, seed, **settings: fit(x, y, seed, rank=None, **settings)
+    return lambda x, y, seed, **settings: fit(x, y, seed, **(settings | {"rank": None}))
 
 
 # -- trees -----------------------------------------------------------------------------------------------------------

@@ -89,8 +89,10 @@ def pages(
     links = {chapter.section.title: _page(chapter) for chapter in chapters}
     more = more or {}
     found = {FIRST: _summary(chapters, records, command, modes, more)} | {name: own.text for name, own in more.items()}
+    newer = {each.data.experiment: modes_summary.pointer(each) for each in modes}
     for chapter in chapters:
-        lines = _chapter(chapter, "", level="#", first="chosen")
+        title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen")
+        lines = [title, "", description, *(["", newer[_name(chapter)]] if _name(chapter) in newer else []), *rest]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
     found[DISCLOSED] = _disclosures(chapters, command)
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
@@ -108,12 +110,12 @@ def _summary(
     lines, lost = [f"# {summary.TITLE}", ""], summary.losses(scores)
     if modes:
         first = [modes_summary.headline(modes), *(own.remark for own in more.values() if own.remark)]
-        lines += [" ".join(first), "", *modes_summary.table(modes), "", f"{_CELLS} {_PROTOCOL}", ""]
+        lines += ["\n- ".join(first), "", *modes_summary.table(modes), "", f"{_CELLS} {_PROTOCOL}", ""]
         shown = "Images: NLL above, AUROC-OOD below, against stored parameters, with standard errors over seeds."
         lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
         lines += ["## Where it loses", "", *modes_summary.losses(modes)]
         lines += [*(line for own in more.values() for line in own.losses), ""]
-        lines += ["## Earlier runs", "", f"{_EARLIER} {_only_earlier(scores, modes)}", ""]
+        lines += ["## Earlier runs", "", f"{_EARLIER} {_only_earlier(scores, modes)}".rstrip(), ""]
     lines += [summary.headline(scores), ""]
     if scores:
         lines += [*summary.table(scores), "", _CELLS, ""]
@@ -154,8 +156,12 @@ def _made(command: str) -> str:
     return f"Made from records by `{command}`; every number stands there, one line per run."
 
 
+def _name(chapter: Chapter) -> str:
+    return chapter.section.experiment
+
+
 def _page(chapter: Chapter) -> str:
-    return f"{chapter.section.experiment}.md"
+    return f"{_name(chapter)}.md"
 
 
 def _chapter(chapter: Chapter, figures: str | None, level: str = "##", first: str = "") -> list[str]:

@@ -15,7 +15,8 @@ from pathlib import Path
 from singularbayes_experiments.methods.protocol import edges
 from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS, Set
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
-from singularbayes_experiments.runs.modes_records import RESULTS, by_run, chosen, read_lines, rounds_of, settled
+from singularbayes_experiments.runs.claimed_work import read_lines
+from singularbayes_experiments.runs.modes_records import RESULTS, by_run, chosen, rounds_of, settled
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
     data_sets,
@@ -56,7 +57,7 @@ def verdict_table(lines: Sequence[dict]) -> str:
 def lead(lines: Sequence[dict]) -> str:
     """Returns where mixtures are better and worse than the deep ensemble, by name, and their parameters."""
     parts = [_sides(lines, method) for method in ("mixture_repeat", "mixture_svd")]
-    return " ".join([*parts, _shares(lines)]).replace("repeat,", "`repeat`,").replace("from an SVD,", "from an SVD")
+    return " ".join([*parts, _shares(lines)])
 
 
 def _sides(lines: Sequence[dict], method: str) -> str:
@@ -66,19 +67,21 @@ def _sides(lines: Sequence[dict], method: str) -> str:
     pairs = {name: difference(lines, name, method) for name in found["level"]}
     higher = [f"{name_of(name)} {shown(pair)}" for name, pair in pairs.items() if pair is not None and pair.mean > 0]
     behind = f", of which its mean is higher on {', '.join(higher)}" if higher else ""
-    return f"The {METHODS[method].words}, is {', '.join(sides)}, and level on {len(found['level'])}{behind}."
+    words = METHODS[method].words.replace("repeat", "`repeat`,")
+    return f"The {words} is {', '.join(sides)}, and level on {len(found['level'])}{behind}."
 
 
 def _shares(lines: Sequence[dict]) -> str:
     """Returns the parameters of a mixture as a share of the deep ensemble's."""
+    sets = data_sets()
     sizes = {
         name: [_size(lines, name, method) for method in ("mixture_repeat", RIVAL)]
-        for name in data_sets()
+        for name in sets
         if results(lines, name, "mixture_repeat") and results(lines, name, RIVAL)
     }
     share = {name: round(100 * ours / theirs) for name, (ours, theirs) in sizes.items()}
-    named = [f"{value} % on {name_of(name)}" for name, value in share.items() if SETS[name].family != "uci"]
-    tables = [value for name, value in share.items() if SETS[name].family == "uci"]
+    named = [f"{value} % on {name_of(name)}" for name, value in share.items() if sets[name].family != "uci"]
+    tables = [value for name, value in share.items() if sets[name].family == "uci"]
     rest = f", and {min(tables)} to {max(tables)} % on UCI tables" if tables else ""
     return f"The parameters of a mixture of 5, as a share of the ensemble's: {', '.join(named)}{rest}."
 
@@ -96,14 +99,21 @@ def scope(lines: Sequence[dict]) -> str:
     second = [name_of(one.name) for one in tuned if rounds_of(records, one) > 1]
     cut = [one for one in tuned if rounds_of(records, one) == 1]
     absent = [name_of(name) for name in data_sets() if name not in there]
-    seeds = sorted({len(results(final, name, RIVAL)) for name in there})
+    seeds = sorted({one.seeds for one in there.values()})
     parts = [f"{len(there)} data sets have results, of {' or '.join(map(str, seeds))} seeds."]
     parts += [f"Two rounds of configurations: {', '.join(second) or 'none'}."]
+    parts += [_first_alone(records, one) for one in tuned if rounds_of(records, one) > 1]
     names = ", ".join(name_of(one.name) for one in cut)
     parts += [f"The second round is not complete, and does not count, on {names}."] if cut else []
     parts += [_uncounted(records, one) for one in cut]
     parts += [f"Not run: {', '.join(absent)}."] if absent else []
     return " ".join(filter(None, [*parts, _edges(records)]))
+
+
+def _first_alone(records: dict, one: Set) -> str:
+    """Returns the methods that have the first round alone where the others have two."""
+    left = [METHODS[method].words for method in one.methods if chosen(records, one, method, one.rounds) is None]
+    return f"On {name_of(one.name)} these have the first alone: {'; '.join(left)}." if left else ""
 
 
 def _uncounted(records: dict, one: Set) -> str:

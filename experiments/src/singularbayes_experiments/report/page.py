@@ -8,7 +8,7 @@ from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.report import against, index, markdown_page
 from singularbayes_experiments.report.chapters import Chapter
 from singularbayes_experiments.report.layout import environment
-from singularbayes_experiments.report.table_latex import latex
+from singularbayes_experiments.report.table_latex import PACKAGES, latex
 
 PAGE, MARKDOWN, LATEX = "report.html", "report.md", "report.tex"
 
@@ -38,13 +38,14 @@ def render(made: Sequence[Chapter], head: Head) -> str:
 
 
 def tex(made: Sequence[Chapter]) -> str:
-    """Returns all tables for a paper, one after another."""
-    return "\n".join(
+    """Returns all tables for a paper, one after another, below a comment with the packages that they need."""
+    tables = (
         latex(table, f"tab:{chapter.section.experiment}-{part.group.preset}-{number}")
         for chapter in made
         for part in chapter.parts
         for number, table in enumerate(part.tables, start=1)
     )
+    return "\n".join([f"% {PACKAGES}\n", *tables])
 
 
 def write(made: Sequence[Chapter], folder: Path, head: Head) -> Path:

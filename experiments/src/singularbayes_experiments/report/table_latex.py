@@ -1,10 +1,9 @@
-r"""A table for a paper: below a method, the paper's numbers and the differences.
-
-It needs \usepackage{amsmath,booktabs,textcomp}.
-"""
+"""A table for a paper: below a method, the paper's numbers and the differences."""
 
 from singularbayes.evaluation import escape_latex, latex_math
 from singularbayes_experiments.report.tables import Cell, Table, TableRow
+
+PACKAGES = r"\usepackage{amsmath,booktabs,textcomp}"  # what the tables need
 
 
 def latex(table: Table, label: str) -> str:

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -172,6 +172,8 @@ class Experiment:
         self.images, self.size, self.records, self.kept, self.deadline = images, size, records, kept, deadline
         self.programs = Programs(images, size, dtype)
         self.seconds_per_step: dict[tuple[str, Kind], float] = {}
+        self.pool = ThreadPoolExecutor(1)
+        self._factors: dict[tuple, Future] = {}
 
     # -- training and prediction ---------------------------------------------------------------------------------------
 
@@ -183,8 +185,10 @@ class Experiment:
         known = self.records.of("ranks", network=network)
         if known:
             return known[0]["ranks"]
+        if network in plan.RANKS:
+            return list(plan.RANKS[network])
         program = self.program(network, "deterministic")
-        state = self.state_of(network, *self._spectrum_of(network))
+        state = self.state_of(network, "all", plan.RESULT_SEEDS[0])
         kernels = [np.asarray(state["weights"][_place(program, kernel.w)]) for kernel in program.kernels]
         plain = program.num_parameters - sum(kernel.size for kernel in kernels)
         most = int(plan.SHARES[network] * self.size.share * program.num_parameters) - plain
@@ -192,14 +196,13 @@ class Experiment:
         self.records.add({"stage": "ranks", "network": network, "ranks": found, "most": most})
         return found
 
-    @staticmethod
-    def _spectrum_of(network: str) -> tuple[str, int]:
-        return ("tuning", plan.TUNING_SEED) if network == "resnet9" else ("all", plan.RESULT_SEEDS[0])
-
-    def steps(self, network: str, method: Method, data: str) -> int:
-        """Returns the steps of a training, whole chunks; tuning has half of them."""
+    def steps(self, network: str, method: Method, settings: Settings, data: str) -> int:
+        """Returns the steps of a training, whole chunks."""
         own = plan.NETWORKS[network]
-        epochs = (own.epochs_svd if method.svd else own.epochs) * self.size.epochs * (0.5 if data == "tuning" else 1.0)
+        epochs: float = own.epochs_svd if method.svd else own.epochs
+        if network == plan.TUNING[0].network:
+            epochs = settings.epochs or epochs
+        epochs *= self.size.epochs
         chunks = epochs * len(self.images.rows[data]) / self.size.batch / self.size.chunk
         return max(1, round(chunks)) * self.size.chunk
 
@@ -211,11 +214,12 @@ class Experiment:
         if method.svd:
             given = self.state_of(network, data, seed, member)
             deterministic = self.program(network, "deterministic")
-            state = program.start_at(deterministic, given, number, settings.eta, width)
+            factors = self.factors(network, given, data, seed, member).result()
+            state = program.start_at(deterministic, given, factors, number, settings.eta, width)
         else:
             state = program.start(number, settings.eta, width)
-        steps = self.steps(network, method, data)
-        step = Step(settings.rate, settings.rho_rate, plan.DECAY, settings.beta / len(rows), steps, plan.WARM_UP)
+        steps = self.steps(network, method, settings, data)
+        step = Step(settings.rate, settings.rho_rate, settings.decay, settings.beta / len(rows), steps, plan.WARM_UP)
         inputs = (self.images.padded, self.images.labels, self.images.mask(data))
         run = self.programs.compiled(network, method.kind, "train")
         begun, before = time.time(), None
@@ -248,6 +252,15 @@ class Experiment:
             weights, others = ([arrays[f"{n}_{i}"] for i in range(c)] for n, c in zip("wo", counts, strict=True))
         return {"weights": weights, "others": others}
 
+    def factors(self, network: str, state: State, data: str, seed: int, member: int = 0) -> Future:
+        """Returns the SVDs of a deterministic network, which another thread computes beside what runs."""
+        key = network, data, seed, member
+        if key not in self._factors:
+            programs = (self.program(network, kind) for kind in ("low_rank", "deterministic"))
+            low_rank, deterministic = programs
+            self._factors[key] = self.pool.submit(low_rank.factors_at, deterministic, state)
+        return self._factors[key]
+
     def keep(self, path: Path, state: State) -> None:
         self.kept.mkdir(parents=True, exist_ok=True)
         named: dict[str, Any] = {f"w_{i}": np.asarray(weight) for i, weight in enumerate(state["weights"])}
@@ -255,18 +268,27 @@ class Experiment:
         np.savez(path, **named)
 
     def predict(
-        self, network: str, kind: Kind, state: State, images: np.ndarray, data: str, draws: int, features: bool = False
+        self,
+        network: str,
+        kind: Kind,
+        state: State,
+        images: np.ndarray,
+        data: str,
+        draws: int,
+        features: bool = False,
+        member: int = 0,
     ) -> np.ndarray:
-        """Returns logits, (draws, images, classes), or the features of one draw."""
+        """Returns logits, (draws, images, classes), or the features of one draw; members have noise of their own."""
         run, mask, size = self.programs.compiled(network, kind, "predict"), self.images.mask(data), self.size.block
         count = -(-len(images) // size)
         whole = np.resize(images, (count * size, *images.shape[1:])) if count * size != len(images) else images
         state = jax.device_put(state)
         found: list[list] = [[] for _ in range(draws)]
+        seeds = 1 + plan.DRAWS * member + np.arange(draws, dtype="uint32")
         for block in whole.reshape(count, size, *images.shape[1:]):
             there = jax.device_put(block)
             for draw in range(draws):
-                found[draw].append(run(state["weights"], state["others"], np.uint32(draw + 1), there, mask)[features])
+                found[draw].append(run(state["weights"], state["others"], seeds[draw], there, mask)[features])
         every = np.stack([np.concatenate([np.asarray(part) for part in parts]) for parts in found])
         if not all(np.isfinite(np.asarray(weight)).all() for weight in state["weights"]):
             every = np.full_like(every, np.nan)  # a rectifier may hide it
@@ -283,29 +305,28 @@ class Experiment:
 
     def tune(self, piece: Piece) -> None:
         """Trains the configurations of a family and adds their scores on validation images."""
-        name, method = next(iter(plan.FAMILIES[piece.family].items()))
-        images, labels = self.images.x[self.images.validation], self.images.y[self.images.validation]
-        known = {line["configuration"] for line in self.records.of("tuning", family=piece.family)}
         best: tuple[float, State] | None = None
         for settings in plan.CONFIGURATIONS[piece.family]:
-            if settings.name in known:
-                continue
-            begun = time.time()
-            state = self.train(piece.network, method, settings, "tuning", plan.TUNING_SEED)
-            logits = self.predict(piece.network, method.kind, state, images, "tuning", method.draws)
-            scores = quality(logits, labels)
-            self.records.add(
-                {
-                    **self._line("tuning", piece, name, settings, begun),
-                    "seed": plan.TUNING_SEED,
-                    "diverged": scores is None,
-                    "validation": scores,
-                }
-            )
-            if scores and (best is None or scores["nll"] < best[0]):
-                best = scores["nll"], state
-        if best is not None and piece.family == "deterministic" and not known:
+            best = self._tried(piece, settings, best)
+        best = self._tried(piece, replace(self.chosen(piece.family), epochs=plan.LONGER), best)
+        if best is not None and piece.family == "deterministic":
             self.keep(self.kept / f"{piece.network}-tuning-{plan.TUNING_SEED}-0.npz", best[1])
+
+    def _tried(self, piece: Piece, settings: Settings, best: tuple[float, State] | None) -> tuple[float, State] | None:
+        """Trains one configuration if it has no record; returns the least NLL so far with its network."""
+        if self.records.of("tuning", family=piece.family, configuration=settings.name):
+            return best
+        name, method = next(iter(plan.FAMILIES[piece.family].items()))
+        images, labels = self.images.x[self.images.validation], self.images.y[self.images.validation]
+        begun = time.time()
+        state = self.train(piece.network, method, settings, "tuning", plan.TUNING_SEED)
+        scores = quality(self.predict(piece.network, method.kind, state, images, "tuning", method.draws), labels)
+        line = self._line("tuning", piece, name, settings, begun)
+        self.records.add({**line, "seed": plan.TUNING_SEED, "diverged": scores is None, "validation": scores})
+        print(f"tuning {piece.family}, {settings.name}: {scores}", flush=True)
+        if scores is None or (best is not None and best[0] <= scores["nll"]):
+            return best
+        return scores["nll"], state
 
     def test(self, piece: Piece) -> None:
         """Trains the networks of a piece and adds a record of each of its methods."""
@@ -325,11 +346,13 @@ class Experiment:
             first = next(iter(methods.values()))
             if first.kind == "deterministic":
                 state = self.state_of(piece.network, data, seed, member)
+                if piece.members > 1:
+                    self.factors(piece.network, state, data, seed, member)
             else:
                 state = self.train(piece.network, first, settings, data, seed, member)
             draws = max(method.draws for method in methods.values() if member < method.members)
             for name, images in sets.items():
-                logits[name].append(self.predict(piece.network, first.kind, state, images, data, draws))
+                logits[name].append(self.predict(piece.network, first.kind, state, images, data, draws, member=member))
             if piece.held_out and first.kind == "deterministic" and member == 0:
                 detectors = self._detectors(piece.network, state, logits["test"][0][0])
         parameters = self.program(piece.network, next(iter(methods.values())).kind).num_parameters
@@ -404,25 +427,29 @@ class Experiment:
         method = next(iter(plan.FAMILIES[piece.family].values()))
         known = self.seconds_per_step
         per_step = known.get((piece.network, method.kind), known.get((piece.network, "deterministic"), 0.0))
-        data = "tuning" if piece.seed is None else "held_out" if piece.held_out else "all"
-        most = max(each.members for each in plan.FAMILIES[piece.family].values() if each.members <= piece.members)
-        count = len(plan.CONFIGURATIONS[piece.family]) if piece.seed is None else most
-        return 1.3 * count * per_step * self.steps(piece.network, method, data)
+        if piece.seed is None:
+            longer = replace(plan.CONFIGURATIONS[piece.family][0], epochs=plan.LONGER)
+            every = [*plan.CONFIGURATIONS[piece.family], longer]
+            steps = sum(self.steps(piece.network, method, settings, "tuning") for settings in every)
+        else:
+            most = max(each.members for each in plan.FAMILIES[piece.family].values() if each.members <= piece.members)
+            data = "held_out" if piece.held_out else "all"
+            steps = most * self.steps(piece.network, method, self.chosen(piece.family), data)
+        return 1.3 * per_step * steps
 
     def done(self, piece: Piece) -> bool:
         """Whether all records of a piece are there."""
         if piece.seed is None:
-            return len(self.records.of("tuning", family=piece.family)) == len(plan.CONFIGURATIONS[piece.family])
+            return len(self.records.of("tuning", family=piece.family)) > len(plan.CONFIGURATIONS[piece.family])
         methods = plan.FAMILIES[piece.family].items()
         return all(self._known(piece, name) for name, each in methods if each.members <= piece.members)
 
     def do(self, piece: Piece) -> None:
-        """Does a piece, and begins to compile what later ones need."""
         (self.tune if piece.seed is None else self.test)(piece)
-        if piece == plan.TUNING[0]:
-            self.program(piece.network, "low_rank")
-        elif piece == plan.TUNING[-1]:
-            self.program("resnet20", "deterministic")
+
+
+def _kind(piece: Piece) -> Kind:
+    return next(iter(plan.FAMILIES[piece.family].values())).kind
 
 
 def _place(program: ImageProgram, variable) -> int:
@@ -490,17 +517,21 @@ def run(given, deadline: float) -> int:
     print(f"read: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
     dtype = "float32" if given.tiny else "mixed_bfloat16"
     experiment = Experiment(images, size, dtype, Records(given.out), given.kept, deadline)
-    work = [piece for piece in plan.WORK if given.only in ("", piece.family) and not experiment.done(piece)]
-    if plan.TUNING[1] in work:  # compiled while the first piece runs
-        for piece in plan.TUNING[:2]:
-            experiment.program(piece.network, plan.METHODS[piece.family].kind)
+    work = [
+        piece
+        for piece in plan.WORK
+        if given.only in ("", piece.family) and given.network in ("", piece.network) and not experiment.done(piece)
+    ]
+    for network, kind in dict.fromkeys((piece.network, _kind(piece)) for piece in work[: len(plan.TUNING)]):
+        if kind != "low_rank" or network in plan.RANKS:  # compiled while the first pieces run
+            experiment.program(network, kind)
     failed = 0
     for piece in work:
-        estimate, left = experiment.seconds(piece), deadline - time.time()
-        if estimate > left:
-            print(f"left out: {piece}, {estimate:.0f} s with {left:.0f} s left", flush=True)
-            continue
         try:
+            estimate, left = experiment.seconds(piece), deadline - time.time()
+            if estimate > left:
+                print(f"left out: {piece}, {estimate:.0f} s with {left:.0f} s left", flush=True)
+                continue
             experiment.do(piece)
         except TimeoutError:
             print(f"out of time: {piece}", flush=True)
@@ -519,6 +550,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kept", type=Path, default=Path("runs/cifar10-weights"), help="weights that SVDs begin at")
     parser.add_argument("--minutes", type=float, default=22.0)
     parser.add_argument("--only", default="", choices=("", *plan.FAMILIES), help="one family; all by default")
+    parser.add_argument("--network", default="", choices=("", *plan.NETWORKS), help="one network; all by default")
     parser.add_argument("--tiny", action="store_true", help="narrow networks, 80 made-up images: does it run?")
     given = parser.parse_args(arguments)
     return min(1, run(given, time.time() + 60 * given.minutes))

@@ -9,12 +9,9 @@ accelerator, and a second one tables. It prints the choices and how they compare
 """
 
 import argparse
-import gzip
 import itertools
-import json
 import math
 import os
-import subprocess
 import sys
 import time
 from collections import defaultdict
@@ -29,6 +26,7 @@ from jax import numpy as jnp
 from singularbayes import metrics
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.configured_fit import Configuration, Member, Program, State
+from singularbayes_experiments.methods.network_draws import NetworkDraws
 from singularbayes_experiments.problems.defaults import (
     COMPONENTS,
     CONFIGURATIONS,
@@ -40,11 +38,11 @@ from singularbayes_experiments.problems.defaults import (
     SETS,
     STOPPED,
     TUNING_SEEDS,
-    Moments,
     Rows,
     Set,
     configurations,
     kind_of,
+    moments,
     network,
     nll_without_inputs,
     pooled,
@@ -53,6 +51,7 @@ from singularbayes_experiments.problems.defaults import (
     scores,
     uncertainty,
 )
+from singularbayes_experiments.runs import claimed_work
 
 CHUNK = 96  # members of a program
 
@@ -99,7 +98,7 @@ class Trained:
     def __init__(self) -> None:
         self._rows: tuple[str, Rows] | None = None
         self._programs: dict[tuple[str, str], Program] = {}
-        self._moments: dict[tuple[str, str, int], Moments] = {}
+        self._moments: dict[tuple[str, str, int], NetworkDraws] = {}
 
     def rows(self, one: Set) -> Rows:
         if self._rows is None or self._rows[0] != one.name:
@@ -152,12 +151,12 @@ class Trained:
             best = jax.tree.map(jnp.copy, best)  # the next epoch is given the buffers of this state
 
         last = program.train(chunk.members, watch)
-        moments = self.moments(chunk, DRAWS if chunk.configured else 1)
+        averages = self.moments(chunk, DRAWS if chunk.configured else 1)
         strange = np.stack([self._perturbed(rows, seed) for seed in seeds])
         ends = {STOPPED: best, "": last} if chunk.configured else {"": best}
         found = []
         for end, state in ends.items():
-            every = [moments(state, x, which) for x in (parts[1], strange)]
+            every = [averages(state, x, which) for x in (parts[1], strange)]
             share = round((time.time() - start) / len(runs), 3)
             for run, i in enumerate(runs):
                 epoch = int(epochs[run]) if end or state is best else one.epochs
@@ -182,11 +181,11 @@ class Trained:
             found["proxy_ood"] = metrics.auroc_ood(*spreads)
         return found
 
-    def moments(self, chunk: Chunk, draws: int) -> Moments:
+    def moments(self, chunk: Chunk, draws: int) -> NetworkDraws:
         """Returns the averages over draws that the program of a chunk is scored by."""
         key = chunk.set.name, chunk.kind, draws
         if key not in self._moments:
-            self._moments[key] = Moments(self.program(chunk).model, chunk.set.task, draws)
+            self._moments[key] = moments(self.program(chunk).model, chunk.set.task, draws)
         return self._moments[key]
 
     @staticmethod
@@ -210,9 +209,7 @@ def _where(chosen: np.ndarray, new: State, old: State) -> State:
 
 def read(folders: Sequence[Path]) -> list[dict]:
     """Returns the records of some folders, each run once."""
-    texts = [path.read_text() for folder in folders for path in sorted(folder.glob("*.jsonl"))]
-    texts += [gzip.decompress(path.read_bytes()).decode() for f in folders for path in sorted(f.glob("*.jsonl.gz"))]
-    found = [json.loads(line) for text in texts for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    found = claimed_work.read_lines(folders)
     return list({(one["set"], one["method"], one["seed"]): one for one in found}.values())
 
 
@@ -274,17 +271,13 @@ def work(
     for one in sets:
         done = {(run["set"], run["method"], run["seed"]) for run in read([out, *earlier])}
         for chunk in chunks([one], configurations, seeds, done):
-            try:
-                (claims / chunk.name).touch(exist_ok=False)
-            except FileExistsError:
+            if not claimed_work.claim(claims, chunk.name):
                 continue
             try:
                 found = trained(chunk, deadline)
             except TimeoutError:
                 return False
-            with (out / f"{worker}.jsonl").open("a") as file:
-                file.write("".join(f"{json.dumps(line)}\n" for line in found))
-            best = min((line.get("nll", math.inf) for line in found), default=math.inf)
+            best = claimed_work.keep(found, out, worker)
             print(f"{worker} {one.name} {chunk.kind}: {len(found)} runs, best NLL {best:.4f}", flush=True)
             if time.time() > deadline:
                 return False
@@ -306,24 +299,19 @@ def wanted_in(stage: str, records: Sequence[dict], sets: Sequence[str], tiny: bo
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what is missing for so many minutes, and prints the choices when all is there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the records")
-    parser.add_argument("--earlier", type=Path, action="append", default=[], help="folders of earlier records")
-    parser.add_argument("--minutes", type=float, default=9.0, help="end after so many minutes")
+    claimed_work.add_arguments(parser, tiny="few configurations and epochs")
     parser.add_argument("--sets", default=",".join(SETS), help="data sets with commas between")
     parser.add_argument("--workers", type=int, default=None, help="processes on the CPU beside this one")
     parser.add_argument("--beside", type=int, default=0, help="processes on the accelerator beside this one: tables")
-    parser.add_argument("--tiny", action="store_true", help="few configurations and epochs, to see that it works")
-    parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
-    parser.add_argument("--worker", default="main", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     protocol.require_equal_tuning({m: {c.name: asdict(c) for c in configurations(m)} for m in SCALES})
     protocol.require_result_seeds(TUNING_SEEDS, RESULT_SEEDS)
     sets = [SETS[name] for name in given.sets.split(",")]
     if given.tiny:
         sets = [replace(one, units=tuple(min(u, 16) for u in one.units), epochs=2) for one in sets]
-    out, deadline = given.out, given.deadline or time.time() + 60 * given.minutes
+    given.deadline = given.deadline or time.time() + 60 * given.minutes
+    out, deadline = given.out, given.deadline
     out.mkdir(parents=True, exist_ok=True)
     every = sorted(one.name for one in sets)  # processes on the CPU have them in another order
 
@@ -337,16 +325,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cores = os.cpu_count() or 1
     count = given.workers if given.workers is not None else max(0, cores // 2 - 2)
     for stage, seeds in STAGES.items():
-        claims = out / f"claims-{time.time_ns()}"
-        claims.mkdir()
-        workers = [_start_worker(given, stage, f"accelerator{i}", i, claims, deadline) for i in range(given.beside)]
-        workers += [_start_worker(given, stage, f"cpu{i}", i, claims, deadline) for i in range(min(count, len(sets)))]
-        work(sets, wanted(stage), seeds, out, given.earlier, deadline, claims, "main")
-        for process in workers:
-            try:
-                process.wait(timeout=max(1.0, deadline - time.time()) + 15)
-            except subprocess.TimeoutExpired:  # it compiles, or makes the draws of a chunk that comes too late
-                process.kill()
+        given.claims = out / f"claims-{time.time_ns()}"
+        given.claims.mkdir()
+        names, more = given.sets.split(","), ["--stage", stage]
+        # On the accelerator the largest tables first, on the CPU the smallest.
+        orders = {f"accelerator{i}": claimed_work.turned(names, i) for i in range(given.beside)}
+        orders |= {f"cpu{i}": claimed_work.turned(names[::-1], i) for i in range(min(count, len(sets)))}
+        module = "singularbayes_experiments.runs.defaults"
+        workers = [claimed_work.start(module, given, name, order, more) for name, order in orders.items()]
+        work(sets, wanted(stage), seeds, out, given.earlier, deadline, given.claims, "main")
+        claimed_work.wait(workers, deadline)
         done = _keys(read([out, *given.earlier]))
         missing = sum(len(chunk.members) for chunk in chunks(sets, wanted(stage), seeds, done))
         if missing:
@@ -363,19 +351,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _keys(records: Sequence[dict]) -> set[tuple]:
     return {(one["set"], one["method"], one["seed"]) for one in records}
-
-
-def _start_worker(given, stage: str, name: str, number: int, claims: Path, deadline: float) -> subprocess.Popen:
-    """Starts a process that takes tables: on the accelerator the largest first, on the CPU the smallest."""
-    on_cpu = name.startswith("cpu")
-    sets = given.sets.split(",")[:: -1 if on_cpu else 1]
-    order = sets[number % len(sets) :] + sets[: number % len(sets)]
-    command = [sys.executable, "-m", "singularbayes_experiments.runs.defaults", "--out", str(given.out)]
-    command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
-    command += ["--sets", ",".join(order), "--claims", str(claims), "--deadline", str(deadline), "--stage", stage]
-    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"} if on_cpu else {}
-    more = ["--worker", name, *(["--tiny"] if given.tiny else [])]
-    return subprocess.Popen([*command, *more], env={**os.environ, **environment})
 
 
 if __name__ == "__main__":

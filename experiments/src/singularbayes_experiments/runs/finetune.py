@@ -5,11 +5,13 @@
         --out runs/finetune --features runs/finetune-features --minutes 20
 
 Networks train side by side (`methods/adapter_program.py`), 71 at a time; every chunk ends in lines of JSON in the
-folder, and a second call does what is missing. A stage that would not end in time is not begun. `--features` keeps what
-the heads of LoRA's result networks see, for `runs/finetune_laplace.py`.
+folder, and a second call does what is missing. A stage that would not end in time is not begun. Training begins as soon
+as the programs of its lengths are compiled. `--features` keeps what the heads of LoRA's result networks see, for
+`runs/finetune_laplace.py`; those of settings whose results are earlier records are trained again, at the end.
 """
 
 import argparse
+import contextlib
 import gzip
 import itertools
 import json
@@ -18,7 +20,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,7 @@ class Machine:
             self.program = AdapterProgram(model)
         self.frozen = jax.device_put(self.program.frozen, jax.devices()[0])
         self._data: dict[str, tuple] = {}
-        self._compiled: dict[tuple, Any] = {}
+        self._compiled: dict[tuple[str, int], Future] = {}
         self.seconds_per_token = 0.0  # of training, all networks together; 0 until it is known
 
     def texts(self, name: str) -> Texts:
@@ -104,7 +106,7 @@ class Machine:
         return self._data[name]
 
     def compile(self) -> None:
-        """Traces the programs one after the other and compiles them side by side."""
+        """Traces the programs one after the other and compiles them side by side; who needs one waits for it."""
         state = jax.eval_shape(self.program.start_many, stacked([start_of(_ANY, 1)] * self.chunk))
         without = {name: values for name, values in state.items() if name != "optimizer"}
         block = jax.tree.map(lambda a: jax.ShapeDtypeStruct((BLOCK, *a.shape[1:]), a.dtype), without)
@@ -113,16 +115,18 @@ class Machine:
         some = jax.ShapeDtypeStruct((ROWS,), np.dtype("int32"))
         number = jax.ShapeDtypeStruct((), np.dtype("float32"))
         count = jax.ShapeDtypeStruct((), np.dtype("int32"))
-        with ThreadPoolExecutor() as pool:
-            jobs = {}
-            for length in self.lengths:
-                lowered = self.program.train.lower(state, rows, number, self.frozen, data, length=length)
-                jobs["train", length] = pool.submit(lowered.compile)
-            for length in self.predicted_lengths:
-                lowered = self.program.predict.lower(block, some, count, self.frozen, data, length=length)
-                jobs["predict", length] = pool.submit(lowered.compile)
-            for key, job in jobs.items():
-                self._compiled[key] = job.result()
+        pool, begun = ThreadPoolExecutor(), time.time()
+
+        def submit(what: str, length: int, program: Any, *arguments: Any) -> None:
+            job = pool.submit(program.lower(*arguments, self.frozen, data, length=length).compile)
+            job.add_done_callback(lambda _: print(f"  {what} {length}: {time.time() - begun:.0f} s", flush=True))
+            self._compiled[what, length] = job
+
+        for length in self.lengths:
+            submit("train", length, self.program.train, state, rows, number)
+        for length in self.predicted_lengths:
+            submit("predict", length, self.program.predict, block, some, count)
+        pool.shutdown(wait=False)
 
     def train(self, setting: Setting, members: Sequence[Trained], deadline: float) -> State:
         """Returns the trained state; raises `TimeoutError` where the deadline comes first."""
@@ -136,6 +140,10 @@ class Machine:
         data = self.data(setting.data)
         steps = setting.epochs * (num_data // plan.BATCH)
         steps = min(steps, self.most_steps)
+        for length in sorted(
+            {next(one for one in self.lengths if one >= n) for n in texts.lengths[texts.parts["train"]]}
+        ):
+            self._compiled["train", length].result()  # before the time is taken
         step, begun, tokens, nll = 0, time.time(), 0, None
         for epoch in itertools.count():
             orders = [batches(texts, rows[seed], plan.BATCH, (seed, order, epoch)) for seed, order in keys]
@@ -143,9 +151,8 @@ class Machine:
             for number in np.random.default_rng([3, epoch]).permutation(len(lengths)):
                 length = next(one for one in self.lengths if one >= lengths[number])
                 batch = np.stack([order[number] for order in orders])[which].astype("int32")
-                state, nll = self._compiled["train", length](
-                    state, batch, np.float32(schedule(step, steps)), self.frozen, data
-                )
+                program = self._compiled["train", length].result()
+                state, nll = program(state, batch, np.float32(schedule(step, steps)), self.frozen, data)
                 step, tokens = step + 1, tokens + length * plan.BATCH * self.chunk
                 if step % 20 == 0 or step == steps:
                     nll.block_until_ready()
@@ -182,7 +189,8 @@ class Machine:
                 some = _pick(state, np.resize([wanted[i][0] for i in block], BLOCK))
                 for length, part in self._parts(lengths):
                     ids = np.resize(rows[part], ROWS).astype("int32")
-                    got = self._compiled["predict", length](some, ids, np.int32(draws), self.frozen, data)
+                    program = self._compiled["predict", length].result()
+                    got = program(some, ids, np.int32(draws), self.frozen, data)
                     jobs.append((block, part, got))
                     if len(jobs) > 8:  # results come while the next ones are computed
                         _store(jobs.pop(0), p, entropy)
@@ -423,7 +431,9 @@ def save_features(machine: Machine, setting: Setting, chosen: Adaptation, traine
             rows = rows[:40] if machine.tiny else rows
             if len(rows):
                 arrays |= {part: machine.features(setting, state, place, rows), f"{part}_labels": texts.labels[rows]}
-        np.savez(folder / f"{setting.name}-{seed}.npz", **arrays, classes=texts.classes)
+        partial = folder / f"{setting.name}-{seed}.partial.npz"
+        np.savez(partial, **arrays, classes=texts.classes)
+        partial.rename(folder / f"{setting.name}-{seed}.npz")  # who waits for it never sees half a file
 
 
 def cooled(validation, tested, ood, texts: Texts, parts) -> tuple[float | None, tuple]:
@@ -460,7 +470,7 @@ def run(given, deadline: float) -> None:
     machine = Machine(given.inputs, given.dtype, given.tiny)
     print(f"read and converted: {time.time() - begun:.0f} s; {machine.program.num_trained:,} trained", flush=True)
     machine.compile()
-    print(f"compiled: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
+    print(f"traced: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
     wanted = given.settings.split(",") if given.settings else [one.name for one in plan.SETTINGS]
     asked = False
     for setting in (one for one in plan.SETTINGS if one.name in wanted):
@@ -473,6 +483,24 @@ def run(given, deadline: float) -> None:
             continue
         one_setting(machine, setting, records, deadline, given.features)
         print(f"{setting.name}: {deadline - time.time():.0f} s left", flush=True)
+    if given.features is not None:
+        for setting in plan.SMALL:
+            if setting.name in wanted and records.of("result", setting.name):
+                features_again(machine, setting, records, deadline, given.features)
+
+
+def features_again(machine: Machine, setting: Setting, records: Records, deadline: float, folder: Path) -> None:
+    """Trains LoRA's result networks of a setting with results a second time, for their features."""
+    done = (folder / f"{setting.name}-{plan.RESULT_SEEDS[-1]}.npz").exists()
+    if done or any(line["method"] == "laplace" for line in records.of("result", setting.name)):
+        return
+    if time.time() + machine.seconds(setting) > deadline:
+        return
+    chosen = choices(records, setting)["lora"]
+    members = [Trained(chosen, seed) for seed in plan.RESULT_SEEDS]
+    with contextlib.suppress(TimeoutError):
+        state = machine.train(setting, members, deadline)
+        save_features(machine, setting, chosen, (state, members), folder)
 
 
 def probe(given, deadline: float) -> None:
@@ -481,7 +509,7 @@ def probe(given, deadline: float) -> None:
     machine = Machine(given.inputs, given.dtype, given.tiny, pretrained=False)
     print(f"converted: {time.time() - begun:.0f} s", flush=True)
     machine.compile()
-    print(f"compiled: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
+    print(f"traced: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
     machine.most_steps = 40
     setting = plan.SETTINGS[0]
     for _ in range(2):

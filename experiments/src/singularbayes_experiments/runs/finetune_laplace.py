@@ -39,6 +39,8 @@ def laplace(arrays: dict[str, np.ndarray], seed: int):
         head.weight.copy_(torch.from_numpy(arrays["kernel"][:, :classes].T.copy()))
         head.bias.copy_(torch.from_numpy(arrays["bias"][:classes].copy()))
     x, y = torch.from_numpy(arrays["train"].astype("float32")), torch.from_numpy(arrays["train_labels"].astype("int64"))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    x, y, head = x.to(device), y.to(device), head.to(device)
     found = Laplace(head, "classification", subset_of_weights="all", hessian_structure="kron")
     found.fit(DataLoader(TensorDataset(x, y), batch_size=256))
     return found
@@ -49,8 +51,9 @@ def predicted(found, features: np.ndarray) -> ClassPredictive:
     import torch
 
     torch.manual_seed(0)
-    draws = found.predictive_samples(torch.from_numpy(features.astype("float32")), pred_type="nn", n_samples=DRAWS)
-    p = draws.detach().numpy().astype("float64")
+    x = torch.from_numpy(features.astype("float32")).to(next(found.model.parameters()).device)
+    draws = found.predictive_samples(x, pred_type="nn", n_samples=DRAWS)
+    p = draws.detach().cpu().numpy().astype("float64")
     entropy = -(p * np.log(np.maximum(p, 1e-30))).sum(-1).mean(0)
     return ClassPredictive(p.mean(0), np.zeros((1, 1)), DRAWS, expected_entropy=entropy)
 
@@ -91,13 +94,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--features", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("runs/finetune"))
     parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--wait", action="store_true", help="for files that come, until the minutes are over")
     given = parser.parse_args(arguments)
     deadline = time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
     order = [one.name for one in plan.SETTINGS]
-    for path in sorted(given.features.glob("*.npz"), key=lambda path: (order.index(path.stem.rsplit("-", 1)[0]), path)):
-        if time.time() > deadline:
+    done: set[str] = set()
+    while time.time() < deadline:
+        found = [path for path in given.features.glob("*.npz") if path.suffixes == [".npz"] and path.stem not in done]
+        if not found and not given.wait:
             break
+        if not found:
+            time.sleep(2)
+            continue
+        path = min(found, key=lambda path: (order.index(path.stem.rsplit("-", 1)[0]), path))
+        done.add(path.stem)
         line = score(path)
         with gzip.open(given.out / "finetune-laplace.jsonl.gz", "at") as file:
             file.write(json.dumps(line) + "\n")

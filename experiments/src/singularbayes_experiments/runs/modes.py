@@ -2,18 +2,16 @@
 
     python -m singularbayes_experiments.runs.modes --out runs/modes --minutes 9
 
-A task is one method on one data set: a round of its tuning, or its results, trained in few programs. Runs are kept as
-lines of JSON as soon as their program ends, and a second call does what is missing. Processes on the accelerator take
-large data first, processes on the CPU the tables of UCI. It prints the tables of what is complete.
+A task is one method on one data set: a round of its tuning, or the results of what it chose, trained in few programs.
+Runs are kept as lines of JSON as soon as their program ends, and a second call does what is missing. Processes on the
+accelerator take large data first, processes on the CPU the tables of UCI. It prints the tables of what is complete.
 """
 
 import argparse
 import itertools
 import json
-import os
 import platform
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,12 +27,15 @@ import numpy as np
 
 from singularbayes import metrics
 from singularbayes_experiments.methods import protocol
+from singularbayes_experiments.methods.network_draws import NetworkDraws
 from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
 from singularbayes_experiments.problems import modes_data, modes_large
 from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, Set
-from singularbayes_experiments.problems.modes_data import Answers, Data, data_of, result_seeds
+from singularbayes_experiments.problems.modes_data import Data, data_of, result_seeds
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.records.record import machine
+from singularbayes_experiments.runs import claimed_work
+from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import (
     DIVERGED,
     RESULTS,
@@ -42,18 +43,20 @@ from singularbayes_experiments.runs.modes_records import (
     Records,
     by_run,
     chosen,
-    read_lines,
     settled,
 )
 from singularbayes_experiments.runs.modes_tables import tables
 
 _TABLES = [one.name for one in SETS.values() if one.family == "uci"]
-_SETS_HELP = "data sets with commas between, in the order of work; a process for each list between semicolons"
+_SETS_HELP = (
+    "data sets with commas between, in the order of work, name:2 for the second round of one alone; a process for each "
+    "list between semicolons"
+)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One method on one data set: all its configurations of a round, or the chosen one."""
+    """One method on one data set: all its configurations of a round, or the one chosen of all rounds up to it."""
 
     set: Set
     method: str
@@ -62,7 +65,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        return f"{self.set.name}-{self.method}-{self.stage}{self.round if self.stage == TUNING else ''}"
+        return f"{self.set.name}-{self.method}-{self.stage}{self.round}"
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -72,7 +75,7 @@ class Task:
         """Returns the configurations to train by name; None while what they follow from is missing."""
         every = configurations(self.set, self.method, self.set.rounds)
         if self.stage == RESULTS:
-            name = chosen(records, self.set, self.method)
+            name = chosen(records, self.set, self.method, self.round)
             every = {name: every[name]} if name else {}
         else:
             every = {name: own for name, own in every.items() if round_of(self.set, name) == self.round}
@@ -89,7 +92,7 @@ class Task:
         if self.stage == TUNING:
             names = [name for name in every if round_of(self.set, name) == self.round]
         else:
-            name = chosen(records, self.set, self.method)
+            name = chosen(records, self.set, self.method, self.round)
             if name is None:
                 return None
             names = [] if name == DIVERGED else [name]
@@ -100,13 +103,23 @@ class Task:
         return self.runs(records) != []
 
 
-def tasks(sets: Sequence[Set], methods: Sequence[str] = tuple(METHODS)) -> Iterator[Task]:
-    """Yields what there is to do, set by set, the most important methods first."""
-    for one in sets:
-        for method in [method for method in one.methods if method in methods]:
+def tasks(sets: Sequence[tuple[Set, Sequence[int]]], methods: Sequence[str] = tuple(METHODS)) -> Iterator[Task]:
+    """Yields what there is to do, set by set and round by round, the most important methods first."""
+    for one, rounds in sets:
+        for number, method in itertools.product(rounds, [method for method in one.methods if method in methods]):
             if one.tuned_on is None:
-                yield from (Task(one, method, TUNING, number) for number in range(1, one.rounds + 1))
-            yield Task(one, method, RESULTS)
+                yield Task(one, method, TUNING, number)
+            yield Task(one, method, RESULTS, number)
+
+
+def _named(names: str, tiny: bool = False) -> list[tuple[Set, Sequence[int]]]:
+    """Returns data sets and their rounds from names with commas between: all rounds, or with `name:2` the second."""
+    found: list[tuple[Set, Sequence[int]]] = []
+    for name, _, number in (each.partition(":") for each in names.split(",")):
+        one = SETS[name]
+        rounds = [int(number)] if number else range(1, one.rounds + 1)
+        found.append((replace(one, units=(8,) * len(one.units), tiny=True) if tiny else one, rounds))
+    return found
 
 
 class Trainer:
@@ -116,7 +129,7 @@ class Trainer:
         self.deadline, self.tiny = deadline, tiny
         self._data: dict[tuple, Data] = {}
         self._fits: dict[tuple, Fit] = {}
-        self._answers: dict[tuple, Answers] = {}
+        self._answers: dict[tuple, NetworkDraws] = {}
 
     def data(self, task: Task) -> Data:
         key = task.set.name, task.stage
@@ -139,11 +152,11 @@ class Trainer:
             self._fits[key] = Fit(build, own.x, own.y, own.train, size, count, newton, **options)
         return self._fits[key]
 
-    def answers(self, task: Task, fit: Fit, draws: int) -> Answers:
+    def answers(self, task: Task, fit: Fit, draws: int) -> NetworkDraws:
         key = id(fit), draws
         if key not in self._answers:
-            together = 1 if task.set.family == "text" else 8
-            self._answers[key] = Answers(fit.model, task.set.task, draws, together)
+            together = 1 if task.set.family in ("text", "cnn") else 8  # so that activations have room
+            self._answers[key] = modes_data.answers(fit.model, task.set.task, draws, together)
         return self._answers[key]
 
     def __call__(self, task: Task, records: Records) -> Iterator[list[dict]]:
@@ -276,23 +289,19 @@ def work(
     waiting = True
     while waiting and time.time() < trainer.deadline:
         waiting = False
+        records = by_run(read_lines([out, *earlier]))
         for task in every:
-            records = by_run(read_lines([out, *earlier]))
             if not task.missing(records) or (claims / task.name).exists():
                 continue
             if task.settings(records) is None:
                 waiting = True
                 continue
-            try:
-                (claims / task.name).touch(exist_ok=False)
-            except FileExistsError:
+            if not claimed_work.claim(claims, task.name):
                 continue
             start = time.time()
             try:
                 for found in trainer(task, records):
-                    with (out / f"{worker}.jsonl").open("a") as file:
-                        file.write("".join(f"{json.dumps(line)}\n" for line in found))
-                    best = min((line["nll"] for line in found if "nll" in line), default=np.inf)
+                    best = claimed_work.keep(found, out, worker)
                     took, start = time.time() - start, time.time()
                     print(f"{worker} {task.name}: {len(found)} runs in {took:.0f} s, best NLL {best:.4f}", flush=True)
             except TimeoutError:
@@ -308,46 +317,33 @@ def work(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what is missing for so many minutes, and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the records")
-    parser.add_argument("--earlier", type=Path, action="append", default=[], help="folders of earlier records")
-    parser.add_argument("--minutes", type=float, default=9.0, help="end after so many minutes")
+    claimed_work.add_arguments(parser, tiny="small networks and few epochs")
     parser.add_argument("--sets", default=",".join(SETS), help=_SETS_HELP)
     parser.add_argument("--methods", default=",".join(METHODS), help="methods with commas between")
     parser.add_argument("--workers", type=int, default=0, help="processes on the CPU beside, for --tables")
     parser.add_argument("--tables", default=",".join(_TABLES), help="data sets of the processes on the CPU")
-    parser.add_argument("--tiny", action="store_true", help="small networks and few epochs, to see that it works")
-    parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
-    parser.add_argument("--worker", default="main", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     first, *others = given.sets.split(";")
-    sets = [SETS[name] for name in first.split(",")]
     for one in SETS.values():
         grids = {m: {n: asdict(s) for n, s in configurations(one, m, one.rounds).items()} for m in one.methods}
         protocol.require_equal_tuning(grids)
         protocol.require_result_seeds(TUNING_SEEDS, result_seeds(one))
-    if given.tiny:
-        sets = [replace(one, units=(8,) * len(one.units), tiny=True) for one in sets]
     given.deadline = given.deadline or time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
-    trainer, every = Trainer(given.deadline, given.tiny), list(tasks(sets, given.methods.split(",")))
+    trainer = Trainer(given.deadline, given.tiny)
+    every = list(tasks(_named(first, given.tiny), given.methods.split(",")))
     if given.claims is not None:  # one of the other processes
         work(every, given.out, given.earlier, trainer, given.claims, given.worker)
         return 0
     (given.out / "machine.json").write_text(json.dumps(_about(given)))
     with tempfile.TemporaryDirectory() as folder:
         given.claims = Path(folder)
-        processes = [_start(given, f"accelerated{i}", names) for i, names in enumerate(others, start=1)]
-        tables_alone = [name for name in given.tables.split(",") if name]
-        for i in range(given.workers):  # each begins with another set, so that it keeps to few programs
-            turned = tables_alone[i % len(tables_alone) :] + tables_alone[: i % len(tables_alone)]
-            processes.append(_start(given, f"cpu{i}", ",".join(turned), on_cpu=True))
+        orders = {f"accelerated{i}": names for i, names in enumerate(others, start=1)}
+        orders |= {f"cpu{i}": claimed_work.turned(given.tables.split(","), i) for i in range(given.workers)}
+        module, more = "singularbayes_experiments.runs.modes", ["--methods", given.methods]
+        processes = [claimed_work.start(module, given, name, names, more) for name, names in orders.items()]
         work(every, given.out, given.earlier, trainer, given.claims, given.worker)
-        for process in processes:
-            try:
-                process.wait(timeout=max(1.0, given.deadline - time.time()) + 10)
-            except subprocess.TimeoutExpired:  # it compiles, or predicts what comes too late
-                process.kill()
+        claimed_work.wait(processes, given.deadline)
     records = read_lines([given.out, *given.earlier])
     left = [task.name for task in every if task.missing(by_run(records))]
     print(tables(settled(records)))
@@ -360,16 +356,6 @@ def _about(given) -> dict[str, Any]:
     command = shlex.join(["python", "-m", "singularbayes_experiments.runs.modes", *sys.argv[1:]])
     versions = {"python": platform.python_version(), "jax": jax.__version__, "keras": keras.__version__}
     return {"command": command, "machine": machine(), "minutes": given.minutes, **versions}
-
-
-def _start(given, worker: str, sets: str, on_cpu: bool = False) -> subprocess.Popen:
-    """Returns a process that does tasks of these sets."""
-    command = [sys.executable, "-m", "singularbayes_experiments.runs.modes", "--out", str(given.out)]
-    command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
-    command += ["--sets", sets, "--claims", str(given.claims), "--deadline", str(given.deadline)]
-    command += ["--methods", given.methods, "--worker", worker, *(["--tiny"] if given.tiny else [])]
-    alone = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"} if on_cpu else {}
-    return subprocess.Popen(command, env={**os.environ, **alone})
 
 
 if __name__ == "__main__":

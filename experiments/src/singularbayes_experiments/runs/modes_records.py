@@ -1,10 +1,7 @@
 """Records of the comparison of modes: reading them, and which configuration of a method they choose."""
 
-import gzip
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 
@@ -17,14 +14,6 @@ DIVERGED = ""  # the name of the choice where every configuration diverged; ther
 FAILED = "diverged"  # the stage of such a method among what is settled
 CARE = "icu"  # all shifts of intensive care together
 Records = dict[tuple, dict]  # by set, stage, method, configuration and seed
-
-
-def read_lines(folders: Sequence[Path]) -> list[dict]:
-    """Returns the records of some folders, packed or not; a line that a kill has cut is none."""
-    packed = [gzip.decompress(path.read_bytes()) for each in folders for path in sorted(each.glob("*.jsonl.gz"))]
-    plain = [path.read_bytes() for each in folders for path in sorted(each.glob("*.jsonl"))]
-    lines = [line for text in (*packed, *plain) for line in text.splitlines(keepends=True)]
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
 
 def by_run(lines: Sequence[dict]) -> Records:

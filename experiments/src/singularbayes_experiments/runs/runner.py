@@ -131,10 +131,11 @@ def parse_seeds(text: str) -> list[int]:
     """
     seeds: list[int] = []
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal():
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not first.isdecimal() or not last.isdecimal() or int(last) < int(first):
             raise ValueError(f"--seeds needs integers >= 0, such as 0,1 or 0-4; got {text!r}.")
-        seeds += range(int(first), int(last or first) + 1)
+        seeds += range(int(first), int(last) + 1)
     if not seeds or max(seeds) > _LARGEST:
         raise ValueError(f"--seeds needs integers from 0 to {_LARGEST}, such as 0,1 or 0-4; got {text!r}.")
     return list(dict.fromkeys(seeds))

@@ -1,0 +1,80 @@
+"""Work that several processes share: what each has claimed, records as lines of JSON, and the processes themselves.
+
+A command that works so has the arguments of `add_arguments`. The first process calls `start` for each of the others,
+which is the same command with a folder of claims, and `wait` for them in the end.
+"""
+
+import argparse
+import gzip
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser, tiny: str) -> None:
+    """Adds where records are, how long it takes, and what the other processes are told."""
+    parser.add_argument("--out", type=Path, required=True, help="folder of the records")
+    parser.add_argument("--earlier", type=Path, action="append", default=[], help="folders of earlier records")
+    parser.add_argument("--minutes", type=float, default=9.0, help="end after so many minutes")
+    parser.add_argument("--tiny", action="store_true", help=f"{tiny}, to see that it works")
+    parser.add_argument("--claims", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", default="main", help=argparse.SUPPRESS)
+
+
+def read_lines(folders: Sequence[Path]) -> list[dict]:
+    """Returns the records of some folders, packed or not; a line that a kill has cut is none."""
+    packed = [gzip.decompress(path.read_bytes()) for each in folders for path in sorted(each.glob("*.jsonl.gz"))]
+    plain = [path.read_bytes() for each in folders for path in sorted(each.glob("*.jsonl"))]
+    lines = [line for text in (*packed, *plain) for line in text.splitlines(keepends=True)]
+    return [json.loads(line) for line in lines if line.endswith(b"\n")]
+
+
+def keep(found: Sequence[dict], out: Path, worker: str) -> float:
+    """Adds records to the file of a process; returns the least NLL among them."""
+    with (out / f"{worker}.jsonl").open("a") as file:
+        file.write("".join(f"{json.dumps(line)}\n" for line in found))
+    return min((line.get("nll", math.inf) for line in found), default=math.inf)
+
+
+def claim(claims: Path, name: str) -> bool:
+    """Whether a piece of work is this process's from now on, and no other's."""
+    try:
+        (claims / name).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def start(module: str, given: argparse.Namespace, worker: str, sets: str, more: Sequence[str] = ()) -> subprocess.Popen:
+    """Returns a process that works on these data sets; one whose name begins with "cpu" has no accelerator.
+
+    Args:
+        given: arguments of this process, with the claims and the deadline of all.
+    """
+    command = [sys.executable, "-m", module, "--out", str(given.out)]
+    command += [part for folder in given.earlier for part in ("--earlier", str(folder))]
+    command += ["--sets", sets, "--claims", str(given.claims), "--deadline", str(given.deadline)]
+    command += ["--worker", worker, *more, *(["--tiny"] if given.tiny else [])]
+    on_cpu = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    return subprocess.Popen(command, env={**os.environ, **(on_cpu if worker.startswith("cpu") else {})})
+
+
+def wait(processes: Sequence[subprocess.Popen], deadline: float) -> None:
+    """Waits until the processes end, and ends those that do not soon after the deadline."""
+    for process in processes:
+        try:
+            process.wait(timeout=max(1.0, deadline - time.time()) + 10)
+        except subprocess.TimeoutExpired:  # it compiles, or predicts what comes too late
+            process.kill()
+
+
+def turned(names: Sequence[str], number: int) -> str:
+    """Returns the names with commas between, from another one on for each process: it keeps to few programs."""
+    first = number % len(names)
+    return ",".join([*names[first:], *names[:first]])

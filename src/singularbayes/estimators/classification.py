@@ -1,0 +1,173 @@
+"""What classifiers do with a network: probabilities averaged over draws, with a calibrated temperature."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import _check_partial_fit_first_call, check_classification_targets, type_of_target
+from sklearn.utils.validation import column_or_1d
+
+from singularbayes.estimators.base import BayesianEstimator, Scaler
+from singularbayes.estimators.calibration import by_component, class_nll, of_unseen, temper, temperature
+from singularbayes.estimators.defaults import DEFAULTS
+from singularbayes.estimators.fitting import Data
+from singularbayes.prediction import ClassPredictive
+
+_ROWS = 4_096  # whose draws are kept at a time
+_KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
+
+
+class Classifier(ClassifierMixin, BayesianEstimator):
+    """A classifier without its network, which is of logits."""
+
+    _steps, _smallest_batch = DEFAULTS.class_steps, DEFAULTS.class_smallest_batch
+    _features: Scaler
+    _held_out: tuple[np.ndarray, np.ndarray] | None
+    _multi_label: bool
+    _temperature: float
+    _tempers_components: bool
+
+    def fit(self, X, y, sample_weight=None):
+        """Fits the network to features (rows, features) and labels (rows,), or (rows, labels) of zeros and ones.
+
+        Args:
+            sample_weight: a row of weight 2 counts as two rows.
+        """
+        self._check_arguments()
+        resumes = self.warm_start and hasattr(self, "_network")
+        X, y, weight = self._check_data(X, y, sample_weight, first=not resumes)
+        if not resumes:
+            self._find_classes(y)
+        self._fit(self._data(X, y, weight, first=not resumes), resumes)
+        return self
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Trains one epoch on new rows; the first call also decides how features are standardised.
+
+        Args:
+            classes: all labels that will come; needed in the first call.
+        """
+        self._check_arguments()
+        self._refuse_early_stopping()
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "partial_fit needs class_weight=None or a dict, because it does not know the labels to come; got "
+                'class_weight="balanced".'
+            )
+        first = not hasattr(self, "_network")
+        X, y, weight = self._check_data(X, y, sample_weight, first, minimum=1)
+        if _check_partial_fit_first_call(self, classes):
+            self._multi_label = type_of_target(y).startswith("multilabel")
+            _require_two_classes(self.classes_)
+        data = self._data(X, y, weight, first)
+        if first:
+            self._calibrate(None, None)
+        self._learn_more(data, first)
+        return self
+
+    def predict_proba(self, X):
+        """Returns probabilities: (rows, classes) in the order of `classes_`, or (rows, labels)."""
+        x = self._check_features(X)
+        if not self._tempers_components:
+            return temper(self._draw(self._network, x).mean, self._temperature, exclusive=not self._multi_label)
+        # What calibrates was predicted by one component, so each is tempered before they are averaged.
+        return np.concatenate([self._pooled(x[i : i + _ROWS]) for i in range(0, len(x), _ROWS)])
+
+    def _pooled(self, x: np.ndarray) -> np.ndarray:
+        each = self._by_component(x)
+        return np.mean([temper(p, self._temperature, exclusive=not self._multi_label) for p in each], axis=0)
+
+    def _by_component(self, x: np.ndarray) -> np.ndarray:
+        """Returns the probabilities of every component, (components, rows, classes)."""
+        p = self._draw(self._network, x, keep_draws=True)
+        return by_component(p.draws, self.components).mean(axis=0)
+
+    def predict(self, X):
+        """Returns the most probable class of every row, or which labels are more probable than not."""
+        p = self.predict_proba(X)
+        return (p > 0.5).astype(int) if self._multi_label else self.classes_[p.argmax(axis=1)]
+
+    # -- labels --------------------------------------------------------------------------------------------------------
+
+    def _find_classes(self, y) -> None:
+        check_classification_targets(y)
+        kind = type_of_target(y)
+        if kind == "multiclass-multioutput":
+            raise ValueError(
+                f"{type(self).__name__} needs labels (rows,), or zeros and ones (rows, labels); got a multiclass-"
+                "multioutput target. Wrap it in sklearn.multioutput.MultiOutputClassifier."
+            )
+        self._multi_label = kind.startswith("multilabel")
+        if self._multi_label:
+            self.classes_ = np.arange(y.shape[1])
+            return
+        self.classes_ = np.unique(column_or_1d(y, warn=True))
+        _require_two_classes(self.classes_)
+
+    def _data(self, X, y, weight, first: bool) -> Data:
+        if hasattr(y, "toarray"):
+            y = y.toarray()
+        if not self._multi_label:
+            check_classification_targets(y)
+            y = column_or_1d(y)
+            unseen = np.setdiff1d(y, self.classes_)
+            if len(unseen):
+                raise ValueError(
+                    f"`y` has classes not in `self.classes_`. `self.classes_` has {self.classes_}. 'y' has "
+                    f"{np.unique(y)}."
+                )
+        elif y.ndim != 2 or y.shape[1] != len(self.classes_):
+            raise ValueError(f"{type(self).__name__} needs y with {len(self.classes_)} labels; got shape {y.shape}.")
+        if self.class_weight is not None:
+            weight = weight * compute_sample_weight(self.class_weight, y)
+        if first:
+            self._features = Scaler.of(X, weight)
+        labels = y.astype(int) if self._multi_label else np.searchsorted(self.classes_, y)
+        return Data(self._features(X), labels, weight)
+
+    @property
+    def _task(self) -> str:
+        return "labels" if self._multi_label else "classes"
+
+    @property
+    def n_outputs_(self) -> int:
+        """The number of classes, or of labels."""
+        return len(self.classes_)
+
+    def _strata(self, y):
+        return y if y.ndim == 1 else None
+
+    def _row_nll(self, p, y):
+        return class_nll(p.mean, y)
+
+    # -- calibration ---------------------------------------------------------------------------------------------------
+
+    def _calibrate(self, p, held_out) -> None:
+        self._held_out, self._temperature, self._tempers_components = None, 1.0, False
+        if held_out is not None:
+            self._temperature = temperature(p.mean, held_out.y)
+            self._held_out = p.mean[-_KEPT:], held_out.y[-_KEPT:]
+
+    def _calibrate_further(self, p, held_out) -> None:
+        before, labels = (p.mean[:0], held_out.y[:0]) if self._held_out is None else self._held_out
+        self._held_out = np.concatenate([before, p.mean])[-_KEPT:], np.concatenate([labels, held_out.y])[-_KEPT:]
+        self._temperature, self._tempers_components = temperature(*self._held_out), False
+
+    def _cross_fit(self, data, parts) -> None:
+        super()._cross_fit(data, parts)
+        self._tempers_components = True
+
+    def _joined(self, predictions):
+        mean = np.concatenate([p.mean for p in predictions])
+        return ClassPredictive(mean, np.zeros_like(mean), self.draws)
+
+    def _out_of_fold(self, x, y, held_out):
+        mean = of_unseen(self._by_component(x), held_out)
+        return ClassPredictive(mean, np.zeros_like(mean), self.draws)
+
+
+def _require_two_classes(classes: np.ndarray) -> None:
+    if len(classes) < 2:
+        raise ValueError(
+            "This solver needs samples of at least 2 classes in the data, but the data contains only one class: "
+            f"{classes[0]!r}."
+        )

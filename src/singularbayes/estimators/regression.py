@@ -1,0 +1,209 @@
+"""What regressors do with a network: predictions with a standard deviation, calibrated intervals and samples."""
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from singularbayes.checks import require_integer, require_share
+from singularbayes.estimators.base import BayesianEstimator, Scaler
+from singularbayes.estimators.calibration import by_component, gaussian_nll, of_unseen, pooled_error
+from singularbayes.estimators.defaults import DEFAULTS
+from singularbayes.estimators.fitting import Data, draw_outputs
+from singularbayes.estimators.trainer import LOCK
+from singularbayes.estimators.variance import VarianceModel, log_density, variance_over_square
+from singularbayes.prediction import ValuePredictive, conformal_intervals
+
+_KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
+
+
+class Regressor(RegressorMixin, BayesianEstimator):
+    """A regressor without its network, which is of standardised targets."""
+
+    _steps, _smallest_batch = DEFAULTS.steps, DEFAULTS.smallest_batch
+    _features: Scaler
+    _values: Scaler
+    _variance: VarianceModel | None
+    _held_out: tuple[ValuePredictive, Data] | None
+
+    def fit(self, X, y, sample_weight=None):
+        """Fits the network to features (rows, features) and targets (rows,) or (rows, outputs).
+
+        Args:
+            sample_weight: a row of weight 2 counts as two rows.
+        """
+        self._check_arguments()
+        resumes = self.warm_start and hasattr(self, "_network")
+        X, y, weight = self._check_data(X, y, sample_weight, first=not resumes)
+        data = self._data(X, y, weight, first=not resumes)
+        self._fit(data, resumes)
+        return self
+
+    def partial_fit(self, X, y, sample_weight=None):
+        """Trains one epoch on new rows; the first call also decides how features and targets are standardised.
+
+        Rows are predicted before they are learned, and these predictions calibrate `predict_interval`.
+        """
+        self._check_arguments()
+        self._refuse_early_stopping()
+        first = not hasattr(self, "_network")
+        X, y, weight = self._check_data(X, y, sample_weight, first, minimum=1)
+        data = self._data(X, y, weight, first)
+        if first:
+            self._calibrate(None, None)
+        self._learn_more(data, first)
+        return self
+
+    def predict(self, X, return_std=False):
+        """Returns the mean prediction, and with `return_std=True` also its standard deviation.
+
+        The variance is the total one: that of the draws and the noise, calibrated on held-out rows.
+        """
+        p = self._predictive(X)
+        return (
+            (self._shaped(p.mean), self._shaped(np.sqrt(p.variance("total")))) if return_std else self._shaped(p.mean)
+        )
+
+    def predict_interval(self, X, coverage=0.9):
+        """Returns the lower and upper ends of intervals that contain a new target with probability `coverage`.
+
+        They are mean ∓ q · standard deviation, q a quantile over held-out rows (split conformal). With
+        `calibrate="split"` the promise is exact on average over data; with "folds" the rows were held out from networks
+        with fewer rows, an eighth fewer by default, which makes intervals slightly wide. Of several outputs each has
+        its own intervals.
+        """
+        require_share("predict_interval", coverage=coverage)
+        p = self._predictive(X)
+        if self._held_out is None:
+            raise ValueError(
+                "predict_interval needs held-out rows, and this fit has none: calibrate=None, or fewer than "
+                f"{DEFAULTS.calibrate_from} rows. Fit with calibrate='folds' or 'split', or use predict(X, "
+                "return_std=True)."
+            )
+        held_out, data = self._held_out
+        assert self._variance is not None
+        known = self._in_units(held_out, data.x, self._variance.own)
+        low, high = conformal_intervals(known, self._values.back(data.y), level=coverage)(p)
+        return self._shaped(low), self._shaped(high)
+
+    @property
+    def degrees_of_freedom_(self) -> np.ndarray:
+        """ν of the predicted Student-t distribution of every output; infinite where it is normal."""
+        check_is_fitted(self)
+        return np.full(self.n_outputs_, np.inf) if self._variance is None else self._variance.freedom
+
+    def log_likelihood(self, X, y):
+        """Returns log p(y) of every row, summed over outputs: of Student-t distributions with what `predict` returns as
+        mean and standard deviation, and `degrees_of_freedom_`."""
+        p = self._predictive(X)
+        error = np.asarray(y, "float64").reshape(p.mean.shape) - p.mean
+        return log_density(error, p.variance("total"), self.degrees_of_freedom_).sum(axis=1)
+
+    def sample_y(self, X, n_samples=1, random_state=0):
+        """Returns samples of the predictive distribution, (rows, samples) or (rows, outputs, samples).
+
+        A sample is one function from the posterior, the same for all rows, and independent noise. The noise alone is
+        Student-t with `degrees_of_freedom_`. In `log_likelihood` the total error is, so samples have its mean and
+        variance but somewhat lighter tails.
+        """
+        require_integer("sample_y", n_samples=n_samples)
+        rng = check_random_state(random_state)
+        x = self._check_features(X)
+        seed = int(rng.randint(np.iinfo("int32").max))
+        p = self._in_units(self._draw(self._network, x, keep_draws=True, draws=int(n_samples), seed=seed), x)
+        assert p.draws is not None
+        functions = p.draws[:n_samples]  # a mixture rounds the number up
+        freedom = self.degrees_of_freedom_
+        noise = rng.standard_normal(functions.shape)
+        if np.isfinite(freedom).any():  # normal over the root of χ²/ν; the variance stays 1
+            mixing = np.where(np.isinf(freedom), 1.0, rng.chisquare(np.minimum(freedom, 1e6), noise.shape) / freedom)
+            noise /= np.sqrt(mixing * variance_over_square(freedom))
+        samples = np.moveaxis(functions + p.noise * noise, 0, -1)
+        return samples[:, 0] if self._one_output else samples
+
+    # -- targets -------------------------------------------------------------------------------------------------------
+
+    def _data(self, X, y, weight, first: bool) -> Data:
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = column_or_1d(y, warn=True)
+        values = np.asarray(y, "float64").reshape(len(y), -1)
+        if first:
+            self._features, self._values = Scaler.of(X, weight), Scaler.of(values, weight)
+            self._one_output, self.n_outputs_ = y.ndim == 1, values.shape[1]
+        elif values.shape[1] != self.n_outputs_:
+            raise ValueError(
+                f"{type(self).__name__} needs y with {self.n_outputs_} outputs, as it was fitted before; got "
+                f"{values.shape[1]}."
+            )
+        return Data(self._features(X), self._values(values), weight)
+
+    def _shaped(self, values: np.ndarray) -> np.ndarray:
+        return values[:, 0] if self._one_output else values
+
+    def _row_nll(self, p, y):
+        return gaussian_nll(p, y)
+
+    # -- calibration ---------------------------------------------------------------------------------------------------
+
+    def _calibrate(self, p, held_out, per_row: bool = True) -> None:
+        self._held_out, self._variance = None, None
+        if held_out is not None:
+            self._held_out = p, held_out
+            per_row = per_row and getattr(self, "noise", "auto") == "auto"
+            squares, features = (held_out.y - p.mean) ** 2, _features_of_noise(p, held_out.x)
+            self._variance = VarianceModel(features, squares, p.variance("total"), held_out.weight, per_row)
+
+    def _calibrate_further(self, p, held_out) -> None:
+        if self._held_out is not None:
+            before, rows = self._held_out
+            p, held_out = self._joined([before, p]), rows.followed_by(held_out)
+        newest = slice(-_KEPT, None)
+        p = replace(p, mean=p.mean[newest], std=p.std[newest], noise=p.noise[newest])
+        self._calibrate(p, held_out.rows(newest), per_row=False)
+
+    def _joined(self, predictions):
+        mean, std, noise = (
+            np.concatenate([getattr(p, name) for p in predictions]) for name in ("mean", "std", "noise")
+        )
+        return ValuePredictive(mean, std, predictions[0].num_draws, noise=noise)
+
+    def _out_of_fold(self, x, y, held_out):
+        with LOCK:
+            outputs = draw_outputs(self._network, x, self.draws, self._seed)
+        found = self._network.likelihood.statistics(outputs)
+        components = held_out.shape[1]
+        values, noise = (by_component(found[name], components) for name in ("prediction", "noise_variance"))
+        means = values.mean(axis=0)
+        mean, seen = of_unseen(means, held_out), of_unseen(means, held_out == 0)
+        within, noise = (of_unseen(each, held_out) for each in (values.var(axis=0), noise.mean(axis=0)))
+        between = means.var(axis=0, ddof=1)
+        error = (y - mean) * pooled_error((y - mean) ** 2, between, held_out.sum(axis=1), components)
+        # Half the squared difference of two networks estimates their variance. In a row it is large where the error is,
+        # since the other components know the target, and a variance must not know its error: all rows get the mean.
+        apart = ((mean - seen) ** 2).mean(axis=0) / 2
+        return ValuePredictive(y - error, np.sqrt(within + apart), self.draws, noise=np.sqrt(noise))
+
+    def _in_units(self, p: ValuePredictive, x: np.ndarray, factor: np.ndarray | None = None) -> ValuePredictive:
+        """Returns predictions for standardised features with a calibrated variance, in the units of the targets.
+
+        Args:
+            factor: of the variances of rows; None is that of the calibration.
+        """
+        if factor is None:
+            features, variance = _features_of_noise(p, x), p.variance("total")
+            factor = np.ones(1) if self._variance is None else self._variance(features, variance)
+        spread = np.sqrt(factor) * self._values.scale
+        mean, draws = self._values.back(p.mean), p.draws
+        if draws is not None:
+            draws = mean + spread * (draws - p.mean)
+        return replace(p, mean=mean, std=spread * p.std, noise=spread * p.noise, draws=draws)
+
+    def _predictive(self, X) -> ValuePredictive:
+        x = self._check_features(X)
+        return self._in_units(self._draw(self._network, x), x)
+
+
+def _features_of_noise(p: ValuePredictive, x: np.ndarray) -> np.ndarray:
+    return np.concatenate([x, p.mean, np.log(p.variance("total"))], axis=1)
