@@ -46,15 +46,19 @@ def test_links_between_pages_lead_somewhere(page):
 
 
 def test_the_speeds_of_the_readme_are_those_of_the_record():
-    record = json.loads((ROOT / "benchmarks" / "records" / "training_step_peers.json").read_text())
+    records = ROOT / "benchmarks" / "records"
+    record = json.loads((records / "training_step_peers.json").read_text())
     rows = re.findall(
         r"^\| .*? \| ([\d.]+) ms \| ([\d.]+) ms \| ([\d.]+) \| ([\d.]+) \|$", PAGES[0].read_text(), re.MULTILINE
     )
-    assert len(rows) == len(record["results"])
-    for shown, result in zip(rows, record["results"].values(), strict=True):
+    *on_cpu, on_gpu = rows
+    for shown, result in zip(on_cpu, record["results"].values(), strict=True):
         steps, ratios = result["steps"], {pair: value for pair, (value, _) in result["ratios"].items()}
         expected = [steps["keras"]["median_ms"], steps["low_rank"]["median_ms"], ratios["low_rank / keras"]]
         assert list(shown) == [f"{value:.2f}" for value in [*expected, ratios["low_rank / full_rank"]]]
+    profile = json.loads((records / "sst2_profile_training.json").read_text())["results"]["rows"]
+    keras, low, full = (np.median(profile[name]["step"]) for name in ("keras", "low_rank", "full_rank"))
+    assert list(on_gpu) == [f"{value:.2f}" for value in (1e3 * keras, 1e3 * low, low / keras, low / full)]
 
 
 def test_the_results_of_the_readme_are_those_of_the_records():
