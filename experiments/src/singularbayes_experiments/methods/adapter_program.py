@@ -205,7 +205,7 @@ class AdapterProgram:
             known = {**dict(zip(one.others, stacked_others, strict=True)), self._kl_scale: others[self._kl_scale]}
             known[self._seed] = seed
             first = number * self._dropouts_per_block
-            with _dropping(*dropout, first=first) if dropout else contextlib.nullcontext():
+            with _dropping(dropout[0], dropout[1], first) if dropout else contextlib.nullcontext():
                 x, new, more = one(dict(zip(one.trained, trained, strict=True)), known, [x, mask])
             return (x, new[self._seed], kl + more), None
 
