@@ -39,9 +39,9 @@ work is that of `SETTINGS`; what does not fit into the time of the run is left o
 methods alike: first the tuning of a full setting, which then takes the choices of the small one, then it itself.
 
 A third call is for what the second left out: the full settings, last-layer Laplace and MonteCLoRA. Configurations,
-seeds and choices are as above. Laplace takes LoRA's networks of every setting; those of the small ones are trained again
-with the same seeds, for their features, after the full settings. The blocks of the encoder are one scanned block now,
-which changes nothing but rounding.
+seeds and choices are as above. Laplace takes LoRA's networks of every setting; those of the small ones are trained
+again with the same seeds, for their features, after the full settings. The blocks of the encoder are one scanned block
+now, which changes nothing but rounding.
 
 `DEFAULTS` is another question, asked on validation rows alone: which prior width, β, η and learning rate of ρ suit an
 adapter that nobody tunes, and should its head be random, too. It takes no part in the comparison.

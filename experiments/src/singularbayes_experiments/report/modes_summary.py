@@ -82,7 +82,7 @@ def _record(data: DataSet, one: dict) -> Record:
 
 
 def headline(scores: Sequence[Scores]) -> str:
-    """Returns how mixtures compare with a deep ensemble: counts, detection, and parameters."""
+    """Returns how mixtures compare with a deep ensemble, as a list: counts, detection, and parameters."""
 
     def counted(method: str) -> str:
         found = verdicts(scores, method, "deep_ensemble")
@@ -91,12 +91,17 @@ def headline(scores: Sequence[Scores]) -> str:
 
     # Runs of intensive care are known by shift and seed.
     seeds = sorted({len({str(run).split()[-1] for run in each.runs["deep_ensemble"]}) for each in scores})
-    return (
-        f"In NLL a mixture of five low-rank networks is {counted('mixture_repeat')} than a deep ensemble of five; "
-        f"one that starts at the SVDs of a trained ensemble is {counted('mixture_svd')}. One low-rank network is "
-        f"{counted('low_rank')}. {_behind(scores)}{_sizes(scores)} {_detection(scores)} Better and worse, higher and "
-        f"lower mean that a paired 95 % interval over {' or '.join(map(str, seeds))} seeds excludes 0."
-    )
+    over = " or ".join(map(str, seeds))
+    lines = [
+        "NLL beside a deep ensemble of five networks. Better and worse, higher and lower mean that a paired 95 % "
+        f"interval over {over} seeds excludes 0.\n",
+        f"A mixture of five low-rank networks is {counted('mixture_repeat')}. {_behind(scores)}".rstrip(),
+        f"One that starts at the SVDs of a trained ensemble is {counted('mixture_svd')}.",
+        f"One low-rank network is {counted('low_rank')}.",
+        _detection(scores),
+        _sizes(scores),
+    ]
+    return "\n- ".join(lines)
 
 
 def _behind(scores: Sequence[Scores]) -> str:
@@ -108,7 +113,7 @@ def _behind(scores: Sequence[Scores]) -> str:
         for each, one in found
         if one is not None and each.data.title in level and one.mean > 0
     ]
-    return f"The mean of the first is higher, though level, on {', '.join(higher)}. " if higher else ""
+    return f"Its mean is higher, though level, on {', '.join(higher)}. " if higher else ""
 
 
 def _sizes(scores: Sequence[Scores]) -> str:
@@ -117,7 +122,7 @@ def _sizes(scores: Sequence[Scores]) -> str:
     large = [f"{100 * value:.0f} % on {data.title}" for data, value in share.items() if data.ood]
     small = [100 * value for data, value in share.items() if not data.ood]
     rest = f", and {min(small):.0f} to {max(small):.0f} % on small regression sets" if small else ""
-    return f"Its parameters, as a share of the ensemble's: {', '.join(large)}{rest}."
+    return f"The parameters of the mixture, as a share of the ensemble's: {', '.join(large)}{rest}."
 
 
 def _detection(scores: Sequence[Scores]) -> str:
@@ -130,7 +135,7 @@ def _detection(scores: Sequence[Scores]) -> str:
             side = "higher" if one.low > 0 else "lower" if one.high < 0 else "level"
             found[side].append(f"{each.data.title} ({ours:.3f} against {theirs:.3f})")
     sides = [f"{side} on {', '.join(names)}" for side, names in found.items() if names]
-    return f"Its AUROC-OOD is {', '.join(sides)}."
+    return f"The AUROC-OOD of the mixture is {', '.join(sides)}."
 
 
 def table(scores: Sequence[Scores]) -> list[str]:
