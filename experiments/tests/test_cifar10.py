@@ -9,12 +9,13 @@ import keras
 import numpy as np
 import pytest
 from scipy import special
-from singularbayes_experiments.methods import image_program
+from singularbayes_experiments.methods import image_program, image_scores
 from singularbayes_experiments.methods.image_program import ImageProgram, Step
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems import cifar10_networks, image_corruptions
 from singularbayes_experiments.report import cifar10 as report
 from singularbayes_experiments.runs import cifar10 as command
+from singularbayes_experiments.runs import cifar10_records, cifar10_training
 
 import singularbayes as sb
 
@@ -43,7 +44,14 @@ def small(kind):
     return keras.Model(inputs, [sb.layers.Dense(10, posterior=posterior())(features), features])
 
 
-@pytest.fixture(scope="module", params=KINDS)
+# Both kinds of weights in `make test`: plain ones and the factors of draws.
+@pytest.fixture(
+    scope="module",
+    params=[
+        kind if kind in ("deterministic", "low_rank") else pytest.param(kind, marks=pytest.mark.exhaustive)
+        for kind in KINDS
+    ],
+)
 def program(request):
     return ImageProgram(lambda: small(request.param), BATCH, 2, 6)
 
@@ -118,7 +126,7 @@ def test_the_kl_is_that_of_the_prior_around_zero(program):
 
 def test_draws_differ_where_something_is_random_and_the_mask_forbids_classes(program):
     state, mask = program.start(3, eta=0.5, width=0.2), np.zeros(10, "float32")
-    mask[8:] = command.ABSENT
+    mask[8:] = cifar10_training.ABSENT
     logits = [
         np.asarray(program.predict(state["weights"], state["others"], np.uint32(seed), X[:6], mask)[0])
         for seed in (1, 1, 2)
@@ -198,7 +206,7 @@ def test_a_disk_of_blur_sums_to_one(constants):
 
 
 def test_every_epoch_has_every_image_once():
-    ids = command.batches(np.arange(10, 30), 8, 5, seed=1)
+    ids = cifar10_training.batches(np.arange(10, 30), 8, 5, seed=1)
     assert ids.shape == (5, 8)
     assert sorted(ids.ravel()[:20]) == sorted(ids.ravel()[20:]) == list(range(10, 30))
     assert list(ids.ravel()[:20]) != list(ids.ravel()[20:])
@@ -218,7 +226,7 @@ def test_every_method_has_as_many_configurations_and_work_is_tuned_before_it_is_
         trained |= {key} if piece.family == "deterministic" else set()
 
 
-class Untrained(command.Experiment):
+class Untrained(cifar10_training.Training):
     """Networks that take no time: their logits are noise around the labels."""
 
     def program(self, network, kind):
@@ -246,16 +254,17 @@ class Untrained(command.Experiment):
 
 
 def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
-    images = command.Images(*command.made_up_images(), corrupted=3)
-    records = command.Records(tmp_path)
-    made = Untrained(images, command.TINY, "float32", records, tmp_path, np.inf)
+    images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
+    records = cifar10_records.Records(tmp_path)
+    training = Untrained(images, cifar10_training.TINY, "float32", records, tmp_path, np.inf)
+    made = command.Experiment(training, records)
     for piece in plan.WORK:
         assert not made.done(piece)
         made.do(piece)
         assert made.done(piece)
     found = [(one["network"], one["method"], one["held_out"], one["seed"]) for one in records.of("result")]
     assert len(found) == len(set(found)) == 3 * 7 * 2 + 3 + 7
-    again = command.Records(tmp_path)  # as a second call reads it
+    again = cifar10_records.Records(tmp_path)  # as a second call reads it
     assert again.lines == records.lines
     one = again.of("result", network="resnet9", method="mixture", held_out=False, seed=0)[0]
     assert one["parameters"] == 400 and np.shape(list(one["corrupted_nll"].values())) == (8, 5)
@@ -271,13 +280,15 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
 def test_a_network_that_diverged_has_no_scores(tmp_path):
     logits = np.zeros((2, 40, 10))
     logits[1, 3, 2] = np.nan
-    assert command.quality(logits, np.arange(40) % 10) is None
-    images = command.Images(*command.made_up_images(), corrupted=3)
-    made = Untrained(images, command.TINY, "float32", command.Records(tmp_path), tmp_path, np.inf)
+    assert image_scores.quality(logits, np.arange(40) % 10) is None
+    images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
+    records = cifar10_records.Records(tmp_path)
+    training = Untrained(images, cifar10_training.TINY, "float32", records, tmp_path, np.inf)
+    made = command.Experiment(training, records)
     piece = plan.Piece("resnet9", "low_rank", 0)
     assert made._scores(piece, {"test": logits, "corrupted": logits}) == {"diverged": True}
-    with pytest.raises(command.NotTuned, match="low_rank needs a configuration that was tuned"):
-        made.chosen("low_rank")
+    with pytest.raises(cifar10_records.NotTuned, match="low_rank needs a configuration that was tuned"):
+        records.chosen("low_rank")
 
 
 def lines():
@@ -306,6 +317,60 @@ def test_the_page_has_the_numbers_of_the_records(tmp_path):
     assert "−0.0075 [−0.0393, +0.0243]" in page  # the paired t interval of −0.01 and −0.005
     assert "with 25 % of the parameters of the deep ensemble: test NLL 0.158 against 0.165" in page
     assert "has no result, so nothing here reproduces" in page and "| rate 0.2, β 0.01 | **0.3000** |" in page
+
+
+def test_a_second_round_comes_first_and_the_first_below_it(tmp_path):
+    for folder, shift in ((tmp_path, 0.1), (tmp_path / report.SECOND, 0.0)):
+        folder.mkdir(exist_ok=True)
+        moved = [
+            {**line, "test": {**line["test"], "nll": line["test"]["nll"] + shift}} if "test" in line else line
+            for line in lines()
+        ]
+        (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in moved))
+        (folder / "run.json").write_text(json.dumps(ABOUT))
+    latest, first = report.page(tmp_path).split("<summary>The first round</summary>")
+    assert "test NLL 0.158 against 0.165" in latest and "0.1575 ± 0.0075" in latest and "0.2575 ± 0.0075" in first
+    assert "`experiments/results/cifar10/second`" in latest and "`experiments/results/cifar10`" in first
+    only = report.page(tmp_path / report.SECOND)
+    assert report.losses(tmp_path) == report.losses(tmp_path / report.SECOND) and "first round<" not in only
+
+
+def test_what_a_second_round_has_no_results_of_is_said_and_taken_from_the_first(tmp_path):
+    first, diverged = lines(), {"diverged": True, "settings": {"rate": 0.4}}
+    second = [line for line in first if line.get("method") != "mixture"]
+    second[-1] = {**second[-1], **diverged}
+    worse = [
+        line | {"test": line["test"] | {"nll": 0.1 + line["test"]["nll"]}} if line.get("method") == "mixture" else line
+        for line in first
+    ]
+    for folder, written in ((tmp_path, worse), (tmp_path / report.SECOND, second)):
+        folder.mkdir(exist_ok=True)
+        (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
+        (folder / "run.json").write_text(json.dumps(ABOUT))
+    page = report.page(tmp_path)
+    assert "All 1 configurations of low-rank and mixture of 4 diverged, with rates from 0.4 to 0.4." in page
+    assert "Only the first round has: mixture of 4 on ResNet-9." in page
+    assert "- First round. Mixture of 4, with 25 % of the parameters" in page
+    assert "the mixture of 4 is worse than the deep ensemble of 4" in report.remark(tmp_path)
+    assert len(report.losses(tmp_path)) == 1
+
+
+def test_what_other_pages_say_of_photographs_is_so_in_the_records():
+    folder = ROOT / "experiments" / "results" / report.FOLDER
+    said = " ".join((ROOT / "docs" / "when_not.md").read_text(encoding="utf-8").split())
+    cells = {
+        (ours, theirs): report.difference(report._latest(folder, ours), "resnet9", ours, theirs, "test").split()[-1]
+        for ours in report.OURS
+        for theirs in report.THEIRS
+    }
+    assert {cells[ours, "deep_ensemble"] for ours in report.OURS} == {"worse"}
+    assert cells["mixture", "deterministic"] == "worse" and cells["mixture_svd", "full_rank"] == "better"
+    sizes = [
+        report.parameters(report._latest(folder, "mixture"), "resnet9", one) for one in ("mixture", "deep_ensemble")
+    ]
+    shown = f"ahead of both mixtures of low-rank ones, which have {100 * sizes[0] / sizes[1]:.0f} % of its parameters"
+    assert shown in said and "behind even one deterministic network" in said
+    assert "one from their SVDs is ahead of one full-rank network" in said
 
 
 def test_the_committed_page_is_that_of_the_committed_records():

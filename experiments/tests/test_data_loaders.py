@@ -152,6 +152,23 @@ def test_banking77():
 
 
 @needs_data
+@pytest.mark.parametrize(
+    ("name", "sizes", "choices"), [("arc_easy", [2251, 2376], {3, 4, 5}), ("openbookqa", [4957, 500], {4})]
+)
+def test_questions_with_choices(name, sizes, choices):
+    parts = data.reasoning(name)
+    assert [len(parts[part]) for part in ("train", "test")] == sizes
+    every = [one for questions in parts.values() for one in questions]
+    assert {len(one.choices) for one in every} == choices
+    assert all(0 <= one.answer < len(one.choices) for one in every)
+
+
+def test_questions_of_an_unknown_set_are_refused():
+    with pytest.raises(ValueError, match=r"reasoning needs one of \['arc_easy', 'openbookqa'\]; got 'arc'\."):
+        data.reasoning("arc")
+
+
+@needs_data
 def test_the_vocabulary():
     words = data.bert_vocab().words
     assert len(words) == len(set(words)) == 30_522

@@ -69,8 +69,11 @@ def test_the_page_on_when_not_has_the_scores_of_the_committed_records():
         shown["fashion_mnist", "mahalanobis", "held_out/auroc_ood"],
         shown["fashion_mnist", "low_rank_held_out", "held_out/auroc_ood_mi"],
     )
-    assert f"an AUROC of {far}, and" in page and f"with {near}, where one low-rank network has {mine} (one" in page
+    words = {2: "two", 3: "three"}
+    seeds = {name: words[len(found[name, "mahalanobis", "held_out/auroc_ood"])] for name in network_detectors.NAMES}
+    assert f"an AUROC of {far}, and" in page
+    assert f"with {near}, where one low-rank network has {mine} ({seeds['fashion_mnist']} seeds)" in page
     digits = (shown["mnist", "mahalanobis", "held_out/auroc_ood"],)
     digits += (shown["mnist", "low_rank_held_out", "held_out/auroc_ood_mi"],)
-    assert f"{' against '.join(digits)} (two seeds)" in page
+    assert f"{' against '.join(digits)} ({seeds['mnist']} seeds)" in page
     assert f"max-softmax has {shown['mnist', 'max_softmax', 'held_out/auroc_ood']}." in page

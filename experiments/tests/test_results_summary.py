@@ -71,6 +71,16 @@ def test_the_sentence_counts_and_the_losses_are_listed(records):
     assert lost.startswith("- [MNIST](mnist.md): five low-rank modes against deep ensemble of 5, AUROC-OOD −0.103 [")
 
 
+def test_a_page_has_the_paired_differences_and_a_word_on_the_right_side_of_zero(records):
+    (scores,) = summary.collect(records)
+    heads, _, alone, alone_ood, modes, modes_ood = summary.differences(scores)
+    assert heads == "| | deep ensemble of 5 | full-rank | deterministic |"
+    assert alone.startswith("| low-rank, NLL | +0.1050 [") and "] worse | – | +0.0017 [" in alone
+    assert "better" not in alone + alone_ood and "worse" not in alone_ood
+    assert modes.count("] better") == 2 and "−0.1000 [−0.1000, −0.1000] better | – | −0.2033 [" in modes
+    assert modes_ood.startswith("| five low-rank modes, AUROC-OOD | −0.1033 [") and "] worse | – | – |" in modes_ood
+
+
 def test_tuning_runs_and_other_presets_do_not_count(records):
     other = [Record(**{**vars(one), "preset": "paper"}) for one in records]
     assert summary.collect(other) == []

@@ -28,6 +28,8 @@ def _onnx(model, x, path):
     model.export(path, format="onnx", verbose=False, **fixed)
     session = onnxruntime.InferenceSession(path)
     (argument,) = session.get_inputs()
+    if isinstance(model.output, dict):
+        assert [output.name for output in session.get_outputs()] == sorted(model.output)
     return session.run(None, {argument.name: x})
 
 

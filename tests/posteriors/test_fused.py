@@ -83,6 +83,28 @@ def test_a_kl_is_that_of_the_prior(name, rho_lr):
     _assert_same(found, (2.0 * value, 2.0 * gradient), rtol=1e-3)
 
 
+@pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles a step as a whole")
+@pytest.mark.parametrize("name", ["scale_mixture", "normal"])
+def test_arrays_that_are_drawn_together_are_drawn_as_alone(name):
+    prior, sizes, weights = PRIORS[name], [20, 39, 1], [1.0, -3.0, 0.5]
+    eps = noise.normal((60,), noise.as_keys(KEY))
+    starts = np.cumsum([0, *sizes[:-1]])
+
+    def split(array, axis):
+        return [array[(slice(None),) * axis + (slice(i, i + n),)] for i, n in zip(starts, sizes, strict=True)]
+
+    def loss(groups):
+        parts = [(s, kl) for group in groups for s, kl in zip(group.samples(), group.kls(prior), strict=True)]
+        return sum(w * (ops.sum(ops.square(s)) + kl) for w, (s, kl) in zip(weights, parts, strict=True))
+
+    def alone(values):
+        pairs = zip(split(values, 1), split(eps, 0), strict=True)
+        return loss([fused.together([part], 2.0, noise_of_part) for part, noise_of_part in pairs])
+
+    found = _value_and_gradient(lambda values: loss([fused.together(split(values, 1), 2.0, eps)]), VALUES)
+    _assert_same(found, _value_and_gradient(alone, VALUES), rtol=1e-5)
+
+
 def test_keys_come_as_keras_gives_them():
     seeds, same = (keras.random.SeedGenerator(3) for _ in range(2))
     for _ in range(3):

@@ -84,6 +84,28 @@ def as_graph(layer: Frozen, model: keras.Model, name: str) -> keras.Model:
     # A Sequential model has one input and knows no structure of them.
     structure = getattr(model, "_inputs_struct", model.inputs[0])
     inputs = keras.tree.map_structure(lambda x: keras.Input(batch_shape=x.shape, dtype=x.dtype, name=x.name), structure)
-    whole = keras.Model(inputs, layer(inputs), name=name)
+    whole = Graph(inputs, layer(inputs), name=name)
     whole(inputs)  # Keras exports to ONNX only what was called
     return whole
+
+
+@keras.saving.register_keras_serializable(package="singularbayes")
+class Graph(keras.Model):
+    """A functional model whose outputs have their names in an ONNX file too; Keras leaves them to the exporters."""
+
+    def export(self, filepath, format="tf_saved_model", **kwargs):
+        super().export(filepath, format=format, **kwargs)
+        if format == "onnx":
+            _name_outputs(str(filepath), sorted(self.output))
+
+
+def _name_outputs(path: str, names: list[str]) -> None:
+    import onnx
+    from onnx.compose import add_prefix
+
+    # The weights of a large file stand in another one beside it, which stays.
+    file = add_prefix(onnx.load(path, load_external_data=False), "network/", rename_inputs=False, inplace=True)
+    for output, name in zip(file.graph.output, names, strict=True):
+        file.graph.node.append(onnx.helper.make_node("Identity", [output.name], [name]))
+        output.name = name
+    onnx.save(file, path)

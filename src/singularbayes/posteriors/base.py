@@ -28,6 +28,8 @@ class Posterior(scope.Source, keras.layers.Layer):
     """
 
     frozen = False  # whether training leaves all of it as it is
+    joint_factor: Any = None  # of which a draw of W is made, where it may be a joint one; see `JointDraws`
+    joint_draws: Any = None  # those that it is drawn with
     adapts = False  # whether it is made to stay around a pretrained matrix: conversion then always starts there
 
     def __init__(self, initializer=None, **kwargs):
@@ -56,8 +58,13 @@ class Posterior(scope.Source, keras.layers.Layer):
             return self.weight(draw)
         if not training and not scope.draws_now(self):
             return watched_mean(self.mean(), self.path) if self.random and self.trainable else self.mean()
-        key = self.next_key(training)
-        return self.local(key) if training and estimator == "local" else self.weight(self.draw(key))
+        if training and estimator == "local":
+            return self.local(self.next_key(training))
+        return self.weight(self.next_draw(training))
+
+    def next_draw(self, training: bool) -> tuple:
+        """Returns the arrays of the next draw of W."""
+        return self.draw(self.next_key(training))
 
     @abstractmethod
     def next_key(self, training: bool):

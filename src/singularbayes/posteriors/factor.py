@@ -59,6 +59,7 @@ class Scalars(ABC):
         self.family, self.prior = families.get(family), priors.get(prior)
         self.size = math.prod(self.shape)
         self.penalty: Any = None  # of the means, added to the loss beside the KL
+        self.kl_of_draw: Any = None  # the KLs of a joint draw and the number of this one, until the loss has it
         self.live: Any = None  # 1 for the columns that are used and 0 for the others; None: all are
         self._next_key = lambda: noise.next_key(layer.seed_generator)
         self.values = layer.add_weight(
@@ -73,8 +74,20 @@ class Scalars(ABC):
         self.memory: Any = None if self.reference is None else self._add_memory(layer, name)
 
     def _regularizer(self, weigh):
-        kl = weigh(self.kl())
+        kl = weigh(self._kl_of_step())
         return kl if self.penalty is None else kl + self.penalty(self.loc)
+
+    def _kl_of_step(self):
+        """Returns the KL with the noise of the draw that this step has made, where that was a joint one."""
+        kls, self.kl_of_draw = self.kl_of_draw, None
+        found = kls[0].get(kls[1], self.values.value) if kls is not None else None
+        return self.kl() if found is None else found
+
+    @property
+    def has_joint_kl(self) -> bool:
+        """Whether draw and KL are formulas that `fused.together` has."""
+        plain = self.reference is None and self.live is None and (self.kl_rows or self.shape[0]) >= self.shape[0]
+        return plain and self.family.name == "gaussian" and fused.has_formula(self.prior)
 
     def _add_reference(self, layer, name):
         """Returns centres and widths of a prior that has them, stacked: initial means, and 1 or initial scales."""

@@ -22,6 +22,13 @@ class Entrywise(Variational):
     def draw(self, key):
         return (key if self.by_rows else self.w.sample(key),)
 
+    @property
+    def joint_factor(self):
+        return self._joint(self.w)
+
+    def from_sample(self, sample):
+        return (sample,)
+
     def matrices(self, scalars):
         return [scalars]
 

@@ -2,20 +2,22 @@
 
 A step of a small network is mostly the number of its operations, and one of a large network how often it goes through
 its weights. JAX compiles all of a step together. torch and TensorFlow run operation by operation and need a gradient
-for each: there the formulas have their gradients written out, but for the draw on TensorFlow, whose own gradient is as
-short.
+for each: there several arrays are drawn together, the noise of the draw also estimates the KL, and formulas have their
+gradients written out where that saves operations.
 
 Values are stacked (2, size): loc and u, with scale = softplus(rho_lr · u).
 """
 
 import functools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
+from singularbayes.posteriors import families
 from singularbayes.posteriors.families import softplus
 from singularbayes.posteriors.noise import one_program
 
@@ -32,23 +34,28 @@ def loc_and_scale(values, rho_lr: float):
 
 def draw(family, values, rho_lr: float, key):
     """Returns loc + scale · noise, the noise that `key` names."""
-    if family.name == "gaussian" and _BACKEND == "torch" and _written_out():
-        return _torch_functions().draw(values, family.noise(tuple(values.shape[1:]), key), rho_lr)
+    if family.name == "gaussian" and _BACKEND == "torch" and written_out():
+        return together([values], rho_lr, family.noise(tuple(values.shape[1:]), key)).samples()[0]
     loc, scale = loc_and_scale(values, rho_lr)
     return loc + scale * family.noise(tuple(loc.shape), key)
 
 
 def kl(prior, family, values, rho_lr: float, next_key: Callable):
     """Returns KL(q ‖ p) summed over the weights, as `prior.kl` defines it."""
-    if family.name == "gaussian" and prior.mixture_constants is not None and _written_out():
-        eps = family.noise(tuple(values.shape[1:]), next_key())
-        mixture_kl = _torch_functions().mixture_kl if _BACKEND == "torch" else _mixture_kl_on_tensorflow
-        return mixture_kl(values, eps, rho_lr, *prior.mixture_constants)
+    if family.name == "gaussian" and has_formula(prior) and written_out():
+        sampled = prior.mixture_constants is not None
+        eps = family.noise(tuple(values.shape[1:]), next_key()) if sampled else None
+        return together([values], rho_lr, eps).kls(prior)[0]
     return prior.kl(family, *loc_and_scale(values, rho_lr), next_key)
 
 
-def _written_out() -> bool:
-    """Returns whether gradients that are written out apply; on torch not inside `torch.func`, which needs rules."""
+def has_formula(prior) -> bool:
+    """Returns whether `kls` knows the KL to a prior."""
+    return prior.mixture_constants is not None or prior.normal_scale is not None
+
+
+def written_out() -> bool:
+    """Returns whether the formulas below apply: on torch not inside `torch.func`, which needs rules for them."""
     if _BACKEND != "torch":
         return _BACKEND == "tensorflow"
     import torch
@@ -56,77 +63,150 @@ def _written_out() -> bool:
     return not torch._C._are_functorch_transforms_active()
 
 
+class Together(ABC):
+    """Gaussian scalars in several arrays of values with one rho_lr: one draw of all of them, and the KL of each array.
+
+    Args:
+        values: arrays (2, size).
+        eps: the noise of the draw, for all arrays one after another; None where only a KL in closed form is wanted.
+    """
+
+    def __init__(self, values: list, rho_lr: float, eps):
+        self.values, self.rho_lr, self.eps = values, rho_lr, eps
+        self.sizes = [array.shape[1] for array in values]
+
+    @abstractmethod
+    def samples(self) -> list:
+        """Returns loc + scale · ε of each array."""
+
+    @abstractmethod
+    def kls(self, prior) -> list:
+        """Returns the KL of each array, in nats: in closed form, or −Σ H(q) + log p(w) at w = loc + scale · ε."""
+
+
+def together(values: list, rho_lr: float, eps) -> Together:
+    """Returns the scalars in arrays of values as torch or TensorFlow draws them."""
+    return (_on_torch() if _BACKEND == "torch" else _OnTensorFlow)(values, rho_lr, eps)
+
+
 @functools.cache
-def _torch_functions() -> Any:
+def _on_torch() -> Any:
     import torch
     from torch.nn.functional import softplus
 
     # `forward` with its context: the other form, which `torch.func` can transform, binds arguments by name in Python,
-    # which costs more than the formulas.
+    # which costs more than the formulas. What a gradient needs is computed once and belongs to nobody else, so that it
+    # needs no `save_for_backward`, and gradients of the loss and of the KL may be taken one after the other.
     class Draw(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, values, eps, rho_lr):
-            ctx.rho_lr = rho_lr
-            ctx.save_for_backward(values, eps)
-            return torch.addcmul(values[0], softplus(rho_lr * values[1]), eps)
+        def forward(ctx, all_, *values):
+            ctx.all = all_
+            all_.join(values)
+            return all_.w.split(all_.sizes)
 
         @staticmethod
-        def backward(ctx, upstream):
-            values, eps = ctx.saved_tensors
-            slope = torch.sigmoid(ctx.rho_lr * values[1]).mul_(eps)  # softplus′ = sigmoid
-            return torch.stack([upstream, slope.mul_(upstream).mul_(ctx.rho_lr)]), None, None
+        def backward(ctx, *upstream):
+            up = upstream[0] if len(upstream) == 1 else torch.cat(upstream)
+            gradient = torch.stack([up, up * ctx.all.slope * ctx.all.eps])
+            return None, *gradient.split(ctx.all.sizes, 1)
 
-    class MixtureKL(torch.autograd.Function):
-        """−Σ H(q) + log p(w) with w = loc + scale · ε; its gradient is computed with it.
-
-        log p(w) = log π + log N(w; 0, σ²) + log(1 + e^r) with r = peak − fall · w²/2.
-        """
+    class KL(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, all_, prior, *values):
+            all_.join(values)
+            ctx.sizes, known = all_.sizes, prior.mixture_constants
+            each, ctx.gradient = all_.normal_kl(prior.normal_scale) if known is None else all_.mixture_kl(*known)
+            return tuple(part.sum() for part in each.split(all_.sizes))
 
         @staticmethod
-        def forward(ctx, values, eps, rho_lr, log_pi, sigma, peak, fall):
-            rho = rho_lr * values[1]
-            scale = softplus(rho)
-            w = torch.addcmul(values[0], scale, eps)
-            square = w * w
+        def backward(ctx, *upstream):
+            if len(upstream) == 1:
+                return None, None, upstream[0] * ctx.gradient
+            weights = torch.cat([one.expand(size) for one, size in zip(upstream, ctx.sizes, strict=True)])
+            return None, None, *(weights * ctx.gradient).split(ctx.sizes, 1)
+
+    class OnTorch(Together):
+        loc: Any = None
+
+        def samples(self):
+            return list(Draw.apply(self, *self.values))
+
+        def kls(self, prior):
+            return list(KL.apply(self, prior, *self.values))
+
+        def join(self, values):
+            """Computes ρ, scale and the draw of all arrays, once."""
+            if self.loc is None:
+                self.loc, u = (values[0] if len(values) == 1 else torch.cat(values, 1)).unbind()
+                self.rho = self.rho_lr * u
+                self.scale = softplus(self.rho)
+                self.w = None if self.eps is None else torch.addcmul(self.loc, self.scale, self.eps)
+
+        @functools.cached_property
+        def slope(self):
+            """The derivative of the scale by u; softplus′ = sigmoid."""
+            return torch.sigmoid(self.rho).mul_(self.rho_lr)
+
+        def normal_kl(self, sigma):
+            """Returns ½ (loc² + scale²)/σ² − log(scale/σ) − ½ of every scalar, and its gradient."""
+            square = torch.addcmul(self.loc * self.loc, self.scale, self.scale)
+            each = square.mul_(0.5 / sigma**2).sub_(torch.log(self.scale)).add_(math.log(sigma) - 0.5)
+            by_scale = (self.scale * sigma**-2).sub_(self.scale.reciprocal())
+            return each, torch.stack([self.loc * sigma**-2, by_scale.mul_(self.slope)])
+
+        def mixture_kl(self, log_pi, sigma, peak, fall):
+            """Returns the estimate of every scalar, and its gradient.
+
+            log p(w) = log π + log N(w; 0, σ²) + log(1 + e^r) with r = peak − fall · w²/2; ½ log 2π cancels with H(q).
+            """
+            square = self.w * self.w
             ratio = (-0.5 * fall * square).add_(peak)
-            constant = 0.5 + log_pi - math.log(sigma)  # of H(q) and log N: ½ log 2π cancels
-            value = 0.5 / sigma**2 * square.sum() - softplus(ratio).add_(torch.log(scale)).sum()
-            if ctx.needs_input_grad[0]:
-                slope = torch.sigmoid(ratio).mul_(fall).add_(sigma**-2).mul_(w)  # by w
-                by_rho = (slope * eps).sub_(scale.reciprocal()).mul_(torch.sigmoid(rho)).mul_(rho_lr)
-                ctx.save_for_backward(torch.stack([slope, by_rho]))
-            return value - w.numel() * constant
+            each = square.mul_(0.5 / sigma**2).sub_(softplus(ratio)).sub_(torch.log(self.scale))
+            by_w = torch.sigmoid(ratio).mul_(fall).add_(sigma**-2).mul_(self.w)
+            by_u = (by_w * self.eps).sub_(self.scale.reciprocal()).mul_(self.slope)
+            return each.sub_(0.5 + log_pi - math.log(sigma)), torch.stack([by_w, by_u])
 
-        @staticmethod
-        def backward(ctx, upstream):
-            return upstream * ctx.saved_tensors[0], None, None, None, None, None, None
-
-    class Functions:
-        draw, mixture_kl = Draw.apply, MixtureKL.apply
-
-    return Functions
+    return OnTorch
 
 
-def _mixture_kl_on_tensorflow(values, eps, rho_lr, log_pi, sigma, peak, fall):
-    """Returns what `MixtureKL` does on torch."""
-    import tensorflow as tf
+class _OnTensorFlow(Together):
+    """As on torch, with TensorFlow's own gradients but for the mixture's KL, where they are longer."""
 
-    @tf.custom_gradient
-    def kl(values):
-        loc, u = tf.unstack(values)
-        rho = rho_lr * u
-        scale = tf.math.softplus(rho)
-        w = loc + scale * eps
-        square = w * w
-        ratio = peak - 0.5 * fall * square
-        constant = 0.5 + log_pi - math.log(sigma)
-        value = 0.5 / sigma**2 * tf.reduce_sum(square) - tf.reduce_sum(tf.math.softplus(ratio) + tf.math.log(scale))
+    def samples(self):
+        import tensorflow as tf
 
-        def gradient(upstream):
-            slope = w * (fall * tf.sigmoid(ratio) + sigma**-2)
-            by_rho = (slope * eps - 1.0 / scale) * tf.sigmoid(rho)
-            return tf.stack([upstream * slope, (rho_lr * upstream) * by_rho])
+        loc, u = tf.unstack(tf.concat(self.values, 1))
+        return tf.split(loc + tf.math.softplus(self.rho_lr * u) * self.eps, self.sizes)
 
-        return value - constant * math.prod(eps.shape), gradient
+    def kls(self, prior):
+        import tensorflow as tf
 
-    return kl(tf.convert_to_tensor(values))
+        values = tf.concat(self.values, 1)
+        if prior.mixture_constants is None:
+            each = prior.each_kl(families.get("gaussian"), *loc_and_scale(values, self.rho_lr), ops)
+        else:
+            each = self._mixture_kl(values, *prior.mixture_constants)
+        return [tf.reduce_sum(part) for part in tf.split(each, self.sizes)]
+
+    def _mixture_kl(self, values, log_pi, sigma, peak, fall):
+        """Returns the estimate of every scalar, by the formulas on torch."""
+        import tensorflow as tf
+
+        @tf.custom_gradient
+        def kl(values):
+            loc, u = tf.unstack(values)
+            rho = self.rho_lr * u
+            scale = tf.math.softplus(rho)
+            w = loc + scale * self.eps
+            square = w * w
+            ratio = peak - 0.5 * fall * square
+            each = 0.5 / sigma**2 * square - (tf.math.softplus(ratio) + tf.math.log(scale))
+
+            def gradient(upstream):
+                by_w = w * (fall * tf.sigmoid(ratio) + sigma**-2)
+                by_rho = (by_w * self.eps - 1.0 / scale) * tf.sigmoid(rho)
+                return tf.stack([upstream * by_w, (self.rho_lr * upstream) * by_rho])
+
+            return each - (0.5 + log_pi - math.log(sigma)), gradient
+
+        return kl(values)

@@ -25,6 +25,7 @@ class Prior(ABC):
     relative = False  # whether that width is the posterior scale that the weight starts with, and not 1
     anchor: str | None = "random"  # where such centres are when means start at given weights: see `Anchored`
     mixture_constants: tuple[float, float, float, float] | None = None  # of a sampled mixture: see `fused`
+    normal_scale: float | None = None  # of N(0, scale²): see `fused`
     spread: float | None = None  # standard deviation of the initial means of W; None is that of the initializer
 
     @property
@@ -120,6 +121,10 @@ class Normal(ScalePrior):
 
     @property
     def std(self):
+        return self.scale
+
+    @property
+    def normal_scale(self) -> float:  # type: ignore[override]
         return self.scale
 
     def log_density(self, w, xp=ops):

@@ -65,11 +65,18 @@ class Product(Variational):
     def draw(self, key):
         """Returns A and B; or, by rows, the key from which rows of A are made when they are needed, and B."""
         if not self.by_rows:
-            a, b = self._halves(self.ab.sample(key))
-            return a, self._used(b)
+            return self.from_sample(self.ab.sample(key))
         if self.b is not None:
             return key, ops.copy(self.b)
         return key, self._used(self.ab.sample_range(key, self.rows, self.ab.shape[0]))
+
+    @property
+    def joint_factor(self):
+        return self._joint(self.ab)
+
+    def from_sample(self, sample):
+        a, b = self._halves(sample)
+        return a, self._used(b)
 
     def _halves(self, ab):
         """Returns A and B from a draw or the means of `ab`."""

@@ -157,12 +157,15 @@ class RandomPosterior(Posterior):
     # -- draws ---------------------------------------------------------------------------------------------------------
 
     def next_key(self, training):
+        self._note_draw(training)
+        key = scope.given_key(self)
+        return noise.next_key(self.seed_generator) if key is None else key
+
+    def _note_draw(self, training) -> None:
         if training:
             self._require_kl_weight()
             if self.trainable:
                 note_draw(self.path)
-        key = scope.given_key(self)
-        return noise.next_key(self.seed_generator) if key is None else key
 
     # -- for those that inherit ----------------------------------------------------------------------------------------
 
@@ -178,8 +181,8 @@ class RandomPosterior(Posterior):
 
     def _weigh(self, kl):
         # Keras computes the loss once before any callback could set the weight.
-        scale = ops.convert_to_tensor(self.kl_scale)
-        positive = scale.clamp(min=0.0) if keras.backend.backend() == "torch" else ops.maximum(scale, 0.0)
+        torch = keras.backend.backend() == "torch"
+        positive = self.kl_scale.value.clamp(min=0.0) if torch else ops.maximum(self.kl_scale, 0.0)
         return positive * watched_kl(kl, self.path)
 
     def _require_kl_weight(self):
@@ -261,6 +264,22 @@ class Variational(RandomPosterior):
     @property
     def draw_size(self):
         return sum(factor.size for factor in self.factors)
+
+    def next_draw(self, training):
+        sample = self.joint_draws.sample(self) if training and self.joint_draws is not None else None
+        if sample is None:
+            return super().next_draw(training)
+        self._note_draw(training)
+        return self.from_sample(sample)
+
+    def from_sample(self, sample) -> tuple:
+        """Returns the arrays of a draw of W from one of `joint_factor`."""
+        raise NotImplementedError
+
+    def _joint(self, factor) -> Factor | None:
+        """Returns the one factor of W where its draw and its KL may be made together with those of others."""
+        together = not self.by_rows and type(factor) is Factor and factor.has_joint_kl
+        return factor if together else None
 
     def matrices(self, scalars) -> list:
         """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""

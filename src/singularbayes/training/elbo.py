@@ -15,7 +15,7 @@ from keras import ops
 
 from singularbayes.checks import require_choice
 from singularbayes.likelihoods import require_activations
-from singularbayes.posteriors import KLGuard, SharedState, find_random_posteriors
+from singularbayes.posteriors import KLGuard, SharedState, draw_together, find_random_posteriors
 from singularbayes.training.logged_loss import log_nll
 from singularbayes.training.repeated_examples import prepare_mixtures, repetition_of
 
@@ -70,10 +70,12 @@ def require_kl_weight(num_data, beta) -> None:
 
 
 def share_state(model: keras.layers.Layer) -> None:
-    """Gives all posteriors of a model one seed generator and one KL weight, on JAX.
+    """Gives all posteriors of a model one seed generator and one KL weight, on JAX; elsewhere one draw.
 
-    A step there takes every variable in and gives it out again, and each costs it as much as a small operation.
+    A step on JAX takes every variable in and gives it out again, and each costs it as much as a small operation. On
+    torch and TensorFlow the operations themselves are what costs.
     """
+    draw_together(model)
     posteriors = find_random_posteriors(model)
     if keras.backend.backend() != "jax" or not posteriors or not all(posterior.built for posterior in posteriors):
         return

@@ -19,12 +19,14 @@ from singularbayes_experiments.data.source import DataError
 from singularbayes_experiments.data.text import (
     Intents,
     News,
+    Question,
     Sentences,
     Vocabulary,
     ag_news,
     banking77,
     bert_vocab,
     clinc150,
+    reasoning,
     sst2,
 )
 from singularbayes_experiments.data.uci import UCI_SETS, Regression, uci_regression
@@ -40,6 +42,7 @@ __all__ = [
     "Images",
     "Intents",
     "News",
+    "Question",
     "Regression",
     "Sentences",
     "Stays",
@@ -58,6 +61,7 @@ __all__ = [
     "mnist",
     "notmnist",
     "physionet2012",
+    "reasoning",
     "sst2",
     "uci_regression",
 ]

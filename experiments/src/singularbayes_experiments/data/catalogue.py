@@ -162,6 +162,16 @@ UCI_REGRESSION = Source(
     "$SINGULARBAYES_DATA/uci_regression/.",
 )
 
+REASONING = Source(
+    "reasoning",
+    "ARC-Easy and OpenBookQA: science questions with three to five choices, 7,208 to train and 2,876 to test",
+    "CC BY-SA 4.0 (ARC), Apache 2.0 (OpenBookQA)",
+    "https://allenai.org/data",
+    _files("reasoning"),
+    by_hand="docs/data.md describes how to make the .jsonl files of the files there; they belong into "
+    "$SINGULARBAYES_DATA/reasoning/.",
+)
+
 SETS = {
     source.name: source
     for source in (
@@ -180,5 +190,6 @@ SETS = {
         MIMIC3_DEMO,
         EICU_DEMO,
         UCI_REGRESSION,
+        REASONING,
     )
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.data.catalogue import AG_NEWS, BANKING77, BERT_VOCAB, CLINC150, SST2
+from singularbayes_experiments.data.catalogue import AG_NEWS, BANKING77, BERT_VOCAB, CLINC150, REASONING, SST2
 from singularbayes_experiments.data.read import read
 
 Labelled = tuple[list[str], np.ndarray]
@@ -21,6 +21,15 @@ class Sentences:
     dev: Labelled
     test: list[str]
     description: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with choices; `answer` is the place of the right one."""
+
+    question: str
+    choices: list[str]
+    answer: int
 
 
 @dataclass(frozen=True)
@@ -124,6 +133,19 @@ def banking77() -> Intents:
         for _, *rows in tables
     )
     return Intents(train, ([], np.array([], "int64")), test, [], classes, BANKING77.description)
+
+
+def reasoning(name: str) -> dict[str, list[Question]]:
+    """Returns the questions of `arc_easy` or `openbookqa`, to train and to test.
+
+    >>> reasoning("openbookqa")["train"][0].question  # doctest: +SKIP
+    'The sun is responsible for'
+    """
+    names = sorted({file.name.rpartition("_")[0] for file in REASONING.files})
+    if name not in names:
+        raise ValueError(f"reasoning needs one of {names}; got {name!r}.")
+    lines = {part: read(REASONING, f"{name}_{part}.jsonl").decode().splitlines() for part in _PARTS}
+    return {part: [Question(**json.loads(line)) for line in every] for part, every in lines.items()}
 
 
 def bert_vocab() -> Vocabulary:

@@ -197,25 +197,26 @@ class AdapterProgram:
         with _dropping(*dropout) if dropout else contextlib.nullcontext():
             x, _, _ = self._front(weights, others, inputs)
         one, mask = self._blocks[0], inputs["padding_mask"]
-        shared = {i for i in one.others if i in (self._seed, self._kl_scale)}
+        number = jnp.arange(len(self._blocks))
 
         def block(carry, own):
             x, seed, kl = carry
-            number, trained, stacked_others = own
-            known = {**dict(zip(one.others, stacked_others, strict=True)), self._kl_scale: others[self._kl_scale]}
-            known[self._seed] = seed
+            number, trained, known = own
+            shared = {self._kl_scale: others[self._kl_scale], self._seed: seed}
             first = number * self._dropouts_per_block
-            with _dropping(dropout[0], dropout[1], first) if dropout else contextlib.nullcontext():
-                x, new, more = one(dict(zip(one.trained, trained, strict=True)), known, [x, mask])
+            with _dropping(*dropout, first) if dropout else contextlib.nullcontext():
+                x, new, more = one(trained, known | shared, [x, mask])
             return (x, new[self._seed], kl + more), None
 
-        trained = [
-            jnp.stack(each) for each in zip(*([weights[i] for i in part.trained] for part in self._blocks), strict=True)
-        ]
-        columns = zip(*(part.others for part in self._blocks), strict=True)
-        number = jnp.arange(len(self._blocks))
-        own = [number if column[0] in shared else jnp.stack([others[i] for i in column]) for column in columns]
-        (x, seed, kl), _ = jax.lax.scan(jax.checkpoint(block, policy=_SAVED), (x, seed, 0.0), (number, trained, own))
+        # Each weight of the first block, by its place in the model, stacked with its counterparts.
+        trained = {i: jnp.stack([weights[part.trained[k]] for part in self._blocks]) for k, i in enumerate(one.trained)}
+        known = {
+            i: jnp.stack([others[part.others[k]] for part in self._blocks])
+            for k, i in enumerate(one.others)
+            if i not in (self._seed, self._kl_scale)
+        }
+        block = jax.checkpoint(block, policy=_SAVED)
+        (x, seed, kl), _ = jax.lax.scan(block, (x, seed, 0.0), (number, trained, known))
         return self._pool([x, mask]), seed, kl
 
     def _logits(self, weights, member: State, seed, rate, frozen: list, tokens):

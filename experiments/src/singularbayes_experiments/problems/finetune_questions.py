@@ -6,9 +6,6 @@ prompt. 0 in `groups` is the prompt, 1 … 4 a choice, `PADDING` neither.
 """
 
 import functools
-import gzip
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from singularbayes_experiments import data
 from singularbayes_experiments.problems.finetune_language import CHOICE_TOKENS, CHOICES, LENGTHS, SLOTS, Setting
 
 PADDING = 9
@@ -76,23 +74,23 @@ def pack(prompt: Sequence[int], choices: Sequence[Sequence[int]]) -> dict[str, n
     return {**row, **slots}
 
 
-def prepare(tokenizer, data: str, path: Path) -> None:
+def prepare(tokenizer, name: str, path: Path) -> None:
     """Writes the rows of a data set; questions with more than four choices are left out."""
 
     def ids(text: str) -> list[int]:
         return tokenizer.encode(text).ids
 
     rows, labels, ends = [], [], []
-    for part in ("train", "test"):
-        for question in read_questions(data, part):
-            if len(question["choices"]) <= CHOICES:
-                prompt = ids(f"Question: {question['question']}\nAnswer:")
-                rows.append(pack(prompt, [ids(f" {choice}") for choice in question["choices"]]))
-                labels.append(question["answer"])
+    for questions in data.reasoning(name).values():
+        for one in questions:
+            if len(one.choices) <= CHOICES:
+                prompt = ids(f"Question: {one.question}\nAnswer:")
+                rows.append(pack(prompt, [ids(f" {choice}") for choice in one.choices]))
+                labels.append(one.answer)
         ends.append(len(rows))
     train = np.arange(ends[0])
     held = np.random.default_rng(0).permutation(ends[0])[: ends[0] // 5]
-    arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    arrays = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
     small: dict[str, Any] = {
         name: values.astype("uint16" if name in ("tokens", "targets") else "int8") for name, values in arrays.items()
     }
@@ -104,13 +102,6 @@ def prepare(tokenizer, data: str, path: Path) -> None:
         validation=np.sort(held).astype("int32"),
         test=np.arange(*ends, dtype="int32"),
     )
-
-
-def read_questions(data: str, part: str) -> list[dict]:
-    """Returns questions, choices and answers from `$SINGULARBAYES_DATA/reasoning`."""
-    path = Path(os.environ["SINGULARBAYES_DATA"]) / "reasoning" / f"{data}_{part}.jsonl.gz"
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
 
 
 def load(path: Path) -> Questions:

@@ -20,7 +20,7 @@ from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.tables import Table
 
 _DRAWN_FIRST = ("refit", "chosen", "paper", "quick")  # the preset whose runs the figures show
-_NO_NETWORK = (
+NO_NETWORK = (
     "Rows at the foot are simple detectors, whatever the column. Those without a network take a number of each example "
     "alone; their direction suits the main pair of the experiment and was set with that pair in mind. Those of a "
     "deterministic network need no posterior."
@@ -130,7 +130,7 @@ def _with_simple(columns: Columns, simple: Sequence[Record]) -> Columns:
             numbers = {name: text for name, text in numbers.items() if text}
             found.append(Other(SIMPLE_NAMES.get(method, method), len({made.seed for made in runs} - {0}), numbers))
     held_out = any(name.startswith("held_out/") for other in found for name in other.numbers)
-    notes = [columns.note, _NO_NETWORK * bool(found), _HELD_OUT * held_out]
+    notes = [columns.note, NO_NETWORK * bool(found), _HELD_OUT * held_out]
     note = " ".join(each for each in notes if each)
     return replace(columns, others=(*columns.others, *found), note=note)
 

@@ -2,12 +2,14 @@
 
 SECTIONS = {
     "CIFAR-10": (
-        "A plan that was committed before the run fixed what was tried, all other settings and the order of work.",
-        "Three configurations of every method were tried. For low-rank, SVD-initialised and full-rank networks they "
-        "differ in β alone, which the prior's width follows; for deterministic ones in the learning rate, for rank-one "
-        "in the prior's width. So only deterministic networks, and the ensemble of them, have a tuned learning rate.",
-        "One tuning seed with half the epochs, and at most three result seeds: not according to the full "
-        "[protocol](../protocol.md).",
+        "There were two rounds. For each a plan that was committed before the run fixed what was tried, all other "
+        "settings and the order of work. The second was written with the test results of the first in view.",
+        "In the first, three configurations of every method differ in one setting alone: the learning rate of "
+        "deterministic networks, β of the others, the prior's width of rank-one. In the second a family has five: "
+        "three rates, another weight decay, β or prior width, and longer training.",
+        "One tuning seed, in the first round with half the epochs, and at most three result seeds: not according to "
+        "the full [protocol](../protocol.md). SVD-initialised networks are trained after the ensemble they begin at, "
+        "so longer in all than the others.",
     ),
     "Fine-tuning": (
         "There were two plans. The second, whose results are [shown](../finetuning_results.md), was written after the "

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.finetune import LEVELS, METHODS, RATES
+from singularbayes_experiments.problems.finetune import METHODS, SMALL
 
 NAMES = {
     "lora": "LoRA",
@@ -214,11 +214,14 @@ def edges(records: Sequence[dict]) -> list[str]:
     for setting in settings_of(records):
         for method, (kind, _) in METHODS.items():
             own = next(one for one in records if _of(one, setting, method))["settings"]
-            tried: dict[str, tuple[float, ...]] = {"learning_rate": RATES[setting.split("-")[0]]}
-            if kind in ("lora", "mc_dropout"):
-                tried["dropout"] = tuple(level.get("dropout", 0.0) for level in LEVELS[kind])
-            for name, values in tried.items():
-                if own[name] in (min(values), max(values)):
+            tried = [
+                one["settings"]
+                for one in records
+                if (one["stage"], one["setting"], one["kind"]) == ("tuning", setting, kind)
+            ]
+            for name in ("learning_rate", *(("dropout",) if kind in ("lora", "mc_dropout") else ())):
+                values = {one[name] for one in tried}
+                if len(values) > 1 and own[name] in (min(values), max(values)):
                     found[f"{NAMES[method]}, {name.replace('_', ' ')} {own[name]:g}"].append(TITLES[setting])
     return [f"{what} ({'; '.join(where)})" for what, where in found.items()]
 
@@ -228,10 +231,14 @@ def _of(one: dict, setting: str, method: str) -> bool:
 
 
 def levels_table(records: Sequence[dict]) -> str:
-    """Returns the validation NLL of the tuning of one adapter by β, η and dropout, each at its best learning rate."""
+    """Returns the validation NLL of the tuning of one adapter by β, η and dropout, each at its best learning rate.
+
+    Full settings tried one level each, and are left out.
+    """
+    small = {setting.name for setting in SMALL}
     nll: dict[tuple, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for one in records:
-        if (one["stage"], one["method"]) == ("tuning", "bayes"):
+        if (one["stage"], one["method"]) == ("tuning", "bayes") and one["setting"] in small:
             own = one["settings"]
             key = own["beta"], own["eta"], own["dropout"]
             nll[key][one["setting"]][own["learning_rate"]].append(one["validation"]["nll"])

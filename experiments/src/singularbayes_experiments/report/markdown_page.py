@@ -7,12 +7,13 @@ from pathlib import Path
 from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.records.record import Record
 from singularbayes_experiments.report import against, disclosures, index, modes_summary, summary
-from singularbayes_experiments.report.chapters import Chapter, Part
+from singularbayes_experiments.report.chapters import NO_NETWORK, Chapter, Part
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.picture import Picture
 from singularbayes_experiments.report.remarks import remarks
 from singularbayes_experiments.report.settings import SettingsTable
 from singularbayes_experiments.report.table_markdown import markdown
+from singularbayes_experiments.report.tables import Table
 
 FIRST, PAPER, DISCLOSED, FIGURE = "index.md", "paper_tables.md", "disclosures.md", "summary.svg"
 
@@ -33,6 +34,10 @@ _CELLS = (
 )
 
 
+_PAIRS = (
+    "Row less column, the mean over the seeds that both have and its 95 % t interval; a word where that excludes zero. "
+    "A deterministic network has no AUROC-OOD of this kind."
+)
 _PROTOCOL = (
     "Settings by the [tuning protocol](../protocol.md), committed before the run; [all twelve "
     "methods](../mixture_results.md)."
@@ -89,10 +94,12 @@ def pages(
     links = {chapter.section.title: _page(chapter) for chapter in chapters}
     more = more or {}
     found = {FIRST: _summary(chapters, records, command, modes, more)} | {name: own.text for name, own in more.items()}
+    paired = {each.data.experiment: summary.differences(each) for each in summary.collect(records)}
     newer = {each.data.experiment: modes_summary.pointer(each) for each in modes}
     for chapter in chapters:
-        title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen")
-        lines = [title, "", description, *(["", newer[_name(chapter)]] if _name(chapter) in newer else []), *rest]
+        name = _name(chapter)
+        title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))
+        lines = [title, "", description, *(["", newer[name]] if name in newer else []), *rest]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
     found[DISCLOSED] = _disclosures(chapters, command)
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
@@ -164,12 +171,15 @@ def _page(chapter: Chapter) -> str:
     return f"{_name(chapter)}.md"
 
 
-def _chapter(chapter: Chapter, figures: str | None, level: str = "##", first: str = "") -> list[str]:
+def _chapter(
+    chapter: Chapter, figures: str | None, level: str = "##", first: str = "", pairs: Sequence[str] = ()
+) -> list[str]:
     """Returns the lines of an experiment.
 
     Args:
         figures: the folder of the figures as links name it; None leaves figures out.
-        level: of its heading; first: the preset that is shown on top, the others folded.
+        level: of its heading; first: the preset that is shown on top, the others folded, and all but its main tables.
+        pairs: the table of paired differences of that preset.
     """
     section = chapter.section
     lines = [f"{level} {section.title}", "", section.description, ""]
@@ -178,7 +188,10 @@ def _chapter(chapter: Chapter, figures: str | None, level: str = "##", first: st
     parts = sorted(chapter.parts, key=lambda part: part.group.preset != first)
     folds = any(part.group.preset == first for part in parts)
     for part in parts:
-        body = _part(part, "paper" if section.in_paper else "default")
+        origin = "paper" if section.in_paper else "default"
+        body = _part(part, origin, folds and part.group.preset == first)
+        if pairs and part.group.preset == first:
+            body = ["**Paired differences**", "", *pairs, "", _PAIRS, "", *body]
         other = folds and part.group.preset != first
         if other or (part.group.preset == "trial" and len(chapter.parts) > 1):
             head = f"{part.label} ({len(part.group.records)} runs)"
@@ -194,8 +207,15 @@ def _chapter(chapter: Chapter, figures: str | None, level: str = "##", first: st
     return [*lines, *(line for note in section.notes for line in (note, ""))]
 
 
-def _part(part: Part, origin: str) -> list[str]:
-    lines = [markdown(table) for table in part.tables]
+def _part(part: Part, origin: str, folds: bool = False) -> list[str]:
+    """Returns the lines of a preset; where it folds, the first two tables and those with simple detectors stay open."""
+    shown = [table for i, table in enumerate(part.tables) if not folds or i < 2 or _simple(table)]
+    others = [table for table in part.tables if table not in shown]
+    lines = [markdown(table) for table in shown]
+    if others:
+        head = f"More tables: {'; '.join(table.title for table in others)}"
+        lines += ['<details markdown="1">', f"<summary>{head}</summary>", ""]
+        lines += [*(markdown(table) for table in others), "</details>", ""]
     if part.against:
         lines += _against(part)
     if part.settings.departures:
@@ -203,6 +223,11 @@ def _part(part: Part, origin: str) -> list[str]:
     if part.settings.lines:
         lines += _differing(part.settings, origin)
     return [*lines, "```", *part.commands, "```", "", part.made_with, ""]
+
+
+def _simple(table: Table) -> bool:
+    """Whether a table has rows of detectors without an uncertainty, which the reader must not miss."""
+    return NO_NETWORK in table.note
 
 
 def _against(part: Part) -> list[str]:

@@ -22,6 +22,7 @@ METHODS = {
     "low_rank": "low-rank",
     "low_rank_ensemble": "five low-rank modes",
 }
+RIVALS = ("deep_ensemble", "full_rank", "deterministic")
 DISCLOSURES = (
     "Settings are tuned on validation data, with the same number of configurations for every tuned method; low-rank "
     "ensembles on SST-2 and Beijing have the settings of their members. These runs are older than the [tuning "
@@ -166,6 +167,26 @@ def losses(scores: Sequence[Scores]) -> list[str]:
                         f"{shown}"
                     )
     return lines
+
+
+def differences(scores: Scores) -> list[str]:
+    """Returns the table of paired differences of low rank to its rivals; none where no two runs pair."""
+    rows = []
+    for ours in ("low_rank", "low_rank_ensemble"):
+        for metric, name, sign in ((scores.data.nll, "NLL", 1), (scores.data.ood, "AUROC-OOD", -1)):
+            found = [scores.difference(ours, theirs, metric) if metric else None for theirs in RIVALS]
+            if any(found):
+                cells = [_difference(each, scores.data.decimals, sign) for each in found]
+                rows.append(f"| {' | '.join([f'{METHODS[ours]}, {name}', *cells])} |")
+    return [*head([METHODS[theirs] for theirs in RIVALS]), *rows] if rows else []
+
+
+def _difference(found: Paired | None, decimals: int, sign: int) -> str:
+    if found is None:
+        return "–"
+    shown = f"{found.mean:+.{decimals}f} [{found.low:+.{decimals}f}, {found.high:+.{decimals}f}]".replace("-", "−")
+    word = " better" if max(sign * found.low, sign * found.high) < 0 else ""
+    return shown + (" worse" if min(sign * found.low, sign * found.high) > 0 else word)
 
 
 def table(scores: Sequence[Scores], methods: Sequence[str] = tuple(METHODS), folder: str = "") -> list[str]:

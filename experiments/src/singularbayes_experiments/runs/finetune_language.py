@@ -34,7 +34,8 @@ from singularbayes_experiments.problems.finetune import Adaptation, Kind, Traine
 from singularbayes_experiments.problems.finetune_language import Setting
 from singularbayes_experiments.records.record import machine as machine_facts
 from singularbayes_experiments.records.record import versions
-from singularbayes_experiments.runs.finetune import Records, cooled, draws_of, pooled, quality, schedule, start_of
+from singularbayes_experiments.runs.finetune_machine import schedule, start_of
+from singularbayes_experiments.runs.finetune_stages import Records, cooled, draws_of, pooled, quality
 
 CHUNK = 9  # networks that train side by side
 BLOCK, ROWS = 3, 96  # networks and questions that predict side by side

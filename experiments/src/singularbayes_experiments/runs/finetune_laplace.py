@@ -4,8 +4,8 @@
 
 The networks are those of LoRA (`runs/finetune.py --features`). The posterior of the head is Kronecker-factored, and the
 precision of its prior is the one of 13 from 10⁻² to 10⁴ with the least NLL of the validation rows. Predictions average
-32 draws of the head, which for a linear head is the linearised prediction. Needs torch and laplace-torch. It ran for
-one network of one setting before its time was over, which is no result; a test has its choice and record, not Laplace.
+32 draws of the head, which for a linear head is the linearised prediction. Needs torch and laplace-torch.
+A test has its choice and record, not Laplace.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import numpy as np
 
 from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
-from singularbayes_experiments.runs.finetune import detection, quality
+from singularbayes_experiments.runs.finetune_stages import detection, quality
 
 PRECISIONS = tuple(10.0 ** np.arange(-2, 4.1, 0.5))
 DRAWS = 32

@@ -1,0 +1,45 @@
+"""The records of the experiment on CIFAR-10: lines of JSON in a folder."""
+
+import json
+from pathlib import Path
+
+from singularbayes_experiments.problems.cifar10 import Settings
+
+LINES = "records.jsonl"
+
+
+class NotTuned(Exception):
+    """No configuration of a family has a score on validation images."""
+
+
+class Records:
+    """Lines of JSON in a folder."""
+
+    def __init__(self, out: Path):
+        self.path = out / LINES
+        self.lines = read_lines(out)
+
+    def add(self, line: dict) -> None:
+        self.lines.append(line)
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def of(self, stage: str, **wanted) -> list[dict]:
+        return [
+            line
+            for line in self.lines
+            if line["stage"] == stage and all(line[name] == value for name, value in wanted.items())
+        ]
+
+    def chosen(self, family: str) -> Settings:
+        """Returns the configuration with the least NLL on validation images."""
+        tried = [line for line in self.of("tuning", family=family) if not line["diverged"]]
+        if not tried:
+            raise NotTuned(f"{family} needs a configuration that was tuned and did not diverge.")
+        return Settings(**min(tried, key=lambda line: line["validation"]["nll"])["settings"])
+
+
+def read_lines(folder: Path) -> list[dict]:
+    """Returns the records in a folder; none where it has none."""
+    path = folder / LINES
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
