@@ -44,7 +44,14 @@ def small(kind):
     return keras.Model(inputs, [sb.layers.Dense(10, posterior=posterior())(features), features])
 
 
-@pytest.fixture(scope="module", params=KINDS)
+# Both kinds of weights in `make test`: plain ones and the factors of draws.
+@pytest.fixture(
+    scope="module",
+    params=[
+        kind if kind in ("deterministic", "low_rank") else pytest.param(kind, marks=pytest.mark.exhaustive)
+        for kind in KINDS
+    ],
+)
 def program(request):
     return ImageProgram(lambda: small(request.param), BATCH, 2, 6)
 

@@ -43,7 +43,7 @@ def start(server):
 
 
 def test_two_processes_at_once_end_with_one_whole_file(server, cache):
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=600)
 
     def together(request):
         both.wait()

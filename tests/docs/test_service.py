@@ -59,7 +59,7 @@ def service(teacher, tmp_path_factory):
 
 
 def _post(port, body, headers=None):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
     connection.request("POST", "/predict", body, {"content-type": "application/json", **(headers or {})})
     reply = connection.getresponse()
     found = reply.status, reply.read()

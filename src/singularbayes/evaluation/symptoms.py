@@ -120,8 +120,8 @@ _NARROW_SCALES = (
     "rho_lr=4 and train longer; or raise beta."
 )
 _AGREEING_COMPONENTS = (
-    "examples unlike the training data: where data are plenty components should agree, and elsewhere not. If they do "
-    "there too: wider scales, such as Mixture(LowRank(32, eta=0.03), 4, examples='repeat'), a larger beta, or "
+    "examples unlike the training data: where data are plenty components should agree, and elsewhere not. If they "
+    "agree there too: wider scales, such as Mixture(LowRank(32, eta=0.03), 4, examples='repeat'), a larger beta, or "
     "prior=sb.Anchored(0.1)."
 )
 

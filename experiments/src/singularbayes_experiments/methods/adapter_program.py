@@ -204,7 +204,7 @@ class AdapterProgram:
             number, trained, known = own
             shared = {self._kl_scale: others[self._kl_scale], self._seed: seed}
             first = number * self._dropouts_per_block
-            with _dropping(*dropout, first) if dropout else contextlib.nullcontext():
+            with _dropping(dropout[0], dropout[1], first) if dropout else contextlib.nullcontext():
                 x, new, more = one(trained, known | shared, [x, mask])
             return (x, new[self._seed], kl + more), None
 
