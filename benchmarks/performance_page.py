@@ -91,9 +91,24 @@ INFERENCE = (
 
 def inference() -> str:
     """Returns every ratio that was measured on a CPU, and who is absent and why; then the commands."""
+    return measured({f"inference_{row}": "" for row in INFERENCE})
+
+
+def mixtures() -> str:
+    """Returns the ratios of mixtures in training and in prediction."""
+    return measured({"mixture_step": "training step", "mixture_prediction": "prediction"})
+
+
+def measured(names: dict[str, str]) -> str:
+    """Returns the ratios of some records, and who is absent and why; then the commands.
+
+    Args:
+        names: of the records, and what was timed; empty where the record itself says it.
+    """
     lines, sources = [], []
-    for name in (f"inference_{row}" for row in INFERENCE):
+    for name, title in names.items():
         [(work, result)] = record(name)["results"].items()
+        work = title or work
         times = {
             rival: row["median_ms"] for unit in ("steps", "predictions") for rival, row in result.get(unit, {}).items()
         }
@@ -238,6 +253,7 @@ def render() -> str:
         backends=backends(),
         backends_source=source("backends_training"),
         inference=inference(),
+        mixtures=mixtures(),
         growth_source=source("growth"),
         gpu_training=gpu_training(),
         gpu_training_source=source("sst2_profile_training"),
