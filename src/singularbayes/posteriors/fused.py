@@ -127,6 +127,7 @@ def _on_torch() -> Any:
 
     class OnTorch(Together):
         loc: Any = None
+        w: Any = None
 
         def samples(self):
             return list(Draw.apply(self, *self.values))
@@ -140,7 +141,8 @@ def _on_torch() -> Any:
                 self.loc, u = (values[0] if len(values) == 1 else torch.cat(values, 1)).unbind()
                 self.rho = self.rho_lr * u
                 self.scale = softplus(self.rho)
-                self.w = None if self.eps is None else torch.addcmul(self.loc, self.scale, self.eps)
+                if self.eps is not None:
+                    self.w = torch.addcmul(self.loc, self.scale, self.eps)
 
         @functools.cached_property
         def slope(self):

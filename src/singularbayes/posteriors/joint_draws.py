@@ -37,10 +37,10 @@ class JointDraws:
     def __init__(self, model: keras.layers.Layer, members: Sequence[Any]):
         # References, because posteriors keep this object.
         self._model: Callable[[], Any] = weakref.ref(model)
-        groups = defaultdict(list)  # of one formula
+        groups: dict[Any, list[Callable[[], Any]]] = defaultdict(list)  # of one formula
         for member in members:
             groups[member.joint_factor.prior, member.joint_factor.rho_lr].append(weakref.ref(member))
-        self._groups: list[list[Callable[[], Any]]] = list(groups.values())
+        self._groups = list(groups.values())
 
     def sample(self, posterior) -> Any:
         """Returns the draw of all scalars of a posterior for the pass that is under way; None where it is not drawn."""
