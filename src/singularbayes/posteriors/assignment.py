@@ -112,6 +112,12 @@ class Assignment:
         ranks, shift = self._ranks(size)
         return (ranks + shift) % components
 
+    def pick(self, values, size, components: int):
+        """Returns what `values`, (components, …), has for the component of each of `size` examples."""
+        if _blocks(components):  # copies, whose gradient is a sum; that of a look-up would be a slow scatter
+            return ops.repeat(values, size // components, axis=0)
+        return ops.take(values, self.components_of(size, components), axis=0)
+
     def deal(self, x, components: int):
         """Returns the examples of every component, (components, share, …); the last of a share may be a repetition."""
         if components == 1:

@@ -173,7 +173,7 @@ class Mixture(RandomPosterior):
     def pick(self, values, training, examples):
         choice = scope.fixed(self)
         if training and choice is None:
-            return ops.take(values, self._assignment().components_of(examples, self.components), axis=0)
+            return self._assignment().pick(values, examples, self.components)
         if choice is not None:
             component = ops.cast(choice[0], "int32")
         else:
