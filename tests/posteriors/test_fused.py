@@ -83,6 +83,31 @@ def test_a_kl_is_that_of_the_prior(name, rho_lr):
     _assert_same(found, (2.0 * value, 2.0 * gradient), rtol=1e-3)
 
 
+class _Twice(priors.Normal):
+    def each_kl(self, family, loc, scale, xp=ops):
+        return 2.0 * super().each_kl(family, loc, scale, xp)
+
+
+def test_the_kl_of_a_subclass_of_a_prior_is_its_own():
+    family, key = families.get("gaussian"), noise.as_keys(KEY)
+    once, twice = (fused.kl(prior(0.3), family, VALUES, 1.0, lambda: key) for prior in (priors.Normal, _Twice))
+    np.testing.assert_allclose(ops.convert_to_numpy(twice), 2.0 * ops.convert_to_numpy(once), rtol=1e-5)
+
+
+@pytest.mark.skipif(BACKEND != "torch", reason="the others have their own gradients")
+@pytest.mark.parametrize("what", ["draw", "kl"])
+def test_a_second_derivative_is_an_error(what):
+    import torch
+
+    x, key, family = torch.tensor(VALUES, requires_grad=True), noise.as_keys(KEY), families.get("gaussian")
+    drawn = (
+        fused.draw(family, x, 1.0, key) if what == "draw" else fused.kl(PRIORS["normal"], family, x, 1.0, lambda: key)
+    )
+    (first,) = torch.autograd.grad((drawn**2).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
 @pytest.mark.skipif(BACKEND == "jax", reason="JAX compiles a step as a whole")
 @pytest.mark.parametrize("name", ["scale_mixture", "normal"])
 def test_arrays_that_are_drawn_together_are_drawn_as_alone(name):

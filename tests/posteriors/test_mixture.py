@@ -9,7 +9,7 @@ from table import JAX_FIRST, TORCH_FIRST, assert_uncorrelated, gradient, over_ke
 import singularbayes as sb
 from singularbayes import layers
 from singularbayes.posteriors import noise
-from singularbayes.posteriors.assignment import Assignment
+from singularbayes.posteriors.assignment import Assignment, in_blocks
 
 pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
 
@@ -204,6 +204,13 @@ def _model(components=K, kl_weight=None):
     )
     model.compile(keras.optimizers.AdamW(1e-2), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model
+
+
+def test_one_component_may_stand_beside_several_whose_examples_lie_in_blocks():
+    values = np.array([[1.0, 2.0]], "float32")
+    with in_blocks(4):
+        found = Assignment(noise.as_keys(np.array([1, 2]))).pick(values, 8, components=1)
+    np.testing.assert_array_equal(_numpy(found), np.repeat(values, 8, axis=0))
 
 
 def test_fit_trains_all_components_and_a_file_holds_them(tmp_path):

@@ -114,7 +114,8 @@ class Assignment:
 
     def pick(self, values, size, components: int):
         """Returns what `values`, (components, …), has for the component of each of `size` examples."""
-        if _blocks(components):  # copies, whose gradient is a sum; that of a look-up would be a slow scatter
+        if components > 1 and _blocks(components):
+            # Copies: their gradient is a sum, that of a look-up would be a slow scatter.
             return ops.repeat(values, size // components, axis=0)
         return ops.take(values, self.components_of(size, components), axis=0)
 

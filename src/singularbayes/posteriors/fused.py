@@ -92,11 +92,13 @@ def together(values: list, rho_lr: float, eps) -> Together:
 @functools.cache
 def _on_torch() -> Any:
     import torch
+    from torch.autograd.function import once_differentiable
     from torch.nn.functional import softplus
 
     # `forward` with its context: the other form, which `torch.func` can transform, binds arguments by name in Python,
     # which costs more than the formulas. What a gradient needs is computed once and belongs to nobody else, so that it
-    # needs no `save_for_backward`, and gradients of the loss and of the KL may be taken one after the other.
+    # needs no `save_for_backward`, and gradients of the loss and of the KL may be taken one after the other. There it
+    # counts as a constant, so a second derivative is an error.
     class Draw(torch.autograd.Function):
         @staticmethod
         def forward(ctx, all_, *values):
@@ -105,6 +107,7 @@ def _on_torch() -> Any:
             return all_.w.split(all_.sizes)
 
         @staticmethod
+        @once_differentiable
         def backward(ctx, *upstream):
             up = upstream[0] if len(upstream) == 1 else torch.cat(upstream)
             gradient = torch.stack([up, up * ctx.all.slope * ctx.all.eps])
@@ -119,6 +122,7 @@ def _on_torch() -> Any:
             return tuple(part.sum() for part in each.split(all_.sizes))
 
         @staticmethod
+        @once_differentiable
         def backward(ctx, *upstream):
             if len(upstream) == 1:
                 return None, None, upstream[0] * ctx.gradient

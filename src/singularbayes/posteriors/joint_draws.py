@@ -1,7 +1,9 @@
 """Posteriors of one model that are drawn together in its training passes, on torch and TensorFlow.
 
-Their draw is one formula on all their scalars, and its noise also estimates their KL, as in Bayes by Backprop: the
-expectation of the estimate is the same as with noise of its own. JAX compiles a step as a whole and does not need it.
+These are the Gaussian `LowRank` and `FullRank` ones with a normal or a scale-mixture prior; mixtures and others draw
+one by one. Their draw is one formula on all their scalars. With a scale mixture its noise also estimates their KL, as in
+Bayes by Backprop: the expectation of the estimate is the same as with noise of its own. JAX compiles a step as a whole
+and does not need it.
 """
 
 import weakref
@@ -44,6 +46,8 @@ class JointDraws:
 
     def sample(self, posterior) -> Any:
         """Returns the draw of all scalars of a posterior for the pass that is under way; None where it is not drawn."""
+        if scope.given_key(posterior) is not None:
+            return None
         current = scope.current_call()
         if current is None or current.entry_layer is not self._model() or not fused.written_out():
             return None

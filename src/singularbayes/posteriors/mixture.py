@@ -32,8 +32,8 @@ class Mixture(RandomPosterior):
     Args:
         posterior: any with random weights, for example `LowRank(16)`, a rank for `LowRank`, or a name: "low_rank".
         components: K, an integer above 0.
-        examples: "split" deals the examples of every batch to the components at random, in equal shares: an epoch costs
-            about what it costs for one component. "repeat" trains every component on every example.
+        examples: "split" deals the examples of every batch to the components at random, in equal shares: an epoch has
+            the products of one component. "repeat" trains every component on every example.
 
     >>> from singularbayes import LowRank, layers
     >>> dense = layers.Dense(8, posterior=Mixture(LowRank(2), components=4))

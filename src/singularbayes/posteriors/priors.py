@@ -124,8 +124,8 @@ class Normal(ScalePrior):
         return self.scale
 
     @property
-    def normal_scale(self) -> float:  # type: ignore[override]
-        return self.scale
+    def normal_scale(self) -> float | None:  # type: ignore[override]
+        return self.scale if type(self) is Normal else None  # a subclass may have a KL of its own
 
     def log_density(self, w, xp=ops):
         return -0.5 * (w / self.scale) ** 2 - math.log(self.scale) - 0.5 * math.log(2 * math.pi)
@@ -258,7 +258,7 @@ class ScaleMixture(Prior):
     @property
     def mixture_constants(self) -> tuple[float, float, float, float] | None:  # type: ignore[override]
         """log π and σ of the wider component, and peak and fall of the logarithm of the ratio of the other to it."""
-        if self.estimate != "sampled":
+        if self.estimate != "sampled" or type(self) is not ScaleMixture:  # a subclass may have a KL of its own
             return None
         (log_pi, wide), (log_rest, narrow) = self._by_width
         peak = log_rest - log_pi + math.log(wide.scale / narrow.scale)
