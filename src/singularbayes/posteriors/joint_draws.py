@@ -1,9 +1,9 @@
 """Posteriors of one model that are drawn together in its training passes, on torch and TensorFlow.
 
 These are the Gaussian `LowRank` and `FullRank` ones with a normal or a scale-mixture prior; mixtures and others draw
-one by one. Their draw is one formula on all their scalars. With a scale mixture its noise also estimates their KL, as in
-Bayes by Backprop: the expectation of the estimate is the same as with noise of its own. JAX compiles a step as a whole
-and does not need it.
+one by one. Their draw is one formula on all their scalars. With a scale mixture its noise also estimates their KL, as
+in Bayes by Backprop: the expectation of the estimate is the same as with noise of its own. JAX compiles a step as a
+whole and does not need it.
 """
 
 import weakref

@@ -48,8 +48,8 @@ def simple_detectors(means: Means) -> str:
     return (
         "**AUROC-OOD.** Read every one beside what needs no network (in brackets the best method of the earlier "
         "runs on the same pair, by mutual information or the epistemic deviation): the share of non-zero pixels tells "
-        f"Fashion-MNIST from MNIST with {pair('mnist', 'more_pixels', 'fashion_mnist/')} and MNIST from Fashion-MNIST with "
-        f"{pair('fashion_mnist', 'fewer_pixels', 'mnist/')}; the length of a text tells news from reviews with "
+        f"Fashion-MNIST from MNIST with {pair('mnist', 'more_pixels', 'fashion_mnist/')} and MNIST from Fashion-MNIST "
+        f"with {pair('fashion_mnist', 'fewer_pixels', 'mnist/')}; the length of a text tells news from reviews with "
         f"{pair('sst2', 'text_length')}, the rarity of its word pieces with {pair('sst2', 'word_rarity')}; the dew "
         f"point tells Guangzhou from Beijing with {pair('beijing', 'dew_point', by='epistemic')}; the distance of a "
         f"stay from the training inputs tells the shifts of intensive care with {pair('icu', 'input_distance')}. So "
