@@ -190,7 +190,7 @@ def test_of_many_rows_some_are_held_out_from_all_components_and_give_the_interva
     for module in (base, regression):
         monkeypatch.setattr(module, "DEFAULTS", defaults)
     model = BayesianMLPRegressor(**MLP | {"components": 5, "max_iter": 5}).fit(X, Y)
-    (p, data), (held_out, others) = model._untouched_rows, model._held_out
+    (_, data), (held_out, others) = model._untouched_rows, model._held_out
     assert len(data) == 24 and len(others) == len(held_out) == 96
     rows = {tuple(row) for row in model._features(X)}
     assert {tuple(row) for row in (*data.x, *others.x)} == rows and len(rows) == 120
@@ -244,9 +244,9 @@ def test_the_variance_between_components_is_that_of_rows_that_they_did_not_see()
 
 def test_a_component_that_is_far_off_does_not_widen_the_errors_of_a_pool():
     rng = np.random.default_rng(0)
-    each = 0.1 * rng.normal(size=(8, 8_000, 1))
-    each[0] = rng.normal(size=(8_000, 1))  # a component that learned nothing
-    held_out = np.arange(8_000)[:, None] % 8 == np.arange(8)
+    each = 0.1 * rng.normal(size=(8, 80_000, 1))
+    each[0] = rng.normal(size=(80_000, 1))  # a component that learned nothing
+    held_out = np.arange(80_000)[:, None] % 8 == np.arange(8)
     factor = pooled_error(each**2, each.var(axis=0, ddof=1).mean(axis=0), held_out)
     errors = (factor * of_unseen(each, held_out))[:, 0]
     own = [np.mean(errors[held_out[:, k]] ** 2) for k in range(8)]
