@@ -25,6 +25,10 @@ NAMES = {
     "low_rank_svd": "low-rank, SVD-initialised",
     "mixture": "mixture of 4",
     "mixture_svd": "SVD-initialised mixture of 4",
+    "low_rank_distilled": "low-rank, distilled",
+    "mixture_distilled": "distilled mixture of 4",
+    "mc_dropout": "MC dropout",
+    "swag": "SWAG",
 }
 NETWORKS = {"resnet9": "ResNet-9", "resnet20": "ResNet-20"}
 PUBLISHED = (0.917, 0.925)  # accuracy of one deterministic ResNet-20
