@@ -115,9 +115,9 @@ def test_the_sentence_of_the_digits_has_the_numbers_of_the_table(kept, change):
         "deterministic": (10, 0.075, 0.03, 0.2, 0.03, 0.61, 0.837),
     }
     assert digits.summary(table(digits.COLUMNS, rows)) == (
-        f"Refuse the least certain 10{SPACE}%, and the mixture's errors {change}{SPACE}% (deep ensemble 6.5 to 2.8, "
-        f"deterministic 7.5 to 3.0). Of digits that it never saw it is more than 90{SPACE}% sure in 36{SPACE}% (deep "
-        "ensemble 52, deterministic 61)."
+        f"A deterministic network is more than 90{SPACE}% sure of 61{SPACE}% of the digits that it never saw, a deep "
+        f"ensemble of 52{SPACE}%, the mixture of 36{SPACE}%. Refuse the least certain 10{SPACE}%, and the mixture's "
+        f"errors {change}{SPACE}% (deep ensemble 6.5 to 2.8, deterministic 7.5 to 3.0)."
     )
 
 
