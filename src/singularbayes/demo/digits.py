@@ -134,9 +134,8 @@ def run(trainer: Trainer, settings: Settings) -> Story:
         ours=OURS,
         figures=(figures.refusals(drawn, wide=True), figures.refusals(drawn, wide=False)),
         alt=(
-            "Left, the error rate of every method against the share of images that are refused, the least certain "
-            f"first; right, the share of the digits {held_out} about which it is sure, with a mark per seed. "
-            + summary(table)
+            f"Left, the share of the digits {held_out} of which every method is sure, with a dot per seed; right, its error "
+            "rate against the share of images that are refused, the least certain first. " + summary(table)
         ),
         details=(
             f"Images of 8 × 8 pixels, from scikit-learn, with much noise: {settings.images} of the digits other than "
@@ -175,7 +174,7 @@ def summary(table: Comparison) -> str:
     )
     return (
         f"A deterministic network is more than {100 * SURE:.0f}\N{NO-BREAK SPACE}% sure of {sure['deterministic']} of "
-        f"the digits that it never saw, a deep ensemble of {sure['deep ensemble']}, the mixture of {sure[OURS]}. Refuse "
-        f"the least certain {100 * (1 - KEPT):.0f}\N{NO-BREAK SPACE}%, and the mixture's errors "
+        f"the digits that it never saw, a deep ensemble of {sure['deep ensemble']}, the mixture of {sure[OURS]}. "
+        f"Refuse the least certain {100 * (1 - KEPT):.0f}\N{NO-BREAK SPACE}%, and the mixture's errors "
         f"{changed(ours['error'], ours['error_kept'], '.1%')} ({refused})."
     )

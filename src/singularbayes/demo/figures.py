@@ -66,8 +66,8 @@ def bands(data: Bands, wide: bool) -> Figure:
 
 @_drawn
 def refusals(data: Refusals, wide: bool) -> Figure:
-    """Returns the error rate against the share that is refused, and how often each method is sure of unseen classes."""
-    (errors, unseen), figure = _panels(2, (8.4, 3.0), (3.6, 5.6), wide)
+    """Returns how often each method is sure of unseen classes, and its error rate against the share that is refused."""
+    (unseen, errors), figure = _panels(2, (8.4, 3.0), (3.6, 5.6), wide)
     looks = style.looks(data.errors)
     for method, risk in data.errors.items():
         errors.plot(1 - data.kept, risk, label=method, markevery=10, **looks[method].plot)
