@@ -134,7 +134,7 @@ def run(trainer: Trainer, settings: Settings) -> Story:
         ours=OURS,
         figures=(figures.refusals(drawn, wide=True), figures.refusals(drawn, wide=False)),
         alt=(
-            f"Left, the share of the digits {held_out} of which every method is sure, with a dot per seed; right, its error "
+            f"Left, the share of the digits {held_out} of which each is sure, with a dot per seed; right, the error "
             "rate against the share of images that are refused, the least certain first. " + summary(table)
         ),
         details=(
