@@ -70,8 +70,8 @@ def noisy_data(settings, seeds: Sequence[int]) -> list[Data]:
 
 
 def _with_images(data: Data, images: int) -> Data:
-    (x, y), parts = data.train, (data.test, data.validation)
-    test = tuple(np.concatenate([*(part[i] for part in parts), data.train[i][images:]]) for i in (0, 1))
+    (x, y), (x_test, y_test), (x_more, y_more) = data.train, data.test, data.validation
+    test = np.concatenate([x_test, x_more, x[images:]]), np.concatenate([y_test, y_more, y[images:]])
     return replace(data, train=(x[:images], y[:images]), test=test)
 
 

@@ -86,7 +86,11 @@ def refusals(data: Refusals, wide: bool) -> Figure:
         unseen.plot(values, [row] * len(values), ls="", marker=".", color=style.INK, markersize=5)
         unseen.text(max(values), row, f"  {100 * np.mean(values):.0f} %", va="center", color=style.INK)
     unseen.set_yticks(range(len(data.sure)), list(reversed(data.sure)))
-    unseen.set(title=data.title, xlabel="share of them; dots: seeds", xlim=(0, 1.2 * max(map(max, data.sure.values()))))
+    unseen.set(
+        title=data.title,
+        xlabel="share of them; dots: seeds",
+        xlim=(0, max(0.05, 1.2 * max(map(max, data.sure.values())))),
+    )
     unseen.xaxis.set_major_formatter(style.percent())
     errors.legend(loc="upper right")
     return figure
