@@ -53,6 +53,7 @@ def test_chunks_have_each_network_once_and_results_fit_one_chunk():
     different["lora_temperature"] = different["lora"]
     assert len(plan.results(different)) == 65 <= finetune_machine.CHUNK
     assert 2 * len(plan.DEFAULTS) == 66
+    assert 2 * len(set(plan.SCALES)) == 2 * len(plan.SCALES) == 62
 
 
 def test_a_full_setting_tries_three():

@@ -12,7 +12,7 @@ import pytest
 from jax import numpy as jnp
 from singularbayes_experiments.methods import ivon, protocol
 from singularbayes_experiments.methods.network_fit import Bucket, Fit, Network, Settings
-from singularbayes_experiments.problems import modes, modes_data, modes_large
+from singularbayes_experiments.problems import modes, modes_data, modes_grids, modes_large
 from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.report import modes_page
@@ -275,6 +275,48 @@ def test_a_second_round_counts_once_all_methods_have_it_with_results():
     assert shown([*lines, *early, *late[1:]]) == {"7"} == shown([*lines[1:], *early, *late]) - {"15"} | {"7"}
 
 
+def test_a_round_counts_without_the_methods_that_are_far_behind_and_they_keep_the_rounds_they_have():
+    one = replace(SETS["toy"], far_behind=("low_rank",))
+    kept = [method for method in SECOND if method != "low_rank"]
+    assert one.compared == tuple(kept) and one.methods[-1] == "low_rank"
+    lines = [
+        {"set": "toy", "stage": "tuning", "method": method, "configuration": name, "seed": seed, "without_inputs": 9.0}
+        | {"nll": 1.0 - 0.01 * number, "proxy_ood": 0.5}
+        for method in SECOND
+        for number, name in enumerate(configurations(one, method, 1 if method == "low_rank" else 2))
+        for seed in modes.TUNING_SEEDS
+    ]
+    lines += [
+        {"set": "toy", "stage": "results", "method": m, "configuration": f"{m} 15", "seed": s, "nll": 0.0}
+        for m in kept
+        for s in modes.RESULT_SEEDS
+    ]
+    records = command.by_run(lines)
+    assert modes_records.rounds_of(records, one) == 2 and modes_records.rounds_of(records, SETS["toy"]) == 1
+    assert modes_records.choice(records, one, "low_rank") == "low_rank 7"
+    assert modes_records.choice(records, one, "mixture_svd") == "mixture_svd 15"
+
+
+def test_programs_have_one_rank_and_one_number_of_epochs():
+    one = SETS["mnist"]
+    wanted = {name: own for name, own in configurations(one, "mixture_repeat", 3).items() if round_of(one, name) > 1}
+    runs = [(name, seed) for name in wanted for seed in modes.TUNING_SEEDS]
+    found = list(command._programs(one, wanted, runs, 5))
+    assert sorted(run for program in found for run in program) == sorted(runs)
+    shapes = [{(wanted[name].rank, wanted[name].epochs) for name, _ in program} for program in found]
+    assert {len(each) for each in shapes} == {1} and set.union(*shapes) == {(None, 20), (36, 20), (36, 40)}
+
+
+def test_the_rank_of_a_third_round_keeps_a_mixture_of_five_within_15_percent_of_the_ensemble():
+    one = SETS["mnist"]
+    sizes = {
+        kind: sum(math.prod(v.shape) for v in modes_data.network(own, kind, 784).trainable_variables)
+        for kind, own in (("deterministic", one), ("low_rank", command._with_rank(one, modes_grids.HIGH_RANK)))
+    }
+    assert command._with_rank(one, 36).ranks == (36, 36, 10) and command._with_rank(one, None) is one
+    assert 0.14 < sizes["low_rank"] / sizes["deterministic"] <= 0.15
+
+
 def test_tuning_reads_no_test_rows_of_its_split_and_results_have_splits_of_their_own():
     table = modes_data.data.uci_regression("yacht")
     tuning, results = (modes_data.data_of(SETS["yacht"], stage) for stage in (True, False))
@@ -308,7 +350,7 @@ def test_pooled_scores_are_those_of_all_draws():
 
 
 def test_the_command_runs_resumes_and_chooses(tmp_path, capsys):
-    arguments = ["--tiny", "--sets", "yacht", "--methods", "deterministic,deep_ensemble", "--out", str(tmp_path)]
+    arguments = ["--tiny", "--sets", "yacht:1", "--methods", "deterministic,deep_ensemble", "--out", str(tmp_path)]
     assert command.main([*arguments, "--minutes", "0.0001"]) == 0
     assert "4 tasks are missing" in capsys.readouterr().out
     assert command.main([*arguments, "--minutes", "9"]) == 0
@@ -319,13 +361,13 @@ def test_the_command_runs_resumes_and_chooses(tmp_path, capsys):
         tried = {key[3] for key in records if key[1:3] == ("tuning", method)}
         results = {(key[3], key[4]) for key in records if key[1:3] == ("results", method)}
         assert len(tried) == 8 and {seed for _, seed in results} == set(modes.RESULT_SEEDS)
-        assert {name for name, _ in results} == {command.chosen(records, SETS["yacht"], method)}
+        assert {name for name, _ in results} == {command.chosen(records, SETS["yacht"], method, 1)}
     assert command.main([*arguments, "--minutes", "9"]) == 0
     assert len(command.read_lines([tmp_path])) == len(records)  # nothing was done twice
 
 
 def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):
-    one = SETS["yacht"]
+    one = replace(SETS["yacht"], rounds=1)
     lines = [
         {
             "set": "yacht",
@@ -356,9 +398,9 @@ def test_the_page_shows_what_the_committed_records_say():
     assert len(runs) == len(records)
     for (name, stage, method, configuration, _), run in runs.items():
         own = json.loads(json.dumps(asdict(configurations(SETS[name], method, SETS[name].rounds)[configuration])))
-        # What was committed beforehand; the first run had no warm-up to set.
-        assert {"warmup": 0} | run["settings"] == own
-        chosen = {command.chosen(runs, SETS[name], method, rounds) for rounds in (1, 2)}
+        # What was committed beforehand; the first run had no warm-up to set, and three runs no rank.
+        assert {"warmup": 0, "rank": None} | run["settings"] == own
+        chosen = {command.chosen(runs, SETS[name], method, rounds) for rounds in (1, 2, 3)}
         assert stage == "tuning" or configuration in chosen
     final = modes_records.settled(records)
     counts = {method: [len(names) for names in modes_tables.verdicts(final, method).values()] for method in METHODS}

@@ -151,12 +151,26 @@ def test_later_stages_start_from_what_the_one_before_chose():
     assert {piece[3:] for piece in table_candidates.pieces("rows", later)} == {(one.label, "rows") for one in longer}
 
 
+def test_a_rank_by_rows_grows_and_equal_candidates_are_fitted_once(monkeypatch):
+    assert [table_candidates.rank_by_rows(rows) for rows in (300, 4_999, 5_000, 20_000)] == [16, 16, 32, 64]
+    fits = []
+    monkeypatch.setattr(table_candidates, "table", lambda name: made_up(classes=False))
+    monkeypatch.setattr(table_candidates, "scores_of_fit", lambda *arguments: fits.append(arguments[2]))
+    scores = {}
+    for piece in table_candidates.pieces("robust"):
+        if piece[:3] == ("regression", "yacht", 0):
+            scores |= table_candidates.run(piece)["scores"]
+    assert scores.keys() == {one.label for one in table_candidates.ROBUST} and len(fits) == 4 < len(scores)
+    large = [piece for piece in table_candidates.pieces("robust") if piece[1:3] == ("kin8nm", 0)]
+    assert [piece[3] for piece in large] == [one.label for one in table_candidates.ROBUST]
+
+
 def test_full_rank_has_the_settings_of_ours_but_their_rank():
     seen = table_methods._full_rank(lambda x, y, seed, **settings: settings)(0, 0, 0, rank=64, beta=0.1)
     assert seen == {"rank": None, "beta": 0.1}
 
 
-@pytest.mark.parametrize("stage", ["", "ranks"])
+@pytest.mark.parametrize("stage", ["", "ranks", "robust"])
 def test_candidates_read_no_test_rows_and_share_programs(stage, monkeypatch):
     one, seen = made_up(classes=False), []
     monkeypatch.setattr(table_candidates, "table", lambda name: one)

@@ -10,8 +10,8 @@ from scipy import stats
 from small_tables import MLP, SMALL, build, table
 
 import singularbayes as sb
-from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, base
-from singularbayes.estimators.calibration import of_unseen, pooled_error
+from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, base, regression
+from singularbayes.estimators.calibration import between_components, of_unseen, pooled_error, second_held_out
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw, train
 from singularbayes.estimators.network import MultilayerPerceptron, seeded
@@ -165,20 +165,40 @@ def test_components_calibrate_with_the_rows_that_they_were_trained_without(monke
     monkeypatch.setattr(base, "train", spy_on_training)
     model = BayesianMLPRegressor(**MLP | {"components": 10, "max_iter": 10}).fit(X, Y)
     (used,) = trained
-    assert model.n_iter_ == 10 and ((~used).sum(axis=1) == 1).all() and ((~used).sum(axis=0) == 12).all()
+    count = (~used).sum(axis=1)
+    assert model.n_iter_ == 10 and np.bincount(count).tolist() == [0, 96, 24] and (~used).sum(axis=0).min() >= 12
     p, data = model._held_out
     np.testing.assert_array_equal(data.y, model._values(Y[:, None]))
-    # The mean is that of the component that did not see the row, but for the factor that makes its error the pool's.
+    # The mean is that of the components that did not see the row, but for a factor that makes the error the pool's.
     draws = sb.predict(model.model_, data.x, 20, model._seed, likelihood="mean_scale", keep_draws=True).draws
-    unseen = np.stack([draws[np.flatnonzero(~used[i])[0] :: 10, i] for i in range(120)], axis=1).reshape(-1, 120)
-    own = unseen.mean(axis=0)
+    by_component = draws.reshape(-1, 10, 120)
+    unseen = [by_component[:, ~used[i], i] for i in range(120)]
+    own = np.array([each.mean() for each in unseen])
     factor = (data.y - p.mean)[:, 0] / (data.y[:, 0] - own)
-    np.testing.assert_allclose(factor, factor[0], rtol=1e-3)
-    assert 0.5 <= factor[0] < 1
+    for component in range(10):
+        alone = factor[(count == 1) & ~used[:, component]]
+        np.testing.assert_allclose(alone, alone[0], rtol=1e-3)
+        assert 0.3 < alone[0] < 1.5
     # Its variance has a part that the components differ by, the same for all rows: that of a row would tell its error.
-    others = np.array([np.delete(draws[:, i].reshape(-1, 10), np.argmin(used[i]), axis=1).mean() for i in range(120)])
-    apart = p.std[:, 0] ** 2 - unseen.var(axis=0)
-    np.testing.assert_allclose(apart, np.mean((own - others) ** 2) / 2, rtol=1e-3)
+    apart = p.std[:, 0] ** 2 - np.array([each.var(axis=0).mean() for each in unseen])
+    means = by_component.mean(axis=0)[..., None]
+    np.testing.assert_allclose(apart, 0.9 * between_components(means, ~used)[0], rtol=1e-3)
+
+
+def test_of_many_rows_some_are_held_out_from_all_components_and_give_the_intervals(monkeypatch):
+    defaults = replace(base.DEFAULTS, untouched_from=100, untouched=0.2)
+    for module in (base, regression):
+        monkeypatch.setattr(module, "DEFAULTS", defaults)
+    model = BayesianMLPRegressor(**MLP | {"components": 5, "max_iter": 5}).fit(X, Y)
+    (_, data), (held_out, others) = model._untouched_rows, model._held_out
+    assert len(data) == 24 and len(others) == len(held_out) == 96
+    rows = {tuple(row) for row in model._features(X)}
+    assert {tuple(row) for row in (*data.x, *others.x)} == rows and len(rows) == 120
+    # The intervals are split conformal on these rows: they contain ⌈25 · 0.8⌉ = 20 of the 24.
+    low, high = model.predict_interval(X, coverage=0.8)
+    place = {tuple(row): i for i, row in enumerate(model._features(X))}
+    own = [place[tuple(row)] for row in data.x]
+    assert ((low <= Y) & (high >= Y))[own].sum() == 20
 
 
 @pytest.mark.backend
@@ -204,8 +224,35 @@ def test_the_error_of_a_pool_is_that_of_members_less_their_variance():
     y = rng.normal(size=(2_000, 1))
     mean = of_unseen(each[0], held_out)
     np.testing.assert_allclose(mean[:, 0], [each[0, held_out[i], i, 0].mean() for i in range(2_000)])
-    factor = pooled_error((y - mean) ** 2, np.ones((2_000, 1)), held_out.sum(axis=1), 40)
-    assert factor**2 * np.mean((y - mean) ** 2) == pytest.approx(1 + 1 / 40, abs=0.1)
+    factor = pooled_error((y - each[0]) ** 2, np.ones(1), held_out)
+    assert np.mean((factor * (y - mean)) ** 2) == pytest.approx(1 + 1 / 40, abs=0.1)
+
+
+def test_the_variance_between_components_is_that_of_rows_that_they_did_not_see():
+    rng = np.random.default_rng(0)
+    held_out = np.arange(4_000)[:, None] % 8 == np.arange(8)
+    held_out |= second_held_out(held_out, 0.5, rng)
+    assert np.bincount(held_out.sum(axis=1)).tolist() == [0, 2_000, 2_000]
+    # On rows that they did not see, components scatter with variance 1; on the others they know the target, 0.
+    means = np.where(held_out.T, rng.normal(size=(8, 4_000)), 0.1 * rng.normal(size=(8, 4_000)))[..., None]
+    found = between_components(means, held_out)
+    spread = means.var(axis=0, ddof=1)
+    twice = held_out.sum(axis=1) > 1
+    np.testing.assert_allclose(found, spread.mean() * min(4.0, 1.0 / spread[twice].mean()), rtol=0.1)
+    np.testing.assert_allclose(between_components(rng.normal(size=(8, 4_000, 1)), held_out), 1, rtol=0.1)
+
+
+def test_a_component_that_is_far_off_does_not_widen_the_errors_of_a_pool():
+    rng = np.random.default_rng(0)
+    each = 0.1 * rng.normal(size=(8, 80_000, 1))
+    each[0] = rng.normal(size=(80_000, 1))  # a component that learned nothing
+    held_out = np.arange(80_000)[:, None] % 8 == np.arange(8)
+    factor = pooled_error(each**2, each.var(axis=0, ddof=1).mean(axis=0), held_out)
+    errors = (factor * of_unseen(each, held_out))[:, 0]
+    own = [np.mean(errors[held_out[:, k]] ** 2) for k in range(8)]
+    np.testing.assert_allclose(own, np.mean(own), rtol=0.15)
+    # The mean of all components has an eighth of its error: 1/64 and a little, where one component has 1/8 on average.
+    assert np.mean(each.mean(axis=0) ** 2) < np.mean(own) < 0.2 * 1.2 * np.mean(each**2)
 
 
 @pytest.mark.backend

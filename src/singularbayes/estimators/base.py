@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from singularbayes.checks import require_at_least, require_choice, require_integer, require_positive, require_share
-from singularbayes.estimators.calibration import folds, split
+from singularbayes.estimators.calibration import folds, second_held_out, split
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, Member, Recipe, draw, train
 from singularbayes.estimators.network import Network, seeded
@@ -48,6 +48,8 @@ class BayesianEstimator(BaseEstimator):
 
     _steps: int  # of training, where `max_iter` is "auto"
     _smallest_batch: int
+    _warm_up: float = 0.0  # share of the steps in which the learning rate rises
+    _pairs: float = 0.0  # share of the rows that two components of a cross-fit do not see
     _network: Network
     _optimizer: list[np.ndarray]
     _seed: int
@@ -70,6 +72,13 @@ class BayesianEstimator(BaseEstimator):
     @abstractmethod
     def _calibrate(self, p, held_out: Data | None) -> None:
         """Fits the calibration to predictions of held-out rows; None is no calibration."""
+
+    def _untouched(self, rows: int) -> int:
+        """Returns how many rows a cross-fit holds out from all components."""
+        return 0
+
+    def _calibrate_intervals(self, p, held_out: Data) -> None:
+        """Takes the quantiles of intervals from rows that no component saw."""
 
     @abstractmethod
     def _calibrate_further(self, p, held_out: Data) -> None:
@@ -174,12 +183,24 @@ class BayesianEstimator(BaseEstimator):
             (self._cross_fit if crosses else self._fit_folds)(data, parts)
 
     def _cross_fit(self, data: Data, parts: np.ndarray) -> None:
-        """Trains every component without one of the parts, and calibrates with what it predicts for that part."""
+        """Trains every component without one of the parts, and calibrates with what it predicts for that part.
+
+        Some rows are held out from a second component too: how far two components are apart on rows that neither saw
+        is how far they are on new ones. Of many rows a few are held out from all components: their errors are exactly
+        those of new rows.
+        """
+        order = np.random.default_rng([self._seed, 4]).permutation(len(data))
+        untouched, order = np.split(order, [self._untouched(len(data))])
+        data, apart = data.rows(np.sort(order)), data.rows(untouched)
+        parts = parts[np.sort(order)]
         held_out = parts[:, None] == np.arange(self.components) % (parts.max() + 1)
+        held_out |= second_held_out(held_out, self._pairs, np.random.default_rng([self._seed, 5]))
         self._keep(self._member(data, 0, used=~held_out))
-        shown = np.sort(np.random.default_rng([self._seed, 4]).permutation(len(data))[: DEFAULTS.calibrate_at_most])
+        shown = np.sort(np.argsort(np.argsort(order))[: DEFAULTS.calibrate_at_most])
         p = self._out_of_fold(data.x[shown], data.y[shown], held_out[shown])
         self._calibrate(p, data.rows(shown))
+        if len(apart):
+            self._calibrate_intervals(self._draw(self._network, apart.x), apart)
 
     def _fit_folds(self, data: Data, parts: np.ndarray) -> None:
         """Trains a network without each of the parts to calibrate with, and one on all rows."""
@@ -243,6 +264,7 @@ class BayesianEstimator(BaseEstimator):
             batch_size=batch_size,
             rate=float(self.learning_rate_init),
             cosine=self.learning_rate == "cosine",
+            warm_up=self._warm_up if self.learning_rate == "cosine" else 0.0,
             beta=float(self.beta),
             shuffle=bool(self.shuffle),
             tol=float(self.tol),
@@ -276,7 +298,7 @@ class BayesianEstimator(BaseEstimator):
     def _one_epoch(self, data: Data, start) -> None:
         self.n_samples_seen_ += float(data.weight.sum())
         seed = int(np.random.SeedSequence([self._seed, self.n_iter_]).generate_state(1)[0] >> 1)
-        recipe = replace(self._recipe(len(data)), epochs=1, cosine=False, num_data=self.n_samples_seen_)
+        recipe = replace(self._recipe(len(data)), epochs=1, cosine=False, warm_up=0.0, num_data=self.n_samples_seen_)
         with LOCK, seeded(seed):
             network, optimizer = start or (self._new_network(data), None)
             member = train(network, optimizer, data, recipe, seed)

@@ -8,6 +8,10 @@ from scipy import optimize, special
 from singularbayes.prediction import ValuePredictive
 
 _TEMPERATURES = (0.2, 5.0)
+_PAIRS = 20  # rows that two components did not see; with fewer they say nothing
+_MOST_APART = 4.0  # times the variance between components on rows that most of them saw
+_SHARED_ROWS = 100  # by which the error of a component is drawn to that of all
+_LEAST = 0.2  # of the squared error of one component that is left to the mean of all
 
 
 def split(rows: int, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -52,14 +56,55 @@ def of_unseen(each: np.ndarray, held_out: np.ndarray) -> np.ndarray:
     return np.einsum("nk,kno->no", held_out, each) / held_out.sum(axis=1)[:, None]
 
 
-def pooled_error(squares: np.ndarray, between: np.ndarray, count: np.ndarray, components: int) -> np.ndarray:
-    """Returns the factor of the errors of `count` components that makes them those of all, for each output.
+def second_held_out(held_out: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """Returns, (rows, components), a second component that does not see a row, for a share of the rows."""
+    rows, components = held_out.shape
+    some = rng.permutation(rows)[: round(share * rows)]
+    second = np.zeros_like(held_out)
+    other = held_out[some].argmax(axis=1) + rng.integers(1, components, len(some))
+    second[some, other % components] = True
+    return second
 
-    The mean of m components has the error of infinitely many plus the variance between components over m (Krogh and
-    Vedelsby, 1995).
+
+def between_components(means: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+    """Returns the variance between components on new rows, for each output, a mean over rows.
+
+    On rows that they were trained on, components agree more. So the variance over all of them is multiplied by what it
+    has to be multiplied by on the rows that two or more did not see.
+
+    Args:
+        means: (components, rows, outputs).
+        held_out: (rows, components).
     """
-    less = (between * (1 / count - 1 / components)[:, None]).mean(axis=0)
-    return np.sqrt(np.clip(1 - less / np.maximum(squares.mean(axis=0), 1e-30), 0.25, 1.0))
+    over_all, count = means.var(axis=0, ddof=1), held_out.sum(axis=1)
+    twice = count > 1
+    if twice.sum() < _PAIRS:
+        return over_all.mean(axis=0)
+    squares = (means - of_unseen(means, held_out)) ** 2
+    unseen = (np.einsum("nk,kno->no", held_out, squares)[twice] / (count[twice] - 1)[:, None]).mean(axis=0)
+    ratio = unseen / np.maximum(over_all[twice].mean(axis=0), 1e-30)
+    return over_all.mean(axis=0) * np.clip(ratio, 1.0, _MOST_APART)
+
+
+def pooled_error(squares: np.ndarray, between: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+    """Returns the factors, (rows, outputs), of the errors of components that make them as large as those of all.
+
+    The mean of m components has the mean squared error of one less (1 − 1/m) times the variance between components
+    (Krogh and Vedelsby, 1995). Components differ in their errors: each has the mean over the rows that it did not see,
+    and of few rows some of the mean over all.
+
+    Args:
+        squares: the squared errors, (components, rows, outputs).
+        between: the variance between components, (outputs,).
+        held_out: (rows, components), which components predict a row.
+    """
+    components, count = held_out.shape[1], held_out.sum(axis=1)[:, None]
+    sums, rows = np.einsum("nk,kno->ko", held_out, squares), held_out.sum(axis=0)[:, None]
+    level = np.maximum(sums.sum(axis=0) / rows.sum(), 1e-30)
+    each = (sums + _SHARED_ROWS * level) / (rows + _SHARED_ROWS)  # (components, outputs)
+    of_row = held_out @ each / count
+    pooled = np.maximum(each.mean(axis=0) - (1 - 1 / components) * between, _LEAST * level)
+    return np.sqrt(pooled / np.maximum(of_row - (1 - 1 / count) * between, _LEAST * of_row))
 
 
 def temperature(p: np.ndarray, y: np.ndarray) -> float:

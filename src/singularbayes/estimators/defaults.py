@@ -24,6 +24,7 @@ class Defaults:
     calibrate: str | None = "auto"
     learning_rate: str = "cosine"
     learning_rate_init: float = 0.015
+    warm_up: float = 0.1  # share of the steps in which the learning rate rises
     max_iter: int | str = "auto"
     validation_fraction: float = 0.1
     n_iter_no_change: int = 10
@@ -41,7 +42,11 @@ class Defaults:
     smallest_batch: int = 64
     folds: int = 5  # of components that are fewer
     most_folds: int = 10
+    pairs: float = 0.2  # share of the rows that two components do not see
     folds_below: int = 1_000  # rows; with more, a split is large enough where every fold costs a network
+    untouched_from: int = 10_000  # rows; with so many, some are held out from all components
+    untouched: float = 0.05  # share of the rows that are
+    untouched_at_most: int = 2_000
     calibrate_from: int = 20  # rows; with fewer there is no calibration
     calibrate_at_most: int = 20_000  # rows
     variance_from: int = 100  # held-out rows; with fewer, predicted variances have one factor

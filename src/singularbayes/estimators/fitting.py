@@ -44,6 +44,8 @@ class Recipe:
 
     Attributes:
         num_data: the number of examples that the KL is weighed by; None is the sum of the weights.
+        warm_up: share of the steps in which the learning rate rises to `rate`. Products of factors move fast where
+            features repeat each other; at once at full rate, units of a component can end at 0 for all rows.
     """
 
     epochs: int
@@ -56,12 +58,19 @@ class Recipe:
     patience: int
     verbose: bool
     num_data: float | None = None
+    warm_up: float = 0.0
 
     def rates(self, first: int, count: int, total: int) -> np.ndarray:
-        """Returns the learning rates of `count` steps of `total`: constant, or a cosine that falls to 0."""
-        position = np.arange(first, first + count) / total
-        factor = (1 + np.cos(np.pi * position)) / 2 if self.cosine else np.ones(count)
-        return (self.rate * factor).astype("float32")
+        """Returns the learning rates of `count` steps of `total`: constant, or a cosine that falls to 0.
+
+        >>> recipe = Recipe(1, 1, 1.0, True, 1.0, True, 0.0, 1, False, warm_up=0.25)
+        >>> recipe.rates(0, 8, 8).round(2).tolist()
+        [0.5, 0.96, 0.85, 0.69, 0.5, 0.31, 0.15, 0.04]
+        """
+        step = np.arange(first, first + count)
+        factor = (1 + np.cos(np.pi * step / total)) / 2 if self.cosine else np.ones(count)
+        rising = np.minimum(1.0, (step + 1) / max(1.0, self.warm_up * total))
+        return (self.rate * factor * rising).astype("float32")
 
 
 @dataclass

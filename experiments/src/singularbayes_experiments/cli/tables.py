@@ -30,7 +30,7 @@ def candidates(out: Out = Path("runs/tables/candidates.jsonl"), minutes: Minutes
     from singularbayes_experiments.runs.tables import KEPT, read_records, run_pieces
 
     kept, end = read_records(KEPT / "candidates.jsonl.gz"), time.monotonic() + 60 * minutes
-    for stage in table_candidates.STAGES:
+    for stage in table_candidates.OPEN:
         wanted = table_candidates.pieces(stage, [*kept, *read_records(out)])
         rest = (end - time.monotonic()) / 60
         left = run_pieces(table_candidates.__name__, wanted, out, rest, cores, kept)

@@ -36,6 +36,7 @@ class Settings:
         start: what the means of a low-rank network start with, as in `Configuration`.
         spread: standard deviations with which the weights of each layer start; () leaves them to the initializer.
         warmup: epochs in which the KL weight rises linearly to β.
+        rank: of hidden weights of a low-rank network; None leaves it to the data set.
     """
 
     epochs: int
@@ -49,6 +50,7 @@ class Settings:
     start: str = "he"
     spread: tuple[float, ...] = ()
     warmup: int = 0
+    rank: int | None = None
 
 
 @dataclass(frozen=True)

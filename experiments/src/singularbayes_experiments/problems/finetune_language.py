@@ -24,8 +24,9 @@ Predictions average 4 draws on validation questions in tuning, 8 in the results 
 clearly above chance where the lower end of its 95 % interval of test accuracy, over the questions, is above 0.25 + 0.05
 for every seed; else nothing more is concluded.
 
-Order of work: zero-shot of both sets, then for each set LoRA and the Bayesian adapter, then BLoB's form and MC dropout:
-tuning before results. What does not fit into the time of the run is left out from its end, and said.
+Order of work: zero-shot of both sets, then LoRA and the Bayesian adapter for each set, then BLoB's form and MC dropout:
+tuning before results. What does not fit into the time of the run is left out from its end, and said. The first call had
+results of LoRA and the Bayesian adapter on ARC-Easy; the second goes on from there.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The configurations of the comparison of modes (`modes.py`): two rounds, all of them committed before their run.
+"""The configurations of the comparison of modes (`modes.py`): up to three rounds, committed before their runs.
 
 Grids of images, the toy and UCI tables are first rounds with two values of most settings. Their second rounds go beyond
 the edges where the first choices lay: smaller β on the toy, where bands were too wide inside the data; larger β and
@@ -6,7 +6,10 @@ wider priors on images; larger β, smaller priors, wider starts and, for determi
 tables. The grids of text, air, intensive care and convolutions are first rounds, drawn around what earlier experiments
 chose, one step beyond where that was an edge: β = .1 of full-rank networks on text, β = .3 and 64 epochs in intensive
 care. The second round of text goes beyond the first choices: higher rates and more decay for deterministic networks,
-for variational ones three times the largest β, and half the epochs.
+for variational ones three times the largest β, and half the epochs. The second rounds of convolutions and of the
+seven tables that had one go beyond its edges, too, with twice the epochs for every method; variational networks on
+these tables have two rates for the first time. The third round of images has higher ranks and more epochs for
+variational networks, higher rates or lower ones, as the edge was, and more decay for deterministic ones.
 """
 
 import itertools
@@ -16,19 +19,23 @@ from dataclasses import replace
 from singularbayes_experiments.methods.network_fit import Settings
 from singularbayes_experiments.problems.modes import METHODS, TOY, Method, Set
 
+SHORT = ("boston_housing", "wine_quality_red")  # tables whose second round has fewer epochs: there networks overfit
+WIDE = ("concrete", "kin8nm")  # tables whose mixtures had chosen the wider start
+HIGH_RANK = 36  # five low-rank networks for images have 14 % of the parameters of a deep ensemble of five then
+
 
 def configurations(one: Set, method: str, rounds: int = 1) -> dict[str, Settings]:
     """Returns the configurations of a method on a data set, those of all its rounds in order."""
     if one.tuned_on:
         one = one.tuned_on
-    grids = [_first, _second][: min(rounds, one.rounds)]
+    grids = [_first, _second, _third][: min(rounds, one.rounds)]
     found = [settings for grid in grids for settings in grid(one, METHODS[method])]
     assert len(found) == one.per_round * len(grids)
     return {f"{method} {number}": settings for number, settings in enumerate(found)}
 
 
 def round_of(one: Set, configuration: str) -> int:
-    """Returns the round that a configuration belongs to, 1 or 2."""
+    """Returns the round that a configuration belongs to, from 1 on."""
     return int(configuration.split()[-1]) // (one.tuned_on or one).per_round + 1
 
 
@@ -43,6 +50,13 @@ def _second(one: Set, method: Method) -> list[Settings]:
     if method.kind == "deterministic":
         return _second_deterministic(one)
     found = _second_newton(one) if method.newton else _second_variational(one, method)
+    return [replace(settings, prior=method.prior) for settings in found]
+
+
+def _third(one: Set, method: Method) -> list[Settings]:
+    if method.kind == "deterministic":
+        return _third_deterministic(one)
+    found = _third_newton(one) if method.newton else _third_variational(one, method)
     return [replace(settings, prior=method.prior) for settings in found]
 
 
@@ -105,7 +119,10 @@ def _second_deterministic(one: Set) -> list[Settings]:
         TOY: itertools.product((800, 1600), (1e-2, 2e-2), (0.3, 1.0)),
         "uci": itertools.product((one.epochs // 4, one.epochs // 2), (1e-3, 3e-3), (0.3, 1.0)),
         "text": itertools.product((1,), (1e-3, 2e-3), (0.1, 0.3)),
+        "cnn": itertools.product((12, 16), (3e-3, 6e-3), (0.0, 0.3)),
     }
+    if one.family == "uci" and one.name not in SHORT:
+        grids["uci"] = itertools.product((2 * one.epochs,), (1e-3, 3e-3, 1e-2, 3e-2), (0.0, 0.1))
     return [Settings(epochs, rate, decay) for epochs, rate, decay in grids[one.family]]
 
 
@@ -114,6 +131,16 @@ def _second_variational(one: Set, method: Method) -> list[Settings]:
         slow = one.name == "fashion_mnist" and method.components > 1  # these had chosen the least rate
         rates = (5e-4, 2e-3) if slow or method.kind == "full_rank" else (2e-3, 6e-3)
         return _by_rate(one, (0.3, 1.0), (0.1, 0.3), rates)
+    if one.family == "cnn":
+        behind = method.kind == "full_rank" or method.components == 1  # these had chosen the least scale
+        scales = (0.03, 0.1) if behind else (0.3, 1.0)
+        betas = (0.1, 0.3) if behind or method.svd else (0.01, 0.03)
+        return _by_rate(replace(one, epochs=2 * one.epochs), scales, betas, (3e-3, 6e-3), warmup=2)
+    if one.family == "uci" and one.name not in SHORT:
+        eta = 0.03 if one.name in WIDE else 3e-4
+        grid = itertools.product((0.3, 1.0), (0.01, 0.03), (3e-3, 1e-2))
+        longer = replace(one, epochs=2 * one.epochs)
+        return [replace(_table(longer, method, scale, beta, eta), rate=rate) for scale, beta, rate in grid]
     if one.family == "uci":
         grid = itertools.product((0.03, 0.1), (0.1, 0.3), (0.03, 0.1))
         return [_table(one, method, scale, beta, eta) for scale, beta, eta in grid]
@@ -136,6 +163,34 @@ def _second_newton(one: Set) -> list[Settings]:
     start = "orthogonal" if one.family == "uci" else "he"
     epochs = 800 if one.family == TOY else one.epochs
     return [Settings(epochs, rate, 0.0, "", scale, beta, 0.03, 1.0, start) for scale, beta, rate in grid]
+
+
+# -- third rounds, of images -------------------------------------------------------------------------------------------
+
+
+def _third_deterministic(one: Set) -> list[Settings]:
+    if one.name == "mnist":  # it had chosen the highest rate and the most decay
+        grid = itertools.product((8, 16), (2e-3, 4e-3), (0.3, 0.9))
+    else:  # the least rate, and the most decay
+        grid = itertools.product((16, 24), (2.5e-4, 5e-4), (0.3, 0.9))
+    return [Settings(epochs, rate, decay) for epochs, rate, decay in grid]
+
+
+def _third_variational(one: Set, method: Method) -> list[Settings]:
+    digits = one.name == "mnist"
+    betas = (0.01, 0.03) if method.examples == "split" else (0.1, 0.2)
+    if method.kind == "full_rank":
+        scales = (0.03, 0.1) if digits else (0.3, 0.5)
+        return _by_rate(replace(one, epochs=40), scales, betas, (5e-4, 1e-3))
+    scales = ((0.03, 0.1) if digits else (1.0, 3.0)) if method.svd else (0.1, 0.3)
+    rate = 3e-3 if digits else 2e-3 if method.svd or method.components == 1 else 1e-3
+    found = [_by_rate(replace(one, epochs=epochs), scales, betas, (rate,)) for epochs in (20, 40)]
+    return [replace(settings, rank=HIGH_RANK) for own in found for settings in own]
+
+
+def _third_newton(one: Set) -> list[Settings]:
+    grid = itertools.product((0.1, 0.3), (0.03, 0.1), (3e-4, 1e-3))
+    return [Settings(one.epochs, rate, 0.0, "", scale, beta, 0.03, 1.0, "he") for scale, beta, rate in grid]
 
 
 # -- one configuration -------------------------------------------------------------------------------------------------

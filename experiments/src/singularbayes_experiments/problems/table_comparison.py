@@ -28,7 +28,8 @@ def methods_of(name: str) -> dict[str, Method]:
 
 
 def pieces(labels: dict[str, str]) -> list[tuple]:
-    """Returns what is to be done, most needed first: every method on one split of all tables before the next split.
+    """Returns what is to be done, most needed first: ours with defaults, then every method on one split of all tables
+    before the next split.
 
     Args:
         labels: of the candidates that ours are, by task.
@@ -57,7 +58,8 @@ def pieces(labels: dict[str, str]) -> list[tuple]:
         *(one for split in (2, 3, 4) for one in defaults((*LARGE, *MIDDLE), split)),
         *tuned(LARGE),
     ]
-    return list(dict.fromkeys(every))
+    own_defaults = [one for one in every if one[0] == "defaults" and one[3] in table_methods.OURS]
+    return list(dict.fromkeys([*own_defaults, *every]))
 
 
 def _task(name: str) -> str:

@@ -16,7 +16,7 @@ from singularbayes_experiments.methods.protocol import edges
 from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS, Set
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import RESULTS, by_run, chosen, rounds_of, settled
+from singularbayes_experiments.runs.modes_records import RESULTS, by_run, choice, chosen, rounds_of, settled
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
     data_sets,
@@ -96,24 +96,34 @@ def scope(lines: Sequence[dict]) -> str:
     final = settled(lines)
     there = {name: one for name, one in data_sets().items() if results(final, name, RIVAL)}
     tuned = [one for one in SETS.values() if one.tuned_on is None and one.rounds > 1]
-    second = [name_of(one.name) for one in tuned if rounds_of(records, one) > 1]
-    cut = [one for one in tuned if rounds_of(records, one) == 1]
+    counted = {one.name: rounds_of(records, one) for one in tuned}
+    second, third = ([name_of(one) for one, rounds in counted.items() if rounds == number] for number in (2, 3))
+    cut = [one for one in tuned if counted[one.name] < one.rounds]
     absent = [name_of(name) for name in data_sets() if name not in there]
     seeds = sorted({one.seeds for one in there.values()})
     parts = [f"{len(there)} data sets have results, of {' or '.join(map(str, seeds))} seeds."]
     parts += [f"Two rounds of configurations: {', '.join(second) or 'none'}."]
-    parts += [_first_alone(records, one) for one in tuned if rounds_of(records, one) > 1]
-    names = ", ".join(name_of(one.name) for one in cut)
-    parts += [f"The second round is not complete, and does not count, on {names}."] if cut else []
+    parts += [f"Three: {', '.join(third)}."] if third else []
+    parts += [_fewer_rounds(records, one, counted[one.name]) for one in tuned if counted[one.name] > 1]
+    for number, words in ((2, "second"), (3, "third")):
+        names = ", ".join(name_of(one.name) for one in cut if one.rounds == number)
+        parts += [f"A {words} round is planned, not complete, and does not count, on {names}."] if names else []
     parts += [_uncounted(records, one) for one in cut]
     parts += [f"Not run: {', '.join(absent)}."] if absent else []
     return " ".join(filter(None, [*parts, _edges(records)]))
 
 
-def _first_alone(records: dict, one: Set) -> str:
-    """Returns the methods that have the first round alone where the others have two."""
-    left = [METHODS[method].words for method in one.methods if chosen(records, one, method, one.rounds) is None]
-    return f"On {name_of(one.name)} these have the first alone: {'; '.join(left)}." if left else ""
+def _fewer_rounds(records: dict, one: Set, rounds: int) -> str:
+    """Returns the methods that have fewer rounds than the others."""
+    had = {
+        method: sum(chosen(records, one, method, number) is not None for number in range(1, rounds + 1))
+        for method in one.methods
+    }
+    parts = []
+    for number, words in ((0, "none"), (1, "the first alone"), (2, "the first two alone")):
+        left = [METHODS[method].words for method, own in had.items() if own == number < rounds]
+        parts += [f"On {name_of(one.name)} these have {words}: {'; '.join(left)}."] if left else []
+    return " ".join(parts)
 
 
 def _uncounted(records: dict, one: Set) -> str:
@@ -130,9 +140,10 @@ def _edges(records: dict) -> str:
     at, every = 0, 0
     for one in [one for one in SETS.values() if one.tuned_on is None]:
         for method in SECOND:
-            rounds = rounds_of(records, one)
-            name = chosen(records, one, method, rounds) if method in one.methods else None
+            name = choice(records, one, method) if method in one.methods else None
             if name:
+                rounds = max(number for number in range(1, one.rounds + 1) if chosen(records, one, method, number))
+                rounds = min(rounds, rounds_of(records, one))
                 grid = {n: vars(settings) for n, settings in configurations(one, method, rounds).items()}
                 at, every = at + bool(edges(grid[name], list(grid.values()))), every + 1
     return f"Of {every} choices, {at} lie at an edge of some setting that was tried."

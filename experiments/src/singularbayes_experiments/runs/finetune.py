@@ -11,6 +11,7 @@ as the programs of its lengths are compiled. `--features` keeps what the heads o
 """
 
 import argparse
+import itertools
 import json
 import shlex
 import sys
@@ -25,7 +26,7 @@ from singularbayes_experiments.problems.finetune_texts import prepare
 from singularbayes_experiments.records.record import machine as machine_facts
 from singularbayes_experiments.records.record import versions
 from singularbayes_experiments.runs.finetune_machine import BLOCK, Machine
-from singularbayes_experiments.runs.finetune_stages import Records, ask_defaults, features_again, one_setting
+from singularbayes_experiments.runs.finetune_stages import Records, ask, features_again, one_setting
 
 
 def run(given, deadline: float) -> None:
@@ -45,9 +46,9 @@ def run(given, deadline: float) -> None:
     for setting in (one for one in plan.SETTINGS if one.name in wanted):
         if setting.tuned_as and not asked:
             asked = True
-            for small in plan.SMALL[:3]:
-                if small.name in wanted and time.time() + machine.seconds(small) < deadline:
-                    ask_defaults(machine, small, records, deadline)
+            for stage, small in itertools.product(("defaults", "scales"), plan.SMALL[:3]):
+                if small.name in wanted:
+                    ask(machine, stage, small, records, deadline)
         if records.of("result", setting.name):
             continue
         one_setting(machine, setting, records, deadline, given.features)

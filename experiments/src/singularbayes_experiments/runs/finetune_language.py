@@ -293,25 +293,25 @@ def scored(machine: Machine, setting: Setting, one: tuple, known: Predictions, r
     return line
 
 
-def one_setting(machine: Machine, setting: Setting, power: float, records: Records, deadline: float) -> None:
-    """Tunes and tests the methods of one data set, stage by stage, while there is time for both."""
-    for kinds in plan.STAGES:
-        wanted = {(method, seed) for method in plan.methods(kinds) for seed in plan.RESULT_SEEDS}
-        if wanted <= {(line["method"], line["seed"]) for line in records.of("result", setting.name)}:
-            continue
-        chunks = -(-len(plan.tuning(kinds)) // CHUNK) + 1
-        if time.time() + chunks * machine.seconds(setting) > deadline:
-            print(f"{setting.name}: no time for {', '.join(kinds)}", flush=True)
-            return
-        try:
-            tune(machine, setting, power, kinds, records, deadline)
-            chosen = choices(records, setting, kinds)
-            print(setting.name, {kind: one.name for kind, one in chosen.items()}, flush=True)
-            test(machine, setting, power, chosen, records, deadline)
-        except TimeoutError:
-            print(f"{setting.name}: out of time", flush=True)
-            return
-        print(f"{setting.name}: {deadline - time.time():.0f} s left", flush=True)
+def one_stage(
+    machine: Machine, setting: Setting, power: float, kinds: Sequence[Kind], records: Records, deadline: float
+) -> None:
+    """Tunes and tests some methods of one data set, if there is time for both."""
+    wanted = {(method, seed) for method in plan.methods(kinds) for seed in plan.RESULT_SEEDS}
+    if wanted <= {(line["method"], line["seed"]) for line in records.of("result", setting.name)}:
+        return
+    chunks = -(-len(plan.tuning(kinds)) // CHUNK) + 1
+    if time.time() + chunks * machine.seconds(setting) > deadline:
+        print(f"{setting.name}: no time for {', '.join(kinds)}", flush=True)
+        return
+    try:
+        tune(machine, setting, power, kinds, records, deadline)
+        chosen = choices(records, setting, kinds)
+        print(setting.name, {kind: one.name for kind, one in chosen.items()}, flush=True)
+        test(machine, setting, power, chosen, records, deadline)
+    except TimeoutError:
+        print(f"{setting.name}: out of time", flush=True)
+    print(f"{setting.name}: {deadline - time.time():.0f} s left", flush=True)
 
 
 def run(given, deadline: float) -> None:
@@ -327,8 +327,8 @@ def run(given, deadline: float) -> None:
     machine.compile()
     print(f"compiled: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
     powers = {setting.name: zero_shot(machine, setting, records) for setting in plan.SETTINGS}
-    for setting in plan.SETTINGS:
-        one_setting(machine, setting, powers[setting.name], records, deadline)
+    for kinds, setting in itertools.product(plan.STAGES, plan.SETTINGS):
+        one_stage(machine, setting, powers[setting.name], kinds, records, deadline)
     memory = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0)
     print(f"done; peak memory {memory / 2**30:.1f} GiB", flush=True)
 

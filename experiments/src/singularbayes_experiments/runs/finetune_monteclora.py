@@ -6,7 +6,8 @@ Encoder, rank, places, head, rows, batches, epochs and schedule are those of `pr
 dropouts are at 0.1 in training. PEFT draws weights in training alone and predicts at their mean. It tries four
 configurations, two learning rates × the default and a hundred times the default of the scale of its noise, where the
 other methods try 16. Needs torch, transformers and peft. Without a test. It is slow beside other work: a network of
-SST-2 took eight to ten minutes with four side by side, so that four seeds of SST-2 have results and CLINC150 none.
+SST-2 took eight to ten minutes with four side by side. `--earlier` names folders of records; what they have is not done
+again.
 """
 
 import argparse
@@ -26,9 +27,9 @@ from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune_texts import Texts, batches, read_texts, read_weights
 from singularbayes_experiments.runs.finetune_machine import schedule
-from singularbayes_experiments.runs.finetune_stages import detection, quality
+from singularbayes_experiments.runs.finetune_stages import Records, detection, quality
 
-RATES = {"sst2-4000": (2e-4, 6e-4), "clinc150-10": (6e-4, 2e-3)}
+RATES = {"clinc150-10": (6e-4, 2e-3), "sst2-4000": (2e-4, 6e-4)}
 SCALES = (1e-4, 1e-2)
 DROPOUT = 0.1
 _BLOCK = 16  # arrays of a block of the encoder
@@ -96,6 +97,8 @@ def train(folder: Path, setting_name: str, seed: int, rate: float, scale: float,
     setting = next(one for one in plan.SETTINGS if one.name == setting_name)
     texts = read_texts(folder, setting.data)
     torch.manual_seed(seed)
+    torch.set_num_threads(1)  # hundreds of small operations: more threads wait for each other
+    torch.linalg.cholesky = lambda matrix: torch.linalg.cholesky_ex(matrix).L  # whose check would wait for the GPU
     device = "cuda" if torch.cuda.is_available() else "cpu"
     noise = MontecloraConfig(sample_scaler=scale)
     config = LoraConfig(r=plan.RANK, lora_alpha=plan.RANK, target_modules=list(_PLACES), monteclora_config=noise)
@@ -161,17 +164,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--inputs", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("runs/finetune"))
     parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--earlier", type=Path, nargs="*", default=[], help="folders with records of earlier calls")
     parser.add_argument("--workers", type=int, default=4, help="networks that train side by side")
     parser.add_argument("--tiny", action="store_true", help="one configuration, 4 steps, 40 rows: does it run?")
     given = parser.parse_args(arguments)
     deadline = time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
     steps = 4 if given.tiny else 10**9
-    lines: list[dict] = []
+    lines = [one for one in Records(given.out, given.earlier).lines if one["method"] == "monteclora"]
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
 
         def work(jobs: list[tuple[str, int, float, float, bool]]) -> None:
-            for job in as_completed([pool.submit(train, given.inputs, *one, steps) for one in jobs]):
+            left = [one for one in jobs if not any(_is(line, *one) for line in lines)]
+            for job in as_completed([pool.submit(train, given.inputs, *one, steps) for one in left]):
                 lines.append(job.result())
                 with gzip.open(given.out / "finetune-monteclora.jsonl.gz", "at") as file:
                     file.write(json.dumps(lines[-1]) + "\n")
@@ -182,14 +187,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 break
             tried = list(itertools.product(rates, SCALES))[: 1 if given.tiny else None]
             work([(setting, seed, *one, False) for one in tried for seed in plan.TUNING_SEEDS])
-            own = [one for one in lines if (one["setting"], one["stage"]) == (setting, "tuning")]
-            nll = {one: np.mean([line["validation"]["nll"] for line in own if _is(line, *one)]) for one in tried}
+            nll = {
+                one: np.mean([line["validation"]["nll"] for line in lines if _tuned(line, setting, *one)])
+                for one in tried
+            }
             best = min(nll, key=nll.__getitem__)
             work([(setting, seed, *best, True) for seed in plan.RESULT_SEEDS[: 1 if given.tiny else None]])
 
 
-def _is(line: dict, rate: float, scale: float) -> bool:
-    return (line["settings"]["learning_rate"], line["settings"]["scale"]) == (rate, scale)
+def _is(line: dict, setting: str, seed: int, rate: float, scale: float, tested: bool) -> bool:
+    own = line["settings"]
+    found = line["setting"], line["seed"], own["learning_rate"], own["scale"], line["stage"] == "result"
+    return found == (setting, seed, rate, scale, tested)
+
+
+def _tuned(line: dict, setting: str, rate: float, scale: float) -> bool:
+    return any(_is(line, setting, seed, rate, scale, False) for seed in plan.TUNING_SEEDS)
 
 
 if __name__ == "__main__":

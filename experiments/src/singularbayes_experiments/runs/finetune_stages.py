@@ -87,7 +87,7 @@ def one_setting(
             if left < cost or not records.of("result", start.name):
                 return
             chosen = choices(records, start)
-            if left > 2 * cost:
+            if records.of("tuning", setting.name) or left > 2 * cost:
                 tune(machine, setting, full_configurations(chosen), records, deadline)
                 chosen = choices(records, setting)
         print(setting.name, {method: one.name for method, one in chosen.items()}, flush=True)
@@ -273,11 +273,12 @@ def cooled(validation, tested, ood, texts: Texts, parts) -> tuple[float | None, 
     return temperature.value, tuple(temperature(one) if len(one.mean) else one for one in safe)
 
 
-def ask_defaults(machine: Machine, setting: Setting, records: Records, deadline: float) -> None:
-    """Adds the validation scores of `plan.DEFAULTS`."""
-    if records.of("defaults", setting.name):
+def ask(machine: Machine, stage: str, setting: Setting, records: Records, deadline: float) -> None:
+    """Adds the validation scores of `plan.DEFAULTS` or `plan.SCALES`, of the stage "defaults" or "scales"."""
+    if records.of(stage, setting.name) or time.time() + machine.seconds(setting) > deadline:
         return
     begun = time.time()
-    chunk = [Trained(one, seed) for one in plan.DEFAULTS for seed in plan.TUNING_SEEDS]
+    tried = {"defaults": plan.DEFAULTS, "scales": plan.SCALES}[stage]
+    chunk = [Trained(one, seed) for one in tried for seed in plan.TUNING_SEEDS]
     state = machine.train(setting, chunk, deadline)
-    records.add(validated(machine, setting, state, chunk, begun, "defaults"))
+    records.add(validated(machine, setting, state, chunk, begun, stage))

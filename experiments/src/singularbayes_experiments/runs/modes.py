@@ -30,7 +30,7 @@ from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.network_draws import NetworkDraws
 from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
 from singularbayes_experiments.problems import modes_data, modes_large
-from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, Set
+from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, Method, Set
 from singularbayes_experiments.problems.modes_data import Data, data_of, result_seeds
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.records.record import machine
@@ -137,25 +137,26 @@ class Trainer:
             self._data[key] = data_of(task.set, task.stage == TUNING)
         return self._data[key]
 
-    def fit(self, task: Task, kind: str, newton: bool) -> Fit:
+    def fit(self, task: Task, method: Method, rank: int | None = None) -> Fit:
+        """Returns what trains networks of a method, with the ranks of the data set or another one."""
         one, own = task.set, self.data(task)
-        key = one.name, kind, newton, task.stage if one.family == "uci" else ""
+        key = one.name, method.kind, method.newton, rank, task.stage if one.family == "uci" else ""
         if key not in self._fits:
             count = len(own.train(task.seeds[0]))
 
             def build():
-                return modes_data.network(one, kind, own.x.shape[1])
+                return modes_data.network(_with_rank(one, rank), method.kind, own.x.shape[1])
 
             size = min(one.batch_size, count)
             text = {"buckets": modes_large.buckets(own.x), "parts": modes_large.TEXT_PARTS}
             options: dict[str, Any] = text if one.family == "text" else {}
-            self._fits[key] = Fit(build, own.x, own.y, own.train, size, count, newton, **options)
+            self._fits[key] = Fit(build, own.x, own.y, own.train, size, count, method.newton, **options)
         return self._fits[key]
 
     def answers(self, task: Task, fit: Fit, draws: int) -> NetworkDraws:
         key = id(fit), draws
         if key not in self._answers:
-            together = 1 if task.set.family in ("text", "cnn") else 8  # so that activations have room
+            together = {"text": 1, "cnn": 1, "air": 2}.get(task.set.family, 8)  # so that activations have room
             self._answers[key] = modes_data.answers(fit.model, task.set.task, draws, together)
         return self._answers[key]
 
@@ -164,15 +165,19 @@ class Trainer:
         wanted, left = task.settings(records, self.tiny), task.runs(records)
         assert wanted is not None and left is not None
         start, method = time.time(), METHODS[task.method]
-        fit = self.fit(task, method.kind, method.newton)
-        starts = self._svd_starts(task, records, fit, left) if method.svd else {}
+        members = self._members(task, records, left) if method.svd else {}
+        starts: dict[int | None, dict[tuple[int, int], list[np.ndarray]]] = {}  # of components, by rank
         for runs in _programs(task.set, wanted, left, method.components):
+            rank = wanted[runs[0][0]].rank
+            fit = self.fit(task, method, rank)
+            if rank not in starts:
+                starts[rank] = {key: fit.start_at(*member) for key, member in members.items()}
             networks = [
                 Network(wanted[name], seed, k, method.components, method.examples)
                 for name, seed in runs
                 for k in range(method.components)
             ]
-            state = fit.train(networks, [starts.get((n.seed, n.component)) for n in networks], self._watch)
+            state = fit.train(networks, [starts[rank].get((n.seed, n.component)) for n in networks], self._watch)
             found = self._predictions(task, fit, state, networks)
             seconds, lines = time.time() - start, []
             for i, (name, seed) in enumerate(runs):
@@ -194,18 +199,18 @@ class Trainer:
         if time.time() > self.deadline:
             raise TimeoutError
 
-    def _svd_starts(
-        self, task: Task, records: Records, fit: Fit, runs: Sequence[tuple[str, int]]
-    ) -> dict[tuple[int, int], list[np.ndarray]]:
-        """Returns where components start: at the members of the chosen deep ensemble of the same seed."""
+    def _members(
+        self, task: Task, records: Records, runs: Sequence[tuple[str, int]]
+    ) -> dict[tuple[int, int], tuple[keras.Model, list[np.ndarray]]]:
+        """Returns model and weights of the members of the chosen deep ensemble, by seed and number."""
         name, settings = self._ensemble(task, [name for name, _ in runs], records)
         own, count = METHODS["deep_ensemble"], METHODS[task.method].components
         seeds = list(dict.fromkeys(seed for _, seed in runs))
         networks = [Network(settings[name], s, k, own.components, own.examples) for s in seeds for k in range(count)]
-        plain = self.fit(task, own.kind, newton=False)
+        plain = self.fit(task, own)
         trained = [np.asarray(weights) for weights in plain.train(networks, [None] * len(networks), self._watch)[0]]
         return {
-            (network.seed, network.component): fit.start_at(plain.model, [weights[i] for weights in trained])
+            (network.seed, network.component): (plain.model, [weights[i] for weights in trained])
             for i, network in enumerate(networks)
         }
 
@@ -260,18 +265,24 @@ class Trainer:
         settings = configurations(task.set, of or task.method, task.set.rounds)[name]
         passes = settings.epochs * (1 if method.examples == "split" else method.components)
         count = len(own.train(task.seeds[0]))
-        found = 3.0 * passes * count * modes_data.products(task.set, self.fit(task, method.kind, method.newton).model)
+        found = 3.0 * passes * count * modes_data.products(task.set, self.fit(task, method, settings.rank).model)
         if method.svd:
             found += self._products(task, self._ensemble(task, [name], records)[0], records, "deep_ensemble")
         return found
 
 
+def _with_rank(one: Set, rank: int | None) -> Set:
+    """Returns the data set with another rank of the hidden weights; outputs keep theirs."""
+    return one if rank is None else replace(one, ranks=(*(rank for _ in one.units), *one.ranks[len(one.units) :]))
+
+
 def _programs(
     one: Set, wanted: dict[str, Settings], runs: Sequence[tuple[str, int]], components: int
 ) -> Iterator[list[tuple[str, int]]]:
-    """Yields the runs that are trained as one program: of as many epochs, and as many as may be, in equal shares."""
-    for epochs in sorted({wanted[name].epochs for name, _ in runs}):
-        same = [run for run in runs if wanted[run[0]].epochs == epochs]
+    """Yields the runs that are trained as one program: of as many epochs and one rank, in equal shares that fit."""
+    shapes = {name: (own.rank or 0, own.epochs) for name, own in wanted.items()}
+    for shape in sorted({shapes[name] for name, _ in runs}):
+        same = [run for run in runs if shapes[run[0]] == shape]
         parts = -(-len(same) * components // max(one.together, components))
         yield from _shares(same, parts)
 

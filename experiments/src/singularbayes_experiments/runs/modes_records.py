@@ -6,7 +6,7 @@ from dataclasses import asdict
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.modes import METHODS, RESULT_SEEDS, SECOND, SETS, SHIFTS, TUNING_SEEDS, Set
+from singularbayes_experiments.problems.modes import METHODS, RESULT_SEEDS, SETS, SHIFTS, TUNING_SEEDS, Set
 from singularbayes_experiments.problems.modes_grids import configurations
 
 TUNING, RESULTS = "tuning", "results"
@@ -35,14 +35,24 @@ def chosen(records: Records, one: Set, method: str, rounds: int | None = None) -
 
 
 def rounds_of(records: Records, one: Set) -> int:
-    """Returns how many rounds count: the second where all methods of `SECOND` have it whole, and its results."""
+    """Returns how many rounds count: those that all methods of `compared` have whole, with results."""
     one = one.tuned_on or one
-    for method in [method for method in SECOND if method in one.methods]:
-        name = chosen(records, one, method, one.rounds)
+    return next((number for number in range(one.rounds, 1, -1) if _whole(records, one, number)), 1)
+
+
+def _whole(records: Records, one: Set, rounds: int) -> bool:
+    for method in one.compared:
+        name = chosen(records, one, method, rounds)
         seeds = () if name == DIVERGED else RESULT_SEEDS[: one.seeds]
         if name is None or any((one.name, RESULTS, method, name, seed) not in records for seed in seeds):
-            return 1
-    return one.rounds
+            return False
+    return True
+
+
+def choice(records: Records, one: Set, method: str) -> str | None:
+    """Returns the configuration chosen among the rounds that count, or among as many of them as the method has."""
+    every = (chosen(records, one, method, rounds) for rounds in range(rounds_of(records, one), 0, -1))
+    return next((name for name in every if name is not None), None)
 
 
 def settled(lines: Sequence[dict]) -> list[dict]:
@@ -54,9 +64,8 @@ def settled(lines: Sequence[dict]) -> list[dict]:
     """
     records, kept = by_run(lines), []
     for one in SETS.values():
-        rounds = rounds_of(records, one)
         for method in one.methods:
-            name = chosen(records, one, method, rounds) or chosen(records, one, method, 1)
+            name = choice(records, one, method)
             if name == DIVERGED:
                 kept.append({"set": one.name, "stage": FAILED, "method": method})
             own = (one.name, RESULTS, method, name)
