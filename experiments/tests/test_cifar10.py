@@ -152,6 +152,74 @@ def test_a_low_rank_network_starts_at_the_best_approximation_of_a_trained_one():
     np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3)  # at full rank it is the network itself
 
 
+def test_a_taught_network_takes_the_steps_of_one_with_labels_where_both_are_the_same():
+    """Probabilities of 1 for the labels and the crops that the other program draws: the same weights after a step."""
+    plain, taught = (ImageProgram(lambda: small("deterministic"), BATCH, 1, 6, taught=t) for t in (False, True))
+    state, images = plain.start(3), image_program.padded(X)
+    views = image_program.Views.random(NUM_DATA, 2, seed=0)
+    ids = np.array([[1, 5, 6, 9]], "int32")
+    key = jax.random.fold_in(jax.random.wrap_key_data(state["key"]), 0)
+    corners, flips = jax.random.split(key)
+    second = NUM_DATA + ids[0]  # places of the second view
+    views.corners[second] = jax.random.randint(corners, (BATCH, 2), 0, 2 * image_program.PADDING + 1)
+    views.flips[second] = jax.random.bernoulli(flips, shape=(BATCH,))
+    labels = views.labelled(np.eye(10, dtype="float32")[np.tile(Y, 2)])
+    step, mask = Step(0.1, 0.0, 0.01, 0.0, 5, 1e-9).numbers(), np.zeros(10, "float32")
+    state["step"] = np.int32(0)
+    ends = [
+        program.train(jax.tree.map(np.array, state), rows, (images, each, mask), {**step, "warm_up": np.float32(0.2)})
+        for program, rows, each in ((plain, ids, Y), (taught, ids + NUM_DATA, labels))
+    ]
+    np.testing.assert_allclose(ends[0][1], ends[1][1], rtol=1e-6)
+    for one, other in zip(ends[0][0]["velocities"], ends[1][0]["velocities"], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-7)
+
+
+def test_dropout_drops_its_share_in_prediction_too_and_a_seed_fixes_what():
+    inputs = keras.Input((SIDE, SIDE, 3))
+    x = cifar10_networks.ConstantDropout()(inputs)
+    model = keras.Model(inputs, [keras.ops.reshape(x, (-1, SIDE * SIDE * 3)), x])
+    program = ImageProgram(lambda: model, BATCH, 1, 6)
+    state, mask = program.start(3, dropout=0.25), np.zeros(SIDE * SIDE * 3, "float32")
+    white = np.full((6, SIDE, SIDE, 3), 255, "uint8")
+    one, same, other = (
+        np.asarray(program.predict(state["weights"], state["others"], np.uint32(seed), white, mask)[0])
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).any()
+    dropped = (one == 0).mean()
+    assert abs(dropped - 0.25) < 4 * np.sqrt(0.25 * 0.75 / one.size)
+    kept = np.asarray(image_program.normalised(white)).reshape(6, -1)
+    np.testing.assert_allclose(one[one != 0], kept[one != 0] / 0.75, rtol=1e-5)
+
+
+def test_draws_of_swag_have_the_mean_of_the_snapshots(tmp_path):
+    class Moving(cifar10_training.Training):
+        """A training that adds the rate to both weights."""
+
+        def program(self, network, kind):
+            def start_from(state, seed):
+                return dict(state)
+
+            return SimpleNamespace(start_from=start_from)
+
+        def state_of(self, network, data, seed, member=0):
+            return {"weights": [np.zeros(3), np.zeros((2, 2))], "others": [np.zeros(1)]}
+
+        def _stepped(self, network, kind, state, ids, labels_of, step):
+            return {**state, "weights": [weight + step.rate for weight in state["weights"]]}, 0.0
+
+    images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
+    size = cifar10_training.Size(8, 1, 20, 1.0, 4)
+    training = Moving(images, size, "float32", cifar10_records.Records(tmp_path), tmp_path, np.inf)
+    drawn = training.swag("resnet9", plan.Settings(1.0), "all", seed=0)
+    values = np.array([np.concatenate([weight.ravel() for weight in one["weights"]]) for one in drawn])
+    assert values.shape == (plan.DRAWS, 7) and [np.shape(w) for w in drawn[0]["weights"]] == [(3,), (2, 2)]
+    # Snapshots at 1, 2, …, 8: mean 4.5; the covariance is at most ½ (variance + Σ deviations² / 7) ≈ 5.1.
+    assert abs(values.mean() - 4.5) < 4 * np.sqrt(5.1 / plan.DRAWS)
+
+
 @pytest.mark.parametrize("shape", [(12, 5), (5, 12)])
 def test_factors_are_balanced_and_their_product_is_the_best_approximation(shape):
     kernel = RNG.normal(size=shape)
@@ -213,27 +281,42 @@ def test_every_epoch_has_every_image_once():
 
 
 def test_every_method_has_as_many_configurations_and_work_is_tuned_before_it_is_tested():
-    assert {len({one.name for one in tried}) for tried in plan.CONFIGURATIONS.values()} == {4}
-    tuned: set[str] = set()
+    assert {len({one.name for one in tried}) for each in plan.CONFIGURATIONS.values() for tried in each.values()} == {3}
+    tuned = {(network, family) for network, families in plan.CHOSEN.items() for family in families}
     trained: set[tuple] = set()
     for piece in plan.WORK:
         if piece.seed is None:
-            tuned.add(piece.family)
+            tuned.add((piece.network, piece.family))
             continue
-        assert piece.family in tuned and plan.TUNING_SEED not in plan.RESULT_SEEDS
+        assert (piece.network, piece.family) in tuned and plan.TUNING_SEED not in plan.RESULT_SEEDS
         key = (piece.network, piece.seed, piece.held_out)
-        assert piece.family != "svd" or key in trained  # where its members come from
+        assert piece.family not in ("svd", "swag", "distilled") or key in trained  # where its members come from
         trained |= {key} if piece.family == "deterministic" else set()
 
 
+def test_what_was_chosen_before_is_what_the_second_round_chose():
+    lines = cifar10_records.read_lines(ROOT / "experiments" / "results" / report.FOLDER / report.SECOND)
+    for family in ("deterministic", "svd", "full_rank"):
+        tried = [one for one in lines if one["stage"] == "tuning" and one["family"] == family]
+        best = min(tried, key=lambda one: one["validation"]["nll"])["settings"]
+        own = plan.CHOSEN["resnet9"][family]
+        assert plan.Settings(**{**best, "epochs": None}) == own and best["epochs"] == plan.NETWORKS["resnet9"].epochs
+
+
 class Untrained(cifar10_training.Training):
-    """Networks that take no time: their logits are noise around the labels."""
+    """Networks that take no time: their logits are noise around the labels, or no numbers for a kind of `diverging`."""
+
+    diverging = ""
 
     def program(self, network, kind):
         return SimpleNamespace(num_parameters=100)
 
     def train(self, network, method, settings, data, seed, member=0):
+        self.seconds_per_step[network, method.kind] = 0.0
         return {"seed": seed + 10 * member}
+
+    def swag(self, network, settings, data, seed):
+        return [{"seed": seed + 20 * draw} for draw in range(plan.DRAWS)]
 
     def state_of(self, network, data, seed, member=0):
         return {"seed": seed + 10 * member}
@@ -250,45 +333,84 @@ class Untrained(cifar10_training.Training):
             return rng.normal(size=(len(images), 3)) + images.mean(axis=(1, 2))
         brightness = images.mean(axis=(1, 2, 3))[:, None] - 15 - 20 * np.arange(10)
         logits = -0.05 * np.abs(brightness) + rng.normal(size=(draws, len(images), 10))
-        return logits + self.images.mask(data)
+        return np.full_like(logits, np.nan) if kind == self.diverging else logits + self.images.mask(data)
+
+
+def experiment(folder, diverging=""):
+    images = cifar10_training.Images(
+        *command.made_up_images(), corrupted=3, other={"noise": command.made_up_images()[1][0][::-1]}
+    )
+    records = cifar10_records.Records(folder)
+    training = Untrained(images, cifar10_training.TINY, "float32", records, folder, np.inf)
+    training.diverging = diverging
+    return command.Experiment(training, records), records
 
 
 def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
-    images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
-    records = cifar10_records.Records(tmp_path)
-    training = Untrained(images, cifar10_training.TINY, "float32", records, tmp_path, np.inf)
-    made = command.Experiment(training, records)
-    for piece in plan.WORK:
-        assert not made.done(piece)
-        made.do(piece)
-        assert made.done(piece)
+    made, records = experiment(tmp_path)
+    assert not any(made.done(piece) for piece in plan.WORK)
+    assert command.do_all(made, plan.WORK, deadline=np.inf) == 0
+    assert all(made.done(piece) for piece in plan.WORK)
     found = [(one["network"], one["method"], one["held_out"], one["seed"]) for one in records.of("result")]
-    assert len(found) == len(set(found)) == 3 * 7 * 2 + 3 + 7
+    # ResNet-20: eight methods, MC dropout and SWAG; ResNet-9: held out five, then six.
+    assert len(found) == len(set(found)) == 3 * (8 + 2) + 3 * 5 + 3 * (4 + 2)
+    assert [(one["seed"], one["epochs"]) for one in records.of("reproduction")] == [(1, 100), (2, 100)]
+    assert [one["epochs"] for one in records.of("epochs")] == [plan.EPOCHS[0]]
+    epochs = {(one["network"], one["method"], one["held_out"]): one["epochs"] for one in records.of("result")}
+    assert epochs["resnet20", "mixture", False] == plan.EPOCHS[0] == 2 * epochs["resnet20", "mixture_svd", False]
+    assert epochs["resnet9", "mixture_distilled", False] == 32 and epochs["resnet9", "full_rank", True] == 12
     again = cifar10_records.Records(tmp_path)  # as a second call reads it
     assert again.lines == records.lines
-    one = again.of("result", network="resnet9", method="mixture", held_out=False, seed=0)[0]
+    one = again.of("result", network="resnet9", method="mixture_distilled", held_out=False, seed=0)[0]
     assert one["parameters"] == 400 and np.shape(list(one["corrupted_nll"].values())) == (8, 5)
     np.testing.assert_allclose(np.mean(list(one["corrupted_nll"].values())), one["corrupted"]["nll"], atol=1e-4)
-    held_out = again.of("result", method="deterministic", held_out=True, seed=0)[0]
-    assert set(held_out["detectors"]) == {"max_softmax", "energy", "mahalanobis"} and "auroc_mi" not in held_out["ood"]
+    assert set(one["other"]["noise"]) == {"auroc_entropy", "auroc_mi"}
+    assert again.of("result", network="resnet20", method="swag")[0]["parameters"] == 900
+    held_out = again.of("result", network="resnet9", method="deterministic", held_out=True, seed=0)[0]
+    names = {"max_softmax", "energy", "mahalanobis", "greyness", "darkness", "contrast", "roughness"}
+    assert set(held_out["detectors"]["held_out"]) == names and "auroc_mi" not in held_out["ood"]
+    plain = again.of("result", network="resnet9", method="deterministic", held_out=False, seed=0)[0]
+    assert set(plain["detectors"]["noise"]) == names
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
     for heading in ("## ResNet-9", "## ResNet-20", "## Held-out classes", "## Corruptions", "## What was tuned"):
         assert heading in page
 
 
+def test_work_goes_on_where_all_configurations_of_a_family_diverge(tmp_path):
+    """A tuning with fewer numbers than configurations is done: nothing waits for the missing ones."""
+    made, records = experiment(tmp_path, diverging="full_rank")
+    work = [piece for piece in plan.WORK if piece.network == "resnet20"]
+    assert command.do_all(made, work, deadline=np.inf) == 0
+    lost = [piece for piece in work if not made.done(piece)]
+    assert [(piece.family, piece.seed) for piece in lost] == [("full_rank", seed) for seed in plan.RESULT_SEEDS]
+    assert [one["diverged"] for one in records.of("tuning", family="full_rank")] == [True] * 3
+    assert len(records.of("result", method="mixture")) == 3
+
+
+def test_the_epochs_are_the_most_that_fit_into_the_time(tmp_path, monkeypatch):
+    made, records = experiment(tmp_path)
+    for family in plan.MAIN:
+        made.do(plan.Piece("resnet20", family))
+    made.training.seconds_per_step = dict.fromkeys(made.training.seconds_per_step, 0.01)
+    # 12 trainings of `epochs` for a seed, 10 steps an epoch, 1.3 × 0.01 s a step: 4.68 s per epoch of three seeds.
+    monkeypatch.setattr(command.time, "time", lambda: 0.0)
+    per_epoch = 3 * 12 * 10 * 0.01 * command.PREDICTING
+    made.decide_epochs("resnet20", deadline=1.001 * 40 * per_epoch / plan.TIME_SHARE)
+    assert records.of("epochs")[0]["epochs"] == 40
+    made.decide_epochs("resnet20", deadline=1e9)  # it is decided once
+    assert len(records.of("epochs")) == 1
+
+
 def test_a_network_that_diverged_has_no_scores(tmp_path):
     logits = np.zeros((2, 40, 10))
     logits[1, 3, 2] = np.nan
     assert image_scores.quality(logits, np.arange(40) % 10) is None
-    images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
-    records = cifar10_records.Records(tmp_path)
-    training = Untrained(images, cifar10_training.TINY, "float32", records, tmp_path, np.inf)
-    made = command.Experiment(training, records)
-    piece = plan.Piece("resnet9", "low_rank", 0)
+    made, records = experiment(tmp_path)
+    piece = plan.Piece("resnet20", "low_rank", 0)
     assert made._scores(piece, {"test": logits, "corrupted": logits}) == {"diverged": True}
-    with pytest.raises(cifar10_records.NotTuned, match="low_rank needs a configuration that was tuned"):
-        records.chosen("low_rank")
+    with pytest.raises(cifar10_records.NotTuned, match="low_rank on resnet20 needs a configuration that was tuned"):
+        records.chosen("resnet20", "low_rank")
 
 
 def lines():

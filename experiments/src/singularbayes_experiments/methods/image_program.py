@@ -53,10 +53,11 @@ class ImageProgram:
         batch: images of a step.
         chunk: steps of a call of `train`.
         block: images of a call of `predict`.
+        taught: labels are probabilities of fixed crops, see `Views`.
     """
 
-    def __init__(self, build: Callable[[], keras.Model], batch: int, chunk: int, block: int):
-        self.batch, self.chunk, self.block = batch, chunk, block
+    def __init__(self, build: Callable[[], keras.Model], batch: int, chunk: int, block: int, taught: bool = False):
+        self.batch, self.chunk, self.block, self.taught = batch, chunk, block, taught
         with jax.default_device(jax.devices("cpu")[0]):  # hundreds of small operations, which compile quicker there
             self.model = build()
             self.random = find_random_posteriors(self.model)
@@ -68,10 +69,12 @@ class ImageProgram:
         self.values = [_index(trainable, factor.values) for factor in factors]
         self.references = [_index(other, factor.reference) for factor in factors]
         self.decayed = {
-            _index(trainable, plain) for posterior in self.kernels if (plain := dense_kernel(posterior)) is not None
+            _index(trainable, plain) for posterior in self.kernels if (plain := posterior.dense_weight) is not None
         }
         self.kl_scale = _index(other, self.random[0].kl_scale) if self.random else None
         self.seed = _index(other, self.random[0].seed_generator.state) if self.random else None
+        dropping = [layer for layer in self.model.layers if hasattr(layer, "share")]
+        self.dropout = [(_index(other, one.share), _index(other, one.seed_generator.state)) for one in dropping]
         self._start = [np.asarray(variable) for variable in trainable], [np.asarray(variable) for variable in other]
 
     @property
@@ -81,15 +84,19 @@ class ImageProgram:
 
     # -- starts --------------------------------------------------------------------------------------------------------
 
-    def start(self, seed: int, eta: float = 0.0, width: float = 1.0) -> State:
+    def start(self, seed: int, eta: float = 0.0, width: float = 1.0, dropout: float = 0.0) -> State:
         """Returns the state in which a network begins: He's variance for kernels, zero for rank-one vectors.
 
         Args:
             eta: posterior scales as a multiple of those of the means.
             width: standard deviation of the prior around 0.
+            dropout: share of activations to drop, where the network has such layers.
         """
         rng = np.random.default_rng([seed, 1])
         weights, others = [list(group) for group in self._start]
+        for number, (share, state) in enumerate(self.dropout):
+            others[share] = np.array(dropout, "float32")
+            others[state] = np.array([seed, number], others[state].dtype)
         for posterior in self.kernels:
             rows, columns = posterior.shape
             std = math.sqrt((2.0 if columns > 10 else 1.0) / rows)
@@ -99,7 +106,7 @@ class ImageProgram:
 
     def _kernel_start(self, posterior, rng: np.random.Generator, std: float, eta: float):
         """Yields the variables of a posterior and where they start."""
-        dense = dense_kernel(posterior)
+        dense = posterior.dense_weight
         if dense is not None:
             yield dense, std * rng.standard_normal(posterior.shape)
         if posterior.random:
@@ -147,6 +154,10 @@ class ImageProgram:
                     values[_index(getattr(self.model, f"{group}_variables"), variable)] = np.asarray(found[id(source)])
         return self._state(weights, others, seed, width)
 
+    def start_from(self, state: State, seed: int) -> State:
+        """Returns the state that goes on from trained weights of this program."""
+        return self._state(list(state["weights"]), list(state["others"]), seed, 1.0)
+
     def _state(self, weights: list, others: list, seed: int, width: float) -> State:
         for i in self.references:
             others[i] = np.stack([np.zeros(others[i].shape[1:]), np.full(others[i].shape[1:], width)]).astype("float32")
@@ -167,7 +178,8 @@ class ImageProgram:
     def train(self):
         """Compiled: state, ids (chunk, batch), data, numbers of `Step` → state, mean NLL of the chunk.
 
-        `data` is padded images, labels and the mask that is added to logits.
+        `data` is padded images, labels and the mask that is added to logits. Where the network is taught, labels are
+        the arrays of `Views` and ids are places in them.
         """
         return jax.jit(self._train, donate_argnums=0)
 
@@ -176,7 +188,12 @@ class ImageProgram:
 
         def step(state, rows):
             key = jax.random.fold_in(jax.random.wrap_key_data(state["key"]), state["step"])
-            x, y = augmented(key, images[rows]), labels[rows]
+            if self.taught:
+                x = cropped(images[rows % len(images)], labels["corners"][rows], labels["flips"][rows])
+                y = labels["probabilities"][rows]
+            else:
+                x = augmented(key, images[rows])
+                y = jax.nn.one_hot(labels[rows], mask.shape[0])
             others = list(state["others"])
             if self.kl_scale is not None:
                 others[self.kl_scale] = numbers["kl_weight"]
@@ -185,7 +202,7 @@ class ImageProgram:
                 (logits, _), new, losses = self.model.stateless_call(
                     weights, others, normalised(x), training=True, return_losses=True
                 )
-                nll = -jnp.take_along_axis(jax.nn.log_softmax(logits + mask), y[:, None], axis=1).mean()
+                nll = -(y * jax.nn.log_softmax(logits + mask)).sum(axis=1).mean()
                 return nll + sum(losses), (nll, new)
 
             slopes, (nll, others) = jax.grad(loss, has_aux=True)(state["weights"])
@@ -229,14 +246,11 @@ class ImageProgram:
         others = list(others)
         if self.seed is not None:
             others[self.seed] = jnp.stack([seed, jnp.zeros_like(seed)])
+        for number, (_, place) in enumerate(self.dropout):
+            others[place] = jnp.stack([seed, jnp.full_like(seed, 1000 + number)])
         with scope.drawing(self.random):
             (logits, features), _ = self.model.stateless_call(weights, others, normalised(images), training=False)
         return logits + mask, features.astype("float32")
-
-
-def dense_kernel(posterior: Any) -> Any:
-    """Returns the variable with a kernel that has no noise of its own: that of `Deterministic` and `RankOne`."""
-    return getattr(posterior, "w0", None) if posterior.random else posterior.w
 
 
 def svd_factors(kernel: np.ndarray, rank: int) -> np.ndarray:
@@ -269,11 +283,34 @@ def normalised(images):
 
 def augmented(key, padded):
     """Returns a random crop of every padded image, half of them flipped."""
-    count, side = padded.shape[0], padded.shape[1] - 2 * PADDING
     corners, flips = jax.random.split(key)
-    at = jax.random.randint(corners, (count, 2), 0, 2 * PADDING + 1)
-    x = jax.vmap(lambda image, corner: jax.lax.dynamic_slice(image, (*corner, 0), (side, side, 3)))(padded, at)
-    return jnp.where(jax.random.bernoulli(flips, shape=(count, 1, 1, 1)), x[:, :, ::-1], x)
+    at = jax.random.randint(corners, (len(padded), 2), 0, 2 * PADDING + 1)
+    return cropped(padded, at, jax.random.bernoulli(flips, shape=(len(padded),)))
+
+
+def cropped(padded, corners, flips):
+    """Returns the crop of every padded image at its corner, flipped where `flips` says so."""
+    side = padded.shape[1] - 2 * PADDING
+    x = jax.vmap(lambda image, corner: jax.lax.dynamic_slice(image, (*corner, 0), (side, side, 3)))(padded, corners)
+    return jnp.where(flips[:, None, None, None], x[:, :, ::-1], x)
+
+
+@dataclass(frozen=True)
+class Views:
+    """Random crops of all images: view v of image i has the place v · images + i, and may have probabilities."""
+
+    corners: np.ndarray  # (places, 2)
+    flips: np.ndarray  # (places,)
+
+    @classmethod
+    def random(cls, images: int, views: int, seed: int) -> "Views":
+        rng, places = np.random.default_rng([seed, 4]), images * views
+        corners = rng.integers(0, 2 * PADDING + 1, (places, 2)).astype("int32")
+        return cls(corners, rng.random(places) < 0.5)
+
+    def labelled(self, probabilities) -> dict[str, Any]:
+        """Returns what `ImageProgram.train` takes as labels."""
+        return {"corners": self.corners, "flips": self.flips, "probabilities": probabilities}
 
 
 def padded(images: np.ndarray) -> np.ndarray:

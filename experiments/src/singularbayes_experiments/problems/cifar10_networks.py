@@ -15,23 +15,43 @@ LOGIT_SCALE = 0.125  # Page's, of the logits of ResNet-9
 RANK_MULTIPLE = 8  # ranks are multiples of it, which suits an accelerator
 
 
+class ConstantDropout(keras.layers.Layer):
+    """Dropout that is on in training and in prediction; how much it drops is a variable, so one program serves all."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def build(self, input_shape):
+        self.share = self.add_weight(name="share", initializer="zeros", trainable=False, dtype="float32")
+
+    def call(self, inputs):
+        kept = keras.random.uniform(ops.shape(inputs), seed=self.seed_generator) >= self.share
+        return inputs * ops.cast(kept, inputs.dtype) / ops.cast(1.0 - self.share, inputs.dtype)
+
+
 class _Maker:
     """Makes layers one after the other, each with its own posterior."""
 
-    def __init__(self, posteriors: Callable[[int], Posterior], dtype: str):
-        self.posteriors, self.dtype, self.number = posteriors, dtype, 0
+    def __init__(self, posteriors: Callable[[int], Posterior], dtype: str, dropout: bool = False):
+        self.posteriors, self.dtype, self.dropout, self.number = posteriors, dtype, dropout, 0
 
     def _posterior(self) -> Posterior:
         self.number += 1
         return self.posteriors(self.number - 1)
 
+    def _dropped(self, x):
+        return ConstantDropout(dtype=self.dtype)(x) if self.dropout and self.number else x
+
     def convolved(self, x, filters: int, stride: int = 1, activation: bool = True):
         """Convolution, batch normalisation and a rectifier."""
+        x = self._dropped(x)
         x = layers.Conv2D(filters, 3, stride, "same", use_bias=False, posterior=self._posterior(), dtype=self.dtype)(x)
         x = keras.layers.BatchNormalization(momentum=MOMENTUM, epsilon=1e-5, dtype=self.dtype)(x)
         return ops.relu(x) if activation else x
 
     def classified(self, features, scale: float = 1.0):
+        features = self._dropped(features)
         head = layers.Dense(CLASSES, posterior=self._posterior(), dtype=self.dtype)
         return ops.cast(head(features), "float32") * scale
 
@@ -81,6 +101,7 @@ def build(
     """Returns a network with two outputs, logits and last features; priors are centred, of unit width.
 
     Args:
+        kind: "distilled" is built as "low_rank", "dropout" as "deterministic" with `ConstantDropout`.
         ranks: of all kernels, for `kind` "low_rank".
         width: channels of the first convolution; the network's own by default.
     """
@@ -91,9 +112,10 @@ def build(
         "low_rank": lambda i: LowRank(ranks[i], prior=prior),
         "rank_one": lambda i: RankOne(prior=prior),
     }
+    posteriors |= {"dropout": posteriors["deterministic"], "distilled": posteriors["low_rank"]}
     body, own = _BODIES[name]
     inputs = keras.Input((side, side, 3), dtype="float32")
-    outputs = body(_Maker(posteriors[kind], dtype), inputs, width or own)
+    outputs = body(_Maker(posteriors[kind], dtype, kind == "dropout"), inputs, width or own)
     return keras.Model(inputs, list(outputs), name=f"{name}_{kind}")
 
 

@@ -25,6 +25,10 @@ NAMES = {
     "low_rank_svd": "low-rank, SVD-initialised",
     "mixture": "mixture of 4",
     "mixture_svd": "SVD-initialised mixture of 4",
+    "low_rank_distilled": "low-rank, distilled",
+    "mixture_distilled": "distilled mixture of 4",
+    "mc_dropout": "MC dropout",
+    "swag": "SWAG",
 }
 NETWORKS = {"resnet9": "ResNet-9", "resnet20": "ResNet-20"}
 PUBLISHED = (0.917, 0.925)  # accuracy of one deterministic ResNet-20
@@ -189,7 +193,7 @@ def reproduction(records: Records) -> str:
     mean = float(np.mean(found))
     good = low - MARGIN <= mean <= high + MARGIN
     word = "which it reproduces" if good else "which it does not reproduce"
-    epochs = plan.NETWORKS["resnet20"].epochs
+    epochs = plan.PUBLISHED_EPOCHS
     seeds = "one seed" if len(found) == 1 else f"{len(found)} seeds"
     return (
         f"One deterministic ResNet-20 has an accuracy of {100 * mean:.2f} % after {epochs} epochs ({seeds}); "

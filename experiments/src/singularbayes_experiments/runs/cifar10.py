@@ -1,6 +1,6 @@
 """The command of the experiment on CIFAR-10 (`problems/cifar10.py` is its plan), for a machine with an accelerator.
 
-    python -m singularbayes_experiments.runs.cifar10 --out runs/cifar10 --minutes 22
+    python -m singularbayes_experiments.runs.cifar10 --network resnet9 --out runs/cifar10 --minutes 22
 
 Networks train one after the other, all of a kind with one compiled program (`methods/image_program.py`). Every piece of
 work ends in lines of JSON in the folder, and a second call does what is missing. A piece that would not end in time is
@@ -27,12 +27,14 @@ from singularbayes_experiments.data import cifar10
 from singularbayes_experiments.methods.image_program import State
 from singularbayes_experiments.methods.image_scores import detection, quality
 from singularbayes_experiments.problems import cifar10 as plan
-from singularbayes_experiments.problems import image_corruptions
-from singularbayes_experiments.problems.cifar10 import Kind, Piece, Settings
+from singularbayes_experiments.problems import image_corruptions, other_photographs
+from singularbayes_experiments.problems.cifar10 import Kind, Method, Piece, Settings
 from singularbayes_experiments.records.record import machine as machine_facts
 from singularbayes_experiments.records.record import versions
 from singularbayes_experiments.runs.cifar10_records import NotTuned, Records
 from singularbayes_experiments.runs.cifar10_training import FULL, TINY, Images, Training
+
+PREDICTING = 1.3  # a training with its share of predictions, in trainings
 
 
 class Experiment:
@@ -44,33 +46,57 @@ class Experiment:
     def tune(self, piece: Piece) -> None:
         """Trains the configurations of a family and adds their scores on validation images."""
         best: tuple[float, State] | None = None
-        for settings in plan.CONFIGURATIONS[piece.family]:
+        for settings in plan.CONFIGURATIONS[piece.network][piece.family]:
             best = self._tried(piece, settings, best)
-        best = self._tried(piece, replace(self.records.chosen(piece.family), epochs=plan.LONGER), best)
         if best is not None and piece.family == "deterministic":
             self.training.keep(self.training.kept / f"{piece.network}-tuning-{plan.TUNING_SEED}-0.npz", best[1])
 
     def _tried(self, piece: Piece, settings: Settings, best: tuple[float, State] | None) -> tuple[float, State] | None:
         """Trains one configuration if it has no record; returns the least NLL so far with its network."""
-        if self.records.of("tuning", family=piece.family, configuration=settings.name):
+        if self.records.of("tuning", network=piece.network, family=piece.family, configuration=settings.name):
             return best
         name, method = next(iter(plan.FAMILIES[piece.family].items()))
         images, labels = self.images.x[self.images.validation], self.images.y[self.images.validation]
         begun = time.time()
-        state = self.training.train(piece.network, method, settings, "tuning", plan.TUNING_SEED)
-        scores = quality(
-            self.training.predict(piece.network, method.kind, state, images, "tuning", method.draws), labels
-        )
+        states = self._states(piece, method, settings, "tuning", plan.TUNING_SEED, 0)
+        scores = quality(self._logits(piece, method, states, images, "tuning", method.draws), labels)
         line = self._line("tuning", piece, name, settings, begun)
         self.records.add({**line, "seed": plan.TUNING_SEED, "diverged": scores is None, "validation": scores})
         print(f"tuning {piece.family}, {settings.name}: {scores}", flush=True)
         if scores is None or (best is not None and best[0] <= scores["nll"]):
             return best
-        return scores["nll"], state
+        return scores["nll"], states[0]
+
+    def _states(
+        self, piece: Piece, method: Method, settings: Settings, data: str, seed: int, member: int
+    ) -> list[State]:
+        """Returns a trained network, or the draws of SWAG."""
+        if method.swag:
+            try:
+                return self.training.swag(piece.network, settings, data, seed)
+            except ValueError as error:  # snapshots that are no numbers
+                print(f"swag, {settings.name}: {error}", flush=True)
+                return []
+        return [self.training.train(piece.network, method, settings, data, seed, member)]
+
+    def _logits(
+        self, piece: Piece, method: Method, states: list[State], images, data: str, draws: int, member: int = 0
+    ):
+        """Returns the logits of draws of one network, or of one draw of each of several."""
+        if not states:
+            return np.full((1, len(images), plan.CLASSES), np.nan)
+        if len(states) > 1:
+            draws = 1
+        every = [
+            self.training.predict(piece.network, method.kind, state, images, data, draws, member=member)
+            for state in states
+        ]
+        return np.concatenate(every)
 
     def test(self, piece: Piece) -> None:
         """Trains the networks of a piece and adds a record of each of its methods."""
-        settings, data = self.records.chosen(piece.family), "held_out" if piece.held_out else "all"
+        settings, data = self.records.chosen(piece.network, piece.family), "held_out" if piece.held_out else "all"
+        settings = settings if piece.epochs is None else replace(settings, epochs=piece.epochs)
         begun, seed = time.time(), piece.seed
         assert seed is not None
         methods = {
@@ -78,33 +104,37 @@ class Experiment:
             for name, method in plan.FAMILIES[piece.family].items()
             if method.members <= piece.members and not self._known(piece, name)
         }
+        first = next(iter(methods.values()))
+        plain = first.kind == "deterministic" and not first.swag and piece.epochs is None
         most = max(method.members for method in methods.values())
-        sets = {"test": self.images.x_test} | ({} if piece.held_out else {"corrupted": self.images.corrupted})
+        sets = {"test": self.images.x_test}
+        if not piece.held_out:
+            sets |= {"corrupted": self.images.corrupted, **self.images.other}
         logits: dict[str, list[np.ndarray]] = {name: [] for name in sets}
-        detectors = {}
+        detectors, sizes = {}, 1
         for member in range(most):
-            first = next(iter(methods.values()))
-            if first.kind == "deterministic":
-                state = self.training.state_of(piece.network, data, seed, member)
+            if plain:
+                states = [self.training.state_of(piece.network, data, seed, member)]
                 if piece.members > 1:
-                    self.training.factors(piece.network, state, data, seed, member)
+                    self.training.factors(piece.network, states[0], data, seed, member)
             else:
-                state = self.training.train(piece.network, first, settings, data, seed, member)
+                states = self._states(piece, first, settings, data, seed, member)
             draws = max(method.draws for method in methods.values() if member < method.members)
             for name, images in sets.items():
-                logits[name].append(
-                    self.training.predict(piece.network, first.kind, state, images, data, draws, member=member)
-                )
-            if piece.held_out and first.kind == "deterministic" and member == 0:
-                detectors = self._detectors(piece.network, state, logits["test"][0][0])
-        parameters = self.training.program(piece.network, next(iter(methods.values())).kind).num_parameters
+                logits[name].append(self._logits(piece, first, states, images, data, draws, member))
+            if plain and member == 0 and all(np.isfinite(each[0]).all() for each in logits.values()):
+                detectors = self._detectors(piece, states[0], {name: each[0][0] for name, each in logits.items()})
+        if first.swag:
+            sizes = 1 + plan.SWAG_EPOCHS  # the mean, the variances and all deviations but the first
+        parameters = sizes * self.training.program(piece.network, first.kind).num_parameters
         for name, method in methods.items():
             own = {
                 part: np.concatenate([e[: method.draws] for e in every[: method.members]])
                 for part, every in logits.items()
             }
-            line = self._line("result", piece, name, settings, begun)
+            line = self._line("result" if piece.epochs is None else "reproduction", piece, name, settings, begun)
             line |= {"seed": seed, "parameters": method.members * parameters, **self._scores(piece, own)}
+            line["epochs"] = self.training.epochs(piece.network, method, settings, data)
             if name == "deterministic" and detectors:
                 line["detectors"] = detectors
             self.records.add(line)
@@ -112,8 +142,9 @@ class Experiment:
             print(f"{piece.network} {data} {seed} {name}: {shown} {line.get('ood', '')}", flush=True)
 
     def _known(self, piece: Piece, method: str) -> bool:
+        stage = "result" if piece.epochs is None else "reproduction"
         return bool(
-            self.records.of("result", network=piece.network, method=method, seed=piece.seed, held_out=piece.held_out)
+            self.records.of(stage, network=piece.network, method=method, seed=piece.seed, held_out=piece.held_out)
         )
 
     def _line(self, stage: str, piece: Piece, method: str, settings: Settings, begun: float) -> dict:
@@ -148,43 +179,92 @@ class Experiment:
             "test": test,
             "corrupted": corrupted,
             "corrupted_nll": dict(zip(image_corruptions.NAMES, nll.tolist(), strict=True)),
+            "other": {name: self._told(logits["test"], logits[name]) for name in self.images.other},
         }
 
-    def _detectors(self, network: str, state: State, logits: np.ndarray) -> dict[str, float]:
-        """Returns the AUROC of scores of one deterministic network for the held-out classes."""
-        rows = self.images.rows["held_out"]
+    def _told(self, inside: np.ndarray, outside: np.ndarray) -> dict[str, float]:
+        """Returns how well draws tell other data from test images."""
+        where = np.arange(inside.shape[1] + outside.shape[1]) < inside.shape[1]
+        return detection(np.nan_to_num(np.concatenate([inside, outside], axis=1)), where)
+
+    def _detectors(self, piece: Piece, state: State, logits: dict[str, np.ndarray]) -> dict:
+        """Returns the AUROC of plain scores by the set that they detect: "held_out", or the names of other data."""
+        data = "held_out" if piece.held_out else "all"
+        rows = self.images.rows[data]
         features = partial(
-            self.training.predict, network, "deterministic", state, data="held_out", draws=1, features=True
+            self.training.predict, piece.network, "deterministic", state, data=data, draws=1, features=True
         )
         distance = metrics.MahalanobisDistance(features(self.images.x[rows]), self.images.y[rows])
-        known = np.delete(logits, plan.HELD_OUT, axis=1)
-        scores = {
-            "max_softmax": metrics.least_confidence(special.softmax(known.astype("float64"), axis=1)),
-            "energy": metrics.energy_score(known),
-            "mahalanobis": distance(features(self.images.x_test)),
+        known = np.setdiff1d(np.arange(plan.CLASSES), plan.HELD_OUT if piece.held_out else ())
+
+        def scores(images: np.ndarray, its: np.ndarray) -> dict[str, np.ndarray]:
+            its = its[:, known].astype("float64")
+            return {
+                "max_softmax": metrics.least_confidence(special.softmax(its, axis=1)),
+                "energy": metrics.energy_score(its),
+                "mahalanobis": distance(features(images)),
+                **other_photographs.simple_scores(images),
+            }
+
+        test = scores(self.images.x_test, logits["test"])
+        if piece.held_out:
+            inside = ~np.isin(self.images.y_test, plan.HELD_OUT)
+            return {"held_out": {name: metrics.auroc_ood(each[inside], each[~inside]) for name, each in test.items()}}
+        others = {name: scores(images, logits[name]) for name, images in self.images.other.items()}
+        return {
+            name: {score: metrics.auroc_ood(test[score], each[score]) for score in test}
+            for name, each in others.items()
         }
-        inside = ~np.isin(self.images.y_test, plan.HELD_OUT)
-        return {name: metrics.auroc_ood(each[inside], each[~inside]) for name, each in scores.items()}
+
+    def decide_epochs(self, network: str, deadline: float) -> None:
+        """Adds the record of how long a network trains, if the time decides and it has none."""
+        if plan.NETWORKS[network].epochs is not None or self.records.of("epochs", network=network):
+            return
+        left = plan.TIME_SHARE * (deadline - time.time())
+        for epochs in plan.EPOCHS:
+            needed = sum(self._result_seconds(network, family, epochs) for family in plan.MAIN)
+            if len(plan.RESULT_SEEDS) * needed <= left or epochs == plan.EPOCHS[-1]:
+                break
+        line = {"stage": "epochs", "network": network, "epochs": epochs, "needed": round(needed, 1)}
+        self.records.add({**line, "left": round(left, 1)})
+        print(f"{network}: {epochs} epochs, {needed:.0f} s per seed, {left:.0f} s for all", flush=True)
+
+    def _result_seconds(self, network: str, family: str, epochs: int) -> float:
+        """Returns how long a family takes with one seed; 0 where it was not tuned."""
+        try:
+            self.records.chosen(network, family)
+        except NotTuned:
+            return 0.0
+        methods = list(plan.FAMILIES[family].values())
+        epochs = epochs // 2 if methods[0].svd else epochs
+        steps = epochs * len(self.images.x) / self.training.size.batch
+        return PREDICTING * self._per_step(network, methods[0].kind) * steps * methods[-1].members
+
+    def _per_step(self, network: str, kind: Kind) -> float:
+        known = self.training.seconds_per_step
+        return known.get((network, kind), known.get((network, "deterministic"), 0.0))
 
     def seconds(self, piece: Piece) -> float:
-        """Returns how long a piece will take, a third for predictions; 0 where nothing is known yet."""
+        """Returns how long a piece will take; 0 where nothing is known yet."""
         method = next(iter(plan.FAMILIES[piece.family].values()))
-        known = self.training.seconds_per_step
-        per_step = known.get((piece.network, method.kind), known.get((piece.network, "deterministic"), 0.0))
         if piece.seed is None:
-            longer = replace(plan.CONFIGURATIONS[piece.family][0], epochs=plan.LONGER)
-            every = [*plan.CONFIGURATIONS[piece.family], longer]
+            every = plan.CONFIGURATIONS[piece.network][piece.family]
             steps = sum(self.training.steps(piece.network, method, settings, "tuning") for settings in every)
         else:
             most = max(each.members for each in plan.FAMILIES[piece.family].values() if each.members <= piece.members)
-            data = "held_out" if piece.held_out else "all"
-            steps = most * self.training.steps(piece.network, method, self.records.chosen(piece.family), data)
-        return 1.3 * per_step * steps
+            data, settings = "held_out" if piece.held_out else "all", self.records.chosen(piece.network, piece.family)
+            settings = settings if piece.epochs is None else replace(settings, epochs=piece.epochs)
+            steps = most * self.training.steps(piece.network, method, settings, data)
+        if method.swag:
+            runs = 1 if piece.seed is not None else len(plan.CONFIGURATIONS[piece.network][piece.family])
+            steps += runs * plan.DRAWS * self.training.size.chunk
+        return PREDICTING * self._per_step(piece.network, method.kind) * steps
 
     def done(self, piece: Piece) -> bool:
-        """Whether all records of a piece are there."""
+        """Whether all records of a piece are there; a configuration that diverged is one."""
         if piece.seed is None:
-            return len(self.records.of("tuning", family=piece.family)) > len(plan.CONFIGURATIONS[piece.family])
+            tried = self.records.of("tuning", network=piece.network, family=piece.family)
+            return len(tried) >= len(plan.CONFIGURATIONS[piece.network][piece.family])
         methods = plan.FAMILIES[piece.family].items()
         return all(self._known(piece, name) for name, each in methods if each.members <= piece.members)
 
@@ -214,7 +294,8 @@ def run(given, deadline: float) -> int:
     found = None if given.tiny else cifar10()
     train, test = made_up_images() if found is None else (found.train, found.test)
     assert train is not None
-    images = Images(train, test, size.corrupted)
+    other = {"noise": made_up_images()[1][0][::-1]} if found is None else other_photographs.sets(plan.OTHER)
+    images = Images(train, test, size.corrupted or plan.CORRUPTED[given.network], other)
     print(f"read: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
     dtype = "float32" if given.tiny else "mixed_bfloat16"
     records = Records(given.out)
@@ -223,19 +304,40 @@ def run(given, deadline: float) -> int:
     work = [
         piece
         for piece in plan.WORK
-        if given.only in ("", piece.family) and given.network in ("", piece.network) and not experiment.done(piece)
+        if given.only in ("", piece.family) and given.network == piece.network and not experiment.done(piece)
     ]
-    for network, kind in dict.fromkeys((piece.network, _kind(piece)) for piece in work[: len(plan.TUNING)]):
-        if kind != "low_rank" or network in plan.RANKS:  # compiled while the first pieces run
+    prepare(training, work[:3])  # compiled while the first pieces run
+    return do_all(experiment, work, deadline)
+
+
+def prepare(training: Training, work: Sequence[Piece]) -> None:
+    """Makes the programs of pieces, which are compiled beside what runs; ranks must be known or trained first."""
+    for network, kind in dict.fromkeys((piece.network, _kind(piece)) for piece in work):
+        if kind not in ("low_rank", "distilled") or network in plan.RANKS or _ranks_are_known(training, network):
             training.program(network, kind)
+
+
+def _ranks_are_known(training: Training, network: str) -> bool:
+    """Whether the deterministic network whose spectrum gives the ranks was kept."""
+    return bool(training.records.of("ranks", network=network)) or any(
+        training.kept.glob(f"{network}-tuning-{plan.TUNING_SEED}-0.npz")
+    )
+
+
+def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float) -> int:
+    """Does pieces in their order while there is time; returns how many failed."""
     failed = 0
     for piece in work:
         try:
+            if piece.seed is not None and not piece.held_out:
+                experiment.decide_epochs(piece.network, deadline)
             estimate, left = experiment.seconds(piece), deadline - time.time()
             if estimate > left:
                 print(f"left out: {piece}, {estimate:.0f} s with {left:.0f} s left", flush=True)
                 continue
             experiment.do(piece)
+            if piece == work[0]:
+                prepare(experiment.training, work)
         except TimeoutError:
             print(f"out of time: {piece}", flush=True)
             break
@@ -253,7 +355,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kept", type=Path, default=Path("runs/cifar10-weights"), help="weights that SVDs begin at")
     parser.add_argument("--minutes", type=float, default=22.0)
     parser.add_argument("--only", default="", choices=("", *plan.FAMILIES), help="one family; all by default")
-    parser.add_argument("--network", default="", choices=("", *plan.NETWORKS), help="one network; all by default")
+    parser.add_argument("--network", required=True, choices=tuple(plan.NETWORKS))
     parser.add_argument("--tiny", action="store_true", help="narrow networks, 80 made-up images: does it run?")
     given = parser.parse_args(arguments)
     return min(1, run(given, time.time() + 60 * given.minutes))

@@ -11,12 +11,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from singularbayes_experiments.methods.image_program import ImageProgram, State, Step, padded
+from singularbayes.baselines import Snapshots
+from singularbayes_experiments.methods.image_program import ImageProgram, State, Step, Views, cropped, padded
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems import cifar10_networks, image_corruptions
 from singularbayes_experiments.problems.cifar10 import Kind, Method, Settings
 from singularbayes_experiments.runs.cifar10_records import Records
 
+_MANY = 10**9  # steps of a schedule that stays at its peak from the second step on
 ABSENT = -1e9  # added to the logits of classes that are held out
 
 
@@ -29,12 +31,15 @@ class Size:
     block: int  # images of one call
     epochs: float  # a factor
     width: int | None
-    corrupted: int
+    corrupted: int | None = None  # test images; None is the plan's
+    views: int = plan.VIEWS
     share: float = 1.0  # a factor of the parameters of a low-rank network
+    rate: float = 1.0  # a factor of rates
 
 
-FULL = Size(plan.BATCH, 97, 2000, 1.0, None, plan.CORRUPTED)
-TINY = Size(8, 1, 20, 0.02, 4, 5, share=9.0)
+FULL = Size(plan.BATCH, 97, 2000, 1.0, None)
+TINY = Size(8, 1, 20, 0.02, 4, corrupted=5, views=2, share=9.0, rate=0.02)
+_LOW_RANK = ("low_rank", "distilled")
 
 
 class Images:
@@ -43,10 +48,12 @@ class Images:
     Args:
         train, test: uint8 images and their labels.
         corrupted: how many test images are corrupted.
+        other: sets of images that are none of the classes, by name.
     """
 
-    def __init__(self, train: tuple, test: tuple, corrupted: int):
+    def __init__(self, train: tuple, test: tuple, corrupted: int, other: dict[str, np.ndarray] | None = None):
         (self.x, self.y), (self.x_test, self.y_test) = train, test
+        self.other = other or {}
         self.padded = jax.device_put(padded(self.x))
         self.labels = jax.device_put(self.y.astype("int32"))
         self.pool = ThreadPoolExecutor(1)
@@ -86,11 +93,12 @@ class Programs:
             return self.programs[network, kind]
         size, begun = self.size, time.time()
         build = partial(cifar10_networks.build, network, kind, ranks, self.dtype, size.width, self.images.x.shape[1])
-        program = ImageProgram(build, size.batch, size.chunk, size.block)
+        program = ImageProgram(build, size.batch, size.chunk, size.block, taught=kind == "distilled")
         state = jax.tree.map(_shape, program.start(0, 1.0))
         mask = self.images.mask("all")
         ids = jax.ShapeDtypeStruct((size.chunk, size.batch), np.dtype("int32"))
-        data = jax.tree.map(_shape, (self.images.padded, self.images.labels, mask))
+        labels = self.images.labels if kind != "distilled" else self._taught_labels()
+        data = jax.tree.map(_shape, (self.images.padded, labels, mask))
         numbers = jax.tree.map(_shape, Step(0, 0, 0, 0, 1, 0).numbers())
         block = jax.ShapeDtypeStruct((size.block, *self.images.x.shape[1:]), np.dtype("uint8"))
         seed = jax.ShapeDtypeStruct((), np.dtype("uint32"))
@@ -106,12 +114,23 @@ class Programs:
         )
         return program
 
+    def _taught_labels(self) -> dict[str, jax.ShapeDtypeStruct]:
+        places = len(self.images.x) * self.size.views
+        return {
+            "corners": jax.ShapeDtypeStruct((places, 2), np.dtype("int32")),
+            "flips": jax.ShapeDtypeStruct((places,), np.dtype("bool")),
+            "probabilities": jax.ShapeDtypeStruct((places, plan.CLASSES), np.dtype("float32")),
+        }
+
     def compiled(self, network: str, kind: Kind, what: str) -> Any:
         return self._compiled[network, kind, what].result()
 
 
 def _shape(array) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+    return jax.ShapeDtypeStruct(np.shape(array), array.dtype)
+
+
+_cropped = jax.jit(cropped)
 
 
 class Training:
@@ -129,9 +148,10 @@ class Training:
         self.seconds_per_step: dict[tuple[str, Kind], float] = {}
         self.pool = ThreadPoolExecutor(1)
         self._factors: dict[tuple, Future] = {}
+        self._taught: tuple[tuple, dict] | None = None
 
     def program(self, network: str, kind: Kind) -> ImageProgram:
-        return self.programs.prepare(network, kind, self.ranks(network) if kind == "low_rank" else ())
+        return self.programs.prepare(network, kind, self.ranks(network) if kind in _LOW_RANK else ())
 
     def ranks(self, network: str) -> list[int]:
         """Returns the ranks of a network, by the spectrum of a deterministic one; they are a record."""
@@ -141,7 +161,7 @@ class Training:
         if network in plan.RANKS:
             return list(plan.RANKS[network])
         program = self.program(network, "deterministic")
-        state = self.state_of(network, "all", plan.RESULT_SEEDS[0])
+        state = self.state_of(network, "tuning", plan.TUNING_SEED)
         kernels = [np.asarray(state["weights"][_place(program, kernel.w)]) for kernel in program.kernels]
         plain = program.num_parameters - sum(kernel.size for kernel in kernels)
         most = int(plan.SHARES[network] * self.size.share * program.num_parameters) - plain
@@ -149,13 +169,24 @@ class Training:
         self.records.add({"stage": "ranks", "network": network, "ranks": found, "most": most})
         return found
 
+    def epochs(self, network: str, method: Method, settings: Settings, data: str) -> int:
+        """Returns the epochs of a training; those of a network without its own are a record."""
+        if settings.epochs is not None:
+            return settings.epochs
+        if method.swag:
+            return plan.SWAG_EPOCHS
+        if data != "all":
+            return plan.TUNING_EPOCHS if data == "tuning" else plan.HELD_OUT_EPOCHS
+        own = plan.NETWORKS[network]
+        found = own.epochs_svd if method.svd else own.epochs
+        if found is None:
+            decided = self.records.of("epochs", network=network)[0]["epochs"]
+            found = decided // 2 if method.svd else decided
+        return found
+
     def steps(self, network: str, method: Method, settings: Settings, data: str) -> int:
         """Returns the steps of a training, whole chunks."""
-        own = plan.NETWORKS[network]
-        epochs: float = own.epochs_svd if method.svd else own.epochs
-        if network == plan.TUNING[0].network:
-            epochs = settings.epochs or epochs
-        epochs *= self.size.epochs
+        epochs = self.size.epochs * self.epochs(network, method, settings, data)
         chunks = epochs * len(self.images.rows[data]) / self.size.batch / self.size.chunk
         return max(1, round(chunks)) * self.size.chunk
 
@@ -170,20 +201,18 @@ class Training:
             factors = self.factors(network, given, data, seed, member).result()
             state = program.start_at(deterministic, given, factors, number, settings.eta, width)
         else:
-            state = program.start(number, settings.eta, width)
+            state = program.start(number, settings.eta, width, settings.dropout)
         steps = self.steps(network, method, settings, data)
-        step = Step(settings.rate, settings.rho_rate, settings.decay, settings.beta / len(rows), steps, plan.WARM_UP)
-        inputs = (self.images.padded, self.images.labels, self.images.mask(data))
-        run = self.programs.compiled(network, method.kind, "train")
-        begun, before = time.time(), None
-        for ids in batches(rows, self.size.batch, steps, number).reshape(-1, self.size.chunk, self.size.batch):
-            state, nll = run(state, ids, inputs, step.numbers())
-            if before is not None:
-                before.block_until_ready()  # one chunk waits while another is computed
-            before = nll
-            if time.time() > self.deadline:
-                raise TimeoutError
-        last = float(nll)
+        rate = self.size.rate * settings.rate
+        step = Step(rate, settings.rho_rate, settings.decay, settings.beta / len(rows), steps, plan.WARM_UP)
+        ids, labels = batches(rows, self.size.batch, steps, number), self.images.labels
+        if method.kind == "distilled":
+            labels = self.taught(network, data, seed)
+            views = np.random.default_rng([number, 5]).integers(0, self.size.views, ids.shape)
+            ids = (ids + len(self.images.x) * views).astype("int32")
+        self.programs.compiled(network, method.kind, "train")  # not in the time of a step
+        begun = time.time()
+        state, last = self._stepped(network, method.kind, state, ids, (labels, data), step)
         self.seconds_per_step[network, method.kind] = (time.time() - begun) / steps
         print(
             f"  {network} {method.kind}{' svd' * method.svd}, {data}, {number}: {steps} steps, "
@@ -192,12 +221,72 @@ class Training:
         )
         return {"weights": state["weights"], "others": state["others"]}
 
+    def _stepped(self, network: str, kind: Kind, state: State, ids, labels_of, step: Step) -> tuple[State, float]:
+        """Returns the state after all batches and the NLL of the last chunk."""
+        labels, data = labels_of
+        inputs = (self.images.padded, labels, self.images.mask(data))
+        run, before, nll = self.programs.compiled(network, kind, "train"), None, np.nan
+        for chunk in ids.reshape(-1, self.size.chunk, self.size.batch):
+            state, nll = run(state, chunk, inputs, step.numbers())
+            if before is not None:
+                before.block_until_ready()  # one chunk waits while another is computed
+            before = nll
+            if time.time() > self.deadline:
+                raise TimeoutError
+        return state, float(nll)
+
+    def taught(self, network: str, data: str, seed: int) -> dict:
+        """Returns crops of all images with the mean probabilities of the deep ensemble of a seed."""
+        key = (network, data, seed)
+        if self._taught is None or self._taught[0] != key:
+            views = Views.random(len(self.images.x), self.size.views, seed)
+            members = [jax.device_put(self.state_of(network, data, seed, each)) for each in range(plan.MEMBERS)]
+            run, mask = self.programs.compiled(network, "deterministic", "predict"), self.images.mask(data)
+            count, size, found = len(views.flips), self.size.block, []
+            for start in range(0, count, size):
+                places = np.arange(start, start + size) % count
+                x = _cropped(
+                    self.images.padded[places % len(self.images.x)], views.corners[places], views.flips[places]
+                )
+                logits = [run(one["weights"], one["others"], np.uint32(0), x, mask)[0] for one in members]
+                found.append(sum(jax.nn.softmax(each) for each in logits) / len(members))
+                found[-1].block_until_ready()
+            probabilities = jax.numpy.concatenate(found)[:count]
+            self._taught = key, jax.device_put(views.labelled(probabilities))
+        return self._taught[1]
+
+    def swag(self, network: str, settings: Settings, data: str, seed: int) -> list[State]:
+        """Returns draws of SWAG that begin at the deterministic network of a seed, with moments of their own."""
+        program, rows = self.program(network, "deterministic"), self.images.rows[data]
+        method, number = plan.METHODS["swag"], 1000 * (seed + 1) + 500
+        state = program.start_from(self.state_of(network, data, seed), number)
+        shapes = [np.shape(weight) for weight in state["weights"]]
+        steps = self.steps(network, method, settings, data)
+        ids = batches(rows, self.size.batch, steps, number)
+        constant = Step(self.size.rate * settings.rate, 0.0, settings.decay, 0.0, _MANY, 1 / _MANY)
+        snapshots = Snapshots(plan.SWAG_EPOCHS)
+        labels_of = self.images.labels, data
+        for part in np.array_split(ids, min(plan.SWAG_EPOCHS, steps // self.size.chunk)):
+            state, _ = self._stepped(network, "deterministic", state, part, labels_of, constant)
+            snapshots.add(np.concatenate([np.asarray(weight).ravel() for weight in state["weights"]]))
+        still = Step(0.0, 0.0, 0.0, 0.0, _MANY, 1 / _MANY)  # nothing moves but the moments
+        rng, drawn = np.random.default_rng([number, 6]), []
+        for _ in range(plan.DRAWS):
+            ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+            flat = np.split(snapshots.draw(rng), ends)
+            weights = [part.reshape(shape) for part, shape in zip(flat, shapes, strict=True)]
+            one = program.start_from({"weights": weights, "others": state["others"]}, number)
+            one = jax.tree.map(np.array, one)  # copies, which the program may overwrite
+            one, _ = self._stepped(network, "deterministic", one, ids[: self.size.chunk], labels_of, still)
+            drawn.append({"weights": one["weights"], "others": one["others"]})
+        return drawn
+
     def state_of(self, network: str, data: str, seed: int, member: int = 0) -> State:
         """Returns a deterministic network that was trained and kept, or trains it."""
         path = self.kept / f"{network}-{data}-{seed}-{member}.npz"
         program = self.program(network, "deterministic")
         if not path.exists():
-            method, settings = plan.METHODS["deterministic"], self.records.chosen("deterministic")
+            method, settings = plan.METHODS["deterministic"], self.records.chosen(network, "deterministic")
             state = self.train(network, method, settings, data, seed, member)
             self.keep(path, state)
         with np.load(path) as arrays:
