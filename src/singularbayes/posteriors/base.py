@@ -124,6 +124,11 @@ class Posterior(scope.Source, keras.layers.Layer):
         return []
 
     @property
+    def dense_weight(self) -> Any:
+        """The variable with a whole matrix that is trained without noise of its own; None where there is none."""
+        return None
+
+    @property
     def random_weights(self) -> list:
         """The variables that hold means and scales of random weights, once built."""
         return [factor.values for factor in self.factors]
@@ -162,6 +167,10 @@ class Posterior(scope.Source, keras.layers.Layer):
     def with_components(self, number: int | None) -> "Posterior":
         """Returns a copy that is not built and mixes so many components; None is the posterior of one, no mixture."""
         return copy_posterior(self, self.name)
+
+    def for_members(self, count: int) -> "Posterior":
+        """Returns the posterior for an ensemble of so many models: a mixture without a number has one for each."""
+        return self
 
     def give_components(self, other: Any, numbers: int | Sequence[int]) -> None:
         """Gives the parameters of some components, or of one, to a posterior that `with_components` made, built."""
