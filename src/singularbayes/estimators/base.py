@@ -127,7 +127,7 @@ class BayesianEstimator(BaseEstimator):
                 raise
             raise ValueError(
                 f"{error}. {type(self).__name__} needs numbers; encode columns of text before it: make_pipeline("
-                'make_column_transformer((OneHotEncoder(), ["column"]), remainder="passthrough"), '
+                'make_column_transformer((OneHotEncoder(sparse_output=False), ["column"]), remainder="passthrough"), '
                 f"{type(self).__name__}())."
             ) from error
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
