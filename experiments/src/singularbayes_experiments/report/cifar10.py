@@ -193,7 +193,7 @@ def reproduction(records: Records) -> str:
     mean = float(np.mean(found))
     good = low - MARGIN <= mean <= high + MARGIN
     word = "which it reproduces" if good else "which it does not reproduce"
-    epochs = plan.NETWORKS["resnet20"].epochs
+    epochs = plan.PUBLISHED_EPOCHS
     seeds = "one seed" if len(found) == 1 else f"{len(found)} seeds"
     return (
         f"One deterministic ResNet-20 has an accuracy of {100 * mean:.2f} % after {epochs} epochs ({seeds}); "

@@ -306,10 +306,22 @@ def run(given, deadline: float) -> int:
         for piece in plan.WORK
         if given.only in ("", piece.family) and given.network == piece.network and not experiment.done(piece)
     ]
-    for network, kind in dict.fromkeys((piece.network, _kind(piece)) for piece in work):
-        if kind not in ("low_rank", "distilled") or network in plan.RANKS:  # compiled while the first pieces run
-            training.program(network, kind)
+    prepare(training, work[:3])  # compiled while the first pieces run
     return do_all(experiment, work, deadline)
+
+
+def prepare(training: Training, work: Sequence[Piece]) -> None:
+    """Makes the programs of pieces, which are compiled beside what runs; ranks must be known or trained first."""
+    for network, kind in dict.fromkeys((piece.network, _kind(piece)) for piece in work):
+        if kind not in ("low_rank", "distilled") or network in plan.RANKS or _ranks_are_known(training, network):
+            training.program(network, kind)
+
+
+def _ranks_are_known(training: Training, network: str) -> bool:
+    """Whether the deterministic network whose spectrum gives the ranks was kept."""
+    return bool(training.records.of("ranks", network=network)) or any(
+        training.kept.glob(f"{network}-tuning-{plan.TUNING_SEED}-0.npz")
+    )
 
 
 def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float) -> int:
@@ -324,8 +336,8 @@ def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float) -> in
                 print(f"left out: {piece}, {estimate:.0f} s with {left:.0f} s left", flush=True)
                 continue
             experiment.do(piece)
-            if piece.seed is None and piece.family == "deterministic":
-                experiment.training.program(piece.network, "low_rank")  # its ranks are known: compiled beside what runs
+            if piece == work[0]:
+                prepare(experiment.training, work)
         except TimeoutError:
             print(f"out of time: {piece}", flush=True)
             break
