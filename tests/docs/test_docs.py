@@ -45,6 +45,13 @@ def test_links_between_pages_lead_somewhere(page):
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_every_finding_of_a_diagnosis_is_on_the_page_of_troubleshooting():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    code = (ROOT / "src" / "singularbayes" / "evaluation" / "symptoms.py").read_text(encoding="utf-8")
+    names = set(re.findall(r'yield Finding\(\s+"(\w+)"', code))
+    assert len(names) == 11 and [name for name in names if f"\n| `{name}`" not in page] == []
+
+
 def test_the_speeds_of_the_readme_are_those_of_the_record():
     records = ROOT / "benchmarks" / "records"
     record = json.loads((records / "training_step_peers.json").read_text())

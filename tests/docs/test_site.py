@@ -103,5 +103,5 @@ def test_search_dark_mode_and_layout_work_in_a_browser_from_files(site, tmp_path
     assert found, shown.stderr[-2000:]
     result = json.loads(html.unescape(found[1]))
     assert result["width"] <= width and result["scroll"] <= result["width"] and result["broken"] == 0
-    assert result["hits"] > 3 and result["scheme"] == "slate" and result["tabs"] == 7
+    assert result["hits"] > 3 and result["scheme"] == "slate" and result["tabs"] == 8
     assert "CONSOLE" not in shown.stderr

@@ -289,14 +289,21 @@ def _refused(model, message, x=X, y=Y, error=ValueError, **options):
         certify(model, x, y, **{"draws": 20, **options})
 
 
+@pytest.mark.parametrize(("kl", "loose"), [(630.0, True), (99.0, False)])
+def test_a_certificate_whose_kl_exceeds_the_examples_says_what_makes_it_tighter(kl, loose):
+    shown = repr(sb.Certificate("PAC-Bayes-kl", "risk", 0.99, terms={"KL": kl, "N": 100}))
+    assert ("loose: the KL is 6.3 nats per example. Train with sb.KLSchedule(beta=1)" in shown) == loose
+
+
 def test_weights_that_no_posterior_draws_are_refused_unless_frozen():
     bias = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=LowRank.paper(2))])
     bias.compile("sgd", LOSS)
-    _refused(bias, r"every trained weight inside a posterior.*dense.*/bias")
+    _refused(bias, r'every trained weight inside a posterior.*dense.*/bias.*pass form="holdout"')
     _refused(bias, "every trained weight inside a posterior", frozen=True)
     _refused(_network(middle=[keras.layers.LayerNormalization()]), "layer_normalization")
     deterministic = keras.Sequential([keras.Input((4,)), layers.Dense(2, posterior=sb.Deterministic())])
-    _refused(deterministic, "needs a model with posteriors")
+    _refused(deterministic, "needs a model with posteriors.*sb.bayesianize.*bounds.mean_at_most")
+    _refused(deterministic, "needs a model with posteriors.*sb.bayesianize", form="holdout")
     mixed = _network(middle=[layers.Dense(5, posterior=sb.Deterministic(), use_bias=False)])
     _refused(mixed, "every trained weight inside a posterior")
     mixed.layers[1].trainable = False

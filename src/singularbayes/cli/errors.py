@@ -13,6 +13,7 @@ _IN_SHELL = {
     'unsupported="keep"': "--unsupported keep",
     ", or by a rule with None; plan(model, …) shows them all": "; the plan shows them all",
     "frozen=True": "--frozen",
+    'form="holdout"': "--form holdout",
     "allow_seen=True": "--allow-seen",
     "prior_data='disjoint'": "--prior-data disjoint",
     "prior_data=…": "--prior-data",

@@ -28,13 +28,13 @@ class Bands:
 
 @dataclass(frozen=True)
 class Refusals:
-    """Error rates of the shares that are kept, and per seed the AUROC of out-of-distribution images, by method."""
+    """Error rates of the shares that are kept, and per seed the share of unseen classes it is sure of, by method."""
 
     kept: np.ndarray
     errors: Mapping[str, np.ndarray]
     refused: float  # the share of the sentence
-    detection: dict[str, list[float]]
-    ood: str
+    sure: dict[str, list[float]]
+    title: str  # of that panel
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ def bands(data: Bands, wide: bool) -> Figure:
 
 @_drawn
 def refusals(data: Refusals, wide: bool) -> Figure:
-    """Returns the error rate against the share that is refused, and how well unseen classes are detected."""
-    (errors, detection), figure = _panels(2, (8.4, 3.0), (3.6, 5.6), wide)
+    """Returns how often each method is sure of unseen classes, and its error rate against the share that is refused."""
+    (unseen, errors), figure = _panels(2, (8.4, 3.0), (3.6, 5.6), wide)
     looks = style.looks(data.errors)
     for method, risk in data.errors.items():
         errors.plot(1 - data.kept, risk, label=method, markevery=10, **looks[method].plot)
@@ -80,15 +80,18 @@ def refusals(data: Refusals, wide: bool) -> Figure:
     errors.set_ylim(bottom=0)
     for axis in (errors.xaxis, errors.yaxis):
         axis.set_major_formatter(style.percent())
-    for row, (method, values) in enumerate(reversed(data.detection.items())):
+    for row, (method, values) in enumerate(reversed(data.sure.items())):
         look = looks[method]
-        detection.plot(
-            values, [row] * len(values), ls="", marker=look.marker, color=look.colour, alpha=0.4, markersize=5
-        )
-        detection.plot([np.mean(values)], [row], ls="", marker=look.marker, color=look.colour, markersize=9)
-    detection.set_yticks(range(len(data.detection)), list(reversed(data.detection)))
-    detection.set(title=f"detecting the {data.ood}", xlabel="AUROC of the entropy; large: mean")
-    detection.set_ylim(-0.6, len(data.detection) - 0.4)
+        unseen.barh(row, np.mean(values), color=look.colour, height=0.55)
+        unseen.plot(values, [row] * len(values), ls="", marker=".", color=style.INK, markersize=5)
+        unseen.text(max(values), row, f"  {100 * np.mean(values):.0f} %", va="center", color=style.INK)
+    unseen.set_yticks(range(len(data.sure)), list(reversed(data.sure)))
+    unseen.set(
+        title=data.title,
+        xlabel="share of them; dots: seeds",
+        xlim=(0, max(0.05, 1.2 * max(map(max, data.sure.values())))),
+    )
+    unseen.xaxis.set_major_formatter(style.percent())
     errors.legend(loc="upper right")
     return figure
 

@@ -45,6 +45,16 @@ class Certificate(Bound):
     weights: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        kl, examples = self.terms.get("KL", 0.0), self.terms.get("N", 1)
+        if kl <= examples:
+            return super().__repr__()
+        return (
+            f"{super().__repr__()}\n  loose: the KL is {kl / examples:.2g} nats per example. Train with "
+            "sb.KLSchedule(beta=1) and eta=0.1, learn the prior on other examples (sb.learn_prior), or certify "
+            'held-out examples by form="holdout".'
+        )
+
     def save(self, path) -> None:
         """Writes the certificate to a JSON file: the statement, the call, hashes of examples and weights, versions."""
         content = {"statement": repr(self).splitlines(), **{one.name: getattr(self, one.name) for one in fields(self)}}

@@ -28,10 +28,18 @@ def require_stateless(model: keras.Model) -> None:
             raise Refused(f"certify needs predictions that do not depend on earlier ones; {layer.path} is stateful.")
 
 
+def no_posteriors(model: keras.Model) -> str:
+    """Returns why a deterministic network is refused, and what to do instead."""
+    return (
+        f"certify needs a model with posteriors; got {model.name!r} with none. Convert it with sb.bayesianize; or "
+        "bound its error by mistakes on held-out examples: singularbayes.bounds.mean_at_most(predicted != y, delta)."
+    )
+
+
 def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
     """Raises unless every weight that training changed is drawn; returns what is taken on the caller's word."""
     if not find_random_posteriors(model):
-        raise Refused(f"certify needs a model with posteriors; got {model.name!r} with none.")
+        raise Refused(no_posteriors(model))
     learned = [posterior.path for posterior in find_random_posteriors(model) if posterior.learned_rank is not None]
     if learned:
         raise Refused(
@@ -52,7 +60,8 @@ def require_drawn(model: keras.Model, frozen: bool) -> tuple[str, ...]:
         raise Refused(
             "certify needs every trained weight inside a posterior, because the bound speaks about drawn weights "
             f"only; got {_named(trained)}. Give biases bias_posterior=FullRank(…), or set trainable = False before "
-            "`fit` and pass frozen=True."
+            '`fit` and pass frozen=True. If the model has not seen these examples, pass form="holdout", which '
+            "allows plain weights."
         )
     if outside and not frozen:
         raise Refused(

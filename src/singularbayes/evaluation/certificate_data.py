@@ -9,7 +9,12 @@ import numpy as np
 from scipy.stats import binom
 
 from singularbayes.bounds import Refused
-from singularbayes.evaluation.certificate_conditions import require_bounded_kl, require_drawn, require_stateless
+from singularbayes.evaluation.certificate_conditions import (
+    no_posteriors,
+    require_bounded_kl,
+    require_drawn,
+    require_stateless,
+)
 from singularbayes.models import arranged, count_examples
 from singularbayes.posteriors import Origin, Scalars, find_random_posteriors
 from singularbayes.training import Seen, count_repeats, hash_examples, seen_among
@@ -44,7 +49,7 @@ def require_unseen(model: keras.Model, x, prior_data, declared: str) -> tuple[st
         declared: how the caller declared that the model has not seen the examples.
     """
     if not find_random_posteriors(model):
-        raise Refused(f"certify needs a model with posteriors; got {model.name!r} with none.")
+        raise Refused(no_posteriors(model))
     require_stateless(model)
     words = f"the model neither trained, nor tuned, nor chosen on these examples, on the caller's word ({declared})"
     hashes = hash_examples(arranged(model, x))
