@@ -95,7 +95,7 @@ class ImageProgram:
         rng = np.random.default_rng([seed, 1])
         weights, others = [list(group) for group in self._start]
         for number, (share, state) in enumerate(self.dropout):
-            others[share] = np.float32(dropout)
+            others[share] = np.array(dropout, "float32")
             others[state] = np.array([seed, number], others[state].dtype)
         for posterior in self.kernels:
             rows, columns = posterior.shape

@@ -5,7 +5,7 @@ holds page and records equal.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -147,8 +147,8 @@ def detection_table(records: Records, network: str = "resnet9") -> list[str]:
     for score, name in DETECTORS.items():
         values = [detector(records, network, column, score) for column in columns]
         if any(values):
-            cells = [cell for each in values for cell in (_mean(each), "")]
-            rows.append(f"| {' | '.join([name, *cells, str(max(map(len, values)))])} |")
+            shown = [cell for each in values for cell in (_mean(each), "")]
+            rows.append(f"| {' | '.join([name, *shown, str(max(map(len, values)))])} |")
     titles = {"held_out": "held-out classes", **OTHERS}
     heads = [f"{titles[column]} ({by})" for column in columns for by in ("H", "MI")]
     return [f"| | {' | '.join([*heads, 'seeds'])} |", f"|---|{'---:|' * (len(heads) + 1)}", *rows] if rows else []
@@ -177,8 +177,8 @@ def _detection_words(records: Records, network: str) -> str:
 def detected(records: Records, network: str, method: str, column: str) -> tuple[list[float], list[float]]:
     """Returns the AUROC of a method over seeds, by entropy and by mutual information."""
     if column == "held_out":
-        first, second = (scores(records, network, method, "ood", score) for score in ("auroc_entropy", "auroc_mi"))
-        return list(first.values()), list(second.values())
+        by_entropy, by_mi = (scores(records, network, method, "ood", f"auroc_{score}") for score in ("entropy", "mi"))
+        return list(by_entropy.values()), list(by_mi.values())
     own = [
         one["other"][column]
         for one in results(records)
@@ -426,7 +426,7 @@ def page(folder: Path) -> str:
     return "\n".join(lines)
 
 
-def _left_out(done: dict[str, Records]) -> list[str]:
+def _left_out(done: Mapping[str, Records]) -> list[str]:
     """Returns what only earlier rounds have results of, and families all of whose configurations diverged."""
     found = []
     for name, records in done.items():
@@ -447,12 +447,12 @@ def _left_out(done: dict[str, Records]) -> list[str]:
         for method in NAMES
     }
     keys["held-out classes"] = ("resnet9", "deterministic", "ood", "auroc_entropy")
-    names = list(done)
-    for i, name in enumerate(names[1:], start=1):
+    rounds = list(done)
+    for i, name in enumerate(rounds[1:], start=1):
         absent = [
             what
             for what, key in keys.items()
-            if scores(done[name], *key) and not any(scores(done[later], *key) for later in names[:i])
+            if scores(done[name], *key) and not any(scores(done[later], *key) for later in rounds[:i])
         ]
         if absent:
             found.append(f"The last results of these are those of the {ROUNDS[name]} round: {', '.join(absent)}.")

@@ -180,8 +180,8 @@ def detector_rows(one: Set, simple: Sequence[Record]) -> list[str]:
             named = (f"{place}/auroc_ood",) if place in IMAGES else ("auroc_ood",)
             values = [each[name] for each in metrics for name in named if name in each]
             if values:
-                error = f" ± {_decimals(np.std(values, ddof=1) / np.sqrt(len(values)))}" if len(values) > 1 else ""
-                cells[column] = f"{_decimals(np.mean(values))}{error}"
+                error = f" ± {_decimals(float(np.std(values, ddof=1)) / len(values) ** 0.5)}" if len(values) > 1 else ""
+                cells[column] = f"{_decimals(float(np.mean(values)))}{error}"
         if cells:
             own = [words, "", "", *(cells.get(column, "") for column in columns(one)), ""]
             rows.append(f"| {' | '.join(own)} |")

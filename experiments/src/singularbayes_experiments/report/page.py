@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from markdown_it import MarkdownIt
 
@@ -82,7 +83,7 @@ def render(made: Sequence[Chapter], head: Head, opening: Opening | None = None) 
     """Returns the page."""
     pages = dict(opening.pages or {}) if opening else {}
     known = [*(chapter.section.experiment for chapter in made), *pages]
-    names = {
+    names: dict[str, Any] = {
         "opening": html(opening.summary, known, opening.figure) if opening else "",
         "pages": {name: html(text, known) for name, text in pages.items()},
         "titles": {name: text.splitlines()[0].removeprefix("# ") for name, text in pages.items()},
