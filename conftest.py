@@ -39,8 +39,15 @@ def pytest_ignore_collect(collection_path, config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Exhaustive tests run only where -m names them: make test-all. Of `rows_on_torch`, all but the first row are."""
-    if keras.backend.backend() != "torch":
+    """Exhaustive tests run only where -m names them: make test-all.
+
+    They are, but on torch, what is marked `on_torch` and not `backend`, and of `rows_on_torch` all but the first row.
+    """
+    on_torch = keras.backend.backend() == "torch"
+    for item in items:
+        if item.get_closest_marker("on_torch") and not item.get_closest_marker("backend"):
+            item.add_marker("backend" if on_torch else "exhaustive")
+    if not on_torch:
         started = set()
         for item in items:
             marks = {mark.name for mark in item.iter_markers()}

@@ -19,6 +19,8 @@ from table import TORCH_FIRST
 import singularbayes as sb
 from singularbayes.prediction import ValuePredictive
 
+pytestmark = pytest.mark.on_torch
+
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "beijing_trials.jsonl"
 TINY = beijing.ForecastSettings(
     windows=(200, 60, 50),
@@ -52,6 +54,7 @@ def tables(monkeypatch):
         read.cache_clear()
 
 
+@TORCH_FIRST
 def test_the_values_and_scores_of_a_record_are_in_micrograms():
     found = beijing.EXPERIMENT.problem.run("deep_ensemble", 0, OURS, preset="quick")
     rows = air.rows_of(made_up_air.beijing())
@@ -124,7 +127,6 @@ def test_training_watches_the_mae_of_validation_and_ends_early():
     assert seen[-1]["val_mae"] > min(losses)
 
 
-@TORCH_FIRST
 @pytest.mark.parametrize("settings", [TINY, OWN], ids=["the paper's", "with its own noise"])
 def test_at_its_means_the_network_is_keras_lstms_and_the_last_value(settings):
     keras.utils.set_random_seed(0)
@@ -159,7 +161,6 @@ def test_noise_is_weighed_from_what_is_known_before_the_target():
     np.testing.assert_allclose(kinds["own"], [[2], [5]])
 
 
-@TORCH_FIRST
 def test_hours_one_by_one_are_the_same_function(monkeypatch):
     x, found = np.random.default_rng(0).normal(size=(5, 3, 15)).astype("float32"), []
     for name in ("ANOTHER", forecast.UNROLL):
@@ -171,7 +172,6 @@ def test_hours_one_by_one_are_the_same_function(monkeypatch):
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
 
 
-@TORCH_FIRST
 def test_the_papers_start_of_full_rank_means_is_uniform_and_another_in_every_kernel():
     settings = beijing.EXPERIMENT.presets["paper"]["full_rank"]
     model = beijing.EXPERIMENT.problem.network(Weights("full_rank", settings), settings)

@@ -19,6 +19,8 @@ from table import TORCH_FIRST
 import singularbayes as sb
 from singularbayes.models import count_trained
 
+pytestmark = pytest.mark.on_torch
+
 needs_data = pytest.mark.skipif(
     not os.environ.get("SINGULARBAYES_DATA"), reason="needs $SINGULARBAYES_DATA, a folder with the data sets"
 )
@@ -195,7 +197,6 @@ class MadeUp(mortality.MortalityProblem):
         return mortality.Sets(train, validation, test, ood)
 
 
-@TORCH_FIRST
 @pytest.mark.parametrize(
     ("kind", "parameters"),
     [("deterministic", 22_401), ("full_rank", 44_802), ("low_rank", 13_612), ("rank_one", 23_257)],
@@ -253,6 +254,7 @@ def test_every_part_is_scored_by_its_own_stays_and_labels():
     assert trial["validation_nll"] == pytest.approx(nll)
 
 
+@TORCH_FIRST
 def test_a_record_has_the_draws_of_its_seed_and_departs_from_what_the_paper_has_for_its_method():
     problem, settings = MadeUp(), replace(MadeUp().published("full_rank"), draws=3, units=(8,), rank=2)
     model = problem.network(Weights("full_rank", settings), settings)

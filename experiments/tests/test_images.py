@@ -16,9 +16,12 @@ from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import cnn, fashion_mnist, images, kl_study, mnist
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
+from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.models import count_trained
+
+pytestmark = pytest.mark.on_torch
 
 PUBLISHED = {"low_rank": 245_810, "low_rank_laplace": 245_810, "full_rank": 4_788_010, "rank_one": 2_406_398}
 OURS = {"deterministic": 2_395_210, "low_rank_10": 114_290, "low_rank_50": 465_010}
@@ -141,6 +144,7 @@ def alone(method):
     return fashion_mnist.EXPERIMENT.problem.run(method, 5, TINY, watch=lambda epoch, logs: seen.append(epoch)), seen
 
 
+@TORCH_FIRST
 def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
     def read(*_):
         raise AssertionError("a trial read the test images")
@@ -156,6 +160,7 @@ def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
         assert whole.metrics[name] == (value if "posterior" in name else pytest.approx(value, rel=1e-8)), name
 
 
+@TORCH_FIRST
 def test_the_arrays_of_a_record_give_its_scores_again():
     found, _ = alone("low_rank")
     assert found.settings["beta"] == 1.0 and found.paper["num_train"] == 50_000
@@ -181,6 +186,7 @@ def test_every_set_is_scored_by_its_own_name_and_labels():
     assert "recalibrated_temperature" in expected and found == pytest.approx(expected)
 
 
+@JAX_FIRST
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="seeds are one program on JAX alone")
 @pytest.mark.parametrize("method", ["low_rank_svd", "swag"])
 def test_a_seed_in_one_program_with_others_gives_what_it_gives_alone(method):
@@ -305,7 +311,7 @@ def test_weights_count_in_both_ways_of_training():
     x, y = mnist.EXPERIMENT.problem.split(TINY)[0]
     weight = np.where(y == 3, 5.0, 1.0).astype("float32")
     found = []
-    for kind in (trainers.Alone, trainers.Together):
+    for kind in (trainers.OneByOne, trainers.OneProgram):
         for given in (weight, None):
             trainer = kind(
                 mnist.EXPERIMENT.problem.network_of("low_rank", TINY), trainers.Training(x, y, weight=given), TINY

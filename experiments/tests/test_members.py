@@ -10,9 +10,12 @@ from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.runs import runner
+from table import TORCH_FIRST
 
 from singularbayes.cli import EngineOptions
 from singularbayes.ranks import Engine, Local
+
+pytestmark = pytest.mark.on_torch
 
 SIZES = ("num_train=32", "num_test=32", "units=4", "rank=2", "draws=4", "iqr_draws=4")
 TINY = (*SIZES, "epochs=2", "warmup=1", "members=2")
@@ -66,6 +69,7 @@ def assert_same(folder, other):
     assert all(found.arrays[name].tobytes() == array.tobytes() for name, array in expected.arrays.items())
 
 
+@TORCH_FIRST
 def test_members_that_other_machines_train_in_any_order_make_the_record_of_a_run_in_a_row(
     elsewhere, trained, tmp_path, capsys
 ):

@@ -9,6 +9,8 @@ from singularbayes_experiments.records import record
 
 import singularbayes as sb
 
+pytestmark = pytest.mark.on_torch
+
 RNG = np.random.default_rng(0)
 SMALL = MonitorSettings(repetitions=40, reference=100, before=50, longest=80, delays=10)
 INSIDE, OUTSIDE = RNG.normal(size=400), RNG.normal(4.0, 1.0, size=200)

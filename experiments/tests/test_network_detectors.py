@@ -10,9 +10,12 @@ from singularbayes_experiments import data
 from singularbayes_experiments.problems import network_detectors
 from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.records import record
+from table import JAX_FIRST
 from test_images import TINY
 
 from singularbayes import metrics
+
+pytestmark = pytest.mark.on_torch
 
 
 @pytest.fixture
@@ -32,6 +35,7 @@ def test_held_out_classes_are_in_no_training_image_and_are_all_the_others(images
     np.testing.assert_array_equal(found.train[1], y[known] - 1)  # labels without gaps
 
 
+@JAX_FIRST
 def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, monkeypatch, tmp_path):
     networks, run, detect = [], network_detectors.run, network_detectors.detect
     monkeypatch.setattr(

@@ -7,6 +7,8 @@ from singularbayes_experiments.problems import beijing, reviews
 
 from singularbayes.models import count_trained
 
+pytestmark = pytest.mark.on_torch
+
 SST2 = {"deterministic": 9_922_562, "full_rank": 19_841_028, "low_rank": 1_470_340, "rank_one": 10_013_306}
 BEIJING = {"deterministic": 53_569, "full_rank": 107_138, "low_rank": 47_144, "rank_one": 56_161}
 # (rank of the embedding, rank elsewhere): the paper's profiling table.

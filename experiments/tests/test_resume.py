@@ -11,7 +11,7 @@ from singularbayes_experiments.methods.methods import METHODS
 from singularbayes_experiments.methods.pools import fit_swag
 from singularbayes_experiments.methods.settings import TrainingSettings
 from singularbayes_experiments.methods.stopping import EarlyStop, Plateau
-from singularbayes_experiments.methods.trainers import Alone, Training
+from singularbayes_experiments.methods.trainers import OneByOne, Training
 from singularbayes_experiments.methods.training import Diverged, fit, train
 from singularbayes_experiments.records.checkpoints import Keep
 from table import TORCH_FIRST
@@ -173,7 +173,7 @@ def test_a_plateau_lowers_the_rate_after_its_patience():
 def test_a_part_that_is_finished_is_not_trained_again_and_the_others_are_the_same(tmp_path):
     def ensemble(keep, watch=None):
         training = Training(X, Y, loss=lambda: "mse")
-        trainer = Alone(lambda weights: network(), training, Settings(epochs=4, warmup=2), watch=watch, keep=keep)
+        trainer = OneByOne(lambda weights: network(), training, Settings(epochs=4, warmup=2), watch=watch, keep=keep)
         (pool,) = METHODS["low_rank_ensemble"].train(trainer, [7])
         return pool.models
 

@@ -14,11 +14,13 @@ from singularbayes_experiments.methods.training import adam
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import adaptive_rank_sst2, reviews, sst2, text
 from singularbayes_experiments.problems.position_embedding import Positions, sines
-from table import TORCH_FIRST
+from table import JAX_FIRST, TORCH_FIRST
 
 from singularbayes.convert import collapse
 
 pytest.importorskip("tokenizers")
+
+pytestmark = pytest.mark.on_torch
 TINY = replace(
     sst2.QUICK,
     vocabulary=len(made_up_reviews.WORDS),
@@ -115,6 +117,7 @@ def test_a_number_of_rows_that_cannot_be_is_refused(num_train):
         sst2.EXPERIMENT.problem.trained(replace(TINY, num_train=num_train))
 
 
+@TORCH_FIRST
 def test_a_run_scores_the_test_sentences_and_the_news():
     (record,) = sst2.EXPERIMENT.problem.run_many("low_rank", [4], replace(TINY, patience=None))
     wanted = {"accuracy", "nll", "brier", "auroc_ood_mi", "mi_ratio", "ece_equal_width_10", "validation_nll"}
@@ -154,6 +157,7 @@ def test_a_network_started_at_a_point_network_says_the_same():
     assert np.ptp(said) > 0.01
 
 
+@JAX_FIRST
 def test_what_a_kind_starts_from_is_the_papers():
     settings = reviews.ReviewSettings(vocabulary=50, width=32, blocks=1, feed_forward=32)
     full, low = (reviews.network(kind, settings) for kind in ("full_rank", "low_rank"))
@@ -195,7 +199,6 @@ def test_the_cosine_ends_at_its_floor():
     assert float(rate(0)) == pytest.approx(2e-3) and float(rate(last)) == pytest.approx(2e-5)
 
 
-@TORCH_FIRST
 @pytest.mark.parametrize("kind", ["sinusoidal", "learned", "none"])
 def test_positions_are_added_to_scaled_vectors(kind):
     x = np.random.default_rng(0).normal(size=(2, 5, 6)).astype("float32")

@@ -12,6 +12,8 @@ from test_images import TINY
 
 from singularbayes import metrics
 
+pytestmark = pytest.mark.on_torch
+
 SETTINGS = StudentSettings({}, epochs=1, batch_size=64, draws=4)
 
 

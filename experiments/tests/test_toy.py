@@ -9,8 +9,11 @@ from made_up import all_records
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
+from table import TORCH_FIRST
 
 from singularbayes.models import count_trained
+
+pytestmark = pytest.mark.on_torch
 
 TINY_TOY = toy.ToySettings(num_train=64, num_test=256, units=8, rank=2, epochs=2, warmup=1, draws=40, iqr_draws=40)
 
@@ -38,6 +41,7 @@ def test_the_default_toy_settings_are_the_papers_and_quick_ones_say_what_differs
     assert record.departures(toy.QUICK) == {"epochs": 800, "warmup": 760, "learning_rate": 5e-4}
 
 
+@TORCH_FIRST
 def test_the_same_seed_gives_the_same_record():
     first, second = (toy.EXPERIMENT.problem.run("low_rank", 3, TINY_TOY) for _ in range(2))
     assert first == second

@@ -15,6 +15,8 @@ from table import TORCH_FIRST
 from singularbayes import find_posteriors
 from singularbayes.models import count_trained
 
+pytestmark = pytest.mark.on_torch
+
 TRIALS = Path(__file__).parents[2] / "experiments" / "results" / "uci_trials.jsonl"
 SETS = ("yacht", "protein_tertiary_structure")
 TINY = uci.UCISettings(sets=SETS, units=4, rank=2, epochs=2, warmup=1, draws=3, members=2)
@@ -66,6 +68,7 @@ def test_neither_training_nor_a_trial_sees_a_test_row(monkeypatch):
     assert len(before[1].y) == 40 and len(before[1].y_tested) == 10
 
 
+@TORCH_FIRST
 def test_a_split_trained_with_others_is_what_it_is_alone_and_its_scores_are_of_its_arrays():
     first, third = uci.EXPERIMENT.problem.run_many("deep_ensemble", [0, 2], TINY)
     alone = uci.EXPERIMENT.problem.run("deep_ensemble", 2, TINY)
@@ -91,7 +94,6 @@ def test_the_kl_is_divided_by_the_rows_however_often_an_epoch_goes_through_them(
 SCORES = ("mae", "rmse", "nll")
 
 
-@TORCH_FIRST
 def test_a_trial_is_scored_by_the_mean_over_sets_and_watched_through_all_of_them():
     seen = []
     settings = replace(TINY, least_steps=8, members=1)
@@ -104,7 +106,6 @@ def test_a_trial_is_scored_by_the_mean_over_sets_and_watched_through_all_of_them
     assert seen == [0, 1, 2, 3] and uci.EXPERIMENT.problem.count_epochs("deep_ensemble", TINY) == 4
 
 
-@TORCH_FIRST
 def test_the_networks_have_a_rank_no_larger_than_their_inputs_and_noise_of_one_or_of_each():
     for own, outputs in ((False, 1), (True, 2)):
         settings = uci.UCISettings(own_noise=own)

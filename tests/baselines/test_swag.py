@@ -4,12 +4,14 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import TORCH_FIRST, assert_unbiased
+from table import JAX_FIRST, TORCH_FIRST, assert_unbiased
 
 import singularbayes as sb
 from singularbayes import SWAG, LowRank, layers
 from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.baselines.swag import SWASchedule
+
+pytestmark = pytest.mark.on_torch
 
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(40, 3)).astype("float32")
@@ -132,6 +134,7 @@ def test_the_paper_s_counts_are_these(vectors):
         assert (2 + kept) * counts[f"{data}_det"] == counts[f"{data}_swag"]
 
 
+@TORCH_FIRST
 def test_a_saved_swag_predicts_the_same(tmp_path):
     swag = SWAG(_line(), rank=3).fit(X, TARGET, epochs=4)
     swag.save(tmp_path / "swag")
@@ -141,6 +144,7 @@ def test_a_saved_swag_predicts_the_same(tmp_path):
     assert again.num_stored == swag.num_stored
 
 
+@JAX_FIRST
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="elsewhere there is no program")
 def test_where_no_program_fits_it_collects_the_same_by_plain_training(monkeypatch):
     from singularbayes.training import vectorized_fit

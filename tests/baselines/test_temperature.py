@@ -4,9 +4,12 @@ import keras
 import numpy as np
 import pytest
 from scipy import special
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, TemperatureScaled, layers
+
+pytestmark = pytest.mark.on_torch
 
 RNG = np.random.default_rng(10)
 LOGITS = (4 * RNG.normal(size=(400, 3))).astype("float32")
@@ -24,6 +27,7 @@ def _loss(temperature):
     return -special.log_softmax(LOGITS / temperature, axis=-1)[np.arange(400), LABELS].mean()
 
 
+@TORCH_FIRST
 @pytest.mark.parametrize("from_logits", [True, False])
 def test_it_minimises_the_held_out_loss(from_logits):
     scaled = TemperatureScaled(_identity(from_logits)).fit(LOGITS, LABELS)

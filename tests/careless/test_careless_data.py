@@ -1,5 +1,7 @@
 """Data as people have them × the functions that take them: the numbers of the plain array, or a clear error."""
 
+from functools import cache
+
 import keras
 import numpy as np
 import pandas as pd
@@ -7,9 +9,12 @@ import polars as pl
 import pytest
 from careless_cases import DRAWS, TARGETS, X, Y, is_clear
 from scipy import sparse
+from table import TORCH_FIRST, on_torch
 
 import singularbayes as sb
 from singularbayes.training.member_examples import read_examples
+
+pytestmark = pytest.mark.on_torch
 
 COLUMNS = list("abcd")
 
@@ -190,9 +195,9 @@ def ensemble():
 
 
 @pytest.fixture(scope="session")
-def expected(classifier, ensemble, plain):
-    """What every function gives for the plain array."""
-    return {name: function(classifier, ensemble, X, Y) for name, function in FUNCTIONS.items()}
+def expected(classifier, ensemble):
+    """What a function gives for the plain array."""
+    return cache(lambda name: FUNCTIONS[name](classifier, ensemble, X, Y))
 
 
 def _evaluate(model, ensemble, x, y):
@@ -230,22 +235,24 @@ def _check(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@TORCH_FIRST
 @pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", on_torch(FUNCTIONS, ["predict"]))
 def test_tables_work(classifier, ensemble, expected, function, kind):
-    _check(FUNCTIONS[function](classifier, ensemble, TABLES[kind](), Y), expected[function])
+    _check(FUNCTIONS[function](classifier, ensemble, TABLES[kind](), Y), expected(function))
 
 
+@TORCH_FIRST
 @pytest.mark.parametrize("kind", STREAMS)
-@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("function", on_torch(FUNCTIONS, ["predict"]))
 def test_streams_work(classifier, ensemble, expected, function, kind):
-    _check(FUNCTIONS[function](classifier, ensemble, STREAMS[kind](), None), expected[function])
+    _check(FUNCTIONS[function](classifier, ensemble, STREAMS[kind](), None), expected(function))
 
 
 @pytest.mark.parametrize("kind", ALONE)
 @pytest.mark.parametrize("function", WITHOUT_TARGETS)
 def test_streams_of_inputs_work(classifier, ensemble, expected, function, kind):
-    _check(FUNCTIONS[function](classifier, ensemble, ALONE[kind](), None), expected[function])
+    _check(FUNCTIONS[function](classifier, ensemble, ALONE[kind](), None), expected(function))
 
 
 @pytest.mark.parametrize("kind", ["generator of x", "PyDataset of x"])
@@ -256,8 +263,9 @@ def test_streams_without_targets_are_a_clear_error_where_targets_are_needed(clas
     assert is_clear(raised.value), raised.value
 
 
+@TORCH_FIRST
 @pytest.mark.parametrize("kind", REFUSED)
-@pytest.mark.parametrize("function", ["predict", "predict_batches", "ensemble", "evaluate"])
+@pytest.mark.parametrize("function", on_torch(["predict", "predict_batches", "ensemble", "evaluate"], ["predict"]))
 def test_what_is_no_data_is_a_clear_error(classifier, ensemble, function, kind):
     x = REFUSED[kind]()
     stream = "batches" in kind or "endless" in kind or "tf.data" in kind or "was read" in kind

@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 from careless_cases import DRAWS, RNG, TARGETS, X, Y, is_clear
 from scipy import special
+from table import JAX_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers
+
+pytestmark = pytest.mark.on_torch
 
 WEIGHTS = RNG.random(24)
 
@@ -105,6 +108,7 @@ def test_optimizers_work(tmp_path, optimizer):
         _assert_trained_by_the_elbo(*_fit(tmp_path, optimizer))
 
 
+@JAX_FIRST
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_precisions_work(tmp_path, optimizer, dtype):
@@ -282,6 +286,7 @@ def test_files_of_other_endings_are_a_clear_error(classifier, tmp_path, name):
 # -- threads ---------------------------------------------------------------------------------------------------------
 
 
+@JAX_FIRST
 @pytest.mark.parametrize("threads", [2, 4])
 @pytest.mark.parametrize("task", ["classifier", "regressor"])
 def test_threads_get_the_numbers_of_one_thread(request, task, threads):

@@ -1,7 +1,7 @@
 """Models that nobody here wrote: keras.applications and KerasHub, there and back, on the installed classes themselves.
 
-A run is minutes, so the suite takes a few models, `make test-all` one a family; SINGULARBAYES_APPLICATIONS=all takes
-every one.
+A run is minutes, so the suite takes one and four backbones, `make test-all` one a family;
+SINGULARBAYES_APPLICATIONS=all takes every one.
 """
 
 import os
@@ -24,8 +24,17 @@ pytestmark = [
 ]
 RNG = np.random.default_rng(11)
 SMALLEST = {"InceptionV3": 75, "InceptionResNetV2": 75, "Xception": 71}  # others: 32
-QUICK = ["ConvNeXtTiny", "EfficientNetB0", "MobileNetV2"]
-FAMILIES = ["DenseNet121", "EfficientNetV2B0", "InceptionV3", "MobileNet", "MobileNetV3Small", "NASNetMobile"]
+QUICK = ["MobileNetV2"]
+FAMILIES = [
+    "ConvNeXtTiny",
+    "DenseNet121",
+    "EfficientNetB0",
+    "EfficientNetV2B0",
+    "InceptionV3",
+    "MobileNet",
+    "MobileNetV3Small",
+    "NASNetMobile",
+]
 FAMILIES += ["ResNet50", "ResNet50V2", "VGG16", "Xception"]
 if os.environ.get("SINGULARBAYES_APPLICATIONS") == "all":
     FAMILIES = [name for name in dir(keras.applications) if name[0].isupper() and name not in QUICK]
@@ -141,8 +150,15 @@ def _stirred(model):
     return model
 
 
+# An encoder, a decoder with grouped heads and tied embeddings, both in one, and images.
+QUICK_BACKBONES = ("BertBackbone", "LlamaBackbone", "BartBackbone", "ViTBackbone")
+
+
 @on_torch
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK_BACKBONES else pytest.param(name, marks=pytest.mark.exhaustive) for name in BACKBONES],
+)
 def test_backbones_go_there_and_back_and_into_a_file(name, tmp_path):
     arguments, inputs, kept = BACKBONES[name]
     model, x = _stirred(getattr(_hub(), name)(**arguments)), _batch(inputs)

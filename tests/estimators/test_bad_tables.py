@@ -9,6 +9,8 @@ from small_tables import MLP, SMALL, build, table
 
 from singularbayes.estimators import BayesianClassifier, BayesianMLPClassifier, BayesianMLPRegressor, BayesianRegressor
 
+pytestmark = pytest.mark.on_torch
+
 X, Y = table(30)
 LABELS = (Y > 0).astype(int)
 QUICK = MLP | {"max_iter": 1, "calibrate": None}

@@ -124,9 +124,9 @@ def test_arrays_that_are_drawn_together_are_drawn_as_alone(name):
 
     def alone(values):
         pairs = zip(split(values, 1), split(eps, 0), strict=True)
-        return loss([fused.together([part], 2.0, noise_of_part) for part, noise_of_part in pairs])
+        return loss([fused.gaussian_arrays([part], 2.0, noise_of_part) for part, noise_of_part in pairs])
 
-    found = _value_and_gradient(lambda values: loss([fused.together(split(values, 1), 2.0, eps)]), VALUES)
+    found = _value_and_gradient(lambda values: loss([fused.gaussian_arrays(split(values, 1), 2.0, eps)]), VALUES)
     _assert_same(found, _value_and_gradient(alone, VALUES), rtol=1e-5)
 
 

@@ -11,6 +11,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import ranks
@@ -18,6 +19,8 @@ from singularbayes.cli import EngineOptions, main
 from singularbayes.ranks import waves, work
 
 pytest.importorskip("optuna")
+
+pytestmark = pytest.mark.on_torch
 with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason='needs pip install "singularbayes[ray]"')
 SEARCHED = [os.path.abspath(path) for path in sys.path if path]  # before a test goes elsewhere
 
@@ -67,6 +70,7 @@ def _trials(path):
     return waves.tried(optuna.load_study(study_name="sweep", storage=storage))
 
 
+@TORCH_FIRST
 def test_the_command_is_a_sweep_of_the_model_s_counterparts_and_draws_it(folder, made):
     counterpart = ranks.Counterpart.read(folder / "model.keras")
     assert counterpart.ranks() == [1, 2]  # 3 · 8/(3 + 8) is 2.2

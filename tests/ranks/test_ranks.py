@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from singularbayes_experiments.problems import adaptive_rank
 from singularbayes_experiments.records.record import Record
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, plots, ranks
@@ -16,6 +17,8 @@ from singularbayes.metrics import find_measure
 from singularbayes.ranks import change
 from singularbayes.ranks.by_bound import _best, _complexity, _matrices
 from singularbayes.ranks.trials import Sweep, Trial
+
+pytestmark = pytest.mark.on_torch
 
 
 def _set(layer, values, rng):
@@ -50,6 +53,7 @@ def test_the_rule_of_thumb(shape, rank):
     assert ranks.default_rank(*shape) == ranks.default_rank(*shape[::-1]) == rank
 
 
+@TORCH_FIRST
 def test_by_spectrum_takes_the_smallest_rank_that_keeps_the_share_and_says_what_one_less_keeps(trained):
     found = ranks.by_spectrum(trained, 0.9)
     total = 9 + 1 + 0.25 + 0.01
@@ -128,6 +132,7 @@ def test_best_ranks_with_nothing_to_gain_are_the_least(trained):
 # -- by held-out loss ------------------------------------------------------------------------------------------------
 
 
+@TORCH_FIRST
 def test_by_loss_takes_the_smallest_truncation_within_a_standard_error(trained):
     x, y = _examples(300)
     found = ranks.by_loss(trained, x, y)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import small_sweep
 from small_sweep import BUDGET, DATA, SPACE, build
+from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, ranks
@@ -16,6 +17,8 @@ from singularbayes.metrics import find_measure
 from singularbayes.ranks import work
 
 pytest.importorskip("optuna")
+
+pytestmark = pytest.mark.on_torch
 COMPLETE = 1  # the state of a trial in a journal
 
 
@@ -27,6 +30,7 @@ def trained(monkeypatch):
 # -- one that trains -------------------------------------------------------------------------------------------------
 
 
+@TORCH_FIRST
 def test_a_trial_is_the_mean_over_seeds_with_its_error_of_what_training_by_hand_gives():
     budget = ranks.Budget(trials=1, epochs=2, draws=4, seeds=2, batch_size=40)
     found = ranks.sweep(build, DATA, {"rank": [2], "beta": [0.5]}, budget=budget)
@@ -77,6 +81,7 @@ def test_a_trial_that_has_all_its_epochs_is_not_stopped_early(epochs, rungs, mon
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
 
+@TORCH_FIRST
 def test_the_same_call_resumes_from_its_storage_and_repeats_nothing(trained, tmp_path):
     path = tmp_path / "sweep.log"
     first = ranks.sweep(build, DATA, SPACE, budget=BUDGET, storage=path)

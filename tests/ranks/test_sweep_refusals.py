@@ -16,6 +16,8 @@ from singularbayes.ranks.storage import open_study
 
 pytest.importorskip("optuna")
 
+pytestmark = pytest.mark.on_torch
+
 
 @pytest.fixture
 def trained(monkeypatch):

@@ -11,6 +11,8 @@ from singularbayes import BoundedCrossentropy, Centred, FullRank, LowRank, Norma
 from singularbayes.bounds import pac_bayes
 from singularbayes.training.pac_bayes_objective import FORMS, bound_slope
 
+pytestmark = pytest.mark.on_torch
+
 X = np.random.default_rng(0).normal(size=(200, 4)).astype("float32")
 Y = (X[:, 0] + 0.3 * X[:, 1] > 0).astype("int32")
 

@@ -4,12 +4,14 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import TORCH_FIRST
+from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Anchored, FullRank, KLSchedule, LowRank, layers
 from singularbayes.posteriors import KTied, Origin
 from singularbayes.training.pretraining import switch_noise
+
+pytestmark = pytest.mark.on_torch
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(48, 5)).astype("float32")
@@ -122,6 +124,7 @@ def test_an_anchor_stays_or_follows_as_chosen():
             np.testing.assert_array_equal(_low_rank(model).factors[0].numbers()[2][0], after.ab[2])
 
 
+@JAX_FIRST
 def test_many_seeds_train_as_one_program_with_it():
     def build(seed):
         return _network(seed=seed)

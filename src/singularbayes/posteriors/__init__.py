@@ -11,7 +11,7 @@ from singularbayes.posteriors.deterministic import Deterministic
 from singularbayes.posteriors.factor import RHO_SHIFT, Scalars, standardised
 from singularbayes.posteriors.families import inverse_softplus
 from singularbayes.posteriors.full_rank import FullRank
-from singularbayes.posteriors.joint_draws import draw_together
+from singularbayes.posteriors.joint_draws import draw_jointly
 from singularbayes.posteriors.k_tied import KTied
 from singularbayes.posteriors.low_rank import LowRank
 from singularbayes.posteriors.matrices import LowRankMatrix
@@ -66,9 +66,9 @@ __all__ = [
     "Variational",
     "are_blocks",
     "assignment_of_pass",
+    "draw_jointly",
     "draw_keys",
     "draw_sources",
-    "draw_together",
     "entry_correlation",
     "find_posteriors",
     "find_random_posteriors",

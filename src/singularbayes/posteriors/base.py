@@ -124,6 +124,11 @@ class Posterior(scope.Source, keras.layers.Layer):
         return []
 
     @property
+    def dense_weight(self) -> Any:
+        """The variable with a whole matrix that is trained without noise of its own; None where there is none."""
+        return None
+
+    @property
     def random_weights(self) -> list:
         """The variables that hold means and scales of random weights, once built."""
         return [factor.values for factor in self.factors]

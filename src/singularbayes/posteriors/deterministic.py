@@ -36,6 +36,10 @@ class Deterministic(Posterior):
         )
 
     @property
+    def dense_weight(self):
+        return None if self.frozen else self.w
+
+    @property
     def frozen_weights(self):
         return [self.w] if self.frozen else []
 

@@ -87,7 +87,7 @@ class Scalars(ABC):
     def has_joint_kl(self) -> bool:
         """Whether draw and KL are formulas that `fused.together` has."""
         plain = self.reference is None and self.live is None and (self.kl_rows or self.shape[0]) >= self.shape[0]
-        return plain and self.family.name == "gaussian" and fused.has_formula(self.prior)
+        return plain and self.family.name == "gaussian" and fused.has_kl_formula(self.prior)
 
     def _add_reference(self, layer, name):
         """Returns centres and widths of a prior that has them, stacked: initial means, and 1 or initial scales."""

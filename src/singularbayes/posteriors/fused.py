@@ -34,27 +34,27 @@ def loc_and_scale(values, rho_lr: float):
 
 def draw(family, values, rho_lr: float, key):
     """Returns loc + scale · noise, the noise that `key` names."""
-    if family.name == "gaussian" and _BACKEND == "torch" and written_out():
-        return together([values], rho_lr, family.noise(tuple(values.shape[1:]), key)).samples()[0]
+    if family.name == "gaussian" and _BACKEND == "torch" and has_custom_gradients():
+        return gaussian_arrays([values], rho_lr, family.noise(tuple(values.shape[1:]), key)).samples()[0]
     loc, scale = loc_and_scale(values, rho_lr)
     return loc + scale * family.noise(tuple(loc.shape), key)
 
 
 def kl(prior, family, values, rho_lr: float, next_key: Callable):
     """Returns KL(q ‖ p) summed over the weights, as `prior.kl` defines it."""
-    if family.name == "gaussian" and has_formula(prior) and written_out():
+    if family.name == "gaussian" and has_kl_formula(prior) and has_custom_gradients():
         sampled = prior.mixture_constants is not None
         eps = family.noise(tuple(values.shape[1:]), next_key()) if sampled else None
-        return together([values], rho_lr, eps).kls(prior)[0]
+        return gaussian_arrays([values], rho_lr, eps).kls(prior)[0]
     return prior.kl(family, *loc_and_scale(values, rho_lr), next_key)
 
 
-def has_formula(prior) -> bool:
+def has_kl_formula(prior) -> bool:
     """Returns whether `kls` knows the KL to a prior."""
     return prior.mixture_constants is not None or prior.normal_scale is not None
 
 
-def written_out() -> bool:
+def has_custom_gradients() -> bool:
     """Returns whether the formulas below apply: on torch not inside `torch.func`, which needs rules for them."""
     if _BACKEND != "torch":
         return _BACKEND == "tensorflow"
@@ -63,7 +63,7 @@ def written_out() -> bool:
     return not torch._C._are_functorch_transforms_active()
 
 
-class Together(ABC):
+class GaussianArrays(ABC):
     """Gaussian scalars in several arrays of values with one rho_lr: one draw of all of them, and the KL of each array.
 
     Args:
@@ -84,13 +84,13 @@ class Together(ABC):
         """Returns the KL of each array, in nats: in closed form, or −Σ H(q) + log p(w) at w = loc + scale · ε."""
 
 
-def together(values: list, rho_lr: float, eps) -> Together:
+def gaussian_arrays(values: list, rho_lr: float, eps) -> GaussianArrays:
     """Returns the scalars in arrays of values as torch or TensorFlow draws them."""
-    return (_on_torch() if _BACKEND == "torch" else _OnTensorFlow)(values, rho_lr, eps)
+    return (_torch_arrays() if _BACKEND == "torch" else _TensorFlowArrays)(values, rho_lr, eps)
 
 
 @functools.cache
-def _on_torch() -> Any:
+def _torch_arrays() -> Any:
     import torch
     from torch.autograd.function import once_differentiable
     from torch.nn.functional import softplus
@@ -101,25 +101,25 @@ def _on_torch() -> Any:
     # counts as a constant, so a second derivative is an error.
     class Draw(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, all_, *values):
-            ctx.all = all_
-            all_.join(values)
-            return all_.w.split(all_.sizes)
+        def forward(ctx, arrays, *values):
+            ctx.arrays = arrays
+            arrays.compute(values)
+            return arrays.w.split(arrays.sizes)
 
         @staticmethod
         @once_differentiable
         def backward(ctx, *upstream):
             up = upstream[0] if len(upstream) == 1 else torch.cat(upstream)
-            gradient = torch.stack([up, up * ctx.all.slope * ctx.all.eps])
-            return None, *gradient.split(ctx.all.sizes, 1)
+            gradient = torch.stack([up, up * ctx.arrays.slope * ctx.arrays.eps])
+            return None, *gradient.split(ctx.arrays.sizes, 1)
 
     class KL(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, all_, prior, *values):
-            all_.join(values)
-            ctx.sizes, known = all_.sizes, prior.mixture_constants
-            each, ctx.gradient = all_.normal_kl(prior.normal_scale) if known is None else all_.mixture_kl(*known)
-            return tuple(part.sum() for part in each.split(all_.sizes))
+        def forward(ctx, arrays, prior, *values):
+            arrays.compute(values)
+            ctx.sizes, known = arrays.sizes, prior.mixture_constants
+            each, ctx.gradient = arrays.normal_kl(prior.normal_scale) if known is None else arrays.mixture_kl(*known)
+            return tuple(part.sum() for part in each.split(arrays.sizes))
 
         @staticmethod
         @once_differentiable
@@ -129,7 +129,7 @@ def _on_torch() -> Any:
             weights = torch.cat([one.expand(size) for one, size in zip(upstream, ctx.sizes, strict=True)])
             return None, None, *(weights * ctx.gradient).split(ctx.sizes, 1)
 
-    class OnTorch(Together):
+    class TorchArrays(GaussianArrays):
         loc: Any = None
         w: Any = None
 
@@ -139,7 +139,7 @@ def _on_torch() -> Any:
         def kls(self, prior):
             return list(KL.apply(self, prior, *self.values))
 
-        def join(self, values):
+        def compute(self, values):
             """Computes ρ, scale and the draw of all arrays, once."""
             if self.loc is None:
                 self.loc, u = (values[0] if len(values) == 1 else torch.cat(values, 1)).unbind()
@@ -172,10 +172,10 @@ def _on_torch() -> Any:
             by_u = (by_w * self.eps).sub_(self.scale.reciprocal()).mul_(self.slope)
             return each.sub_(0.5 + log_pi - math.log(sigma)), torch.stack([by_w, by_u])
 
-    return OnTorch
+    return TorchArrays
 
 
-class _OnTensorFlow(Together):
+class _TensorFlowArrays(GaussianArrays):
     """As on torch, with TensorFlow's own gradients but for the mixture's KL, where they are longer."""
 
     def samples(self):

@@ -19,7 +19,7 @@ from singularbayes.posteriors import fused, noise, scope
 from singularbayes.posteriors.traversal import find_random_posteriors
 
 
-def draw_together(model: keras.layers.Layer) -> None:
+def draw_jointly(model: keras.layers.Layer) -> None:
     """Makes training passes of a model draw its posteriors together where they can, on torch and TensorFlow."""
     if keras.backend.backend() == "jax":
         return
@@ -49,7 +49,7 @@ class JointDraws:
         if scope.given_key(posterior) is not None:
             return None
         current = scope.current_call()
-        if current is None or current.entry_layer is not self._model() or not fused.written_out():
+        if current is None or current.entry_layer is not self._model() or not fused.has_custom_gradients():
             return None
         if get_global_attribute("symbolic_scope") is not None:  # where shapes are sought
             return None
@@ -73,7 +73,7 @@ def _drawn(members: list) -> list:
     values, sizes = [factor.values.value for factor in factors], [factor.size for factor in factors]
     flat = [_reshaped(array, (2, size)) for array, size in zip(values, sizes, strict=True)]
     eps = factors[0].family.noise((sum(sizes),), noise.next_key(members[0].seed_generator))
-    drawn = fused.together(flat, factors[0].rho_lr, eps)
+    drawn = fused.gaussian_arrays(flat, factors[0].rho_lr, eps)
     kls = _KLs(drawn, factors[0].prior, values)
     for number, factor in enumerate(factors):
         factor.kl_of_draw = (kls, number)
@@ -87,7 +87,7 @@ def _reshaped(array, shape: tuple[int, ...]):
 class _KLs:
     """The KLs of arrays that were drawn together, with the noise of the draw."""
 
-    def __init__(self, drawn: fused.Together, prior, values: list):
+    def __init__(self, drawn: fused.GaussianArrays, prior, values: list):
         self._drawn, self._prior, self._marks = drawn, prior, [_mark(array) for array in values]
         self._made: list[Any] = []
 

@@ -69,6 +69,10 @@ class RankOne(Variational):
         return 1.0 if self.form == "scale" else 0.0
 
     @property
+    def dense_weight(self):
+        return self.w0
+
+    @property
     def factors(self):
         return [self.sr] if self.built else []
 

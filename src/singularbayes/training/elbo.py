@@ -15,7 +15,7 @@ from keras import ops
 
 from singularbayes.checks import require_choice
 from singularbayes.likelihoods import require_activations
-from singularbayes.posteriors import KLGuard, SharedState, draw_together, find_random_posteriors
+from singularbayes.posteriors import KLGuard, SharedState, draw_jointly, find_random_posteriors
 from singularbayes.training.logged_loss import log_nll
 from singularbayes.training.repeated_examples import prepare_mixtures, repetition_of
 
@@ -75,7 +75,7 @@ def share_state(model: keras.layers.Layer) -> None:
     A step on JAX takes every variable in and gives it out again, and each costs it as much as a small operation. On
     torch and TensorFlow the operations themselves are what costs.
     """
-    draw_together(model)
+    draw_jointly(model)
     posteriors = find_random_posteriors(model)
     if keras.backend.backend() != "jax" or not posteriors or not all(posterior.built for posterior in posteriors):
         return

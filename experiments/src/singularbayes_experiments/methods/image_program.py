@@ -69,7 +69,7 @@ class ImageProgram:
         self.values = [_index(trainable, factor.values) for factor in factors]
         self.references = [_index(other, factor.reference) for factor in factors]
         self.decayed = {
-            _index(trainable, plain) for posterior in self.kernels if (plain := dense_kernel(posterior)) is not None
+            _index(trainable, plain) for posterior in self.kernels if (plain := posterior.dense_weight) is not None
         }
         self.kl_scale = _index(other, self.random[0].kl_scale) if self.random else None
         self.seed = _index(other, self.random[0].seed_generator.state) if self.random else None
@@ -106,7 +106,7 @@ class ImageProgram:
 
     def _kernel_start(self, posterior, rng: np.random.Generator, std: float, eta: float):
         """Yields the variables of a posterior and where they start."""
-        dense = dense_kernel(posterior)
+        dense = posterior.dense_weight
         if dense is not None:
             yield dense, std * rng.standard_normal(posterior.shape)
         if posterior.random:
@@ -251,11 +251,6 @@ class ImageProgram:
         with scope.drawing(self.random):
             (logits, features), _ = self.model.stateless_call(weights, others, normalised(images), training=False)
         return logits + mask, features.astype("float32")
-
-
-def dense_kernel(posterior: Any) -> Any:
-    """Returns the variable with a kernel that has no noise of its own: that of `Deterministic` and `RankOne`."""
-    return getattr(posterior, "w0", None) if posterior.random else posterior.w
 
 
 def svd_factors(kernel: np.ndarray, rank: int) -> np.ndarray:

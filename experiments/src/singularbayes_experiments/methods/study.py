@@ -21,7 +21,7 @@ from singularbayes.prediction import Predictive, predict
 from singularbayes_experiments.methods import methods
 from singularbayes_experiments.methods.experiment import Problem
 from singularbayes_experiments.methods.posterior_scores import of_posteriors, singular_values
-from singularbayes_experiments.methods.trainers import Alone, Together, Training
+from singularbayes_experiments.methods.trainers import OneByOne, OneProgram, Training
 from singularbayes_experiments.methods.training import require_method
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.records.record import Record, departures, machine, plain
@@ -79,7 +79,7 @@ class Comparison(Problem):
 
     def run_many(self, method, seeds, settings=None, *, preset="paper") -> list[Record]:
         settings = self._settings(method, settings)
-        trainer = Together(self.network_of(method, settings), self.training(settings), settings)
+        trainer = OneProgram(self.network_of(method, settings), self.training(settings), settings)
         with Peak() as peak:
             trained = methods.find_method(method).train(trainer, list(seeds))
         share = trainer.seconds / len(seeds)
@@ -114,8 +114,8 @@ class Comparison(Problem):
         require_method(method, self.methods)
         return self.published(method) if settings is None else settings
 
-    def _alone(self, method: str, settings, **options) -> Alone:
-        return Alone(self.network_of(method, settings), self.training(settings), settings, **options)
+    def _alone(self, method: str, settings, **options) -> OneByOne:
+        return OneByOne(self.network_of(method, settings), self.training(settings), settings, **options)
 
     def _record(self, method: str, seed: int, settings, trained, preset: str) -> Record:
         options = {"draws": settings.draws} | ({} if self.padding is None else {"padding": self.padding})

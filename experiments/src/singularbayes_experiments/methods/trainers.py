@@ -105,7 +105,7 @@ class Trainer(ABC):
         }
 
 
-class Alone(Trainer):
+class OneByOne(Trainer):
     """Trains one network after another; each is a part of the run that `keep` keeps, under its number in the run."""
 
     def fit(self, make, seeds, settings, name):
@@ -130,7 +130,7 @@ class Alone(Trainer):
         return models
 
 
-class Together(Trainer):
+class OneProgram(Trainer):
     """Trains the networks of all seeds as one program on JAX. Nothing is kept."""
 
     def fit(self, make, seeds, settings, name):

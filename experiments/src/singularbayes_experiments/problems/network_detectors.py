@@ -22,7 +22,7 @@ from singularbayes.metrics import MahalanobisDistance, auroc_ood, energy_score, 
 from singularbayes.models import count_stored, count_trained
 from singularbayes.prediction import predict
 from singularbayes_experiments.methods import methods
-from singularbayes_experiments.methods.trainers import Alone, Training
+from singularbayes_experiments.methods.trainers import OneByOne, Training
 from singularbayes_experiments.problems import images
 from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.problems.simple_detectors import PRESET, non_zero
@@ -97,7 +97,7 @@ def run(name: str, kind: str, seed: int, settings=None) -> list[Record]:
     data = sets(problem, own, () if kind == KINDS[0] else HELD_OUT)
     problem = replace(problem, make=partial(problem.make, classes=data.classes))
     start = time.perf_counter()
-    trainer = Alone(problem.network_of(method, own), Training(*data.train), own)
+    trainer = OneByOne(problem.network_of(method, own), Training(*data.train), own)
     [network] = methods.find_method(method).train(trainer, [seed])
     found = detect_by_draws(network, data, own, seed) if method == "low_rank" else detect(network, data)
     if kind == KINDS[1] and seed == SEEDS[0]:  # it needs no network, so one record is all

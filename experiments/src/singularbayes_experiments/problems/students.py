@@ -26,7 +26,7 @@ import numpy as np
 from singularbayes.convert import collapse, distill
 from singularbayes.models import count_stored, count_trained
 from singularbayes_experiments.methods import methods, study
-from singularbayes_experiments.methods.trainers import Alone
+from singularbayes_experiments.methods.trainers import OneByOne
 from singularbayes_experiments.problems import text
 from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.records import record
@@ -114,7 +114,7 @@ def run(name: str, seed: int, settings: StudentSettings | None = None, teacher_s
     problem: Any = EXPERIMENTS[name].problem
     chosen = teacher_settings or EXPERIMENTS[name].settings("chosen", "low_rank")
     own = replace(chosen, draws=settings.draws, **settings.teacher)
-    trainer = Alone(problem.network_of("low_rank", own), problem.training(own), own)
+    trainer = OneByOne(problem.network_of("low_rank", own), problem.training(own), own)
     [teacher] = methods.find_method("low_rank").train(trainer, [seed])
     padding = {} if problem.padding is None else {"padding": problem.padding}
     scores = {

@@ -40,11 +40,12 @@ def versions() -> dict[str, str]:
     }
 
 
-@functools.cache  # it looks through everything that is installed
+@functools.cache
 def _version(package: str) -> str:
-    # One module, several wheels: tensorflow-cpu is TensorFlow too.
-    names = metadata.packages_distributions().get(package, [package])
-    return metadata.version(names[0])
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # one module, several wheels: tensorflow-cpu is TensorFlow too
+        return metadata.version(metadata.packages_distributions()[package][0])
 
 
 def machine() -> dict[str, Any]:
