@@ -96,7 +96,8 @@ def inference() -> str:
 
 def mixtures() -> str:
     """Returns the ratios of mixtures in training and in prediction."""
-    return measured({"mixture_step": "training step", "mixture_prediction": "prediction"})
+    on_gpu = {"mixture_step_sst2": "training step, SST-2 Transformer, H200"}
+    return measured({"mixture_step": "training step", "mixture_prediction": "prediction", **on_gpu})
 
 
 def measured(names: dict[str, str]) -> str:

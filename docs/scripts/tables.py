@@ -232,6 +232,7 @@ def blocks(records: list[dict], candidates: list[dict], before: list[dict]) -> d
         "larger_ranks": candidate_rows(candidates, "regression", "ranks"),
         "class_larger_ranks": candidate_rows(candidates, "classification", "ranks"),
         "longer": longer_rows(candidates),
+        "robust": candidate_rows(candidates, "regression", "robust"),
     }
 
 

@@ -16,6 +16,7 @@ from singularbayes_experiments.problems import cifar10_networks, image_corruptio
 from singularbayes_experiments.report import cifar10 as report
 from singularbayes_experiments.runs import cifar10 as command
 from singularbayes_experiments.runs import cifar10_records, cifar10_training
+from table import ON_TORCH
 
 import singularbayes as sb
 
@@ -229,6 +230,7 @@ def test_factors_are_balanced_and_their_product_is_the_best_approximation(shape)
     np.testing.assert_allclose(a.T @ a, b.T @ b, atol=1e-10)
 
 
+@ON_TORCH
 def test_networks_have_the_published_sizes():
     for name, size in (("resnet9", 6_573_130), ("resnet20", 269_722)):
         model = cifar10_networks.build(name, "deterministic")

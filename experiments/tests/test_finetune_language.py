@@ -127,7 +127,7 @@ def test_the_page_shows_what_the_records_have():
 
 def test_what_the_page_says_in_words_is_so():
     results = [one for one in RECORDS if one["stage"] == "result"]
-    assert {one["setting"] for one in results} == {"arc_easy"}
+    assert {one["setting"] for one in results} == {"arc_easy", "openbookqa"}
     methods = report.methods_of(RECORDS, "arc_easy")
     assert all(abs(value - 3) < 0.25 for name in methods for value in report.temperatures(RECORDS, "arc_easy", name))
     tempered = {name: np.mean(report.scores(RECORDS, "arc_easy", name, "tempered", "nll")) for name in methods}
@@ -135,9 +135,18 @@ def test_what_the_page_says_in_words_is_so():
     assert min(tempered, key=tempered.__getitem__) == "lora_ensemble"
     accuracy = {name: np.mean(report.scores(RECORDS, "arc_easy", name, "test", "accuracy")) for name in methods}
     assert min(accuracy[name] for name in ("lora_ensemble", "bayes", "mixture")) > accuracy["lora"]
-    chosen = {one["kind"]: one["settings"] for one in results}
-    assert {own["learning_rate"] for own in chosen.values()} == {max(plan.RATES)}
-    assert chosen["bayes"]["beta"] == min(level["beta"] for level in plan.LEVELS["bayes"])
+    book = {
+        what: {name: np.mean(report.scores(RECORDS, "openbookqa", name, *what)) for name in methods}
+        for what in (("test", "accuracy"), ("test", "nll"), ("tempered", "nll"))
+    }
+    behind = {what: [each[name] - each["lora"] for name in ("bayes", "mixture")] for what, each in book.items()}
+    np.testing.assert_allclose(list(behind.values()), [[-0.026, -0.026], [0.03, 0.02], [0.05, 0.05]], atol=0.005)
+    ensemble = {what: each["lora_ensemble"] - each["lora"] for what, each in book.items()}
+    np.testing.assert_allclose(ensemble["test", "accuracy"], 0.03, atol=0.002)
+    assert min(book["tempered", "nll"], key=book["tempered", "nll"].__getitem__) == "lora_ensemble"
+    for one in results:
+        assert one["settings"]["learning_rate"] == max(plan.RATES)
+        assert one["kind"] != "bayes" or one["settings"]["beta"] == min(own["beta"] for own in plan.LEVELS["bayes"])
     untrained = {one["score"]: one["validation"]["nll"] for one in RECORDS if report.is_untrained(one, "arc_easy")}
     assert untrained["mean"] < untrained["sum"]
 
@@ -147,10 +156,13 @@ def test_results_have_the_configurations_that_the_records_of_tuning_choose(tmp_p
     from singularbayes_experiments.runs.finetune_language import Records, choices
 
     records = Records(tmp_path, [ROOT / "experiments" / "results" / "finetune_language"])
-    chosen = choices(records, plan.SETTINGS[0], plan.STAGES[0])
-    assert {one["kind"]: one["settings"] for one in RECORDS if one["stage"] == "result"} == {
-        kind: vars(one) for kind, one in chosen.items()
-    }
-    tried = {(one["kind"], one["configuration"], one["seed"]) for one in RECORDS if one["stage"] == "tuning"}
-    assert tried == {(one.adaptation.kind, one.adaptation.name, one.seed) for one in plan.tuning(plan.STAGES[0])}
-    assert {one["seed"] for one in RECORDS if one["stage"] == "result"} == set(plan.RESULT_SEEDS)
+    for setting in plan.SETTINGS:
+        chosen = choices(records, setting, plan.STAGES[0])
+        results, tuned = (
+            [one for one in RECORDS if (one["stage"], one["setting"]) == (stage, setting.name)]
+            for stage in ("result", "tuning")
+        )
+        assert {one["kind"]: one["settings"] for one in results} == {kind: vars(one) for kind, one in chosen.items()}
+        tried = {(one["kind"], one["configuration"], one["seed"]) for one in tuned}
+        assert tried == {(one.adaptation.kind, one.adaptation.name, one.seed) for one in plan.tuning(plan.STAGES[0])}
+        assert {one["seed"] for one in results} == set(plan.RESULT_SEEDS)

@@ -89,7 +89,7 @@ def test_the_defaults_are_the_configuration_that_the_search_chose():
     default = BayesianMLPRegressor()
     for name in ("eta", "activation"):
         assert getattr(default, name) == chosen[name]
-    assert (default.hidden_layer_sizes, default.rank) == ((64, 64), 16) and chosen["network"] == "64-64, rank 16"
+    assert default.rank == 16 and chosen["network"] == "64-64, rank 16"  # a later stage chose the width
     assert chosen["noise"] == "head"
     before = table_candidates.CANDIDATES["regression"][0]
     found = before.prior, before.beta, before.rate, before.steps, before.batch
@@ -108,6 +108,7 @@ def test_the_other_defaults_are_the_candidate_that_was_chosen_on_validation_rows
         assert (recipe.batch_size, recipe.epochs) == (expected["batch_size"], expected["max_iter"])
         assert (recipe.beta, recipe.rate, repr(prior)) == (chosen.beta, chosen.rate, repr(expected["prior"]))
         assert model.rank == expected["rank"]
+        assert model.hidden_layer_sizes == expected.get("hidden_layer_sizes", (64, 64))
 
 
 def test_the_cheapest_candidate_within_a_standard_error_is_chosen(monkeypatch):
@@ -160,7 +161,7 @@ def test_a_rank_by_rows_grows_and_equal_candidates_are_fitted_once(monkeypatch):
     for piece in table_candidates.pieces("robust"):
         if piece[:3] == ("regression", "yacht", 0):
             scores |= table_candidates.run(piece)["scores"]
-    assert scores.keys() == {one.label for one in table_candidates.ROBUST} and len(fits) == 4 < len(scores)
+    assert scores.keys() == {one.label for one in table_candidates.ROBUST} and len(fits) == 6 < len(scores)
     large = [piece for piece in table_candidates.pieces("robust") if piece[1:3] == ("kin8nm", 0)]
     assert [piece[3] for piece in large] == [one.label for one in table_candidates.ROBUST]
 
@@ -264,7 +265,7 @@ def test_differences_are_paired_and_ranks_are_means_over_tables():
 
 def test_statements_are_counted_by_table():
     holds = {one.sentence: len(one.holds) for one in statements(comparison(), ["a", "b"])}
-    assert list(holds.values()) == [0, 2, 0, 2, 2, 0, 1, 2]
+    assert list(holds.values()) == [0, 0, 2, 0, 2, 2, 0, 1, 2]
 
 
 def test_the_page_shows_the_records(tmp_path):

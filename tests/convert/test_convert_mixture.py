@@ -95,6 +95,15 @@ def test_a_converted_ensemble_trains_all_that_it_holds_in_every_component(member
         assert (np.abs(_numpy(weight) - old).reshape(K, -1).max(axis=1) > 0).all(), weight.path
 
 
+@pytest.mark.parametrize("posterior", ["mixture", sb.Mixture(sb.LowRank(2))], ids=["name", "posterior"])
+@TORCH_FIRST
+def test_a_mixture_without_a_number_has_a_component_for_each_member(members, posterior):
+    model = sb.bayesianize(members, posterior)
+    assert {each.components for each in sb.find_posteriors(model)} == {K}
+    assert f"Mixture of {K} LowRank" in str(sb.plan(members, posterior))
+    assert {each.components for each in sb.find_posteriors(sb.bayesianize(members[0], posterior))} == {4}
+
+
 def test_a_lower_rank_starts_at_the_truncated_svd_of_each_member(members):
     model = sb.bayesianize(members, sb.Mixture(sb.LowRank(2), K))
     kernels = [[_numpy(layer.kernel) for layer in m.layers if isinstance(layer, keras.layers.Dense)] for m in members]
@@ -165,7 +174,7 @@ def test_an_anchor_of_members_has_to_be_chosen_and_is_marked():
         (lambda m: sb.bayesianize([m, _member("tanh"), _member()], sb.Mixture(sb.LowRank(2), 3)), "activation='tanh'"),
         (lambda m: sb.bayesianize([m, _member(units=7)], sb.Mixture(sb.LowRank(2), 2)), r"model 1 differs.*\(5, 7\)"),
         (lambda m: sb.bayesianize([m, _member(normalised=False)], sb.Mixture(sb.LowRank(2), 2)), "model 1 differs"),
-        (lambda m: sb.bayesianize([m, _member()], sb.Mixture(sb.LowRank(2))), "components=2.*got Mixture.*=4"),
+        (lambda m: sb.bayesianize([m, _member()], sb.Mixture(sb.LowRank(2), 4)), "components=2.*got Mixture.*=4"),
         (lambda m: sb.bayesianize([m, _member()], 2), r"Mixture\(LowRank\(2\), components=2\); got LowRank"),
         (lambda m: sb.bayesianize([m, m], sb.Mixture(sb.LowRank(2), 2)), "different models"),
         (lambda m: sb.bayesianize([], sb.Mixture(sb.LowRank(2), 2)), "a list of built Keras models"),

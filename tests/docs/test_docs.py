@@ -78,27 +78,23 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     (lost,) = (line for line in modes_summary.losses(scores) if line.startswith("- low-rank against full-rank"))
     assert re.findall(r"([A-Z][\w. ]+?) [+−]", lost.split("; AUROC-OOD ")[1]) == ["Beijing PM2.5"]
     full_rank = summary.verdicts(scores, "low_rank", "full_rank")
-    assert set(full_rank["worse"]) == {"MNIST", "Fashion-MNIST", "CNN, Fashion-MNIST"}
+    assert set(full_rank["worse"]) == {"Fashion-MNIST", "CNN, Fashion-MNIST"}
     methods = ("mixture_repeat", "mixture_svd", "low_rank")
     counts = {name: summary.verdicts(scores, name, "deep_ensemble") for name in methods}
     assert set(counts["mixture_repeat"]["worse"]) == {"MNIST", "CNN, Fashion-MNIST", "protein"}
-    assert set(counts["mixture_svd"]["worse"]) == {"MNIST", "naval propulsion"}
-    assert scores[0].data.title == "SST-2"
-    for name in methods[:2]:
-        text = scores[0].difference(name, "deep_ensemble", "nll")
-        assert "SST-2" in counts[name]["level"] and text is not None and text.mean > 0
+    assert set(counts["mixture_svd"]["worse"]) == {"naval propulsion"}
     assert [len(names) for names in counts["low_rank"].values()] == [1, 9, 6]  # better, worse, level
     sizes = {each.data.title: each.parameters for each in scores}
     shares = [sizes[name]["mixture_repeat"] / sizes[name]["deep_ensemble"] for name in ("MNIST", "SST-2", "concrete")]
-    np.testing.assert_allclose(shares, [0.10, 0.15, 2.0], rtol=0.03)
+    np.testing.assert_allclose(shares, [0.143, 0.147, 2.0], rtol=0.03)
 
 
 def test_what_the_readme_says_of_adapters_and_tables_stands_on_their_pages():
     adapters_and_tables = ("docs/finetuning_results.md", "docs/estimators_results.md")
     read = [(ROOT / path).read_text(encoding="utf-8") for path in ("README.md", *adapters_and_tables)]
-    assert "four of six settings" in read[0] and "eight of nine regression tables" in read[0]
-    assert "Mixture of 4: least mean NLL on 4 of 6 settings." in read[1]
-    assert "| NLL within one standard error of the best of the others | 8: " in read[2]
+    assert "five of seven settings" in read[0] and "eight of nine regression tables" in read[0]
+    assert "Mixture of 4: least mean NLL on 5 of 7 settings." in read[1]
+    assert "| NLL below that of all others | 8: " in read[2]
 
 
 def test_the_readme_is_short():

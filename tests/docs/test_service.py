@@ -12,12 +12,14 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from table import TORCH_FIRST
 
 import singularbayes as sb
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "scripts" / "service.py"
 EXPORTERS = {"tensorflow": "tf2onnx", "torch": "onnxscript", "jax": "jax2onnx"}
-pytestmark = [pytest.mark.backend, pytest.mark.filterwarnings("ignore")]  # exporters warn of their own future
+# Exporters warn of their own future. What TensorFlow exports is run in test_export.py.
+pytestmark = [pytest.mark.backend, TORCH_FIRST, pytest.mark.filterwarnings("ignore")]
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(400, 4)).astype("float32")
 

@@ -37,6 +37,7 @@ def test_probabilities_are_tempered_and_predictions_are_their_largest(fitted):
     probabilities = fitted.predict_proba(NEW)
     powers = p.mean ** (1 / fitted._temperature)
     np.testing.assert_allclose(probabilities, powers / powers.sum(axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_array_equal(fitted.predict_log_proba(NEW), np.log(probabilities))
     np.testing.assert_array_equal(fitted.classes_, NAMES)
     np.testing.assert_array_equal(fitted.predict(NEW), NAMES[probabilities.argmax(axis=1)])
     assert fitted.score(NEW, labels(NEW_VALUES)) > 0.65

@@ -185,6 +185,34 @@ def test_components_calibrate_with_the_rows_that_they_were_trained_without(monke
     np.testing.assert_allclose(apart, 0.9 * between_components(means, ~used)[0], rtol=1e-3)
 
 
+@pytest.mark.backend
+def test_a_component_whose_training_failed_is_replaced_by_a_copy_of_a_good_one(monkeypatch):
+    broken = []
+
+    def break_a_component(*arguments, **options):
+        member = train(*arguments, **options)
+        if broken:
+            for variable in member.network.model.trainable_variables:
+                values = np.array(keras.ops.convert_to_numpy(variable))
+                values[2] = 30.0
+                variable.assign(values)
+        return member
+
+    monkeypatch.setattr(base, "train", break_a_component)
+    options = MLP | {"components": 5, "max_iter": 20}
+    whole = BayesianMLPRegressor(**options).fit(X, Y)
+    broken.append(True)
+    model = BayesianMLPRegressor(**options).fit(X, Y)
+    own, copies = (each._means_of_components(each._features(NEW)) for each in (whole, model))
+    kept = [0, 1, 3, 4]
+    np.testing.assert_allclose(copies[kept], own[kept], rtol=1e-4, atol=1e-5)
+    nearest = np.abs(copies[2] - own[kept]).mean(axis=(1, 2))  # of the same weights, but other draws
+    assert nearest.min() < 0.1 * np.abs(own[0] - own[1]).mean()
+    assert np.abs(model.predict(NEW) - whole.predict(NEW)).mean() < 0.2 * Y.std()
+    # Rows that only the broken component did not see calibrate nothing.
+    assert len(whole._held_out[1]) == 120 and 96 <= len(model._held_out[1]) < 120
+
+
 def test_of_many_rows_some_are_held_out_from_all_components_and_give_the_intervals(monkeypatch):
     defaults = replace(base.DEFAULTS, untouched_from=100, untouched=0.2)
     for module in (base, regression):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy.integrate import quad
-from table import set_factor
+from table import TORCH_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import Clipped, FullRank, LowRank, Normal, bounds, bounds_report, layers
@@ -14,6 +14,8 @@ from singularbayes.evaluation.feed_forward import activation_name, factor_draws,
 from singularbayes.evaluation.norm_bounds import accepted_brier, margin_risk_of
 from singularbayes.evaluation.small_variance import norm_limits
 from singularbayes.plots.bounds import panels_of
+
+pytestmark = pytest.mark.on_torch
 
 X = np.random.default_rng(0).normal(size=(120, 4)).astype("float32")
 Y = (X[:, 0] > 0).astype("int64")
@@ -55,6 +57,7 @@ def report(close):
     return bounds_report(close, X, Y, draws=50)
 
 
+@TORCH_FIRST
 def test_the_table_has_a_row_for_every_bound_with_its_worth(report):
     assert [row.name for row in report] == [
         "PAC-Bayes, kl inverse",
@@ -354,6 +357,7 @@ def test_sums_and_threshold_are_those_of_the_weights(close):
     assert found.reached and found.analytic_reached
 
 
+@TORCH_FIRST
 def test_the_draws_of_the_certificate_are_those_of_predict(close):
     weights, _ = read_dense_layers(close)
     kept = sb.predict(close, X, draws=3, seed=5, keep_draws=True).draws

@@ -237,7 +237,7 @@ CALLS = {
     "LowRank(2)": lambda: LowRank(2),
     "LowRank(2, overcomplete=True, eta=0.5)": lambda: LowRank(2, overcomplete=True, eta=0.5),
     "LowRank(16, prior=Normal(scale=0.5), rho_lr=4.0)": lambda: LowRank(16, prior=Normal(0.5), rho_lr=4),
-    "Adapter(8)": lambda: Adapter(8, prior=Anchored(12.0, anchor="random", relative=True)),
+    "Adapter(8)": lambda: Adapter(8, prior=Anchored(3.0, anchor="random", relative=True)),
     "Adapter(8, prior=Laplace(scale=1.0), family='laplace')": lambda: Adapter(8, prior=Laplace(), family="laplace"),
     "FullRank()": lambda: FullRank(prior=ScaleMixture(), name="mine", trainable=False),
     "FullRank(kl_weight=0.1, kl_rows=4)": lambda: FullRank(kl_weight=0.1, kl_rows=4),

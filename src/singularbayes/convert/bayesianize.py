@@ -41,10 +41,10 @@ def bayesianize(
     stays: `fit`, `evaluate`, `predict` and `sb.predict` of the converted task take texts.
 
     A `Mixture` starts its first component at the trained weights and the others around them. The models of a deep
-    ensemble become one model, whose components start at one of them each: `bayesianize(models, Mixture(LowRank(16),
-    components=len(models)))`. Weights of layers between, such as gains and statistics of normalisations, are then kept
-    for every component too (`layers.PerComponent`); those that are frozen, and those of matrices that a rule keeps, are
-    one for all components of a single model.
+    ensemble become one model, whose components start at one of them each: `bayesianize(models, Mixture(LowRank(16)))`.
+    Weights of layers between, such as gains and statistics of normalisations, are then kept for every component too
+    (`layers.PerComponent`); those that are frozen, and those of matrices that a rule keeps, are one for all components
+    of a single model.
 
     Args:
         model: a Keras model, or a list of models of one architecture.
@@ -72,7 +72,7 @@ def bayesianize(
     require_start(init, unsupported)
     members = members_of(model, init)
     model = members[0]
-    decisions = decide(model, posterior, rules, per_head)
+    decisions = decide(model, posterior, rules, per_head, len(members))
     if unsupported == "error":
         _require_supported([decision for decision in decisions if decision.unsupported])
     if all(decision.reason in (NO_MATRIX, BAYESIAN) for decision in decisions):

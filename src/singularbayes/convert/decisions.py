@@ -58,8 +58,10 @@ class Decision:
         return not any(weight.trainable for weight in self.layer.weights)
 
 
-def decide(model: keras.layers.Layer, posterior, rules: Rules | None = None, per_head: bool = False) -> list[Decision]:
-    """Returns what becomes of every layer of a built model; changes nothing."""
+def decide(
+    model: keras.layers.Layer, posterior, rules: Rules | None = None, per_head: bool = False, members: int = 1
+) -> list[Decision]:
+    """Returns what becomes of every layer of a built model, the first of so many members; changes nothing."""
     if not isinstance(model, keras.layers.Layer):
         remedy = ""
         if isinstance(model, (str, PurePath)):
@@ -79,7 +81,7 @@ def decide(model: keras.layers.Layer, posterior, rules: Rules | None = None, per
             f'{{"head": None}}; got rules={rules!r}.'
         )
     require_tokenizer(model, "Conversion")
-    choose = _Chooser(posterior, dict(rules or {}))
+    choose = _Chooser(posterior, dict(rules or {}), members)
     parts = _adapts_backbone(model, posterior)
     decisions = [_decide(place, choose, per_head, parts) for place in _convertible(model)]
     choose.require_every_rule_used(model)
@@ -165,8 +167,8 @@ def _no_counterpart(layer) -> str:
 class _Chooser:
     """Finds the posterior of a layer: by the first rule that fits it or a layer around it, else the one for all."""
 
-    def __init__(self, posterior, rules: dict):
-        self.posterior, self.rules = posterior, rules
+    def __init__(self, posterior, rules: dict, members: int):
+        self.posterior, self.rules, self.members = posterior, rules, members
         self.used: set = set()
         self.before: dict = {}  # of a rule that fits a layer, the rule that came first
         self.names: list[str] = []
@@ -178,8 +180,16 @@ class _Chooser:
         if fitting:
             self.used.add(fitting[0])
             self.before |= dict.fromkeys(fitting[1:], fitting[0])
-            return _resolved(self.rules[fitting[0]], place), f"kept by the rule {_shown(fitting[0])}", True
-        return _resolved(self.posterior, place), "no posterior requested", False
+            return self._resolved(self.rules[fitting[0]], place), f"kept by the rule {_shown(fitting[0])}", True
+        return self._resolved(self.posterior, place), "no posterior requested", False
+
+    def _resolved(self, choice, place: surgery.Place) -> Posterior | None:
+        if callable(choice) and not isinstance(choice, (Posterior, type)):
+            choice = choice(place.layer)
+        if choice is None:
+            return None
+        chosen = posteriors.get(choice)
+        return chosen.for_members(self.members) if self.members > 1 else chosen
 
     def require_every_rule_used(self, model) -> None:
         unused = [_shown(key) for key in self.rules if key not in self.used and key not in self.before]
@@ -209,12 +219,6 @@ def _fits(key, place: surgery.Place) -> bool:
         raise ValueError(f"A rule needs a name, a pattern or a class of layers; got {key!r}.")
     paths = ["/".join(place.names[: depth + 1]) for depth in range(len(place.names))]
     return any(name == key or fnmatch.fnmatchcase(name, key) for name in (*place.names, *paths))
-
-
-def _resolved(choice, place: surgery.Place) -> Posterior | None:
-    if callable(choice) and not isinstance(choice, (Posterior, type)):
-        choice = choice(place.layer)
-    return None if choice is None else posteriors.get(choice)
 
 
 def require_start(init: str, unsupported: str) -> None:

@@ -170,7 +170,7 @@ def plan(
     require_start(init, unsupported)
     members = members_of(model, init)
     model, svd = members[0], init == "svd"
-    decisions = decide(model, posterior, rules, per_head)
+    decisions = decide(model, posterior, rules, per_head, len(members))
     components = count_requested_components(members, decisions)
     by_keys = [{place.keys: place.layer for place in surgery.places(member)} for member in members]
     counts: dict = {}

@@ -73,6 +73,10 @@ class BayesianEstimator(BaseEstimator):
     def _calibrate(self, p, held_out: Data | None) -> None:
         """Fits the calibration to predictions of held-out rows; None is no calibration."""
 
+    def _replace_failed(self, data: Data, held_out: np.ndarray) -> np.ndarray:
+        """Replaces components whose training failed; returns which components did not see a row, as `held_out`."""
+        return held_out
+
     def _untouched(self, rows: int) -> int:
         """Returns how many rows a cross-fit holds out from all components."""
         return 0
@@ -127,7 +131,7 @@ class BayesianEstimator(BaseEstimator):
                 raise
             raise ValueError(
                 f"{error}. {type(self).__name__} needs numbers; encode columns of text before it: make_pipeline("
-                'make_column_transformer((OneHotEncoder(), ["column"]), remainder="passthrough"), '
+                'make_column_transformer((OneHotEncoder(sparse_output=False), ["column"]), remainder="passthrough"), '
                 f"{type(self).__name__}())."
             ) from error
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -196,7 +200,9 @@ class BayesianEstimator(BaseEstimator):
         held_out = parts[:, None] == np.arange(self.components) % (parts.max() + 1)
         held_out |= second_held_out(held_out, self._pairs, np.random.default_rng([self._seed, 5]))
         self._keep(self._member(data, 0, used=~held_out))
+        held_out = self._replace_failed(data, held_out)
         shown = np.sort(np.argsort(np.argsort(order))[: DEFAULTS.calibrate_at_most])
+        shown = shown[held_out[shown].any(axis=1)]
         p = self._out_of_fold(data.x[shown], data.y[shown], held_out[shown])
         self._calibrate(p, data.rows(shown))
         if len(apart):

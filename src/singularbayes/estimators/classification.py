@@ -81,6 +81,11 @@ class Classifier(ClassifierMixin, BayesianEstimator):
         p = self._draw(self._network, x, keep_draws=True)
         return by_component(p.draws, self.components).mean(axis=0)
 
+    def predict_log_proba(self, X):
+        """Returns the logarithms of `predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     def predict(self, X):
         """Returns the most probable class of every row, or which labels are more probable than not."""
         p = self.predict_proba(X)

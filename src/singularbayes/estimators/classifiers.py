@@ -37,7 +37,7 @@ class BayesianMLPClassifier(Classifier):
 
     def __init__(
         self,
-        hidden_layer_sizes=DEFAULTS.hidden_layer_sizes,
+        hidden_layer_sizes=DEFAULTS.class_hidden_layer_sizes,
         activation=DEFAULTS.activation,
         *,
         rank=DEFAULTS.rank,

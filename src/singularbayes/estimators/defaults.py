@@ -11,7 +11,7 @@ from singularbayes.posteriors import Anchored
 class Defaults:
     """Arguments of the estimators, and what "auto" means."""
 
-    hidden_layer_sizes: tuple[int, ...] = (64, 64)
+    hidden_layer_sizes: tuple[int, ...] = (128, 128)
     activation: str = "relu"
     rank: int | None = 16
     components: int = 8
@@ -32,6 +32,7 @@ class Defaults:
     draws: int = 100
 
     # Of classifiers, where these differ: `experiments/…/problems/table_candidates.py` chose them.
+    class_hidden_layer_sizes: tuple[int, ...] = (64, 64)
     class_beta: float = 0.3
     class_prior: Any = field(default_factory=lambda: Anchored(0.3))
     class_learning_rate_init: float = 0.015
@@ -47,6 +48,8 @@ class Defaults:
     untouched_from: int = 10_000  # rows; with so many, some are held out from all components
     untouched: float = 0.05  # share of the rows that are
     untouched_at_most: int = 2_000
+    judged_rows: int = 2_048  # by which components are judged after training
+    failed: float = 25.0  # times the median squared error of the others: one that learned nothing
     calibrate_from: int = 20  # rows; with fewer there is no calibration
     calibrate_at_most: int = 20_000  # rows
     variance_from: int = 100  # held-out rows; with fewer, predicted variances have one factor

@@ -312,6 +312,15 @@ def seeded(seed: int) -> Iterator[None]:
             global_state.set_global_attribute(name, value)
 
 
+def copy_component(network: Network, source: int, target: int) -> None:
+    """Makes a component of the mixtures of a network that of another number."""
+    for layer in network.model.layers:
+        for variable in layer.trainable_variables if hasattr(layer, "posterior") else ():
+            values = np.array(ops.convert_to_numpy(variable))
+            values[target] = values[source]
+            variable.assign(values)
+
+
 def check_architecture(estimator) -> None:
     """Raises for arguments of an estimator that no network has."""
     name = type(estimator).__name__

@@ -12,6 +12,7 @@ from singularbayes.estimators.base import BayesianEstimator, Scaler
 from singularbayes.estimators.calibration import between_components, by_component, gaussian_nll, of_unseen, pooled_error
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw_outputs
+from singularbayes.estimators.network import copy_component
 from singularbayes.estimators.trainer import LOCK
 from singularbayes.estimators.variance import VarianceModel, log_density, variance_over_square
 from singularbayes.prediction import ValuePredictive, conformal_intervals
@@ -161,6 +162,33 @@ class Regressor(RegressorMixin, BayesianEstimator):
     def _untouched(self, rows):
         few = rows < DEFAULTS.untouched_from
         return 0 if few else min(DEFAULTS.untouched_at_most, round(DEFAULTS.untouched * rows))
+
+    def _replace_failed(self, data, held_out):
+        """Replaces a component that learned nothing, or diverged, by a copy of one of the best.
+
+        It is one whose median error on rows that it was trained on is many times that of the others. A copy did not
+        see the rows that its original did not.
+        """
+        some = np.random.default_rng([self._seed, 6]).permutation(len(data))[: DEFAULTS.judged_rows]
+        means = self._means_of_components(data.x[some])
+        squares = (means - data.y[some]) ** 2
+        seen = np.broadcast_to(~held_out[some].T[..., None], squares.shape)
+        error = np.nanmedian(np.where(seen, squares, np.nan), axis=1).mean(axis=1)
+        good = error <= DEFAULTS.failed * np.median(error)
+        best = iter(np.argsort(error).tolist())
+        held_out = held_out.copy()
+        for failed in np.flatnonzero(~good):
+            source = next(best)
+            copy_component(self._network, source, int(failed))
+            held_out[:, failed] = held_out[:, source]
+        return held_out
+
+    def _means_of_components(self, x):
+        """Returns the mean prediction of every component, (components, rows, outputs)."""
+        with LOCK:
+            outputs = draw_outputs(self._network, x, self.draws, self._seed)
+        found = self._network.likelihood.statistics(outputs)["prediction"]
+        return by_component(found, self.components).mean(axis=0)
 
     def _calibrate_intervals(self, p, held_out):
         self._untouched_rows = p, held_out

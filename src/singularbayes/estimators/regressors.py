@@ -26,7 +26,7 @@ class BayesianMLPRegressor(Regressor):
             components, by networks of their own, and then trains on all rows. "auto" is folds with five components or
             more, and below 1,000 rows; else, and with `warm_start`, split. Below 20 rows it is None, no calibration.
         draws: how many networks from the posterior a prediction averages.
-        learning_rate: "cosine", which falls to 0 at `max_iter`, or "constant".
+        learning_rate: "cosine", which rises for a tenth of the steps and falls to 0 at `max_iter`, or "constant".
         max_iter: epochs; "auto" is as many as make a few thousand steps, from 50 to 1,500.
         early_stopping: stop when `validation_fraction` of the training rows is not predicted better for
             `n_iter_no_change` epochs, and keep the best epoch.

@@ -12,6 +12,8 @@ from singularbayes.posteriors import noise, scope
 
 # How many equal blocks the examples lie in, one per component in order; 0 where they lie in no order.
 _BLOCKS: ContextVar[int] = ContextVar("singularbayes_blocks", default=0)
+# How many examples all these blocks have together; None where that is not known.
+_BLOCK_EXAMPLES: ContextVar[int | None] = ContextVar("singularbayes_block_examples", default=None)
 
 _NUMBER_OF_PASS = object()  # owns that number
 
@@ -27,13 +29,18 @@ def number_of_pass(make_key) -> Any:
 
 
 @contextmanager
-def in_blocks(components: int) -> Iterator[None]:
-    """Declares that examples lie in blocks, the first for the first component, inside a `with` block."""
-    token = _BLOCKS.set(components)
+def in_blocks(components: int, examples: int | None = None) -> Iterator[None]:
+    """Declares that examples lie in blocks, the first for the first component, inside a `with` block.
+
+    Args:
+        examples: of all blocks together; another first axis is refused then.
+    """
+    tokens = _BLOCKS.set(components), _BLOCK_EXAMPLES.set(examples)
     try:
         yield
     finally:
-        _BLOCKS.reset(token)
+        _BLOCKS.reset(tokens[0])
+        _BLOCK_EXAMPLES.reset(tokens[1])
 
 
 def are_blocks() -> bool:
@@ -107,14 +114,14 @@ class Assignment:
         """Returns the component of each of `size` examples."""
         if components == 1:
             return ops.zeros((size,), "int32")
-        if _blocks(components):
+        if _blocks(components, size):
             return ops.repeat(ops.arange(components, dtype="int32"), size // components)
         ranks, shift = self._ranks(size)
         return (ranks + shift) % components
 
     def pick(self, values, size, components: int):
         """Returns what `values`, (components, …), has for the component of each of `size` examples."""
-        if components > 1 and _blocks(components):
+        if components > 1 and _blocks(components, size):
             # Copies: their gradient is a sum, that of a look-up would be a slow scatter.
             return ops.repeat(values, size // components, axis=0)
         return ops.take(values, self.components_of(size, components), axis=0)
@@ -124,7 +131,7 @@ class Assignment:
         if components == 1:
             return ops.expand_dims(x, 0)
         size, *features = ops.shape(x)
-        if not _blocks(components):
+        if not _blocks(components, size):
             ranks, shift = self._ranks(size)
             share = -(-size // components)
             first = (ops.arange(components, dtype="int32") - shift) % components
@@ -139,7 +146,7 @@ class Assignment:
             return ops.squeeze(y, 0)
         _, share, *features = ops.shape(y)
         y = ops.reshape(y, (components * share, *features))
-        if _blocks(components):
+        if _blocks(components, size):
             return y
         ranks, shift = self._ranks(size)
         return ops.take(y, (ranks + shift) % components * share + ranks // components, axis=0)
@@ -152,23 +159,28 @@ class Assignment:
         return ranks, noise.integers((), 2**30, shift)
 
     def _require_same_size(self, size) -> None:
-        if not isinstance(size, int):
-            return
-        if self.size is not None and size != self.size:
-            raise ValueError(
-                f"A mixture needs the examples of the batch on the first axis of every layer in training; got first "
-                f"axes of {self.size} and {size} in one forward pass. Reshape, or concatenate along another axis, so "
-                "that the first axis stays the batch."
-            )
-        self.size = size
+        if isinstance(size, int):
+            self.size = size if self.size is None else self.size
+            _require_first_axis(self.size, size)
 
 
-def _blocks(components: int) -> bool:
-    """Returns whether examples lie in blocks; raises where these are for another number of components."""
-    blocks = _BLOCKS.get()
+def _blocks(components: int, size) -> bool:
+    """Returns whether examples lie in blocks; raises where these are for other components or another batch."""
+    blocks, examples = _BLOCKS.get(), _BLOCK_EXAMPLES.get()
     if blocks not in (0, components):
         raise ValueError(
             f"Mixtures that train on the same blocks of examples need the same number of components; got {blocks} and "
             f"{components}."
         )
+    if blocks and examples is not None and isinstance(size, int):
+        _require_first_axis(examples, size)
     return bool(blocks)
+
+
+def _require_first_axis(expected: int, size: int) -> None:
+    if size != expected:
+        raise ValueError(
+            f"A mixture needs the examples of the batch on the first axis of every layer in training; got first axes "
+            f"of {expected} and {size} in one forward pass. Reshape, or concatenate along another axis, so that the "
+            "first axis stays the batch."
+        )

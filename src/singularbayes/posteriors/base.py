@@ -168,6 +168,10 @@ class Posterior(scope.Source, keras.layers.Layer):
         """Returns a copy that is not built and mixes so many components; None is the posterior of one, no mixture."""
         return copy_posterior(self, self.name)
 
+    def for_members(self, count: int) -> "Posterior":
+        """Returns the posterior for an ensemble of so many models: a mixture without a number has one for each."""
+        return self
+
     def give_components(self, other: Any, numbers: int | Sequence[int]) -> None:
         """Gives the parameters of some components, or of one, to a posterior that `with_components` made, built."""
         other.set_weights(self.get_weights())

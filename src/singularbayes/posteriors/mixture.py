@@ -13,10 +13,11 @@ from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.mixture_components import Components
 from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix
 from singularbayes.posteriors.serialization import copy_posterior, serialize
-from singularbayes.posteriors.step_watch import watched_kl
+from singularbayes.posteriors.step_watch import note_dealt, watched_kl
 from singularbayes.posteriors.variational import RandomPosterior
 
 EXAMPLES = ("split", "repeat")
+_COMPONENTS = 4  # where no number is given
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -31,7 +32,7 @@ class Mixture(RandomPosterior):
 
     Args:
         posterior: any with random weights, for example `LowRank(16)`, a rank for `LowRank`, or a name: "low_rank".
-        components: K, an integer above 0.
+        components: K, an integer above 0; by default 4, and in the conversion of an ensemble as many as it has members.
         examples: "split" deals the examples of every batch to the components at random, in equal shares: an epoch has
             the products of one component. "repeat" trains every component on every example.
 
@@ -42,14 +43,16 @@ class Mixture(RandomPosterior):
     (Mixture(LowRank(2), components=4), [(4, 8), (4, 2, 13, 2)])
     """
 
-    def __init__(self, posterior, components=4, examples="split", *, name=None, trainable=True, dtype=None):
+    def __init__(self, posterior, components=None, examples="split", *, name=None, trainable=True, dtype=None):
         inside: Any = registry.get(posterior, "component", "Mixture")
         if not inside.random or isinstance(inside, Mixture):
             raise ValueError(f"Mixture needs a posterior with random weights that is no mixture; got {inside!r}.")
-        require_integer("Mixture", components=components)
+        require_integer("Mixture", components=_COMPONENTS if components is None else components)
         require_choice("Mixture", EXAMPLES, examples=examples)
         super().__init__(None, inside.kl_weight, name=name, trainable=trainable, dtype=dtype)
-        self.components, self.examples, self.adapts = int(components), examples, inside.adapts
+        self._given_components = components
+        self.components = int(_COMPONENTS if components is None else components)
+        self.examples, self.adapts = examples, inside.adapts
         self.repeats = examples == "repeat" and self.components > 1
         self.parts = Components(self, inside)
         self._largest_batch = 0  # that training has seen
@@ -150,6 +153,7 @@ class Mixture(RandomPosterior):
             )
         if not isinstance(size, int):
             return
+        note_dealt(self.path, size)
         self._largest_batch = max(size, self._largest_batch)
         if self._largest_batch < self.components:
             raise ValueError(
@@ -257,12 +261,15 @@ class Mixture(RandomPosterior):
         return part
 
     def on_base(self, dtype):
-        return Mixture(self.parts.one.on_base(dtype), self.components, self.examples, name=self.name)
+        return Mixture(self.parts.one.on_base(dtype), self._given_components, self.examples, name=self.name)
 
     def with_components(self, number):
         if number is None:
             return copy_posterior(self.parts.one, self.name)
         return Mixture(self.parts.one, number, self.examples, name=self.name)
+
+    def for_members(self, count):
+        return self.with_components(count) if self._given_components is None else self
 
     def give_components(self, other, numbers):
         self.parts.give(other, numbers)
@@ -332,7 +339,7 @@ class Mixture(RandomPosterior):
         return f"Mixture of {self.components} {self.parts.one.label(*ranks)}"
 
     def with_rank(self, rank):
-        return Mixture(self.parts.one.with_rank(rank), self.components, self.examples, name=self.name)
+        return Mixture(self.parts.one.with_rank(rank), self._given_components, self.examples, name=self.name)
 
     def why_no_norms(self):
         return "has a mixture, whose draws are of several components"
@@ -344,8 +351,8 @@ class Mixture(RandomPosterior):
     def get_config(self):
         config = super().get_config()
         del config["initializer"]
-        own = {"posterior": serialize(self.parts.one), "components": self.components, "examples": self.examples}
-        return {**config, **own}
+        own = {"posterior": serialize(self.parts.one), "examples": self.examples}
+        return {**config, **own, "components": self._given_components}
 
 
 def _dense_mean(posterior) -> np.ndarray:

@@ -21,7 +21,7 @@ DEFAULT_RANK = 32  # of a name that stands for a low rank; a smaller matrix lowe
 def _mixture(name: str) -> Posterior:
     from singularbayes.posteriors.mixture import Mixture  # which takes names itself
 
-    return Mixture(LowRank(DEFAULT_RANK), components=4, examples="repeat", name=name)
+    return Mixture(LowRank(DEFAULT_RANK), examples="repeat", name=name)
 
 
 POSTERIORS: dict[str, Callable[..., Posterior]] = {

@@ -1,6 +1,7 @@
 """What a training step does with posteriors, noticed: a gradient through a mean, and one of the KL that is missing.
 
 A step by a gradient through the mean trains it without noise; a step without the gradient of the KL ignores the prior.
+And a mixture that deals a first axis which is not the batch of the loss gives an example to several components.
 """
 
 import warnings
@@ -17,6 +18,8 @@ from keras import ops
 class Watch:
     """Paths of posteriors: whose mean had a gradient, which were drawn for training, whose KL had a gradient.
 
+    And the first axes that mixtures dealt to components, by path, beside those of the outputs in the loss.
+
     JAX and TensorFlow notice it where a step is traced, torch where it is computed: a step that was compiled before
     leaves all of them empty.
     """
@@ -24,11 +27,18 @@ class Watch:
     at_mean: list[str] = field(default_factory=list)
     drawn: list[str] = field(default_factory=list)
     with_kl: set[str] = field(default_factory=set)
+    dealt: set[tuple[str, int]] = field(default_factory=set)
+    outputs: set[int] = field(default_factory=set)
 
     @property
     def without_kl(self) -> list[str]:
         """Those that were drawn for a step whose gradient has nothing of their KL."""
         return [path for path in self.drawn if path not in self.with_kl]
+
+    @property
+    def other_batch(self) -> list[tuple[str, int]]:
+        """The mixtures, with first axes, that dealt something else than the batch of the loss."""
+        return sorted((path, size) for path, size in self.dealt if self.outputs and size not in self.outputs)
 
 
 # Not a context variable: torch may run backward passes in threads of its own.
@@ -50,6 +60,12 @@ def note_draw(path: str) -> None:
     """Notices that the posterior with that path was drawn for training."""
     if _WATCHES:
         _WATCHES[-1].drawn.append(path)
+
+
+def note_dealt(path: str, size: int) -> None:
+    """Notices that a mixture dealt so many examples to its components."""
+    if _WATCHES:
+        _WATCHES[-1].dealt.add((path, size))
 
 
 def watched_kl(kl: Any, path: str) -> Any:

@@ -105,6 +105,14 @@ def wrong_step_error(model: keras.Model, watch: step_watch.Watch) -> ValueError 
             "self.compute_loss(x, y, y_pred), or add sum(self.losses) to it; on JAX these are the losses that "
             "self.stateless_call(..., return_losses=True) returns."
         )
+    if watch.other_batch:
+        path, size = watch.other_batch[0]
+        return ValueError(
+            f"fit of {model.name!r} needs the examples of the batch on the first axis of every layer with a mixture: "
+            f"one component trains on all of an example; {path!r} got {size} where the outputs have "
+            f"{sorted(watch.outputs)}. Reshape, or concatenate along another axis, so that the first axis stays the "
+            "batch."
+        )
     return None
 
 
@@ -140,6 +148,8 @@ class _LoggedLoss:
         count = ops.shape(keras.tree.flatten(y_pred)[0])[0] // repeats
         for loss, labels, outputs, weight in self._outputs(y_true, y_pred, sample_weight):
             self.by_position = self.by_position or len(outputs.shape) > 2
+            if isinstance(outputs.shape[0], int):
+                self.watch.outputs.add(outputs.shape[0])
             wrong = find_wrong_labels(loss, labels, outputs.shape, weight, get_keras_mask(outputs))
             if wrong is not None:
                 self.highest_labels.add(highest_label(loss, outputs.shape[-1]))

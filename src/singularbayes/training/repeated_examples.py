@@ -71,7 +71,7 @@ class Repetition:
         if not self.active:
             return self._call(*args, **kwargs)
         args, kwargs = keras.tree.map_structure(self._tile, (args, kwargs))
-        with in_blocks(self.components):
+        with in_blocks(self.components, _num_examples(args)):
             return self._call(*args, **kwargs)
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
@@ -89,3 +89,9 @@ class Repetition:
         if mask is not None:
             set_keras_mask(tiled, ops.concatenate([mask] * self.components))
         return tiled
+
+
+def _num_examples(args) -> int | None:
+    """Returns the length of the first axis of the first input; None where it is not known."""
+    shapes = [x.shape for x in keras.tree.flatten(args) if hasattr(x, "shape") and len(x.shape)]
+    return shapes[0][0] if shapes and isinstance(shapes[0][0], int) else None

@@ -180,7 +180,9 @@ BETA = 0.03  # of `KLSchedule()`
 INITIAL = 0.0789  # scale of the means of A: KerasHub's BERT has initial weights of about 0.0176, and the rank is 8
 
 
-def scaled(c: float, learning_rate: float = 1e-3, beta: float = BETA, eta: float = 0.1, dropout: float = 0.0):
+def scaled(
+    c: float, learning_rate: float = 1e-3, beta: float = BETA, eta: float = 0.1, dropout: float = 0.0
+) -> Adaptation:
     """Returns an adapter whose prior has c times its initial posterior scales.
 
     >>> round(scaled(12.0, beta=1.0).width, 3)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.finetune import METHODS, SMALL
+from singularbayes_experiments.problems.finetune import CANDIDATES, INITIAL, METHODS, SCALES, SMALL, Adaptation, scaled
 from singularbayes_experiments.report.names import SIMPLE_NAMES
 
 NAMES = {
@@ -310,6 +310,56 @@ def defaults_table(records: Sequence[dict]) -> str:
     return "\n".join(rows)
 
 
+def scales(records: Sequence[dict]) -> dict[Adaptation, dict[str, float]]:
+    """Returns the mean validation NLL over the tuning seeds of `SCALES`, by configuration and setting."""
+    nll: dict[Adaptation, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in records:
+        if one["stage"] == "scales":
+            nll[Adaptation(**one["settings"])][one["setting"]].append(one["validation"]["nll"])
+    return {one: {name: float(np.mean(each[name])) for name in TITLES if name in each} for one, each in nll.items()}
+
+
+def losses_of_scales(records: Sequence[dict]) -> dict[float, float]:
+    """Returns for every candidate c how far it is above the least, in the mean over settings and dropout 0 and .1."""
+    found = scales(records)
+    each = [
+        np.array([[found[scaled(c, dropout=dropout)][setting] for setting in found[SCALES[0]]] for c in CANDIDATES])
+        for dropout in (0.0, 0.1)
+    ]
+    above = np.mean([values - values.min(axis=0) for values in each], axis=(0, 2))
+    return dict(zip(CANDIDATES, above.tolist(), strict=True))
+
+
+def default_scale(records: Sequence[dict]) -> float:
+    """Returns the least candidate within .01 of the least mean loss: the rule of the plan."""
+    losses = losses_of_scales(records)
+    return min(c for c, loss in losses.items() if loss <= min(losses.values()) + 0.01)
+
+
+def scales_table(records: Sequence[dict]) -> str:
+    """Returns the validation NLL of adapters whose prior has c times their initial scales."""
+    found = scales(records)
+    settings = list(found[SCALES[0]])
+    least = {setting: min(each[setting] for each in found.values()) for setting in settings}
+    heads = [*(TITLES[setting] for setting in settings), "mean above the least"]
+    rows = ["| c | KL at the start | β / width² | β | η | dropout | learning rate | " + " | ".join(heads) + " |"]
+    rows.append("|---" * (len(heads) + 7) + "|")
+    for one in SCALES:
+        c = round(one.width / (one.eta * INITIAL), 1)
+        start = np.log(c) + 0.5 / c**2 - 0.5
+        values = [found[one][setting] for setting in settings]
+        cells = " | ".join(map(_number, [*values, float(np.mean(np.subtract(values, list(least.values()))))]))
+        own = f"{one.beta / one.width**2:.3g} | {one.beta:g} | {one.eta:g} | {one.dropout:g} | {one.learning_rate:g}"
+        rows.append(f"| {c:g} | {_number(start)} | {own} | {cells} |")
+    return "\n".join(rows)
+
+
+def scales_sentence(records: Sequence[dict]) -> str:
+    """Returns what the rule of the plan chooses."""
+    losses = ", ".join(f"{c:g}: {_number(loss)}" for c, loss in losses_of_scales(records).items())
+    return f"Mean loss of every c, by the rule of the plan: {losses}. It chooses c = {default_scale(records):g}."
+
+
 TABLES = {
     "state": state_line,
     "conclusions": conclusions,
@@ -320,6 +370,8 @@ TABLES = {
     "chosen": chosen_table,
     "levels": levels_table,
     "defaults": defaults_table,
+    "scales": scales_table,
+    "scale": scales_sentence,
 }
 
 

@@ -31,8 +31,11 @@ TITLES = {"arc_easy": "ARC-Easy", "openbookqa": "OpenBookQA"}
 
 def read(folder: Path) -> list[dict]:
     """Returns the records in a folder."""
-    with gzip.open(folder / "finetune.jsonl.gz", "rt") as file:
-        return [json.loads(line) for line in file]
+    lines = []
+    for path in sorted(folder.glob("*.jsonl.gz")):
+        with gzip.open(path, "rt") as file:
+            lines += [json.loads(line) for line in file]
+    return lines
 
 
 def methods_of(records: Sequence[dict], setting: str) -> list[str]:

@@ -127,19 +127,21 @@ def _fewer_rounds(records: dict, one: Set, rounds: int) -> str:
         for method in one.methods
     }
     parts = []
-    for number, words in ((0, "none"), (1, "the first alone"), (2, "the first two alone")):
+    for number, words in ((1, "the first alone"), (2, "the first two alone")):
         left = [METHODS[method].words for method, own in had.items() if own == number < rounds]
         parts += [f"On {name_of(one.name)} these have {words}: {'; '.join(left)}."] if left else []
     return " ".join(parts)
 
 
 def _uncounted(records: dict, one: Set) -> str:
-    """Returns the NLL of the deep ensemble of a second round that does not count, where it has results."""
-    name = chosen(records, one, RIVAL, one.rounds)
-    runs = [run["nll"] for key, run in records.items() if key[:4] == (one.name, RESULTS, RIVAL, name)]
-    if not name or round_of(one, name) == 1:
-        return ""
-    return f"(With it the deep ensemble's NLL on {name_of(one.name)} is {sum(runs) / len(runs):.4f}.)" if runs else ""
+    """Returns the NLL of the ensemble and of mixtures in a round that does not count, where they have results."""
+    counted, parts = rounds_of(records, one), []
+    for method in (RIVAL, "mixture_repeat", "mixture_svd"):
+        name = chosen(records, one, method, one.rounds)
+        runs = [run["nll"] for key, run in records.items() if key[:4] == (one.name, RESULTS, method, name)]
+        if name and runs and round_of(one, name) > counted:
+            parts.append(f"{METHODS[method].words} {sum(runs) / len(runs):.4f}")
+    return f"(With it the NLL on {name_of(one.name)} is: {'; '.join(parts)}.)" if parts else ""
 
 
 def _edges(records: dict) -> str:

@@ -120,6 +120,7 @@ def statements(comparison: Comparison, names: list[str]) -> list[Statement]:
 
     best = {name: comparison.best(name, "nll", without=OWN) for name in names}
     return [
+        statement("NLL below that of all others", lambda n: ahead(n, best[n])),
         statement("NLL within one standard error of the best of the others", lambda n: within(n, best[n])),
         statement("NLL below that of the deep ensemble", lambda n: ahead(n, "deep ensemble")),
         statement("NLL below that of full rank", lambda n: ahead(n, "ours, full rank")),
