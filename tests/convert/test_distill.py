@@ -71,3 +71,13 @@ def test_a_student_of_a_regression_has_the_teachers_noise_and_epistemic_spread()
 def test_what_cannot_be_distilled_is_refused():
     with pytest.raises(ValueError, match="classes that exclude each other, or a regression with Gaussian noise"):
         sb.distill(_teacher(2, sb.MeanScaleNLL()), X[:8], draws=2, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("units", "activation", "message"),
+    [(4, None, "a student with 3 outputs, as many as its teacher predicts; got 4"), (3, "softmax", "that are logits")],
+)
+def test_a_student_unlike_its_teacher_is_refused(classes, units, activation, message):
+    own = keras.Sequential([keras.Input((3,)), keras.layers.Dense(units, activation)])
+    with pytest.raises(ValueError, match=message):
+        sb.distill(classes[0], X[:8], student=own, draws=2, epochs=1)

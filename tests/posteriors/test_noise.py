@@ -113,6 +113,14 @@ def test_uniform_numbers_exclude_the_ends():
     assert stats.kstest(u, "uniform").pvalue > 1e-3
 
 
+def test_normal_numbers_are_normal_and_unrelated():
+    eps = ops.convert_to_numpy(noise.normal((2, 20_000), _key()))
+    assert stats.kstest(eps.ravel(), "norm").pvalue > 1e-3
+    for power in (1, 2):  # TensorFlow makes both halves from the same uniform numbers
+        assert_uncorrelated(*eps**power)
+    assert noise.normal((3, 5), _key()).shape == (3, 5)
+
+
 def test_integers_are_uniform_below_their_limit():
     drawn = ops.convert_to_numpy(noise.integers((30_000,), 7, _key()))
     assert stats.chisquare(np.bincount(drawn, minlength=7)).pvalue > 1e-3

@@ -94,6 +94,9 @@ def test_a_shift_alarms_in_its_own_group_and_a_reset_starts_anew():
     monitor.reset()
     assert not monitor.update(rng.normal(size=50), np.repeat("icu", 50)).alarm
     assert monitor.update(rng.normal(3, 1, 50), np.repeat("icu", 50)).alarm  # the same change is noticed again
+    monitor.reset()
+    both = monitor.update(rng.normal(3, 1, 100), np.repeat(["ward", "icu"], 50))
+    assert both.first is not None and both.first[0] == "uncertainty of ward"  # the earlier, not the first by name
 
 
 def test_errors_alarm_where_the_uncertainty_does_not():

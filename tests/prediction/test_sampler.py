@@ -90,6 +90,24 @@ class TestPrograms:
         assert set(seen) == {(1, 8)}
 
 
+@on_jax
+@pytest.mark.parametrize("name", ["mlp", "headed"])
+def test_cores_share_the_draws_and_give_the_predictions_of_one(name, monkeypatch):
+    body = keras.layers.Dense(6, "relu") if name == "headed" else layers.Dense(6, "relu", posterior=LowRank.paper(2))
+    model = stir(keras.Sequential([keras.Input((4,)), body, layers.Dense(3, posterior=LowRank.paper(1))]))
+    x, found = RNG.normal(size=(20, 4)).astype("float32"), []
+    for cores in (1, 3):
+        monkeypatch.setattr(sampler, "_cores", lambda: cores)  # noqa: B023
+        assert len(sampler_of(model).draw(draw_keys(cores, 6))) == cores
+        found.append(sb.predict(model, x, 6, likelihood="gaussian", keep_draws=True, batch_size=8).draws)
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
+    prefixes = []
+    prefix = JaxSampler.prefix
+    monkeypatch.setattr(JaxSampler, "prefix", lambda self, x: prefixes.append(len(x)) or prefix(self, x))
+    sb.predict(model, x, 6, likelihood="gaussian", batch_size=8)
+    assert prefixes == ([8, 8, 8] if name == "headed" else [])  # once for a batch, not for every core
+
+
 @pytest.mark.backend
 def test_weights_are_made_once_for_requests_that_follow():
     model = keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank.paper(1))])
@@ -182,9 +200,9 @@ SPREAD = """
     model.add(sb.layers.Dense(3, posterior=sb.LowRank(2)))
     x = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
     run = sampler_of(model)
-    output = run.run_on_devices(run.draw(draw_keys(0, 8)), x[:8])[0]
+    output = run.run_on_devices(run.draw(draw_keys(0, 8))[:1], x[:8])[0]
     assert len(output.devices()) == {devices}, output.sharding
-    one = run.run_on_devices(run.draw(draw_keys(0, 8)), x[:1])[0]
+    one = run.run_on_devices(run.draw(draw_keys(0, 8))[:1], x[:1])[0]
     assert len(one.devices()) == {devices}, one.sharding
     answers = [sb.predict(model, part, 7, likelihood="categorical_logits").mean for part in (x, x[:1])]
     np.save("{path}", np.concatenate(answers))

@@ -75,6 +75,8 @@ def distill(
         more = arranged(bayes, unlabelled, "distill")
         data = keras.tree.map_structure(lambda one, other: np.concatenate([one, other]), data, more)
     p = predict(bayes, data, draws, seed, likelihood=meaning)
+    if student is not None:
+        _require_like_teacher(student, keras.tree.map_structure(lambda array: array[:8], data), p, meaning)
     whole = _student(base, p, meaning)
     loss: Any
     if isinstance(p, ClassPredictive):
@@ -99,6 +101,19 @@ def _features(output: keras.KerasTensor) -> keras.KerasTensor:
             return taken[0]
         tensors += taken
     raise ValueError(f"distill needs a layer with weights and one input before its output; got none before {output!r}.")
+
+
+def _require_like_teacher(student: keras.Model, some, p: Predictive, meaning) -> None:
+    """Raises where a student has another number of outputs than its teacher, or probabilities for logits."""
+    width = 1 if p.mean.ndim == 1 else p.mean.shape[-1]
+    outputs = ops.convert_to_numpy(student(some, training=False))
+    yes_or_no = isinstance(p, ClassPredictive) and (width, outputs.shape[-1]) == (2, 1)
+    if outputs.shape[-1] != width and not yes_or_no:
+        raise ValueError(
+            f"distill needs a student with {width} outputs, as many as its teacher predicts; got {outputs.shape[-1]} "
+            f"from {student.name!r}."
+        )
+    meaning.statistics(outputs[None])  # which refuses probabilities where logits are needed, and the reverse
 
 
 def _targets(p: Predictive) -> np.ndarray:

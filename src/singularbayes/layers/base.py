@@ -295,7 +295,8 @@ class KernelLayer(BayesianLayer):
         if not self.use_bias:
             return outputs
         if self.bias is not None and self.posterior.components == 1:
-            return outputs + ops.cast(self.bias, outputs.dtype)
+            outputs += ops.cast(self.bias, outputs.dtype)  # on torch in place: nobody else has these outputs
+            return outputs
         bias = self._drawn_bias(training, self._bias_examples(outputs))
         between = [1] * (len(outputs.shape) - 1 - len(self._bias_shape))
         return outputs + ops.reshape(bias, (-1, *between, *self._bias_shape))

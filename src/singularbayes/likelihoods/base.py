@@ -195,6 +195,19 @@ def require_probabilities(outputs: np.ndarray, sum_to_one: bool, name: str) -> N
         )
 
 
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Returns softmax over the last axis, in float64."""
+    axis = 0 if logits.shape[-1] < _MANY_CLASSES else -1
+    z = np.array(np.moveaxis(logits, -1, axis), "float64", order="C")
+    z -= z.max(axis, keepdims=True)
+    np.exp(z, out=z)
+    z /= z.sum(axis, keepdims=True)
+    return np.moveaxis(z, axis, -1)
+
+
+_MANY_CLASSES = 256  # below which the axis of the classes comes first in memory: NumPy is slow along a short last axis
+
+
 def export_probabilities(probabilities) -> dict[str, Any]:
     """Returns mean, its entropy and mutual information over the draws in the first axis, as tensors."""
     mean = ops.mean(probabilities, axis=0)

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 from keras import ops
-from scipy import special
 
 from singularbayes.checks import require_share
-from singularbayes.likelihoods.base import Classification, export_probabilities, is_loss, require_probabilities
+from singularbayes.likelihoods.base import (
+    Classification,
+    export_probabilities,
+    is_loss,
+    require_probabilities,
+    softmax,
+)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
@@ -81,16 +86,16 @@ class Categorical(Classification):
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         tolerance = 1e-3 if outputs.dtype.itemsize > 2 else 0.03  # half precision rounds every class
-        outputs = np.asarray(outputs, "float64")
-        total = outputs.sum(-1, keepdims=True)
         if outputs.shape[-1] == 1:
             raise ValueError(
                 "A categorical likelihood needs two or more outputs, one per class; got outputs of shape (examples, "
                 "…, 1). For a single output, the probability of yes, compile with BinaryCrossentropy."
             )
         if self.from_logits:
-            _refuse_probabilities(outputs, total)
-            return special.softmax(outputs, axis=-1)
+            _refuse_probabilities(outputs)
+            return softmax(outputs)
+        outputs = np.asarray(outputs, "float64")
+        total = outputs.sum(-1, keepdims=True)
         require_probabilities(outputs, np.abs(total - 1).max(initial=0) < tolerance, "categorical_logits")
         return outputs / total
 
@@ -100,9 +105,9 @@ class Categorical(Classification):
         return export_probabilities(outputs / ops.sum(outputs, axis=-1, keepdims=True))
 
 
-def _refuse_probabilities(outputs: np.ndarray, total: np.ndarray) -> None:
+def _refuse_probabilities(outputs: np.ndarray) -> None:
     # Logits sum to 1 by chance in no example, the outputs of a softmax in all.
-    if outputs.size and outputs.min() >= 0 and np.abs(total - 1).max() < 1e-5:
+    if outputs.size and outputs.min() >= 0 and np.abs(outputs.sum(-1, dtype="float64") - 1).max() < 1e-5:
         raise ValueError(
             "The likelihood needs outputs that are logits; got numbers >= 0 that sum to 1, as a softmax gives them, "
             "and a second softmax would flatten them. Remove the softmax of the last layer, or compile with "

@@ -7,7 +7,15 @@ import numpy as np
 from keras import ops
 from scipy import special
 
-from singularbayes.likelihoods.base import Classification, Moments, Regression, export_entropy, is_loss, one_column
+from singularbayes.likelihoods.base import (
+    Classification,
+    Moments,
+    Regression,
+    export_entropy,
+    is_loss,
+    one_column,
+    softmax,
+)
 from singularbayes.likelihoods.class_predictive import ClassPredictive
 from singularbayes.likelihoods.mean_scale import split_scales, split_scales_exactly
 from singularbayes.likelihoods.value_predictive import ValuePredictive
@@ -80,7 +88,7 @@ class DistilledClasses(Classification):
         return cls(loss.draws) if is_loss(loss, (DistilledClassesLoss,)) else None
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        return special.softmax(np.asarray(outputs[..., :-1], "float64"), axis=-1)
+        return softmax(outputs[..., :-1])
 
     def statistics(self, outputs: np.ndarray) -> dict[str, np.ndarray]:
         probabilities = self.probabilities(outputs)

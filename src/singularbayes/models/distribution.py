@@ -1,5 +1,6 @@
 """Where the arrays of a model lie: every large one split over devices, decided as the model is made."""
 
+import functools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,12 +123,17 @@ def _require(mesh, axis, batch, smallest, layout_map) -> None:
 
 def batch_mesh():
     """Returns the devices and the axis that work is split over on JAX: the batch's of a distribution, else all here."""
-    import jax
-
     distribution = keras.distribution.distribution()
     if distribution is not None:
         return distribution.device_mesh.backend_mesh, distribution.batch_dim_name
-    return jax.sharding.Mesh(np.array(jax.local_devices()), ("devices",)), "devices"
+    return _all_devices(), "devices"
+
+
+@functools.cache
+def _all_devices():
+    import jax
+
+    return jax.sharding.Mesh(np.array(jax.local_devices()), ("devices",))
 
 
 @contextmanager

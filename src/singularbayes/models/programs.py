@@ -24,18 +24,30 @@ class Program:
                 return function(model, *arguments)
 
         self._run = jax.jit(run)
-        self._scratch: dict[tuple, int] = {}
+        self._compiled: dict[tuple, Any] = {}
 
     def __call__(self, values, *arguments):
         return self._run(values, *arguments)
 
+    def compiled(self, values, *arguments):
+        """Returns the program for arguments of these shapes, which any thread can call: nothing is traced then."""
+        import jax
+
+        arrays, structure = jax.tree.flatten((values, arguments))
+        kind = (structure, *((array.shape, array.dtype) for array in arrays))
+        if kind not in self._compiled:
+            self._compiled[kind] = self._run.lower(values, *arguments).compile()
+        return self._compiled[kind]
+
+    def output_shapes(self, values, *arguments):
+        """Returns shapes and types of what a call with these arguments returns, without computing it."""
+        import jax
+
+        return jax.eval_shape(self._run, values, *arguments)
+
     def scratch_bytes(self, values, *arguments) -> int:
         """Returns the bytes that a run with arguments of these shapes takes beside its inputs and outputs."""
-        shapes = tuple((array.shape, str(array.dtype)) for array in keras.tree.flatten(arguments))
-        if shapes not in self._scratch:
-            needs = self._run.lower(values, *arguments).compile().memory_analysis()
-            self._scratch[shapes] = int(needs.temp_size_in_bytes)
-        return self._scratch[shapes]
+        return int(self.compiled(values, *arguments).memory_analysis().temp_size_in_bytes)
 
 
 _PROGRAMS: weakref.WeakKeyDictionary[Any, dict[Callable, Program]] = weakref.WeakKeyDictionary()

@@ -181,7 +181,7 @@ class _TensorFlowArrays(GaussianArrays):
     def samples(self):
         import tensorflow as tf
 
-        loc, u = tf.unstack(tf.concat(self.values, 1))
+        loc, u = _loc_and_u(tf.concat(self.values, 1))
         return tf.split(loc + tf.math.softplus(self.rho_lr * u) * self.eps, self.sizes)
 
     def kls(self, prior):
@@ -200,7 +200,7 @@ class _TensorFlowArrays(GaussianArrays):
 
         @tf.custom_gradient
         def kl(values):
-            loc, u = tf.unstack(values)
+            loc, u = _loc_and_u(values)
             rho = self.rho_lr * u
             scale = tf.math.softplus(rho)
             w = loc + scale * self.eps
@@ -211,8 +211,15 @@ class _TensorFlowArrays(GaussianArrays):
             def gradient(upstream):
                 by_w = w * (fall * tf.sigmoid(ratio) + sigma**-2)
                 by_rho = (by_w * self.eps - 1.0 / scale) * tf.sigmoid(rho)
-                return tf.stack([upstream * by_w, (self.rho_lr * upstream) * by_rho])
+                return tf.reshape(tf.concat([upstream * by_w, (self.rho_lr * upstream) * by_rho], 0), (2, -1))
 
             return each - (0.5 + log_pi - math.log(sigma)), gradient
 
         return kl(values)
+
+
+def _loc_and_u(values):
+    """Returns the two rows of values (2, size), whose gradient is a concatenation: twice as fast as a stack."""
+    import tensorflow as tf
+
+    return tf.split(tf.reshape(values, (-1,)), 2)

@@ -27,6 +27,15 @@ def _as(w, x):
     return w if w.dtype == x.dtype else ops.cast(w, x.dtype)
 
 
+def _torch_product(x, a):
+    """Returns x A, without a gradient as (Aᵀ xᵀ)ᵀ: for several draws of A at once that is one product of matrices."""
+    import torch
+
+    if x.ndim != 2 or len(x) == 1 or torch.is_grad_enabled():
+        return x @ a
+    return (a.T @ x.T).T
+
+
 @dataclass(frozen=True)
 class DenseMatrix:
     """W itself."""
@@ -88,7 +97,7 @@ class LowRankMatrix:
     def apply(self, x):
         a, b = _as(self.a, x), _as(self.b, x)
         if _EAGER:
-            return x @ a @ b.T
+            return _torch_product(x, a) @ b.T
         return ops.matmul(ops.matmul(x, a), ops.transpose(b))
 
     def convolve(self, x, by, groups=1):

@@ -105,12 +105,15 @@ class Monitor:
         if unknown:
             known = sorted({stream.partition(" of ")[2] for stream in self._martingales})
             raise ValueError(f"update needs the groups of the reference, {known}; got {unknown}.")
+        alarms: list[tuple[int, str, int]] = []  # input among these, stream, and its inputs until then
         for name, stream in streams.items():
-            martingale = self._martingales[stream]
+            martingale, rows = self._martingales[stream], np.flatnonzero(names == name)
             before = martingale.seen
-            above = martingale.update(scores[names == name]) >= math.log(self.threshold)
-            if self.first is None and above.any():
-                self.first = stream, before + int(above.argmax()) + 1
+            above = martingale.update(scores[rows]) >= math.log(self.threshold)
+            if above.any():
+                alarms.append((int(rows[above.argmax()]), stream, before + int(above.argmax()) + 1))
+        if self.first is None and alarms:
+            self.first = min(alarms)[1:]
         return self.status
 
     def _scores(self, predictions) -> np.ndarray:

@@ -5,9 +5,12 @@ the same function for every batch of the data and however draws are chunked. Wha
 first random ones, runs once for a batch (see `prefix`).
 """
 
+import functools
 import math
+import os
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -124,22 +127,28 @@ def outputs_of_draws(model: keras.Model, keys, pick, x) -> list:
 
 
 class JaxSampler:
-    """All draws of a chunk as one compiled program. The data stream past them, over all devices there are."""
+    """Draws of a chunk as compiled programs. The data stream past them, over all devices there are.
+
+    On a CPU a chunk is in equal parts, one for each core, and the parts run at once: XLA shares a large product among
+    cores, but neither many small ones nor the steps of a loop.
+    """
 
     def __init__(self, model: keras.Model):
         self.model: Callable[[], Any] = weakref.ref(model)
-        self._drawn: tuple = ((), None, None)  # values, keys and draws of the last call
+        self._drawn: tuple = ((), None, [])  # values, keys and draws of the last call
 
-    def draw(self, keys: np.ndarray):
-        """Returns the weights of these draws; those of the last call again while the model is the same."""
+    def draw(self, keys: np.ndarray) -> list:
+        """Returns the weights of these draws, in parts; those of the last call again while the model is the same."""
         model = self.model()
         values = variable_values(model)
-        old_values, old_keys, draws = self._drawn
+        old_values, old_keys, parts = self._drawn
         same = len(values) == len(old_values) and all(a is b for a, b in zip(values, old_values, strict=True))
         if not (same and np.array_equal(keys, old_keys)):
-            draws = program_of(model, _draw_chunk)(values, noise.as_keys(keys))
-            self._drawn = (values, keys, draws)
-        return draws
+            self._drawn = ((), None, [])  # free before others are made
+            program, number = program_of(model, _draw_chunk), _number_of_parts(len(keys))
+            parts = [program(values, noise.as_keys(some)) for some in np.split(keys, number)]
+            self._drawn = (values, keys, parts)
+        return parts
 
     @property
     def splits(self) -> bool:
@@ -150,7 +159,7 @@ class JaxSampler:
         """Returns what the part of the model that all draws share gives for `x`, for `run`."""
         return program_of(self.model(), frontier_of)(self._drawn[0], x)
 
-    def run(self, draws, x, frontier=None) -> list:
+    def run(self, parts: list, x, frontier=None) -> list:
         """Returns the model's outputs, flattened, each (draws, examples, …), for the draws of the last call of `draw`.
 
         An accelerator is not waited for.
@@ -158,17 +167,43 @@ class JaxSampler:
         Args:
             frontier: what `prefix` gave for `x`, where it is known already.
         """
-        outputs = [_whole(output) for output in self.run_on_devices(draws, x, frontier)]
-        return outputs if free_bytes() is not None else [np.asarray(output) for output in outputs]
+        if len(parts) == 1:
+            outputs = [_whole(output) for output in self.run_on_devices(parts, x, frontier)]
+            return outputs if free_bytes() is not None else [np.asarray(output) for output in outputs]
+        values, frontier = self._drawn[0], self.prefix(x) if frontier is None and self.splits else frontier
+        others = (x,) if frontier is None else (x, frontier)
+        program = program_of(self.model(), _run_chunk).compiled(values, parts[0], *others)
+        found = _threads().map(lambda draws: list(map(np.asarray, program(values, draws, *others))), parts)
+        return [np.concatenate(outputs) for outputs in zip(*found, strict=True)]
 
-    def run_on_devices(self, draws, x, frontier=None) -> list:
-        """Returns the same outputs as they lie on the devices."""
-        known = () if frontier is None else (frontier,)
+    def run_on_devices(self, parts: list, x, frontier=None) -> list:
+        """Returns the outputs of draws in one part as they lie on the devices."""
+        [draws], known = parts, () if frontier is None else (frontier,)
         return program_of(self.model(), _run_chunk)(self._drawn[0], *_spread(draws, x), *known)
 
-    def scratch_bytes(self, draws, x) -> int:
+    def scratch_bytes(self, parts: list, x) -> int:
         """Returns the bytes that a run of these shapes takes beside its inputs and outputs."""
-        return program_of(self.model(), _run_chunk).scratch_bytes(self._drawn[0], *_spread(draws, x))
+        model, values = self.model(), self._drawn[0]
+        if len(parts) == 1 or not self.splits:
+            return len(parts) * program_of(model, _run_chunk).scratch_bytes(values, *_spread(parts[0], x))
+        frontier = program_of(model, frontier_of).output_shapes(values, x)
+        return len(parts) * program_of(model, _run_chunk).scratch_bytes(values, parts[0], x, frontier)
+
+
+def _number_of_parts(draws: int) -> int:
+    """Returns in how many equal parts draws run at once: on one CPU up to the number of its cores, elsewhere one."""
+    if free_bytes() is not None or batch_mesh()[0].size > 1:
+        return 1
+    return math.gcd(draws, _cores())
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_cores())
 
 
 def _draw_chunk(model, keys):
