@@ -375,8 +375,10 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     assert set(plain["detectors"]["noise"]) == names
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
-    for heading in ("## ResNet-9", "## ResNet-20", "## Held-out classes", "## Corruptions", "## What was tuned"):
-        assert heading in page
+    for heading in ("ResNet-9", "ResNet-20", "Out-of-distribution images, ResNet-9", "Corruptions, ResNet-20"):
+        assert f"## {heading}\n" in page
+    assert "| SWAG |" in page and "| ResNet-20, MC dropout | rate 0.8, dropout 0.02 |" in page
+    assert "held-out classes (H) |" in page and "trained for 60 epochs" in page
 
 
 def test_work_goes_on_where_all_configurations_of_a_family_diverge(tmp_path):
@@ -437,7 +439,7 @@ def test_the_page_has_the_numbers_of_the_records(tmp_path):
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines()))
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
-    assert "| mixture of 4 | 0.9500 ± 0.0000 | 0.1575 ± 0.0075 |" in page and "| 1,000 | 2 |" in page
+    assert "| mixture of 4 | 0.9500 | 0.1575 ± 0.0075 |" in page and "| 1,000 | 2 |" in page
     assert "−0.0075 [−0.0393, +0.0243]" in page  # the paired t interval of −0.01 and −0.005
     assert "with 25 % of the parameters of the deep ensemble: test NLL 0.158 against 0.165" in page
     assert "has no result, so nothing here reproduces" in page and "| rate 0.2, β 0.01 | **0.3000** |" in page
@@ -459,6 +461,27 @@ def test_a_second_round_comes_first_and_the_first_below_it(tmp_path):
     assert report.losses(tmp_path) == report.losses(tmp_path / report.SECOND) and "first round<" not in only
 
 
+def test_a_third_round_comes_before_both_and_other_data_are_beside_plain_scores(tmp_path):
+    told = {"auroc_entropy": 0.75, "auroc_mi": 0.65}
+    plain = {"auroc_entropy": 0.7}
+    third = [
+        {**line, "other": {"clothes": told}, "epochs": 24} if line["stage"] == "result" else line for line in lines()
+    ]
+    one = {**third[0], "method": "deterministic", "other": {"clothes": plain}}
+    third += [one | {"detectors": {"clothes": {"energy": 0.6, "greyness": 0.99}}}]
+    third += [{**one, "network": "resnet20", "stage": "reproduction", "epochs": 100, "seed": seed} for seed in (1, 2)]
+    for name, written in (("", lines()), (report.SECOND, lines()), (report.THIRD, third)):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
+        (tmp_path / name / "run.json").write_text(json.dumps(ABOUT))
+    page = report.page(tmp_path)
+    assert page.index("`experiments/results/cifar10/third`") < page.index("<summary>The second round</summary>")
+    assert page.index("<summary>The second round</summary>") < page.index("<summary>The first round</summary>")
+    assert "| | clothes (H) | clothes (MI) | seeds |" in page and "| deep ensemble of 4 | 0.7500 | 0.6500 |" in page
+    assert "| less saturation (no network) | 0.9900 |  | 1 |" in page
+    assert "accuracy of 95.00 % after 100 epochs (2 seeds)" in page  # not of networks that trained for fewer
+
+
 def test_what_a_second_round_has_no_results_of_is_said_and_taken_from_the_first(tmp_path):
     first, diverged = lines(), {"diverged": True, "settings": {"rate": 0.4}}
     second = [line for line in first if line.get("method") != "mixture"]
@@ -472,8 +495,9 @@ def test_what_a_second_round_has_no_results_of_is_said_and_taken_from_the_first(
         (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
         (folder / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
-    assert "All 1 configurations of low-rank and mixture of 4 diverged, with rates from 0.4 to 0.4." in page
-    assert "Only the first round has: mixture of 4 on ResNet-9." in page
+    said = "All 1 configurations of low-rank and mixture of 4 on ResNet-9 diverged in the second round"
+    assert f"{said}, with rates from 0.4 to 0.4." in page
+    assert "The last results of these are those of the first round: mixture of 4 on ResNet-9." in page
     assert "- First round. Mixture of 4, with 25 % of the parameters" in page
     assert "the mixture of 4 is worse than the deep ensemble of 4" in report.remark(tmp_path)
     assert len(report.losses(tmp_path)) == 1
@@ -484,11 +508,17 @@ def test_what_other_pages_say_of_photographs_is_so_in_the_records():
     said = " ".join((ROOT / "docs" / "when_not.md").read_text(encoding="utf-8").split())
     cells = {
         (ours, theirs): report.difference(report._latest(folder, ours), "resnet9", ours, theirs, "test").split()[-1]
-        for ours in report.OURS
+        for ours in ("mixture", "mixture_svd")
         for theirs in report.THEIRS
     }
-    assert {cells[ours, "deep_ensemble"] for ours in report.OURS} == {"worse"}
+    assert {cells[ours, "deep_ensemble"] for ours in ("mixture", "mixture_svd")} == {"worse"}
     assert cells["mixture", "deterministic"] == "worse" and cells["mixture_svd", "full_rank"] == "better"
+    nll = {
+        one: np.mean(list(report.scores(report._latest(folder, one), "resnet9", one, "test", "nll").values()))
+        for one in ("low_rank_svd", "mixture_svd", "low_rank_distilled", "mixture_distilled")
+    }
+    assert nll["mixture_distilled"] > nll["mixture_svd"] and nll["low_rank_distilled"] < nll["low_rank_svd"]
+    assert "did not help the mixture, though it helps one low-rank network" in said
     sizes = [
         report.parameters(report._latest(folder, "mixture"), "resnet9", one) for one in ("mixture", "deep_ensemble")
     ]

@@ -97,7 +97,7 @@ def test_what_the_page_says_in_words_is_so():
             assert report.difference(RECORDS, setting, "bayes", "blob").endswith("worse")
             single = [who for who in own if who not in ("lora_ensemble", "mixture")]
             assert min(single, key=own.__getitem__) == "blob"
-        if "laplace" in own:
+        if "laplace" in own and not setting.startswith("sst2"):
             against = [report.difference(RECORDS, setting, "laplace", who) for who in ("lora", "lora_temperature")]
             assert [cell.split()[-1] for cell in against] == ["better", "worse"]
         shares = [f"{ece[who] / ece['lora']:.2f}".removeprefix("0") for who in ("bayes", "mixture")]
@@ -122,7 +122,8 @@ def test_what_is_missing_is_what_the_page_says():
         }
         for method in ("laplace", "monteclora")
     }
-    assert seeds["laplace"] == {(name, seed) for name in ("clinc150", "banking77") for seed in plan.RESULT_SEEDS}
+    laplace = ("clinc150", "banking77", "sst2-1000", "sst2-4000")
+    assert seeds["laplace"] == {(name, seed) for name in laplace for seed in plan.RESULT_SEEDS}
     assert seeds["monteclora"] == {("sst2-4000", seed) for seed in plan.RESULT_SEEDS[:4]}
 
 

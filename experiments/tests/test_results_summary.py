@@ -1,12 +1,14 @@
 """The summary of results: its differences, its bold and its sentences are those of the records."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from singularbayes_experiments.problems.modes import SETS
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import modes_summary, summary
+from singularbayes_experiments.report import markdown_page, modes_page, modes_summary, page, summary
 from singularbayes_experiments.runs.modes_tables import difference, verdicts
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +107,34 @@ def test_the_comparison_under_the_protocol_has_the_differences_of_its_own_tables
     assert "0.2108 (deep ensemble of 5), 0.2379 (full-rank)" in modes_summary.pointer(scores[3])
 
 
+def test_the_page_in_one_file_opens_with_the_summary_of_the_site():
+    """One sentence, the table with detectors that need no network, the figure, losses; links stay inside the page."""
+    modes = modes_summary.collect(ROOT / "experiments" / "results")
+    simple = [Record("mnist", "more_pixels", 0, {}, {"fashion_mnist/auroc_ood": 0.9}, 0, 0.0, preset="simple")]
+    more = {
+        "cifar10.md": markdown_page.OwnPage("# CIFAR-10\n\nSee [MNIST](mnist.md).", ["- [CIFAR-10](cifar10.md): +1"])
+    }
+    opening = page.opening([], simple, modes, more)
+    html = page.render([], page.results("x"), opening)
+    first = html.index('<section id="summary"')
+    assert first < html.index("In one sentence:") < html.index("<table>") < html.index("<figure><svg")
+    assert html.index("<figure><svg") < html.index("Where it loses") < html.index('<section id="cifar10"')
+    row = next(line for line in modes_summary.table(modes, simple) if line.startswith("| MNIST"))
+    cells = [cell.replace("**", "") for cell in row.strip("| ").split(" | ")]
+    plain = html.replace("<strong>", "").replace("</strong>", "")
+    assert cells[-1] == "non-zero pixels<br>0.900" and all(f">{cell}</td>" in plain for cell in cells)
+    assert '<a href="#cifar10">CIFAR-10</a>' in html and not re.search('href="[^#]', html)
+
+
+def test_rows_of_detectors_stand_below_the_column_that_they_detect():
+    made = [
+        Record("mnist", "max_softmax", seed, {}, {"notmnist/auroc_ood": value}, 0, 0.0, preset="simple")
+        for seed, value in enumerate((0.8, 0.9))
+    ]
+    (row,) = modes_page.detector_rows(SETS["mnist"], made)
+    assert row == "| max-softmax of the deterministic network |  |  |  |  |  |  | .850 ± .050 |  |"
+
+
 def test_a_folder_without_that_comparison_has_no_such_rows(tmp_path):
     assert modes_summary.collect(tmp_path) == []
 
@@ -141,6 +171,6 @@ def test_sentences_of_the_pages_count_as_the_records_do():
             f"on {counts['mixture_split']['worse']} of {totals['mixture_split']} sets",
         ],
     }
-    for page, sentences in said.items():
-        text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-        assert [sentence for sentence in sentences if sentence not in text] == [], page
+    for name, sentences in said.items():
+        text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
+        assert [sentence for sentence in sentences if sentence not in text] == [], name

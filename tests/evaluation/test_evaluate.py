@@ -279,3 +279,11 @@ def test_the_peak_is_that_of_the_block():
     with Peak() as after:
         pass
     assert during.bytes - before.bytes > 60e6 > after.bytes - before.bytes
+
+
+def test_out_of_distribution_texts_go_through_the_preprocessor_as_the_test_texts_do():
+    model = keras.Sequential([keras.Input((2,)), sb.layers.Dense(2, posterior=1)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.preprocessor = lambda texts: np.array([[len(text), 1.0] for text in texts], "float32")
+    found = sb.evaluate(model, (["a", "bb", "ccc"], [0, 1, 0]), ood=["dddd", "e"], draws=2)
+    assert 0 <= found.value("auroc_ood_entropy") <= 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from singularbayes.estimators.classification import Classifier
+from singularbayes.estimators.classifier_base import Classifier
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron

@@ -4,7 +4,7 @@ from singularbayes.checks import require_choice
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data
 from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
-from singularbayes.estimators.regression import Regressor
+from singularbayes.estimators.regressor_base import Regressor
 
 
 class BayesianMLPRegressor(Regressor):

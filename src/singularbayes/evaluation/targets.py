@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from singularbayes.likelihoods import ClassPredictive, position_weights
-from singularbayes.models import is_stream, loss_of, names_of, one_example, position_of
+from singularbayes.models import has_text, is_stream, loss_of, names_of, one_example, position_of
 from singularbayes.prediction import Predictive
 
 
@@ -100,6 +100,8 @@ def require_same_form(x, ood, name: str) -> None:
         raise TypeError(f"evaluate needs a Predictive in {which} if and only if it evaluates one; got {type(ood)}.")
     if is_stream(x) or is_stream(ood):
         return  # known only when it is read; `predict` compares it with the inputs of the model
+    if has_text(x) and has_text(ood):
+        return  # any texts, as arrays only after the preprocessor of the model
     pairs = [(x.mean, ood.mean)] if isinstance(x, Predictive) else _paired_arrays(x, ood, which)
     for inside, outside in pairs:
         lengths_free = inside.dtype.kind in "iu"  # sequences of ids may be longer or shorter

@@ -45,12 +45,13 @@ def report(
     if latex:
         print(page.tex(made))
         return 0
+    modes, more = modes_summary.collect(runs), cifar10.own_page(runs)
     if markdown is not None:
-        modes, more = modes_summary.collect(runs), cifar10.own_page(runs)
         path = markdown_page.write(markdown, made, records, command, modes, more)
     else:
         folder = out or (runs if runs.is_dir() else runs.parent) / "report"
-        path = page.write(made, folder, page.results(command))
+        opening = page.opening(made, records, modes, more) if modes else None
+        path = page.write(made, folder, page.results(command), opening)
     beside = f"; its tables: {page.MARKDOWN} and {page.LATEX} beside it" if markdown is None else ""
     Console().print(f"The page: {path}{beside}", soft_wrap=True, highlight=False)
     return 0

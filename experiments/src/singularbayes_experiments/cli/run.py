@@ -201,7 +201,7 @@ def network_detectors(
     Parameters
     ----------
     names
-        mnist and fashion_mnist, with commas between; both by default.
+        mnist, fashion_mnist and cnn, with commas between; all by default.
     seeds
         Seeds, such as 42,123 or 0-4.
     out

@@ -65,7 +65,9 @@ CHOICE = {
 TUNED = CONFIGURATIONS.tuned(CHOICE)
 
 
-def network(weights: Weights, settings: CNNSettings, convolution=layers.Conv2D) -> keras.Model:
+def network(
+    weights: Weights, settings: CNNSettings, convolution=layers.Conv2D, classes: int = images.CLASSES
+) -> keras.Model:
     """Returns images (28, 28, 1) → logits."""
     posteriors = map(weights, ranks_of(settings, len(settings.filters) + len(settings.units) + 1))
     stack: list[keras.layers.Layer] = [keras.Input((28, 28, 1))]
@@ -75,7 +77,7 @@ def network(weights: Weights, settings: CNNSettings, convolution=layers.Conv2D) 
     stack.append(keras.layers.Flatten())
     for i, units in enumerate(settings.units, start=1):
         stack.append(layers.Dense(units, "relu", posterior=next(posteriors), name=f"hidden_{i}"))
-    return keras.Sequential([*stack, layers.Dense(images.CLASSES, posterior=next(posteriors), name="logits")])
+    return keras.Sequential([*stack, layers.Dense(classes, posterior=next(posteriors), name="logits")])
 
 
 EXPERIMENT = Experiment(

@@ -226,11 +226,11 @@ def forecast_scores(p: dict[str, np.ndarray], parts: dict[str, Part]) -> dict[st
     return scores
 
 
-def ood_scores(known: np.ndarray, strange: np.ndarray, several: bool) -> dict[str, float]:
+def ood_scores(inside: np.ndarray, outside: np.ndarray, several: bool) -> dict[str, float]:
     """Returns how well entropy and, of several draws, mutual information tell inputs of another kind."""
-    found = {"auroc_ood_entropy": metrics.auroc_ood(*(uncertainty("classes", p) for p in (known, strange)))}
+    found = {"auroc_ood_entropy": metrics.auroc_ood(*(uncertainty("classes", p) for p in (inside, outside)))}
     if several:
-        mi = [np.maximum(uncertainty("classes", p) - p[:, -1], 0.0) for p in (known, strange)]
+        mi = [np.maximum(uncertainty("classes", p) - p[:, -1], 0.0) for p in (inside, outside)]
         found["auroc_ood_mi"] = metrics.auroc_ood(*mi)
     return found
 

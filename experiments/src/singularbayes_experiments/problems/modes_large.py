@@ -64,10 +64,10 @@ def perturbed_texts(ids: np.ndarray, seed: int = 0) -> np.ndarray:
     last = (found != text.PADDING).sum(axis=1) - 1
     places = np.arange(found.shape[1])[None]
     inside = (places > 0) & (places < last[:, None])
-    mixed, foreign = inside.copy(), inside.copy()
-    mixed[len(found) // 2 :], foreign[: len(found) // 2] = False, False
+    mixed, random_words = inside.copy(), inside.copy()
+    mixed[len(found) // 2 :], random_words[: len(found) // 2] = False, False
     found[mixed] = rng.permutation(found[inside])[: mixed.sum()]
-    found[foreign] = rng.integers(_FIRST_WORD, _REVIEWS.vocabulary, foreign.sum())
+    found[random_words] = rng.integers(_FIRST_WORD, _REVIEWS.vocabulary, random_words.sum())
     return found
 
 

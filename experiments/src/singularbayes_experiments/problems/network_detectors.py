@@ -29,7 +29,7 @@ from singularbayes_experiments.problems.simple_detectors import PRESET, non_zero
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.record import Record, plain
 
-NAMES = ("mnist", "fashion_mnist")
+NAMES = ("mnist", "fashion_mnist", "cnn")
 SEEDS = (42, 123, 456)
 HELD_OUT = (8, 9)
 KINDS = ("all classes", "held out", "held out, low-rank")
@@ -95,7 +95,7 @@ def run(name: str, kind: str, seed: int, settings=None) -> list[Record]:
     own = settings or EXPERIMENTS[name].settings("chosen", method)
     problem: Any = EXPERIMENTS[name].problem
     data = sets(problem, own, () if kind == KINDS[0] else HELD_OUT)
-    problem = replace(problem, make=partial(images.mlp, classes=data.classes))
+    problem = replace(problem, make=partial(problem.make, classes=data.classes))
     start = time.perf_counter()
     trainer = OneByOne(problem.network_of(method, own), Training(*data.train), own)
     [network] = methods.find_method(method).train(trainer, [seed])

@@ -6,6 +6,8 @@ words and the Gaussian of the inputs look at training data; none looks at out-of
 detector is one of its experiment with the preset "simple".
 """
 
+import gzip
+import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -88,6 +90,30 @@ def detect(experiment: str) -> Iterator[tuple[str, Found]]:
             inside, outside = (distance(sets.train[0], x) for x in (sets.test[0], sets.ood[0]))
             found[f"{shift}/auroc_ood"] = auroc_ood(inside, outside)
         yield "input_distance", found | {"auroc_ood": float(np.mean(list(found.values())))}
+
+
+def detect_queries() -> Iterator[dict]:
+    """Yields records of the experiment `finetune`: what tells out-of-scope queries of CLINC150 without a network.
+
+    Known queries are the test queries of CLINC150 or of Banking77; rarity is by the pieces of their training queries.
+    """
+    pieces, size, clinc, banking = text.bert(), len(data.bert_vocab().words), data.clinc150(), data.banking77()
+    unknown = pieces.ids(clinc.out_of_scope)
+    for name, own in (("clinc150", clinc), ("banking77", banking)):
+        train, test = (pieces.ids(texts) for texts in (own.train[0], own.test[0]))
+        lengths = [np.array([len(ids) for ids in texts]) for texts in (test, unknown)]
+        found = {"text_length": lengths, "word_rarity": [rarity(train, texts, size) for texts in (test, unknown)]}
+        for detector, (inside, outside) in found.items():
+            for setting in (f"{name}-10", name):
+                score = {"auroc": float(auroc_ood(inside, outside))}
+                about = {"stage": "detector", "setting": setting, "method": detector, "kind": PRESET, "seed": 0}
+                yield about | {"ood": score}
+
+
+def run_query_detectors(path: Path) -> Path:
+    """Writes the records of `detect_queries` and returns their path."""
+    lines = "".join(f"{json.dumps(one)}\n" for one in detect_queries())
+    return replace(path, gzip.compress(lines.encode(), mtime=0))
 
 
 EXPERIMENTS = ("mnist", "fashion_mnist", "cnn", "sst2", "beijing", "icu")

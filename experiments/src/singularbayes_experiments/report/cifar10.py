@@ -5,17 +5,19 @@ holds page and records equal.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems import cifar10 as plan
+from singularbayes_experiments.problems.cifar10 import CORRUPTED as CORRUPTED_IMAGES
 from singularbayes_experiments.report.markdown_page import OwnPage
 from singularbayes_experiments.runs.cifar10_records import read_lines
 
-TITLE, PAGE, FOLDER, SECOND = "CIFAR-10", "cifar10.md", "cifar10", "second"
+TITLE, PAGE, FOLDER, SECOND, THIRD = "CIFAR-10", "cifar10.md", "cifar10", "second", "third"
+ROUNDS = {THIRD: "third", SECOND: "second", "": "first"}  # folder below `FOLDER` → what the page calls it
 NAMES = {
     "deterministic": "deterministic",
     "deep_ensemble": "deep ensemble of 4",
@@ -33,23 +35,45 @@ NAMES = {
 NETWORKS = {"resnet9": "ResNet-9", "resnet20": "ResNet-20"}
 PUBLISHED = (0.917, 0.925)  # accuracy of one deterministic ResNet-20
 MARGIN = 0.003  # within which it counts as reproduced
-OURS, THEIRS = ("mixture", "mixture_svd"), ("deep_ensemble", "full_rank", "deterministic")
+LEAST_SEEDS = 3  # of a paired interval that says something
+OURS, THEIRS = ("mixture", "mixture_svd", "mixture_distilled"), ("deep_ensemble", "full_rank", "deterministic")
+# Columns of out-of-distribution data, and rows of scores that any uncertainty has to beat.
+OTHERS = {"clothes": "clothes", "letters": "letters", "windows": "photographs"}
+DETECTORS = {
+    "max_softmax": "max-softmax of the deterministic network",
+    "energy": "energy of the deterministic network",
+    "mahalanobis": "Mahalanobis distance of the deterministic network",
+    "greyness": "less saturation (no network)",
+    "darkness": "less brightness (no network)",
+    "contrast": "more contrast (no network)",
+    "roughness": "larger steps between pixels (no network)",
+}
 Records = Sequence[dict]
 
 _LEAD = (
-    "Residual networks on the 60,000 images of CIFAR-10: a deep ensemble of 4 and one full-rank posterior against "
-    "low-rank posteriors and mixtures of 4 of them. Plan, configurations, seeds and the order of work were committed "
-    "before the run (`singularbayes_experiments.problems.cifar10`). ResNet-9 is the wide network, whose matrices a low "
-    "rank makes smaller; those of ResNet-20 have at most 576 × 64 entries."
+    "Residual networks on the 60,000 images of CIFAR-10: a deep ensemble of 4, one full-rank posterior and others "
+    "against low-rank posteriors and mixtures of 4 of them. Plan, configurations, seeds and the order of work of "
+    "every round were committed before its run (`singularbayes_experiments.problems.cifar10`). ResNet-9 is the wide "
+    "network, whose matrices a low rank makes smaller; those of ResNet-20 have at most 576 × 64 entries."
 )
 _LESS = (
-    "Less than the [protocol](../protocol.md) asks for: five configurations of a family (three rates, one with "
-    "another weight decay, β or prior width, and the best of the four with 24 epochs instead of 16), one tuning seed, "
-    "at most three result seeds. SVD-initialised networks begin at the trained ensemble and train on, so they have "
-    "seen more images than any other; they are compared by what they hold. Components of a mixture were trained one "
-    "after the other, not in one `Mixture`. Intervals are over seeds, not over other test images. MC dropout and SWAG "
-    "were cut before the run. The plan was written with the results of a first, less even round in view, which stands "
-    "below."
+    "Less than the [protocol](../protocol.md) asks for: three or five configurations of a family, one tuning seed, at"
+    " most three result seeds. SVD-initialised and distilled networks begin at the trained ensemble and train on, so "
+    "they have seen more images than any other; they are compared by what they hold. Components of a mixture were "
+    "trained one after the other, not in one `Mixture`. Intervals are over seeds, not over other test images. The "
+    "plan of each round was written with the results of those before in view; earlier rounds stand below."
+)
+_THIRD = (
+    "ResNet-20: three configurations of every family with 12 epochs; the epochs of the results are the most that the "
+    "time allowed, the same for all, and half of them after the ensemble's for SVD-initialised networks. ResNet-9: "
+    "configurations of the second round. A distilled network is an SVD-initialised one that trains for 32 epochs on "
+    "the mean probabilities of the deep ensemble of its seed instead of labels; nothing of it was tuned. The ensemble"
+    " had 24, the most that were tried for it, and no teacher. Networks without the held-out classes train for 12 "
+    "epochs."
+)
+_SECOND = (
+    "Five configurations of a family on ResNet-9: three rates, one with another weight decay, β or prior width, and "
+    "the best of the four with 24 epochs instead of 16; one tuning seed. MC dropout and SWAG were cut before the run."
 )
 _FIRST = (
     "Three configurations of every method, one tuning seed with half the epochs. For the deterministic network only "
@@ -58,8 +82,20 @@ _FIRST = (
     "ensemble's 16. All components of a mixture draw with the same seeds of noise."
 )
 _CORRUPTED = (
-    "Corrupted: the mean over eight corruptions at five severities, 2,000 test images each, with the constants of "
+    "Corrupted: the mean over eight corruptions at five severities, {images} test images each, with the constants of "
     "CIFAR-10-C but noise of our own, so numbers are not those of its published files."
+)
+_DETECTION = (
+    "AUROC of out-of-distribution images against test images, by entropy (H) and mutual information (MI). Rows at the "
+    "foot have one score, whatever the column; below one half the opposite direction detects."
+)
+_HELD_OUT = (
+    "Held-out classes: ships and trucks, 2,000 test images, by networks trained without them, against the other 8,000."
+)
+_OTHER = (
+    "Clothes (Fashion-MNIST) and letters (notMNIST) are grey on black, 2,000 of each; photographs are 456 windows of "
+    "two pictures, a temple and a flower. Saturation alone tells clothes and letters, so these two say nothing about "
+    "uncertainty."
 )
 
 
@@ -69,7 +105,7 @@ def results(records: Records) -> list[dict]:
 
 def scores(records: Records, network: str, method: str, part: str, score: str) -> dict[int, float]:
     """Returns a score by seed; those of the part "ood" are of networks without the held-out classes."""
-    held_out = part in ("ood", "detectors")
+    held_out = part == "ood"
     return {
         one["seed"]: one[part][score]
         for one in sorted(results(records), key=lambda one: one["seed"])
@@ -100,21 +136,68 @@ def results_table(records: Records, network: str) -> list[str]:
     return [f"| | {' | '.join(heads)} |", f"|---|{'---:|' * len(heads)}", *rows] if rows else []
 
 
-def detection_table(records: Records) -> list[str]:
-    """Returns the AUROC of held-out classes, with the plain scores of one deterministic network below."""
+def detection_table(records: Records, network: str = "resnet9") -> list[str]:
+    """Returns the AUROC of held-out classes and of other data, with scores that need no posterior below."""
+    columns = [name for name in ("held_out", *OTHERS) if detected(records, network, "deterministic", name)[0]]
     rows = []
     for method, name in NAMES.items():
-        cells = [
-            list(scores(records, "resnet9", method, "ood", score).values()) for score in ("auroc_entropy", "auroc_mi")
-        ]
-        if cells[0]:
-            rows.append(f"| {' | '.join([name, *map(_mean, cells), str(len(cells[0]))])} |")
-    for score, name in (("max_softmax", "max-softmax"), ("energy", "energy"), ("mahalanobis", "Mahalanobis distance")):
-        values = list(scores(records, "resnet9", "deterministic", "detectors", score).values())
-        if values:
-            rows.append(f"| {name} of the deterministic network | {_mean(values)} | | {len(values)} |")
-    heads = "| | AUROC by entropy, or the score | AUROC by mutual information | seeds |"
-    return [heads, "|---|---:|---:|---:|", *rows] if rows else []
+        cells = [values for column in columns for values in detected(records, network, method, column)]
+        if any(cells):
+            rows.append(f"| {' | '.join([name, *map(_mean, cells), str(max(map(len, cells)))])} |")
+    for score, name in DETECTORS.items():
+        values = [detector(records, network, column, score) for column in columns]
+        if any(values):
+            shown = [cell for each in values for cell in (_mean(each), "")]
+            rows.append(f"| {' | '.join([name, *shown, str(max(map(len, values)))])} |")
+    titles = {"held_out": "held-out classes", **OTHERS}
+    heads = [f"{titles[column]} ({by})" for column in columns for by in ("H", "MI")]
+    return [f"| | {' | '.join([*heads, 'seeds'])} |", f"|---|{'---:|' * (len(heads) + 1)}", *rows] if rows else []
+
+
+def _detection_words(records: Records, network: str) -> str:
+    """Returns what the columns of the table are, and whether a method is ahead of a plain score."""
+    held_out, other = (detected(records, network, "deterministic", name)[0] for name in ("held_out", "clothes"))
+    words = [_DETECTION, *([_HELD_OUT] if held_out else []), *([_OTHER] if other else [])]
+    if held_out:
+        every = {
+            f"{name} ({by})": np.mean(values)
+            for method, name in NAMES.items()
+            for by, values in zip(("H", "MI"), detected(records, network, method, "held_out"), strict=True)
+            if values
+        }
+        best = max(every, key=lambda name: every[name])
+        energy = np.mean(detector(records, network, "held_out", "energy"))
+        words.append(
+            f"On held-out classes the best is {best} with {every[best]:.3f}; the energy of one deterministic network "
+            f"has {energy:.3f}."
+        )
+    return " ".join(words)
+
+
+def detected(records: Records, network: str, method: str, column: str) -> tuple[list[float], list[float]]:
+    """Returns the AUROC of a method over seeds, by entropy and by mutual information."""
+    if column == "held_out":
+        by_entropy, by_mi = (scores(records, network, method, "ood", f"auroc_{score}") for score in ("entropy", "mi"))
+        return list(by_entropy.values()), list(by_mi.values())
+    own = [
+        one["other"][column]
+        for one in results(records)
+        if (one["network"], one["method"], one["held_out"]) == (network, method, False)
+        and column in one.get("other", {})
+    ]
+    first, second = ([one[score] for one in own if score in one] for score in ("auroc_entropy", "auroc_mi"))
+    return first, second
+
+
+def detector(records: Records, network: str, column: str, score: str) -> list[float]:
+    """Returns the AUROC of a plain score over seeds; the first round had those of held-out classes alone."""
+    found = []
+    for one in results(records):
+        own = one.get("detectors", {})
+        own = own.get(column, own if one["held_out"] and column == "held_out" else {})
+        if one["network"] == network and score in own:
+            found.append(own[score])
+    return found
 
 
 def differences_table(records: Records, network: str) -> list[str]:
@@ -147,14 +230,14 @@ def _pairs(records: Records, network: str, ours: str, theirs: str, part: str) ->
     return [(own[seed], other[seed]) for seed in sorted(own.keys() & other.keys())]
 
 
-def corruptions_table(records: Records) -> list[str]:
-    """Returns the NLL of every corruption on ResNet-9, the mean over severities and seeds."""
+def corruptions_table(records: Records, network: str = "resnet9") -> list[str]:
+    """Returns the NLL of every corruption, the mean over severities and seeds."""
     columns: dict[str, dict[str, float]] = {}
     for method in NAMES:
         own = [
             one["corrupted_nll"]
             for one in results(records)
-            if (one["network"], one["method"]) == ("resnet9", method) and "corrupted_nll" in one
+            if (one["network"], one["method"]) == (network, method) and "corrupted_nll" in one
         ]
         if own:
             columns[method] = {name: float(np.mean([each[name] for each in own])) for name in own[0]}
@@ -170,20 +253,31 @@ def corruptions_table(records: Records) -> list[str]:
 def tuning_table(records: Records) -> list[str]:
     """Returns the validation NLL of every configuration; the chosen one is bold."""
     rows = []
-    for family, methods in plan.FAMILIES.items():
-        tried = [one for one in records if one["stage"] == "tuning" and one["family"] == family]
-        values = [np.inf if one["diverged"] else one["validation"]["nll"] for one in tried]
-        for one, value in zip(tried, values, strict=True):
-            shown = "diverged" if one["diverged"] else f"{value:.4f}"
-            shown = f"**{shown}**" if value == min(values) < np.inf else shown
-            names = " and ".join(NAMES[name] for name in methods)
-            rows.append(f"| {names} | {_short(one['configuration'])} | {shown} |")
+    every = [one for one in records if one["stage"] == "tuning"]
+    networks = list(dict.fromkeys(one.get("network", "resnet9") for one in every))
+    for network in networks:
+        for family, methods in plan.FAMILIES.items():
+            tried = [one for one in every if (one.get("network", "resnet9"), one["family"]) == (network, family)]
+            values = [np.inf if one["diverged"] else one["validation"]["nll"] for one in tried]
+            for one, value in zip(tried, values, strict=True):
+                shown = "diverged" if one["diverged"] else f"{value:.4f}"
+                shown = f"**{shown}**" if value == min(values) < np.inf else shown
+                names = " and ".join(NAMES[name] for name in methods)
+                names = f"{NETWORKS[network]}, {names}" if len(networks) > 1 else names
+                rows.append(f"| {names} | {_short(one['configuration'])} | {shown} |")
     return ["| | configuration | validation NLL |", "|---|---|---:|", *rows] if rows else []
 
 
 def reproduction(records: Records) -> str:
     """Returns whether the deterministic ResNet-20 reaches the published accuracy."""
-    found = list(scores(records, "resnet20", "deterministic", "test", "accuracy").values())
+    found = [
+        one["test"]["accuracy"]
+        for one in records
+        if one["stage"] in ("result", "reproduction")
+        and (one["network"], one["method"]) == ("resnet20", "deterministic")
+        and not one["diverged"]
+        and one.get("epochs", plan.PUBLISHED_EPOCHS) == plan.PUBLISHED_EPOCHS
+    ]
     low, high = PUBLISHED
     published = f"published are about {100 * low:.1f} to {100 * high:.1f} %"
     if not found:
@@ -193,64 +287,106 @@ def reproduction(records: Records) -> str:
     mean = float(np.mean(found))
     good = low - MARGIN <= mean <= high + MARGIN
     word = "which it reproduces" if good else "which it does not reproduce"
-    epochs = plan.PUBLISHED_EPOCHS
-    seeds = "one seed" if len(found) == 1 else f"{len(found)} seeds"
+    after = f"{plan.PUBLISHED_EPOCHS} epochs ({_seeds(len(found))})"
     return (
-        f"One deterministic ResNet-20 has an accuracy of {100 * mean:.2f} % after {epochs} epochs ({seeds}); "
-        f"{published}, {word} within {100 * MARGIN:.1f} points."
+        f"One deterministic ResNet-20 has an accuracy of {100 * mean:.2f} % after {after}; {published}, "
+        f"{word} within {100 * MARGIN:.1f} points."
     )
 
 
-def comparison(records: Records, ours: str) -> str:
-    """Returns how a mixture on ResNet-9 compares with the deep ensemble and with full-rank; "" without results."""
-    size, theirs = (parameters(records, "resnet9", method) for method in (ours, "deep_ensemble"))
+def comparison(records: Records, ours: str, network: str = "resnet9") -> str:
+    """Returns how a mixture compares with the deep ensemble and with full-rank; "" without results."""
+    size, theirs = (parameters(records, network, method) for method in (ours, "deep_ensemble"))
     if size is None or theirs is None:
         return ""
-    sides = {"better": "lower", "worse": "higher"}
     found = []
     for other, part in (("deep_ensemble", "test"), ("deep_ensemble", "corrupted"), ("full_rank", "test")):
-        pairs = _pairs(records, "resnet9", ours, other, part)
+        pairs = _pairs(records, network, ours, other, part)
         if pairs:
             mine, base = np.mean(pairs, axis=0)
-            level = "higher, though level" if mine > base else "lower, though level"
-            side = sides.get(difference(records, "resnet9", ours, other, part).split()[-1], level)
-            found.append(f"{part} NLL {mine:.3f} against {base:.3f} ({NAMES[other]}), {side}")
+            found.append(f"{part} NLL {mine:.3f} against {base:.3f} ({NAMES[other]}), {_side(pairs)}")
     name = NAMES[ours][0].upper() + NAMES[ours][1:]
-    return f"{name}, with {100 * size / theirs:.0f} % of the parameters of the deep ensemble: {'; '.join(found)}."
+    where = "" if network == "resnet9" else f" on {NETWORKS[network]}"
+    return (
+        f"{name}{where}, with {100 * size / theirs:.0f} % of the parameters of the deep ensemble: {'; '.join(found)}."
+    )
+
+
+def _side(pairs: Sequence[tuple[float, float]]) -> str:
+    """Returns whether the first of pairs is lower or higher; of fewer than three seeds an interval says nothing."""
+    mine, base = np.mean(pairs, axis=0)
+    side = "higher" if mine > base else "lower"
+    if len(pairs) < LEAST_SEEDS:
+        return f"{side} ({_seeds(len(pairs))})"
+    found = protocol.paired(*map(list, zip(*pairs, strict=True)))
+    return side if found.high < 0 or found.low > 0 else f"{side}, though level"
+
+
+def _seeds(count: int) -> str:
+    return "one seed" if count == 1 else f"{count} seeds"
+
+
+def single(records: Records) -> str:
+    """Returns how one distilled low-rank network compares with the deterministic network; "" without results."""
+    pairs = _pairs(records, "resnet9", "low_rank_distilled", "deterministic", "test")
+    if not pairs:
+        return ""
+    sizes = [parameters(records, "resnet9", one) or 1 for one in ("low_rank_distilled", "deterministic")]
+    mine, base = np.mean(pairs, axis=0)
+    return (
+        f"One distilled low-rank network, with {100 * sizes[0] / sizes[1]:.0f} % of the parameters of one "
+        f"deterministic network: test NLL {mine:.3f} against {base:.3f}, {_side(pairs)}."
+    )
 
 
 def remark(folder: Path) -> str:
     """Returns which mixtures are worse than the ensemble, and than one deterministic network; "" if none is."""
     found = []
     for theirs, words in (("deep_ensemble", "the deep ensemble of 4"), ("deterministic", "one deterministic network")):
-        lost = [
-            one for one in OURS if difference(_latest(folder, one), "resnet9", one, theirs, "test").endswith(" worse")
-        ]
-        if lost:
-            names = " and the ".join(NAMES[one] for one in lost)
-            found.append(f"the {names} {'is' if len(lost) == 1 else 'are'} worse than {words}")
+        names = [f"{NAMES[one]}{few}" for one in OURS if (few := _lost(folder, one, theirs)) is not None]
+        if names:
+            verb = "is" if len(names) == 1 else "are"
+            listed = " and the ".join(filter(None, [", the ".join(names[:-1]), names[-1]]))
+            found.append(f"the {listed} {verb} worse than {words}")
     text = ", and ".join(found)
     return f"Not among these data sets: on [CIFAR-10]({PAGE}), ResNet-9 with less tuning, {text}." if found else ""
 
 
+def _lost(folder: Path, ours: str, theirs: str) -> str | None:
+    """Returns None unless the test NLL on ResNet-9 is higher, and how few seeds say so."""
+    records = _latest(folder, ours)
+    if difference(records, "resnet9", ours, theirs, "test").endswith(" worse"):
+        return ""
+    pairs = _pairs(records, "resnet9", ours, theirs, "test")
+    few = 0 < len(pairs) < LEAST_SEEDS and all(mine > base for mine, base in pairs)
+    return f" ({_seeds(len(pairs))})" if few else None
+
+
 def losses(folder: Path) -> list[str]:
-    """Returns where mixtures on ResNet-9 have a higher NLL than the deep ensemble, a line each."""
+    """Returns where mixtures have a higher NLL than the deep ensemble, a line each; few seeds are said."""
     found = []
-    for ours in OURS:
-        for part in ("test", "corrupted"):
-            cell = difference(_latest(folder, ours), "resnet9", ours, "deep_ensemble", part)
-            if cell.endswith(" worse"):
-                found.append(
-                    f"- [CIFAR-10]({PAGE}), ResNet-9, {part} images: {NAMES[ours]} against {NAMES['deep_ensemble']}: "
-                    f"NLL {cell.removesuffix(' worse')}"
-                )
+    for network, title in NETWORKS.items():
+        for ours in OURS:
+            for part in ("test", "corrupted"):
+                its = _latest(folder, ours, network)
+                pairs = _pairs(its, network, ours, "deep_ensemble", part)
+                cell = difference(its, network, ours, "deep_ensemble", part)
+                few = 0 < len(pairs) < LEAST_SEEDS and all(mine > base for mine, base in pairs)
+                if cell.endswith(" worse") or few:
+                    shown = cell.removesuffix(" worse").removesuffix(" (one seed)")
+                    if few:
+                        shown = f"{shown.split(' [')[0]} ({_seeds(len(pairs))})"
+                    found.append(
+                        f"- [CIFAR-10]({PAGE}), {title}, {part} images: {NAMES[ours]} against "
+                        f"{NAMES['deep_ensemble']}: NLL {shown}"
+                    )
     return found
 
 
-def _latest(folder: Path, method: str) -> Records:
-    """Returns the records of the last round in which a method has results on ResNet-9."""
-    second = read_lines(folder / SECOND)
-    return second if scores(second, "resnet9", method, "test", "nll") else read_lines(folder)
+def _latest(folder: Path, method: str, network: str = "resnet9") -> Records:
+    """Returns the records of the last round in which a method has results on a network."""
+    every = [read_lines(folder / name) for name in ROUNDS]
+    return next((records for records in every if scores(records, network, method, "test", "nll")), every[-1])
 
 
 def own_page(runs: Path) -> dict[str, OwnPage]:
@@ -261,44 +397,65 @@ def own_page(runs: Path) -> dict[str, OwnPage]:
 
 def page(folder: Path) -> str:
     """Returns the page from a folder of records; it says so where there are none."""
-    rounds = {where: read_lines(where) for where in (folder / SECOND, folder)}
-    done = {where: records for where, records in rounds.items() if results(records)}
+    rounds = {name: read_lines(folder / name) for name in ROUNDS}
+    done = {name: records for name, records in rounds.items() if results(records)}
     lines = [f"# {TITLE}", "", _LEAD, "", _LESS, ""]
     if not done:
         return "\n".join([*lines, "No results yet.", ""])
-    (latest, records), *earlier = done.items()
+    latest = next(iter(done))
     lines += [reproduction([one for each in reversed(done.values()) for one in each]), ""]
     for ours in OURS:
         its = _latest(folder, ours)
         sentence = comparison(its, ours)
-        lines += [f"- {'' if its == records else 'First round. '}{sentence}"] if sentence else []
-    lines += ["", *(line for _, older in earlier for line in _left_out(records, older))]
-    lines += _round(latest, records, "## {}")
-    for where, older in earlier:
-        lines += ['<details markdown="1">', "<summary>The first round</summary>", "", _FIRST, ""]
-        lines += [*_round(where, older, "**{}**"), "</details>", ""]
+        which = next((name for name, records in done.items() if records == its), latest)
+        said = "" if which == latest else f"{ROUNDS[which].capitalize()} round. "
+        lines += [f"- {said}{sentence}"] if sentence else []
+    for ours in OURS:
+        sentence = comparison(_latest(folder, ours, "resnet20"), ours, "resnet20")
+        lines += [f"- {sentence}"] if sentence else []
+    alone = single(_latest(folder, "low_rank_distilled"))
+    lines += [f"- {alone}"] if alone else []
+    lines += ["", *_left_out(done)]
+    for name, records in done.items():
+        words = {THIRD: [_THIRD, ""], SECOND: [_SECOND, ""], "": [_FIRST, ""]}[name]
+        if name == latest:
+            lines += [*(words if name == THIRD else []), *_round(folder / name, records, "## {}")]
+        else:
+            lines += ['<details markdown="1">', f"<summary>The {ROUNDS[name]} round</summary>", "", *words]
+            lines += [*_round(folder / name, records, "**{}**"), "</details>", ""]
     return "\n".join(lines)
 
 
-def _left_out(records: Records, older: Records) -> list[str]:
-    """Returns what a round has no results of, though the one before has, and why where all configurations diverged."""
-    lost = []
-    for family, methods in plan.FAMILIES.items():
-        tried = [one for one in records if one["stage"] == "tuning" and one["family"] == family]
-        if tried and all(one["diverged"] for one in tried):
-            rates = sorted({one["settings"]["rate"] for one in tried})
-            names = " and ".join(NAMES[name] for name in methods)
-            lost.append(
-                f"All {len(tried)} configurations of {names} diverged, with rates from {rates[0]:g} to {rates[-1]:g}."
-            )
+def _left_out(done: Mapping[str, Records]) -> list[str]:
+    """Returns what only earlier rounds have results of, and families all of whose configurations diverged."""
+    found = []
+    for name, records in done.items():
+        for family, methods in plan.FAMILIES.items():
+            every = [one for one in records if one["stage"] == "tuning" and one["family"] == family]
+            for network in dict.fromkeys(one.get("network", "resnet9") for one in every):
+                tried = [one for one in every if one.get("network", "resnet9") == network]
+                if all(one["diverged"] for one in tried):
+                    rates = sorted({one["settings"]["rate"] for one in tried})
+                    names = " and ".join(NAMES[each] for each in methods)
+                    found.append(
+                        f"All {len(tried)} configurations of {names} on {NETWORKS[network]} diverged in the "
+                        f"{ROUNDS[name]} round, with rates from {rates[0]:g} to {rates[-1]:g}."
+                    )
     keys = {
         f"{NAMES[method]} on {title}": (network, method, "test", "nll")
         for network, title in NETWORKS.items()
         for method in NAMES
     }
     keys["held-out classes"] = ("resnet9", "deterministic", "ood", "auroc_entropy")
-    absent = [name for name, key in keys.items() if scores(older, *key) and not scores(records, *key)]
-    found = [*lost, f"Only the first round has: {', '.join(absent)}."] if absent else lost
+    rounds = list(done)
+    for i, name in enumerate(rounds[1:], start=1):
+        absent = [
+            what
+            for what, key in keys.items()
+            if scores(done[name], *key) and not any(scores(done[later], *key) for later in rounds[:i])
+        ]
+        if absent:
+            found.append(f"The last results of these are those of the {ROUNDS[name]} round: {', '.join(absent)}.")
     return [" ".join(found), ""] if found else []
 
 
@@ -308,24 +465,37 @@ def _round(folder: Path, records: Records, heading: str) -> list[str]:
     for network, title in NETWORKS.items():
         table = results_table(records, network)
         if table:
+            images = f"{CORRUPTED_IMAGES[network] if folder.name == THIRD else 2000:,}"
             lines += [heading.format(title), "", *table, ""]
-            lines += [f"Mean ± standard error over seeds; without ± there is one. {_CORRUPTED}", ""]
+            lines += [
+                f"Mean ± standard error over seeds; without ± there is one. {_CORRUPTED.format(images=images)}"
+                f"{_epochs(records, network)}",
+                "",
+            ]
             lines += _titled("Paired differences over seeds, 95 % t intervals:", differences_table(records, network))
-    lines += _titled(
-        f"{heading.format('Held-out classes')}\n\nResNet-9 trained without ships and trucks, whose 2,000 test images "
-        "are told from the other 8,000:",
-        detection_table(records),
-    )
-    lines += _titled(
-        f"{heading.format('Corruptions')}\n\nNLL on ResNet-9, the mean over five severities:",
-        corruptions_table(records),
-    )
+    for network, title in NETWORKS.items():
+        lines += _titled(
+            f"{heading.format(f'Out-of-distribution images, {title}')}\n\n{_detection_words(records, network)}",
+            detection_table(records, network),
+        )
+    for network, title in NETWORKS.items():
+        lines += _titled(
+            f"{heading.format(f'Corruptions, {title}')}\n\nNLL, the mean over five severities:",
+            corruptions_table(records, network),
+        )
     lines += _titled(
         f"{heading.format('What was tuned')}\n\nNLL of 5,000 validation images, one seed; bold is what results were "
         "run with:",
         tuning_table(records),
     )
-    return [*lines, _diverged(records), *_ranks(records), _made_with(folder), ""]
+    unreached = _unreached(records) if folder.name == THIRD else []
+    return [*lines, _diverged(records), *unreached, *_ranks(records), _made_with(folder), ""]
+
+
+def _epochs(records: Records, network: str) -> str:
+    """Returns the epochs of a network where the time decided them."""
+    found = [one["epochs"] for one in records if one["stage"] == "epochs" and one["network"] == network]
+    return f" Networks were trained for {found[0]} epochs." if found else ""
 
 
 def _titled(title: str, table: list[str]) -> list[str]:
@@ -344,9 +514,28 @@ def _ranks(records: Records) -> list[str]:
     ]
 
 
+def _unreached(records: Records) -> list[str]:
+    """Returns what the plan of the third round has and the time did not allow."""
+    lost: dict[str, list[int]] = {}
+    for piece in plan.WORK:
+        stage = "result" if piece.epochs is None else "reproduction"
+        for method, own in plan.FAMILIES[piece.family].items():
+            there = any(
+                (one["stage"], one["network"], one["method"], one["held_out"], one["seed"])
+                == (stage, piece.network, method, piece.held_out, piece.seed)
+                for one in records
+                if one["stage"] == stage
+            )
+            if piece.seed is not None and own.members <= piece.members and not there:
+                more = f" with {piece.epochs} epochs" if piece.epochs else ""
+                lost.setdefault(f"{NAMES[method]} on {NETWORKS[piece.network]}{more}", []).append(piece.seed)
+    parts = [f"{name} ({', '.join(map(str, seeds))})" for name, seeds in lost.items()]
+    return [f"Planned and not reached, with their seeds: {'; '.join(parts)}.", ""] if parts else []
+
+
 def _diverged(records: Records) -> str:
     lost = [one for one in records if one["stage"] == "result" and one["diverged"]]
-    names = ", ".join(f"{NAMES[one['method']]} with seed {one['seed']}" for one in lost)
+    names = ", ".join(f"{NAMES[one['method']]} on {NETWORKS[one['network']]} with seed {one['seed']}" for one in lost)
     return f"Diverged, and not in the tables: {names}.\n" if lost else "No result run diverged.\n"
 
 
@@ -355,7 +544,7 @@ def _made_with(folder: Path) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     machine = about["machine"].get("accelerator", about["machine"]["cpu"])
     commit = f"; commit {about['commit']}" if "commit" in about else ""
-    where = f"{FOLDER}/{SECOND}" if folder.name == SECOND else FOLDER
+    where = f"{FOLDER}/{folder.name}" if folder.name in ROUNDS else FOLDER
     made = f"Records: `experiments/results/{where}`, made by `{about['command']}`"
     return f"{made} with {versions}, on {machine}{commit}."
 
@@ -367,7 +556,8 @@ def _short(name: str) -> str:
 def _mean(values: Sequence[float]) -> str:
     if not values:
         return "–"
-    error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.4f}" if len(values) > 1 else ""
+    several = len(values) > 1 and max(values) > min(values)  # a detector without a network has one value
+    error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.4f}" if several else ""
     return f"{np.mean(values):.4f}{error}"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.problems.finetune import CANDIDATES, INITIAL, METHODS, SCALES, SMALL, Adaptation, scaled
+from singularbayes_experiments.report.names import SIMPLE_NAMES
 
 NAMES = {
     "lora": "LoRA",
@@ -82,6 +83,11 @@ def results_table(records: Sequence[dict]) -> str:
             found = [scores(records, setting, method, *column) for column in columns]
             if found[0]:
                 rows.append(f"| {name} | {' | '.join(map(_mean, found))} |")
+        rows += [
+            f"| {SIMPLE_NAMES[one['method']]} | | | | {_number(one['ood']['auroc'])} | |"
+            for one in records
+            if (one["stage"], one["setting"]) == ("detector", setting)
+        ]
     return "\n".join(rows)
 
 
@@ -154,6 +160,7 @@ def conclusions(records: Sequence[dict]) -> str:
         lines.append(f"{NAMES[ours]}, ECE / LoRA's where that is above .03: {_listed(_ece_shares(records, ours))}")
     for score, what in (("auroc_entropy", "entropy"), ("auroc_mi", "mutual information")):
         lines.append(f"Out-of-scope queries, AUROC by {what}: {_listed(_detected(records, score))}")
+    lines += _without_network(records)
     lines.append(f"Chosen at an edge of what was tried: {_listed(edges(records))}")
     return "\n".join(f"- {line[0].upper()}{line[1:].rstrip('.')}." for line in lines)
 
@@ -206,6 +213,20 @@ def _detected(records: Sequence[dict], score: str) -> list[str]:
             others = [f"{NAMES[method]} {_number(means[method])}" for method in OURS if method != best]
             lines.append(f"{TITLES[setting]}: {NAMES[best]} is best with {_number(means[best])}, {', '.join(others)}")
     return lines
+
+
+def _without_network(records: Sequence[dict]) -> list[str]:
+    """Returns what tells out-of-scope queries without a network, beside the best method by entropy."""
+    parts = []
+    for setting in ("clinc150", "banking77"):
+        own = [one for one in records if (one["stage"], one["setting"]) == ("detector", setting)]
+        found = {SIMPLE_NAMES[one["method"]].removesuffix(" (no network)"): one["ood"]["auroc"] for one in own}
+        best = max(_averages(records, setting, "ood", "auroc_entropy").values(), default=0.0)
+        if found and best:
+            shown = [f"{name} {_number(value)}" for name, value in found.items()]
+            far = "far behind" if max(found.values()) < best - 0.05 else "about as good, so this pair says little"
+            parts.append(f"{TITLES[setting]}: {', '.join(shown)}, {far} (best method {_number(best)})")
+    return [f"Out-of-scope queries without a network, AUROC: {'; '.join(parts)}."] if parts else []
 
 
 def edges(records: Sequence[dict]) -> list[str]:

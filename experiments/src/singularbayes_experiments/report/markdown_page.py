@@ -38,6 +38,10 @@ _PAIRS = (
     "Row less column, the mean over the seeds that both have and its 95 % t interval; a word where that excludes zero. "
     "A deterministic network has no AUROC-OOD of this kind."
 )
+_NO_NETWORK = (
+    "The last column is the best detector of the same data that needs no network: an AUROC-OOD means little where it "
+    "is as high."
+)
 _PROTOCOL = (
     "Settings by the [tuning protocol](../protocol.md), committed before the run; [all twelve "
     "methods](../mixture_results.md)."
@@ -101,7 +105,7 @@ def pages(
         title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))
         lines = [title, "", description, *(["", newer[name]] if name in newer else []), *rest]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
-    found[DISCLOSED] = _disclosures(chapters, command)
+    found[DISCLOSED] = "\n".join([*disclosed(chapters), _made(command), ""])
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
     return found
 
@@ -113,30 +117,39 @@ def _summary(
     modes: Sequence[summary.Scores],
     more: Mapping[str, OwnPage],
 ) -> str:
-    scores = summary.collect(records)
-    lines, lost = [f"# {summary.TITLE}", ""], summary.losses(scores)
+    lines = [f"# {summary.TITLE}", "", *opening(records, modes, more), "## Pages", ""]
+    lines += [f"- [{chapter.section.title}]({_page(chapter)})" for chapter in chapters]
+    lines += [f"- [{own.text.splitlines()[0].removeprefix('# ')}]({name})" for name, own in more.items()]
+    lines += [f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand", ""]
+    return "\n".join([*lines, _made(command), ""])
+
+
+def opening(
+    records: Sequence[Record], modes: Sequence[summary.Scores], more: Mapping[str, OwnPage] | None = None
+) -> list[str]:
+    """Returns the summary below its title: one sentence, one table, one figure, losses, and what to keep in mind."""
+    scores, more = summary.collect(records), more or {}
+    lines, lost = [], summary.losses(scores)
     if modes:
         first = [modes_summary.headline(modes), *(own.remark for own in more.values() if own.remark)]
-        lines += ["\n- ".join(first), "", *modes_summary.table(modes), "", f"{_CELLS} {_PROTOCOL}", ""]
+        lines += ["\n- ".join(first), "", *modes_summary.table(modes, records), ""]
+        lines += [f"{_CELLS} {_NO_NETWORK} {_PROTOCOL}", ""]
         shown = "Images: NLL above, AUROC-OOD below, against stored parameters, with standard errors over seeds."
         lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
         lines += ["## Where it loses", "", *modes_summary.losses(modes)]
         lines += [*(line for own in more.values() for line in own.losses), ""]
         lines += ["## Earlier runs", "", f"{_EARLIER} {_only_earlier(scores, modes)}".rstrip(), ""]
+        lines += ['<details markdown="1">', "<summary>Their table, and where low rank loses in it</summary>", ""]
     lines += [summary.headline(scores), ""]
     if scores:
         lines += [*summary.table(scores), "", _CELLS, ""]
-    if scores:
-        where = "### Where low rank loses in earlier runs" if modes else "## Where it loses"
+        where = "**Where low rank loses in earlier runs**" if modes else "## Where it loses"
         lines += [where, "", *(lost or ["Nowhere beyond a paired 95 % interval."]), ""]
+    lines += ["</details>", ""] if modes else []
     not_blind = f"**Disclosures.** Not everything was blind: [what was known when]({DISCLOSED}), data set by data set."
     kept_in_mind = [*remarks(records), *([not_blind] if scores else ())]
     lines += ["## Keep in mind", "", *(line for each in kept_in_mind for line in (each, ""))] if kept_in_mind else []
-    lines += ["## Pages", ""]
-    lines += [f"- [{chapter.section.title}]({_page(chapter)})" for chapter in chapters]
-    lines += [f"- [{own.text.splitlines()[0].removeprefix('# ')}]({name})" for name, own in more.items()]
-    lines += [f"- [{index.TITLE}]({PAPER}): every table and figure of the paper, and where ours stand", ""]
-    return "\n".join([*lines, _made(command), ""])
+    return lines
 
 
 def _only_earlier(scores: Sequence[summary.Scores], modes: Sequence[summary.Scores]) -> str:
@@ -146,7 +159,8 @@ def _only_earlier(scores: Sequence[summary.Scores], modes: Sequence[summary.Scor
     return f"The newer comparison does not have these: {'; '.join(only)}." if only else ""
 
 
-def _disclosures(chapters: Sequence[Chapter], command: str) -> str:
+def disclosed(chapters: Sequence[Chapter]) -> list[str]:
+    """Returns the lines of the page of disclosures."""
     lead = (
         "What a sceptic should know about the results: which scores had been seen when settings were written, what "
         "diverged, what was left out."
@@ -156,7 +170,7 @@ def _disclosures(chapters: Sequence[Chapter], command: str) -> str:
     sections = {chapter.section.title: chapter.section.notes for chapter in chapters} | disclosures.SECTIONS
     for title, notes in sections.items():
         lines += [f"## {title}", "", *(f"- {note}" for note in notes), ""] if notes else []
-    return "\n".join([*lines, _made(command), ""])
+    return lines
 
 
 def _made(command: str) -> str:

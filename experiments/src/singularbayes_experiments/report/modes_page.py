@@ -12,13 +12,18 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from singularbayes_experiments.methods.protocol import edges
 from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS, Set
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
+from singularbayes_experiments.records.record import Record, read
+from singularbayes_experiments.report.names import SIMPLE_NAMES
 from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import RESULTS, by_run, choice, chosen, rounds_of, settled
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
+    columns,
     data_sets,
     difference,
     name_of,
@@ -31,7 +36,9 @@ from singularbayes_experiments.runs.modes_tables import (
 )
 
 ROOT = Path(__file__).parents[4]
-FOLDER = ROOT / "experiments" / "results" / "modes"
+RECORDS = ROOT / "experiments" / "results"
+FOLDER = RECORDS / "modes"
+IMAGES = ("mnist", "fashion_mnist", "notmnist")  # out-of-distribution images
 PAGE = ROOT / "docs" / "mixture_results.md"
 _COMPARED = ("mixture_repeat", "mixture_repeat_anchored", "mixture_svd", "mixture_split", "low_rank", "full_rank")
 _WORDS = {
@@ -154,11 +161,37 @@ def _edges(records: dict) -> str:
 def set_tables(lines: Sequence[dict]) -> str:
     """Returns a section for every data set but the tables of UCI."""
     done = [one for name, one in data_sets().items() if one.family != "uci" and results(lines, name, RIVAL)]
+    simple = [one for name in ("simple", "network") for one in read(RECORDS / f"{name}_detectors.jsonl")]
     parts = []
     for one in done:
         words = [_WORDS[one.name]] if one.name in _WORDS else []
-        parts.append("\n\n".join([f"## {name_of(one.name)}", *words, table(lines, one)]))
+        rows = "\n".join([table(lines, one), *detector_rows(one, simple)])
+        parts.append("\n\n".join([f"## {name_of(one.name)}", *words, rows]))
     return "\n\n".join(parts)
+
+
+def detector_rows(one: Set, simple: Sequence[Record]) -> list[str]:
+    """Returns rows of detectors that need no posterior, with their AUROC below those of the methods."""
+    experiment = one.name
+    places = {name: names[0].split("/")[0] for name, (names, _) in columns(one).items() if name.startswith("OOD ")}
+    rows = []
+    for method, words in SIMPLE_NAMES.items():
+        cells = {}
+        for column, place in places.items():
+            metrics = [each.metrics for each in simple if (each.experiment, each.method) == (experiment, method)]
+            named = (f"{place}/auroc_ood",) if place in IMAGES else ("auroc_ood",)
+            values = [each[name] for each in metrics for name in named if name in each]
+            if values:
+                error = f" ± {_decimals(float(np.std(values, ddof=1)) / len(values) ** 0.5)}" if len(values) > 1 else ""
+                cells[column] = f"{_decimals(float(np.mean(values)))}{error}"
+        if cells:
+            own = [words, "", "", *(cells.get(column, "") for column in columns(one)), ""]
+            rows.append(f"| {' | '.join(own)} |")
+    return rows
+
+
+def _decimals(value: float) -> str:
+    return f"{value:.3f}".removeprefix("0")
 
 
 def uci_table(lines: Sequence[dict]) -> str:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from singularbayes.plots import style
 from singularbayes_experiments.problems.modes import IMAGES
 from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report.names import SIMPLE
 from singularbayes_experiments.report.picture import Panel, panel
 from singularbayes_experiments.report.summary import DataSet, Scores, head, verdicts
 from singularbayes_experiments.runs.claimed_work import read_lines
@@ -23,6 +24,14 @@ METHODS = {
     "low_rank": "low-rank",
     "mixture_repeat": "mixture of 5",
     "mixture_svd": "SVD-initialised mixture of 5",
+}
+SIMPLE_WORDS = {
+    "more_pixels": "non-zero pixels",
+    "fewer_pixels": "non-zero pixels",
+    "text_length": "length",
+    "word_rarity": "rare words",
+    "dew_point": "dew point",
+    "input_distance": "distance of inputs",
 }
 DISCLOSURES = (
     "The [comparison of mixtures](../mixture_results.md) has settings by the [tuning protocol](../protocol.md). All "
@@ -81,22 +90,39 @@ def _record(data: DataSet, one: dict) -> Record:
     return Record(data.experiment, one["method"], one["seed"], {}, scores, size, 0.0, versions={}, machine={})
 
 
+def _counted(scores: Sequence[Scores], method: str) -> str:
+    found = verdicts(scores, method, "deep_ensemble")
+    better, level, worse = (len(found[side]) for side in ("better", "level", "worse"))
+    return f"better on {better}, level on {level} and worse on {worse}"
+
+
+def sentence(scores: Sequence[Scores]) -> str:
+    """Returns what the comparison shows, in one sentence."""
+    share = {each.data: 100 * each.parameters["mixture_repeat"] / each.parameters["deep_ensemble"] for each in scores}
+    large, small = ([value for data, value in share.items() if bool(data.ood) == ood] for ood in (True, False))
+    rest = f" ({min(small):.0f} to {max(small):.0f} % on small tables)" if small else ""
+    return (
+        f"**In one sentence:** beside a deep ensemble of five networks, on {len(scores)} data sets, the NLL of a "
+        f"mixture of five low-rank networks is {_counted(scores, 'mixture_repeat')}, and that of one that starts at "
+        f"the SVDs of a trained ensemble {_counted(scores, 'mixture_svd')}, with {min(large):.0f} to "
+        f"{max(large):.0f} % of its parameters{rest}."
+    )
+
+
 def headline(scores: Sequence[Scores]) -> str:
     """Returns how mixtures compare with a deep ensemble, as a list: counts, detection, and parameters."""
 
     def counted(method: str) -> str:
-        found = verdicts(scores, method, "deep_ensemble")
-        better, level, worse = (len(found[side]) for side in ("better", "level", "worse"))
-        return f"better on {better}, level on {level} and worse on {worse} of {better + level + worse} data sets"
+        total = sum(map(len, verdicts(scores, method, "deep_ensemble").values()))
+        return f"{_counted(scores, method)} of {total} data sets"
 
     # Runs of intensive care are known by shift and seed.
     seeds = sorted({len({str(run).split()[-1] for run in each.runs["deep_ensemble"]}) for each in scores})
     over = " or ".join(map(str, seeds))
     lines = [
-        "NLL beside a deep ensemble of five networks. Better and worse, higher and lower mean that a paired 95 % "
-        f"interval over {over} seeds excludes 0.\n",
-        f"A mixture of five low-rank networks is {counted('mixture_repeat')}. {_behind(scores)}".rstrip(),
-        f"One that starts at the SVDs of a trained ensemble is {counted('mixture_svd')}.",
+        f"{sentence(scores)} Better and worse, higher and lower mean that a paired 95 % interval over {over} seeds "
+        "excludes 0.\n",
+        *filter(None, [_behind(scores)]),
         f"One low-rank network is {counted('low_rank')}.",
         _detection(scores),
         _sizes(scores),
@@ -113,7 +139,7 @@ def _behind(scores: Sequence[Scores]) -> str:
         for each, one in found
         if one is not None and each.data.title in level and one.mean > 0
     ]
-    return f"Its mean is higher, though level, on {', '.join(higher)}. " if higher else ""
+    return f"The mean of the mixture is higher, though level, on {', '.join(higher)}." if higher else ""
 
 
 def _sizes(scores: Sequence[Scores]) -> str:
@@ -138,12 +164,33 @@ def _detection(scores: Sequence[Scores]) -> str:
     return f"The AUROC-OOD of the mixture is {', '.join(sides)}."
 
 
-def table(scores: Sequence[Scores]) -> list[str]:
-    """Returns the lines of the table; a method with no runs had only configurations that diverged."""
-    lines = head(list(METHODS.values()))
+def table(scores: Sequence[Scores], records: Sequence[Record] = ()) -> list[str]:
+    """Returns the lines of the table; a method with no runs had only configurations that diverged.
+
+    The last column is the AUROC-OOD of the best detector that needs no network, among the simple records.
+    """
+    simple = {each.data.experiment: simple_detector(each.data, records) for each in scores}
+    last = ["no network"] if any(simple.values()) else []
+    lines = head([*METHODS.values(), *last])
     for each in scores:
-        lines.append(f"| {' | '.join([each.data.title, *(cell(each, name) for name in METHODS)])} |")
+        cells = [each.data.title, *(cell(each, name) for name in METHODS)]
+        lines.append(f"| {' | '.join([*cells, *([simple[each.data.experiment] or '–'] if last else [])])} |")
     return lines
+
+
+def simple_detector(data: DataSet, records: Sequence[Record]) -> str:
+    """Returns the name and the AUROC-OOD of the best detector without a network on the pair of a data set."""
+    start = data.ood.split("/")[0] + "/" if data.ood.split("/")[0] in IMAGES else ""
+    metric = f"{start}auroc_ood"
+    found = {
+        SIMPLE_WORDS[one.method]: one.metrics[metric]
+        for one in records
+        if (one.experiment, one.preset) == (data.experiment, SIMPLE)
+        and one.method in SIMPLE_WORDS
+        and metric in one.metrics
+    }
+    name = max(found, key=lambda each: found[each], default="")
+    return f"{name}<br>{found[name]:.3f}" if name else ""
 
 
 def pointer(scores: Scores) -> str:

@@ -1,13 +1,19 @@
 """One self-contained HTML page from records; Markdown and LaTeX tables beside it."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from markdown_it import MarkdownIt
 
 from singularbayes_experiments.records.files import replace
-from singularbayes_experiments.report import against, index, markdown_page
+from singularbayes_experiments.records.record import Record
+from singularbayes_experiments.report import against, index, markdown_page, modes_summary
 from singularbayes_experiments.report.chapters import Chapter
 from singularbayes_experiments.report.layout import environment
+from singularbayes_experiments.report.summary import TITLE, Scores
 from singularbayes_experiments.report.table_latex import PACKAGES, latex
 
 PAGE, MARKDOWN, LATEX = "report.html", "report.md", "report.tex"
@@ -31,9 +37,58 @@ def results(command: str) -> Head:
     return Head("Results", lead, command)
 
 
-def render(made: Sequence[Chapter], head: Head) -> str:
+@dataclass(frozen=True)
+class Opening:
+    """What the page begins with: the summary of the site, in Markdown, its figure, and pages of other experiments.
+
+    Args:
+        pages: Markdown by name; a link to `name.md` becomes one to that part of the page.
+    """
+
+    summary: str
+    figure: str = ""
+    pages: Mapping[str, str] | None = None
+
+
+def opening(
+    made: Sequence[Chapter],
+    records: Sequence[Record],
+    modes: Sequence[Scores],
+    more: Mapping[str, markdown_page.OwnPage],
+) -> Opening:
+    """Returns the summary that the site has, and pages of experiments with records of their own, and disclosures."""
+    text = [f"# {TITLE}", "", *markdown_page.opening(records, modes, more)]
+    pages = {name.removesuffix(".md"): own.text for name, own in more.items()}
+    pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(markdown_page.disclosed(made))
+    return Opening("\n".join(text), modes_summary.figure(modes).svg, pages)
+
+
+def html(text: str, known: Sequence[str], figure: str = "") -> str:
+    """Returns Markdown as HTML: links to known pages lead to their part of the page, others are plain text.
+
+    >>> html("[a](mnist.md), [b](../protocol.md)", ["mnist"])
+    '<p><a href="#mnist">a</a>, b</p>\\n'
+    """
+
+    def linked(match: re.Match) -> str:
+        words, name = match[1], match[2].removesuffix(".md")
+        return f"[{words}](#{name})" if name in known else words
+
+    text = re.sub(r"(?<!!)\[([^\]]+)\]\(([^)#]+\.md)(?:#[^)]*)?\)", linked, text)
+    made = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    return re.sub(r"<p><img [^>]*/?></p>", lambda _: f"<figure>{figure}</figure>", made)
+
+
+def render(made: Sequence[Chapter], head: Head, opening: Opening | None = None) -> str:
     """Returns the page."""
-    names = {"chapters": made, "head": head, "entries": index.make_entries(made), "index": index, "against": against}
+    pages = dict(opening.pages or {}) if opening else {}
+    known = [*(chapter.section.experiment for chapter in made), *pages]
+    names: dict[str, Any] = {
+        "opening": html(opening.summary, known, opening.figure) if opening else "",
+        "pages": {name: html(text, known) for name, text in pages.items()},
+        "titles": {name: text.splitlines()[0].removeprefix("# ") for name, text in pages.items()},
+    }
+    names |= {"chapters": made, "head": head, "entries": index.make_entries(made), "index": index, "against": against}
     return environment().get_template("page.html.j2").render(names)
 
 
@@ -48,10 +103,10 @@ def tex(made: Sequence[Chapter]) -> str:
     return "\n".join([f"% {PACKAGES}\n", *tables])
 
 
-def write(made: Sequence[Chapter], folder: Path, head: Head) -> Path:
+def write(made: Sequence[Chapter], folder: Path, head: Head, opening: Opening | None = None) -> Path:
     """Writes the page and the tables into a folder and returns the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     replace(folder / LATEX, tex(made).encode())
     text = markdown_page.render(made, head.title, head.command)
     replace(folder / MARKDOWN, text.encode())
-    return replace(folder / PAGE, render(made, head).encode())
+    return replace(folder / PAGE, render(made, head, opening).encode())

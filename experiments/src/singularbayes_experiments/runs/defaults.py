@@ -152,11 +152,11 @@ class Trained:
 
         last = program.train(chunk.members, watch)
         averages = self.moments(chunk, DRAWS if chunk.configured else 1)
-        strange = np.stack([self._perturbed(rows, seed) for seed in seeds])
+        perturbed = np.stack([self._perturbed(rows, seed) for seed in seeds])
         ends = {STOPPED: best, "": last} if chunk.configured else {"": best}
         found = []
         for end, state in ends.items():
-            every = [averages(state, x, which) for x in (parts[1], strange)]
+            every = [averages(state, x, which) for x in (parts[1], perturbed)]
             share = round((time.time() - start) / len(runs), 3)
             for run, i in enumerate(runs):
                 epoch = int(epochs[run]) if end or state is best else one.epochs
@@ -248,10 +248,10 @@ def report(records: Sequence[dict], name: str, seeds: Sequence[int]) -> str:
             continue
         ours, theirs = ([run["nll"] for run in each] for each in zip(*runs, strict=True))
         found = protocol.paired(ours, theirs)
-        said = "not worse" if found.not_worse else "WORSE"
+        verdict = "not worse" if found.not_worse else "WORSE"
         lines.append(
             f"{one:28} {np.mean(ours):8.4f} deterministic {np.mean(theirs):8.4f} difference {found.mean:+.4f} "
-            f"[{found.low:+.4f}, {found.high:+.4f}] {said}"
+            f"[{found.low:+.4f}, {found.high:+.4f}] {verdict}"
         )
     return "\n".join(lines)
 
