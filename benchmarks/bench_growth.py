@@ -85,7 +85,7 @@ def _prediction_bytes(model: keras.Model, x: np.ndarray, draws: int) -> int:
     chunk, batch = chunk_sizes(model, x, len(x), draws, IMAGES)
     sampler = sampler_of(model)
     weights = sampler.draw(draw_keys(0, chunk))
-    held = sum(array.nbytes for array in keras.tree.flatten(weights))
+    held = sum(array.nbytes for array in keras.tree.flatten(weights[1]))  # without the values of the model
     return held + sampler.scratch_bytes(weights, x[:batch])
 
 

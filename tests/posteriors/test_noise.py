@@ -1,5 +1,7 @@
 """Random numbers as pure functions of a key: right distributions, no two alike, and rows that keep their noise."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from keras import ops
@@ -125,3 +127,11 @@ def test_integers_are_uniform_below_their_limit():
     drawn = ops.convert_to_numpy(noise.integers((30_000,), 7, _key()))
     assert stats.chisquare(np.bincount(drawn, minlength=7)).pvalue > 1e-3
     assert drawn.min() == 0 and drawn.max() == 6
+
+
+def test_threads_get_the_numbers_of_their_own_keys():
+    def mean(seed):
+        return float(ops.convert_to_numpy(noise.normal((20_000,), _key(seed))).mean())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(mean, range(200))) == list(map(mean, range(200)))

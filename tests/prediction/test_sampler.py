@@ -200,9 +200,10 @@ SPREAD = """
     model.add(sb.layers.Dense(3, posterior=sb.LowRank(2)))
     x = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
     run = sampler_of(model)
-    output = run.run_on_devices(run.draw(draw_keys(0, 8))[:1], x[:8])[0]
+    values, parts = run.draw(draw_keys(0, 8))
+    output = run.run_on_devices((values, parts[:1]), x[:8])[0]
     assert len(output.devices()) == {devices}, output.sharding
-    one = run.run_on_devices(run.draw(draw_keys(0, 8))[:1], x[:1])[0]
+    one = run.run_on_devices((values, parts[:1]), x[:1])[0]
     assert len(one.devices()) == {devices}, one.sharding
     answers = [sb.predict(model, part, 7, likelihood="categorical_logits").mean for part in (x, x[:1])]
     np.save("{path}", np.concatenate(answers))

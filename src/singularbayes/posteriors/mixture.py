@@ -351,8 +351,8 @@ class Mixture(RandomPosterior):
     def get_config(self):
         config = super().get_config()
         del config["initializer"]
-        own = {"posterior": serialize(self.parts.one), "examples": self.examples}
-        return {**config, **own, "components": self._given_components}
+        components = self.components if self.built else self._given_components  # a file does not rest on the default
+        return {**config, "posterior": serialize(self.parts.one), "components": components, "examples": self.examples}
 
 
 def _dense_mean(posterior) -> np.ndarray:

@@ -5,8 +5,8 @@ of (key, row, column): only the rows that are needed are made, and a row has the
 """
 
 import math
+import threading
 from functools import partial
-from typing import Any
 
 import keras
 import numpy as np
@@ -127,7 +127,8 @@ def _polynomial(coefficients, x):
 def _torch_generator(key):
     """Returns torch's generator at the numbers that Keras would give for a key; None where there are no numbers.
 
-    One object for all: making a generator, and the operations by which Keras reads a key, cost more than small draws.
+    One object for each thread: making a generator, and the operations by which Keras reads a key, cost more than small
+    draws.
     """
     import torch
     from keras.src.backend.torch.core import get_device
@@ -135,12 +136,13 @@ def _torch_generator(key):
     device = get_device()
     if device == "meta" or getattr(key, "is_meta", False):  # where shapes are sought
         return None
-    if device not in _GENERATORS:
-        _GENERATORS[device] = torch.Generator(device)
-    return _GENERATORS[device].manual_seed(sum(key.tolist()) & _MASK)
+    known = _OF_THREAD.__dict__.setdefault("generators", {})
+    if device not in known:
+        known[device] = torch.Generator(device)
+    return known[device].manual_seed(sum(key.tolist()) & _MASK)
 
 
-_GENERATORS: dict[str, Any] = {}
+_OF_THREAD = threading.local()  # threads that seed one generator would get each other's numbers
 
 
 def next_key(seeds: keras.random.SeedGenerator):

@@ -130,25 +130,27 @@ class JaxSampler:
     """Draws of a chunk as compiled programs. The data stream past them, over all devices there are.
 
     On a CPU a chunk is in equal parts, one for each core, and the parts run at once: XLA shares a large product among
-    cores, but neither many small ones nor the steps of a loop.
+    cores, but neither many small ones nor the steps of a loop. Weights are (values of the model, draws in parts), and
+    what is kept between calls is assigned whole: threads may predict with one model.
     """
 
     def __init__(self, model: keras.Model):
         self.model: Callable[[], Any] = weakref.ref(model)
-        self._drawn: tuple = ((), None, [])  # values, keys and draws of the last call
+        self._drawn: tuple = (None, ((), []))  # keys and weights of the last call
 
-    def draw(self, keys: np.ndarray) -> list:
-        """Returns the weights of these draws, in parts; those of the last call again while the model is the same."""
+    def draw(self, keys: np.ndarray) -> tuple:
+        """Returns the weights of these draws; those of the last call again while the model is the same."""
         model = self.model()
         values = variable_values(model)
-        old_values, old_keys, parts = self._drawn
-        same = len(values) == len(old_values) and all(a is b for a, b in zip(values, old_values, strict=True))
+        old_keys, weights = self._drawn
+        same = len(values) == len(weights[0]) and all(a is b for a, b in zip(values, weights[0], strict=True))
         if not (same and np.array_equal(keys, old_keys)):
-            self._drawn = ((), None, [])  # free before others are made
+            self._drawn = None, ((), [])
+            del weights  # free before others are made
             program, number = program_of(model, _draw_chunk), _number_of_parts(len(keys))
-            parts = [program(values, noise.as_keys(some)) for some in np.split(keys, number)]
-            self._drawn = (values, keys, parts)
-        return parts
+            weights = values, [program(values, noise.as_keys(some)) for some in np.split(keys, number)]
+            self._drawn = keys, weights
+        return weights
 
     @property
     def splits(self) -> bool:
@@ -157,33 +159,36 @@ class JaxSampler:
 
     def prefix(self, x):
         """Returns what the part of the model that all draws share gives for `x`, for `run`."""
-        return program_of(self.model(), frontier_of)(self._drawn[0], x)
+        model = self.model()
+        return program_of(model, frontier_of)(variable_values(model), x)
 
-    def run(self, parts: list, x, frontier=None) -> list:
-        """Returns the model's outputs, flattened, each (draws, examples, …), for the draws of the last call of `draw`.
+    def run(self, weights: tuple, x, frontier=None) -> list:
+        """Returns the model's outputs, flattened, each (draws, examples, …), under weights that `draw` made.
 
         An accelerator is not waited for.
 
         Args:
             frontier: what `prefix` gave for `x`, where it is known already.
         """
+        values, parts = weights
         if len(parts) == 1:
-            outputs = [_whole(output) for output in self.run_on_devices(parts, x, frontier)]
+            outputs = [_whole(output) for output in self.run_on_devices(weights, x, frontier)]
             return outputs if free_bytes() is not None else [np.asarray(output) for output in outputs]
-        values, frontier = self._drawn[0], self.prefix(x) if frontier is None and self.splits else frontier
+        if frontier is None and self.splits:
+            frontier = self.prefix(x)
         others = (x,) if frontier is None else (x, frontier)
         program = program_of(self.model(), _run_chunk).compiled(values, parts[0], *others)
         found = _threads().map(lambda draws: list(map(np.asarray, program(values, draws, *others))), parts)
         return [np.concatenate(outputs) for outputs in zip(*found, strict=True)]
 
-    def run_on_devices(self, parts: list, x, frontier=None) -> list:
+    def run_on_devices(self, weights: tuple, x, frontier=None) -> list:
         """Returns the outputs of draws in one part as they lie on the devices."""
-        [draws], known = parts, () if frontier is None else (frontier,)
-        return program_of(self.model(), _run_chunk)(self._drawn[0], *_spread(draws, x), *known)
+        (values, [draws]), known = weights, () if frontier is None else (frontier,)
+        return program_of(self.model(), _run_chunk)(values, *_spread(draws, x), *known)
 
-    def scratch_bytes(self, parts: list, x) -> int:
+    def scratch_bytes(self, weights: tuple, x) -> int:
         """Returns the bytes that a run of these shapes takes beside its inputs and outputs."""
-        model, values = self.model(), self._drawn[0]
+        model, (values, parts) = self.model(), weights
         if len(parts) == 1 or not self.splits:
             return len(parts) * program_of(model, _run_chunk).scratch_bytes(values, *_spread(parts[0], x))
         frontier = program_of(model, frontier_of).output_shapes(values, x)
