@@ -74,9 +74,10 @@ def distill(
     if unlabelled is not None:
         more = arranged(bayes, unlabelled, "distill")
         data = keras.tree.map_structure(lambda one, other: np.concatenate([one, other]), data, more)
-    p = predict(bayes, data, draws, seed, likelihood=meaning)
     if student is not None:
-        _require_like_teacher(student, keras.tree.map_structure(lambda array: array[:8], data), p, meaning)
+        some = keras.tree.map_structure(lambda array: array[:8], data)
+        _require_like_teacher(student, some, predict(bayes, some, 1, seed, likelihood=meaning), meaning)
+    p = predict(bayes, data, draws, seed, likelihood=meaning)
     whole = _student(base, p, meaning)
     loss: Any
     if isinstance(p, ClassPredictive):

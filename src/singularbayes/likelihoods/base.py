@@ -195,6 +195,9 @@ def require_probabilities(outputs: np.ndarray, sum_to_one: bool, name: str) -> N
         )
 
 
+_MANY_CLASSES = 256  # below which the axis of the classes comes first in memory: NumPy is slow along a short last axis
+
+
 def softmax(logits: np.ndarray) -> np.ndarray:
     """Returns softmax over the last axis, in float64."""
     axis = 0 if logits.shape[-1] < _MANY_CLASSES else -1
@@ -203,9 +206,6 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     np.exp(z, out=z)
     z /= z.sum(axis, keepdims=True)
     return np.moveaxis(z, axis, -1)
-
-
-_MANY_CLASSES = 256  # below which the axis of the classes comes first in memory: NumPy is slow along a short last axis
 
 
 def export_probabilities(probabilities) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class Scalars(ABC):
 
     @property
     def has_joint_kl(self) -> bool:
-        """Whether draw and KL are formulas that `fused.together` has."""
+        """Whether draw and KL are formulas that `fused.gaussian_arrays` has."""
         plain = self.reference is None and self.live is None and (self.kl_rows or self.shape[0]) >= self.shape[0]
         return plain and self.family.name == "gaussian" and fused.has_kl_formula(self.prior)
 

@@ -31,7 +31,7 @@ def _torch_product(x, a):
     """Returns x A, without a gradient as (Aᵀ xᵀ)ᵀ: for several draws of A at once that is one product of matrices."""
     import torch
 
-    if x.ndim != 2 or len(x) == 1 or torch.is_grad_enabled():
+    if torch.is_grad_enabled() or x.ndim != 2 or x.shape[0] == 1:
         return x @ a
     return (a.T @ x.T).T
 

@@ -129,7 +129,7 @@ def outputs_of_draws(model: keras.Model, keys, pick, x) -> list:
 class JaxSampler:
     """Draws of a chunk as compiled programs. The data stream past them, over all devices there are.
 
-    On a CPU a chunk is in equal parts, one for each core, and the parts run at once: XLA shares a large product among
+    On a CPU a chunk is in equal parts, at most one for each core, and the parts run at once: XLA shares a large product among
     cores, but neither many small ones nor the steps of a loop. Weights are (values of the model, draws in parts), and
     what is kept between calls is assigned whole: threads may predict with one model.
     """
@@ -199,7 +199,7 @@ def _number_of_parts(draws: int) -> int:
     """Returns in how many equal parts draws run at once: on one CPU up to the number of its cores, elsewhere one."""
     if free_bytes() is not None or batch_mesh()[0].size > 1:
         return 1
-    return math.gcd(draws, _cores())
+    return max(number for number in range(1, min(draws, _cores()) + 1) if draws % number == 0)
 
 
 def _cores() -> int:
