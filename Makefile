@@ -55,7 +55,7 @@ bench-peers: .venv/dev ## training and prediction against other libraries, each 
 	@set -e; for job in training_step prediction; do $(BIN)/python benchmarks/bench_$$job.py --peers; done
 
 clean: ## remove environments, caches and builds; runs/ stays
-	rm -rf .venv .venvs dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venvs dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 FOUND = $(shell ($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])') 2>/dev/null)

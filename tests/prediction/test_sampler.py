@@ -78,8 +78,8 @@ class TestPrograms:
         seen = []
         run = JaxSampler.run
 
-        def chunk(draws):
-            return len(keras.tree.flatten(draws)[0])
+        def chunk(weights):
+            return sum(len(keras.tree.flatten(part)[0]) for part in weights[1])
 
         monkeypatch.setattr(
             JaxSampler, "run", lambda self, draws, x, *known: seen.append((chunk(draws), len(x))) or run(self, draws, x)
@@ -98,7 +98,7 @@ def test_cores_share_the_draws_and_give_the_predictions_of_one(name, monkeypatch
     x, found = RNG.normal(size=(20, 4)).astype("float32"), []
     for cores in (1, 3):
         monkeypatch.setattr(sampler, "_cores", lambda: cores)  # noqa: B023
-        assert len(sampler_of(model).draw(draw_keys(cores, 6))) == cores
+        assert len(sampler_of(model).draw(draw_keys(cores, 6))[1]) == cores
         found.append(sb.predict(model, x, 6, likelihood="gaussian", keep_draws=True, batch_size=8).draws)
     np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
     prefixes = []

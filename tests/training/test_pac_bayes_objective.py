@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import TORCH_FIRST
+from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, Centred, FullRank, LowRank, Normal, PACBayesObjective, layers
@@ -77,6 +77,7 @@ def test_with_that_weight_the_loss_lies_above_the_bound_and_touches_it(form):
         assert bound(risk, kl) <= bound(*at) + slope * (risk - at[0] + weight * (kl - at[1])) + 1e-9
 
 
+@JAX_FIRST
 @pytest.mark.parametrize("form", FORMS)
 def test_a_step_goes_down_the_gradient_of_the_bound(form):
     """∇(L̂ + w KL) ∥ ∇F, the latter by finite differences of the whole computation from the parameters."""

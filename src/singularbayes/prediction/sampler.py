@@ -129,9 +129,9 @@ def outputs_of_draws(model: keras.Model, keys, pick, x) -> list:
 class JaxSampler:
     """Draws of a chunk as compiled programs. The data stream past them, over all devices there are.
 
-    On a CPU a chunk is in equal parts, at most one for each core, and the parts run at once: XLA shares a large product among
-    cores, but neither many small ones nor the steps of a loop. Weights are (values of the model, draws in parts), and
-    what is kept between calls is assigned whole: threads may predict with one model.
+    On a CPU a chunk is in equal parts, at most one for each core, and the parts run at once: XLA shares a large product
+    among cores, but neither many small ones nor the steps of a loop. Weights are (values of the model, draws in parts),
+    and what is kept between calls is assigned whole: threads may predict with one model.
     """
 
     def __init__(self, model: keras.Model):
