@@ -142,7 +142,10 @@ def earlier(comparison: Comparison, before: Comparison) -> str:
             splits = new.keys() & old.keys()
             means = [sum(one[split] for split in splits) / len(splits) for one in (old, new)]
             if means[0] < means[1]:
-                lower.append(f"{label(name)} ({number(means[0])} against {number(means[1])})")
+                digits = 2 if number(means[0]) != number(means[1]) else 3
+                lower.append(
+                    f"{label(name)} ({number(means[0], digits=digits)} against {number(means[1], digits=digits)})"
+                )
         lines.append(f"- {shown}, {kind}: lower before on {len(lower)} of {len(own)} tables: {', '.join(lower)}.")
     return "\n".join(lines) + "\n"
 
@@ -221,6 +224,8 @@ def blocks(records: list[dict], candidates: list[dict], before: list[dict]) -> d
         "normal": rows(default, REGRESSION, "normal_nll", bold=False, only=OWN),
         "rmse": rows(default, REGRESSION, "rmse", 3),
         "coverage": rows(default, REGRESSION, "coverage", 3, bold=False),
+        "width": rows(default, REGRESSION, "width", bold=False),
+        "crps": rows(default, REGRESSION, "crps", 3),
         "ranks": ranks(default, tuned, REGRESSION, values),
         "classes": rows(default, CLASSIFICATION, "nll", 3),
         "class_ranks": ranks(default, tuned, CLASSIFICATION, classes),

@@ -101,12 +101,12 @@ def test_the_other_defaults_are_the_candidate_that_was_chosen_on_validation_rows
     task = "regression" if estimator is BayesianMLPRegressor else "classification"
     chosen = table_candidates.choice(read_records(KEPT / "candidates.jsonl.gz"), task)
     model = estimator(max_iter="auto")
-    prior = DEFAULTS.own_prior if task == "regression" else DEFAULTS.class_prior
     for rows in (100, 1_000, 10_000):
         recipe = model._recipe(rows)
         expected = chosen.arguments(rows)
         assert (recipe.batch_size, recipe.epochs) == (expected["batch_size"], expected["max_iter"])
-        assert (recipe.beta, recipe.rate, repr(prior)) == (chosen.beta, chosen.rate, repr(expected["prior"]))
+        found = recipe.beta, recipe.rate, repr(DEFAULTS.own_prior)
+        assert found == (chosen.beta, chosen.rate, repr(expected["prior"]))
         assert model.rank == expected["rank"]
         assert model.hidden_layer_sizes == expected.get("hidden_layer_sizes", (64, 64))
 
@@ -258,6 +258,9 @@ def test_differences_are_paired_and_ranks_are_means_over_tables():
     found = comparison()
     difference, error, splits = found.difference("a", "ours", "NGBoost", "nll")
     assert (difference, splits) == (pytest.approx(0.5), 3) and error == pytest.approx(0, abs=1e-12)
+    assert found.mean("a", "ours", "width")[2] == 0
+    found.scores["a"]["ours"][2]["width"] = 4.0  # the other splits have none
+    assert found.mean("a", "ours", "width")[::2] == (4.0, 1)
     assert found.mean("a", "ours", "nll")[:2] == (pytest.approx(1.1), pytest.approx(0.1 / np.sqrt(3)))
     ranks = {"ours": 2.5, "ours, full rank": 2.5, "deep ensemble": 4.0, "NGBoost": 1.0}
     assert found.ranks(["a", "b"], "nll") == ranks

@@ -7,10 +7,11 @@ import keras
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
 from small_tables import MLP, SMALL, build, table
 
 import singularbayes as sb
-from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, base, regression
+from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, base, regressor_base
 from singularbayes.estimators.calibration import between_components, of_unseen, pooled_error, second_held_out
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw, train
@@ -202,8 +203,10 @@ def test_a_component_whose_training_failed_is_replaced_by_a_copy_of_a_good_one(m
     options = MLP | {"components": 5, "max_iter": 20}
     whole = BayesianMLPRegressor(**options).fit(X, Y)
     broken.append(True)
-    model = BayesianMLPRegressor(**options).fit(X, Y)
-    own, copies = (each._means_of_components(each._features(NEW)) for each in (whole, model))
+    with pytest.warns(ConvergenceWarning, match="1 of 5 components did not train and were replaced by copies"):
+        model = BayesianMLPRegressor(**options).fit(X, Y)
+    assert (whole.n_replaced_components_, model.n_replaced_components_) == (0, 1)
+    own, copies = (each._by_component(each._network, each._features(NEW))[0].mean(axis=0) for each in (whole, model))
     kept = [0, 1, 3, 4]
     np.testing.assert_allclose(copies[kept], own[kept], rtol=1e-4, atol=1e-5)
     nearest = np.abs(copies[2] - own[kept]).mean(axis=(1, 2))  # of the same weights, but other draws
@@ -211,11 +214,20 @@ def test_a_component_whose_training_failed_is_replaced_by_a_copy_of_a_good_one(m
     assert np.abs(model.predict(NEW) - whole.predict(NEW)).mean() < 0.2 * Y.std()
     # Rows that only the broken component did not see calibrate nothing.
     assert len(whole._held_out[1]) == 120 and 96 <= len(model._held_out[1]) < 120
+    # So it is without folds, and when training resumes.
+    for calibrate in (None, "split"):
+        model = BayesianMLPRegressor(**options | {"max_iter": 5, "calibrate": calibrate}, warm_start=True)
+        for _ in range(2):
+            with pytest.warns(ConvergenceWarning, match="lower learning_rate_init=0.03"):
+                model.fit(X, Y)
+            values = keras.ops.convert_to_numpy(model.model_.trainable_variables[0])
+            assert model.n_replaced_components_ == 1 and np.abs(values).max() < 30
+            assert sum(np.array_equal(values[2], values[other]) for other in kept) == 1
 
 
 def test_of_many_rows_some_are_held_out_from_all_components_and_give_the_intervals(monkeypatch):
     defaults = replace(base.DEFAULTS, untouched_from=100, untouched=0.2)
-    for module in (base, regression):
+    for module in (base, regressor_base):
         monkeypatch.setattr(module, "DEFAULTS", defaults)
     model = BayesianMLPRegressor(**MLP | {"components": 5, "max_iter": 5}).fit(X, Y)
     (_, data), (held_out, others) = model._untouched_rows, model._held_out
@@ -268,6 +280,15 @@ def test_the_variance_between_components_is_that_of_rows_that_they_did_not_see()
     twice = held_out.sum(axis=1) > 1
     np.testing.assert_allclose(found, spread.mean() * min(4.0, 1.0 / spread[twice].mean()), rtol=0.1)
     np.testing.assert_allclose(between_components(rng.normal(size=(8, 4_000, 1)), held_out), 1, rtol=0.1)
+    # A copy is held out from no row: what the others are multiplied by does not depend on it.
+    held_out[:, 7] = False
+    means[7] = means[0]
+    means, held_out = means[:, held_out.any(axis=1)], held_out[held_out.any(axis=1)]
+    whole, others = (
+        between_components(means[:k], held_out[:, :k]) / means[:k].var(axis=0, ddof=1).mean() for k in (8, 7)
+    )
+    assert 1.5 < others < 3.9
+    np.testing.assert_allclose(whole, others)
 
 
 def test_a_component_that_is_far_off_does_not_widen_the_errors_of_a_pool():
@@ -372,6 +393,10 @@ def test_components_are_networks_of_their_own():
     model = BayesianMLPRegressor(**MLP | {"components": 3, "calibrate": None}).fit(X, Y)
     assert [posterior.components for posterior in sb.find_posteriors(model.model_)] == [3, 3]
     assert model.sample_y(NEW, n_samples=4).shape == (500, 4) and model.score(NEW, TARGETS) > 0.5
+    mean, std = model.predict(20 * NEW[:50], return_std=True)  # where the components are far apart
+    alone = np.concatenate([model.sample_y(20 * NEW[:50], random_state=seed) for seed in range(100)], axis=1)
+    assert alone.std(axis=1).mean() == pytest.approx(std.mean(), rel=0.2)
+    assert np.abs(alone.mean(axis=1) - mean).mean() < 0.3 * std.mean()
     far = model.predict(20 * NEW, return_std=True)[1].mean() / model.predict(NEW, return_std=True)[1].mean()
     single = BayesianMLPRegressor(**MLP | {"calibrate": None}).fit(X, Y)
     assert far > single.predict(20 * NEW, return_std=True)[1].mean() / single.predict(NEW, return_std=True)[1].mean()

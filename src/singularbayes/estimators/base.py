@@ -73,9 +73,13 @@ class BayesianEstimator(BaseEstimator):
     def _calibrate(self, p, held_out: Data | None) -> None:
         """Fits the calibration to predictions of held-out rows; None is no calibration."""
 
-    def _replace_failed(self, data: Data, held_out: np.ndarray) -> np.ndarray:
-        """Replaces components whose training failed; returns which components did not see a row, as `held_out`."""
-        return held_out
+    def _replace_failed(self, network: Network, data: Data, used: np.ndarray | None) -> np.ndarray | None:
+        """Replaces components whose training failed by copies of others; returns which they are, (components,).
+
+        Args:
+            used: (rows, components), which rows trained which component; None is all.
+        """
+        return None
 
     def _untouched(self, rows: int) -> int:
         """Returns how many rows a cross-fit holds out from all components."""
@@ -199,8 +203,10 @@ class BayesianEstimator(BaseEstimator):
         parts = parts[np.sort(order)]
         held_out = parts[:, None] == np.arange(self.components) % (parts.max() + 1)
         held_out |= second_held_out(held_out, self._pairs, np.random.default_rng([self._seed, 5]))
-        self._keep(self._member(data, 0, used=~held_out))
-        held_out = self._replace_failed(data, held_out)
+        member = self._member(data, 0, used=~held_out)
+        self._keep(member)
+        if member.failed is not None:
+            held_out &= ~member.failed  # a copy says of a row what its original does
         shown = np.sort(np.argsort(np.argsort(order))[: DEFAULTS.calibrate_at_most])
         shown = shown[held_out[shown].any(axis=1)]
         p = self._out_of_fold(data.x[shown], data.y[shown], held_out[shown])
@@ -255,7 +261,9 @@ class BayesianEstimator(BaseEstimator):
                     p = draw(network, watched.x, DEFAULTS.stopping_draws, self._seed)
                     return -float(np.average(self._row_nll(p, watched.y), weights=watched.weight))
 
-            return train(network, optimizer, data, recipe, seed, watch, used)
+            member = train(network, optimizer, data, recipe, seed, watch, used)
+        member.failed = self._replace_failed(member.network, data, used)
+        return member
 
     def _recipe(self, rows: int) -> Recipe:
         batch_size = (

@@ -70,19 +70,21 @@ def between_components(means: np.ndarray, held_out: np.ndarray) -> np.ndarray:
     """Returns the variance between components on new rows, for each output, a mean over rows.
 
     On rows that they were trained on, components agree more. So the variance over all of them is multiplied by what it
-    has to be multiplied by on the rows that two or more did not see.
+    has to be multiplied by on the rows that two or more did not see. A component that is a copy of another is held out
+    from no row, and does not count there.
 
     Args:
         means: (components, rows, outputs).
         held_out: (rows, components).
     """
-    over_all, count = means.var(axis=0, ddof=1), held_out.sum(axis=1)
+    over_all, count, own = means.var(axis=0, ddof=1), held_out.sum(axis=1), held_out.any(axis=0)
     twice = count > 1
     if twice.sum() < _PAIRS:
         return over_all.mean(axis=0)
     squares = (means - of_unseen(means, held_out)) ** 2
     unseen = (np.einsum("nk,kno->no", held_out, squares)[twice] / (count[twice] - 1)[:, None]).mean(axis=0)
-    ratio = unseen / np.maximum(over_all[twice].mean(axis=0), 1e-30)
+    seen = means[own][:, twice].var(axis=0, ddof=1).mean(axis=0)
+    ratio = unseen / np.maximum(seen, 1e-30)
     return over_all.mean(axis=0) * np.clip(ratio, 1.0, _MOST_APART)
 
 

@@ -13,13 +13,12 @@ from singularbayes.estimators.fitting import Data
 from singularbayes.prediction import ClassPredictive
 
 _ROWS = 4_096  # whose draws are kept at a time
-_KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
 
 
 class Classifier(ClassifierMixin, BayesianEstimator):
     """A classifier without its network, which is of logits."""
 
-    _steps, _smallest_batch = DEFAULTS.class_steps, DEFAULTS.class_smallest_batch
+    _steps, _smallest_batch = DEFAULTS.steps, DEFAULTS.class_smallest_batch
     _features: Scaler
     _held_out: tuple[np.ndarray, np.ndarray] | None
     _multi_label: bool
@@ -150,11 +149,12 @@ class Classifier(ClassifierMixin, BayesianEstimator):
         self._held_out, self._temperature, self._tempers_components = None, 1.0, False
         if held_out is not None:
             self._temperature = temperature(p.mean, held_out.y)
-            self._held_out = p.mean[-_KEPT:], held_out.y[-_KEPT:]
+            self._held_out = p.mean[-DEFAULTS.kept_rows :], held_out.y[-DEFAULTS.kept_rows :]
 
     def _calibrate_further(self, p, held_out) -> None:
         before, labels = (p.mean[:0], held_out.y[:0]) if self._held_out is None else self._held_out
-        self._held_out = np.concatenate([before, p.mean])[-_KEPT:], np.concatenate([labels, held_out.y])[-_KEPT:]
+        newest = slice(-DEFAULTS.kept_rows, None)
+        self._held_out = np.concatenate([before, p.mean])[newest], np.concatenate([labels, held_out.y])[newest]
         self._temperature, self._tempers_components = temperature(*self._held_out), False
 
     def _cross_fit(self, data, parts) -> None:

@@ -34,9 +34,6 @@ class Defaults:
     # Of classifiers, where these differ: `experiments/…/problems/table_candidates.py` chose them.
     class_hidden_layer_sizes: tuple[int, ...] = (64, 64)
     class_beta: float = 0.3
-    class_prior: Any = field(default_factory=lambda: Anchored(0.3))
-    class_learning_rate_init: float = 0.015
-    class_steps: int = 2_000
     class_smallest_batch: int = 32
 
     steps: int = 2_000  # of training; "auto" is about as many
@@ -54,6 +51,7 @@ class Defaults:
     calibrate_at_most: int = 20_000  # rows
     variance_from: int = 100  # held-out rows; with fewer, predicted variances have one factor
     variance_trees: int = 100
+    kept_rows: int = 200  # held-out rows of `partial_fit`: the newest, because the network changes
     stopping_draws: int = 16
 
     def epochs(self, per_epoch: int, steps: int, least: int = 50) -> int:

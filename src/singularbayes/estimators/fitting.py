@@ -75,12 +75,17 @@ class Recipe:
 
 @dataclass
 class Member:
-    """A trained network, the values of its optimizer, and how training went."""
+    """A trained network, the values of its optimizer, and how training went.
+
+    Attributes:
+        failed: (components,), whose training failed, so that they are copies of others; None where that was not asked.
+    """
 
     network: Network
     optimizer: list[np.ndarray]
     losses: list[float]
     scores: list[float]
+    failed: np.ndarray | None = None
 
 
 def train(

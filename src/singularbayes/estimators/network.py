@@ -156,8 +156,7 @@ class MultilayerPerceptron:
         return Network(model, self.task, loss, likelihood, own_optimizer(), self.build, repr(self))
 
     def _posterior(self, largest: int):
-        own = DEFAULTS.own_prior if self.task == "regression" else DEFAULTS.class_prior
-        options = {"prior": own if self.prior is None else self.prior, "eta": self.eta}
+        options = {"prior": DEFAULTS.own_prior if self.prior is None else self.prior, "eta": self.eta}
         posterior = FullRank(**options) if self.rank is None else LowRank.paper(min(self.rank, largest), **options)
         return posterior if self.components == 1 else Mixture(posterior, self.components, DEFAULTS.component_examples)
 

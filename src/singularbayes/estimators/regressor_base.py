@@ -1,9 +1,11 @@
 """What regressors do with a network: predictions with a standard deviation, calibrated intervals and samples."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -16,8 +18,6 @@ from singularbayes.estimators.network import copy_component
 from singularbayes.estimators.trainer import LOCK
 from singularbayes.estimators.variance import VarianceModel, log_density, variance_over_square
 from singularbayes.prediction import ValuePredictive, conformal_intervals
-
-_KEPT = 200  # held-out rows of `partial_fit`: the newest, because the network changes
 
 
 class Regressor(RegressorMixin, BayesianEstimator):
@@ -72,11 +72,12 @@ class Regressor(RegressorMixin, BayesianEstimator):
     def predict_interval(self, X, coverage=0.9):
         """Returns the lower and upper ends of intervals that contain a new target with probability `coverage`.
 
-        They are mean ∓ q · standard deviation, q a quantile over held-out rows (split conformal). With
-        `calibrate="split"` the promise is exact on average over data, and so it is with five components or more and
-        10,000 rows or more, where a twentieth of the rows trains no component. With fewer rows and "folds" the rows
-        were held out from networks with fewer rows, an eighth fewer by default, which makes intervals slightly wide. Of
-        several outputs each has its own intervals.
+        They are mean ∓ q · standard deviation, q a quantile over held-out rows (split conformal). With five components
+        or more and 10,000 rows or more the promise is exact on average over data: a twentieth of the rows trains no
+        component and fits no noise model. With `calibrate="split"` it is not quite, because the noise model is fitted
+        on the rows that the quantile is of. With fewer rows and "folds" the rows were held out from networks with fewer
+        rows, an eighth fewer by default, which makes intervals slightly wide. Of several outputs each has its own
+        intervals.
         """
         require_share("predict_interval", coverage=coverage)
         p = self._predictive(X)
@@ -116,9 +117,10 @@ class Regressor(RegressorMixin, BayesianEstimator):
         rng = check_random_state(random_state)
         x = self._check_features(X)
         seed = int(rng.randint(np.iinfo("int32").max))
-        p = self._in_units(self._draw(self._network, x, keep_draws=True, draws=int(n_samples), seed=seed), x)
+        draws = max(int(n_samples), self.draws)  # their mean and variance are those of `predict`
+        p = self._in_units(self._draw(self._network, x, keep_draws=True, draws=draws, seed=seed), x)
         assert p.draws is not None
-        functions = p.draws[:n_samples]  # a mixture rounds the number up
+        functions = p.draws[rng.permutation(len(p.draws))[:n_samples]]  # else few samples are of the first components
         freedom = self.degrees_of_freedom_
         noise = rng.standard_normal(functions.shape)
         if np.isfinite(freedom).any():  # normal over the root of χ²/ν; the variance stays 1
@@ -163,32 +165,42 @@ class Regressor(RegressorMixin, BayesianEstimator):
         few = rows < DEFAULTS.untouched_from
         return 0 if few else min(DEFAULTS.untouched_at_most, round(DEFAULTS.untouched * rows))
 
-    def _replace_failed(self, data, held_out):
+    def _replace_failed(self, network, data, used):
         """Replaces a component that learned nothing, or diverged, by a copy of one of the best.
 
-        It is one whose median error on rows that it was trained on is many times that of the others. A copy did not
-        see the rows that its original did not.
+        It is one whose median error on rows that it was trained on is many times that of the others.
         """
+        components = getattr(self, "components", 1)
+        if components < 3:  # of two, one cannot be far from the median
+            return None
         some = np.random.default_rng([self._seed, 6]).permutation(len(data))[: DEFAULTS.judged_rows]
-        means = self._means_of_components(data.x[some])
-        squares = (means - data.y[some]) ** 2
-        seen = np.broadcast_to(~held_out[some].T[..., None], squares.shape)
-        error = np.nanmedian(np.where(seen, squares, np.nan), axis=1).mean(axis=1)
-        good = error <= DEFAULTS.failed * np.median(error)
-        best = iter(np.argsort(error).tolist())
-        held_out = held_out.copy()
-        for failed in np.flatnonzero(~good):
-            source = next(best)
-            copy_component(self._network, source, int(failed))
-            held_out[:, failed] = held_out[:, source]
-        return held_out
+        values, _ = self._by_component(network, data.x[some])
+        squares = (values.mean(axis=0) - data.y[some]) ** 2
+        if used is not None:
+            squares[~used[some].T] = np.nan
+        error = np.nan_to_num(np.nanmedian(squares, axis=1).mean(axis=1), nan=np.inf)
+        failed = error > DEFAULTS.failed * np.median(error)
+        for target, source in zip(np.flatnonzero(failed), np.argsort(error), strict=False):
+            copy_component(network, int(source), int(target))
+        return failed
 
-    def _means_of_components(self, x):
-        """Returns the mean prediction of every component, (components, rows, outputs)."""
+    def _keep(self, member):
+        super()._keep(member)
+        self.n_replaced_components_ = 0 if member.failed is None else int(member.failed.sum())
+        if self.n_replaced_components_:
+            warnings.warn(
+                f"{self.n_replaced_components_} of {len(member.failed)} components did not train and were replaced by "
+                f"copies of others; lower learning_rate_init={self.learning_rate_init}.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+
+    def _by_component(self, network, x):
+        """Returns what draws predict and their noise variances, (draws of a component, components, rows, outputs)."""
         with LOCK:
-            outputs = draw_outputs(self._network, x, self.draws, self._seed)
-        found = self._network.likelihood.statistics(outputs)["prediction"]
-        return by_component(found, self.components).mean(axis=0)
+            outputs = draw_outputs(network, x, self.draws, self._seed)
+        found = network.likelihood.statistics(outputs)
+        return [by_component(found[name], self.components) for name in ("prediction", "noise_variance")]
 
     def _calibrate_intervals(self, p, held_out):
         self._untouched_rows = p, held_out
@@ -197,7 +209,7 @@ class Regressor(RegressorMixin, BayesianEstimator):
         if self._held_out is not None:
             before, rows = self._held_out
             p, held_out = self._joined([before, p]), rows.followed_by(held_out)
-        newest = slice(-_KEPT, None)
+        newest = slice(-DEFAULTS.kept_rows, None)
         p = replace(p, mean=p.mean[newest], std=p.std[newest], noise=p.noise[newest])
         self._calibrate(p, held_out.rows(newest), per_row=False)
 
@@ -208,11 +220,8 @@ class Regressor(RegressorMixin, BayesianEstimator):
         return ValuePredictive(mean, std, predictions[0].num_draws, noise=noise)
 
     def _out_of_fold(self, x, y, held_out):
-        with LOCK:
-            outputs = draw_outputs(self._network, x, self.draws, self._seed)
-        found = self._network.likelihood.statistics(outputs)
+        values, noise = self._by_component(self._network, x)
         components = held_out.shape[1]
-        values, noise = (by_component(found[name], components) for name in ("prediction", "noise_variance"))
         means = values.mean(axis=0)
         mean = of_unseen(means, held_out)
         within, noise = (of_unseen(each, held_out) for each in (values.var(axis=0), noise.mean(axis=0)))

@@ -17,7 +17,7 @@ class BayesianMLPRegressor(Regressor):
         hidden_layer_sizes, activation: the hidden layers.
         rank: of the weight matrices, lowered where a matrix is smaller.
         components: how many networks the posterior mixes.
-        prior: a prior or its name; None is the default of `LowRank`.
+        prior: a prior or its name; None is `Anchored(0.3)`.
         beta: weight of the KL; 1 is the ELBO, and less fits small tables better.
         noise: "head" makes the noise of a row an output of the network; "auto" corrects it by the errors on held-out
             rows, down to one noise level for all where these do not depend on the row; "constant" learns one level.
@@ -36,6 +36,7 @@ class BayesianMLPRegressor(Regressor):
         model_: the trained Keras model of standardised features.
         degrees_of_freedom_: of the predicted Student-t distributions; infinite where they are normal.
         loss_curve_, n_iter_, validation_scores_: how training went.
+        n_replaced_components_: how many components did not train and were replaced by copies of others; a warning too.
 
     >>> import numpy as np
     >>> X = np.linspace(-1, 1, 60)[:, None]

@@ -36,8 +36,9 @@ class Comparison:
         return cls({name: dict(methods) for name, methods in scores.items()})
 
     def values(self, name: str, method: str, score: str) -> dict[int, float]:
-        """Returns a score by split."""
-        return {split: _value(result, score) for split, result in self.scores[name].get(method, {}).items()}
+        """Returns a score by split, without the splits that have none, such as seconds of fits on another machine."""
+        found = {split: _value(result, score) for split, result in self.scores[name].get(method, {}).items()}
+        return {split: value for split, value in found.items() if not math.isnan(value)}
 
     def mean(self, name: str, method: str, score: str) -> tuple[float, float, int]:
         """Returns the mean over splits, its standard error, and the number of splits."""
