@@ -83,7 +83,7 @@ def _prediction(method: str, draws: int) -> Point:
 def _prediction_bytes(model: keras.Model, x: np.ndarray, draws: int) -> int:
     """Returns the bytes of the weights drawn at a time, and of the program that runs them."""
     chunk, batch = chunk_sizes(model, x, len(x), draws, IMAGES)
-    sampler = sampler_of(model)
+    sampler: Any = sampler_of(model)
     weights = sampler.draw(draw_keys(0, chunk))
     held = sum(array.nbytes for array in keras.tree.flatten(weights[1]))  # without the values of the model
     return held + sampler.scratch_bytes(weights, x[:batch])

@@ -36,7 +36,8 @@ def stream_draws(
         sizes: the sizes of chunks and batches that were found for other examples, for the same programs again; the
             ones found here are added.
     """
-    sampler, draws = sampler_of(model), len(keys)
+    sampler: Any = sampler_of(model)
+    draws = len(keys)
     sizes = {} if sizes is None else sizes
     form = (id(model), *((array.shape[1:], array.dtype.str) for array in keras.tree.flatten(x)))
     if lengths is not None:  # few enough that a batch has like lengths

@@ -59,9 +59,10 @@ _LEAD = (
 _LESS = (
     "Less than the [protocol](../protocol.md) asks for: three or five configurations of a family, one tuning seed, at"
     " most three result seeds. SVD-initialised and distilled networks begin at the trained ensemble and train on, so "
-    "they have seen more images than any other; they are compared by what they hold. Components of a mixture were "
-    "trained one after the other, not in one `Mixture`. Intervals are over seeds, not over other test images. The "
-    "plan of each round was written with the results of those before in view; earlier rounds stand below."
+    "they have seen more images than any other; they are compared by stored parameters, not by training cost. "
+    "Components of a mixture were trained one after the other, not in one `Mixture`. Intervals are over seeds, not "
+    "over other test images. The plan of each round was written with the results of those before in view; earlier "
+    "rounds stand below."
 )
 _THIRD = (
     "ResNet-20: three configurations of every family with 12 epochs; the epochs of the results are the most that the "
@@ -143,15 +144,20 @@ def detection_table(records: Records, network: str = "resnet9") -> list[str]:
     for method, name in NAMES.items():
         cells = [values for column in columns for values in detected(records, network, method, column)]
         if any(cells):
-            rows.append(f"| {' | '.join([name, *map(_mean, cells), str(max(map(len, cells)))])} |")
+            rows.append(f"| {' | '.join([name, *map(_mean, cells), _counts(cells)])} |")
     for score, name in DETECTORS.items():
         values = [detector(records, network, column, score) for column in columns]
         if any(values):
             shown = [cell for each in values for cell in (_mean(each), "")]
-            rows.append(f"| {' | '.join([name, *shown, str(max(map(len, values)))])} |")
+            rows.append(f"| {' | '.join([name, *shown, _counts(values)])} |")
     titles = {"held_out": "held-out classes", **OTHERS}
     heads = [f"{titles[column]} ({by})" for column in columns for by in ("H", "MI")]
     return [f"| | {' | '.join([*heads, 'seeds'])} |", f"|---|{'---:|' * (len(heads) + 1)}", *rows] if rows else []
+
+
+def _counts(cells: Sequence[Sequence[float]]) -> str:
+    """Returns how many seeds the columns have, from left to right: 3, 2 where the first have three."""
+    return ", ".join(map(str, dict.fromkeys(len(cell) for cell in cells if cell)))
 
 
 def _detection_words(records: Records, network: str) -> str:
@@ -343,11 +349,15 @@ def remark(folder: Path) -> str:
     """Returns which mixtures are worse than the ensemble, and than one deterministic network; "" if none is."""
     found = []
     for theirs, words in (("deep_ensemble", "the deep ensemble of 4"), ("deterministic", "one deterministic network")):
-        names = [f"{NAMES[one]}{few}" for one in OURS if (few := _lost(folder, one, theirs)) is not None]
-        if names:
-            verb = "is" if len(names) == 1 else "are"
-            listed = " and the ".join(filter(None, [", the ".join(names[:-1]), names[-1]]))
-            found.append(f"the {listed} {verb} worse than {words}")
+        lost = {one: few for one in OURS if (few := _lost(folder, one, theirs)) is not None}
+        for some, verbs in (
+            ([one for one in lost if not lost[one]], ("is worse", "are worse")),
+            ([one for one in lost if lost[one]], ("has a higher mean NLL", "have a higher mean NLL")),
+        ):
+            names = [f"{NAMES[one]}{lost[one]}" for one in some]
+            if names:
+                listed = " and the ".join(filter(None, [", the ".join(names[:-1]), names[-1]]))
+                found.append(f"the {listed} {verbs[len(names) > 1]} than {words}")
     text = ", and ".join(found)
     return f"Not among these data sets: on [CIFAR-10]({PAGE}), ResNet-9 with less tuning, {text}." if found else ""
 
@@ -455,7 +465,7 @@ def _left_out(done: Mapping[str, Records]) -> list[str]:
             if scores(done[name], *key) and not any(scores(done[later], *key) for later in rounds[:i])
         ]
         if absent:
-            found.append(f"The last results of these are those of the {ROUNDS[name]} round: {', '.join(absent)}.")
+            found.append(f"Not run again, with results of the {ROUNDS[name]} round: {', '.join(absent)}.")
     return [" ".join(found), ""] if found else []
 
 

@@ -23,7 +23,7 @@ SECTIONS = {
     "Tables beside other libraries": (
         "Student-t tails, corrections of the variances, 2,000 steps instead of 8,000, larger batches and the settings "
         "of classifiers came after test scores of an earlier version on the same tables had been seen. Its point "
-        "predictions were better on most regression tables, and so was its NLL on some: "
+        "predictions were better on some regression tables, and so was its NLL: "
         "[which, and by how much](../estimators_results.md).",
         "Defaults of ours were chosen on training rows of these same tables, those of the others were not; the table "
         "of tuned methods is the comparison like with like. It does not have all tables.",
