@@ -102,7 +102,7 @@ def test_the_numbers_of_the_u_net_are_those_of_its_record():
         f"{record['entropy_wrong']:.2f} nats where the prediction is wrong and {record['entropy_right']:.2f}" in shown
     )
     crosses, known = record["information_crosses"], record["information_shapes"]
-    assert f"is {crosses:.3f} nats, that of the known shapes {known:.3f}" in shown
+    assert f"is {crosses:.3f} nats, that of discs and squares {known:.3f}" in shown
 
 
 @pytest.mark.exhaustive  # trains a U-Net; its numbers are those of the record, which the test above compares

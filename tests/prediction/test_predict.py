@@ -350,8 +350,8 @@ def test_memory_does_not_grow_with_the_number_of_draws(monkeypatch):
         finally:
             tracemalloc.stop()
 
-    peak(316)  # compiles
-    few, many = peak(316), peak(1580)  # in chunks of 158 both
+    peak(632)  # compiles
+    few, many = peak(632), peak(1580)  # in chunks of 158 both
     # 1,580 draws of 1,100 × 3 probabilities alone would be 42 MB.
     assert many < few + 1e6
 
