@@ -157,7 +157,7 @@ def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
     assert found.name == whole.name and found.parameters == whole.parameters
     for name, value in found.metrics.items():
         # The same seed, the same posterior; predictions round differently in programs for other numbers of rows.
-        assert whole.metrics[name] == (value if "posterior" in name else pytest.approx(value, rel=1e-6)), name
+        assert whole.metrics[name] == (value if "posterior" in name else pytest.approx(value, rel=1e-7)), name
 
 
 @TORCH_FIRST
