@@ -78,7 +78,7 @@ class Member:
     """A trained network, the values of its optimizer, and how training went.
 
     Attributes:
-        failed: (components,), whose training failed, so that they are copies of others; None where that was not asked.
+        failed: (components,), whose training failed, so that they are copies of others; None where not requested.
     """
 
     network: Network
