@@ -38,7 +38,7 @@ def relative_perturbation(a: np.ndarray, b: np.ndarray, mean_a: np.ndarray, mean
     require_finite("relative_perturbation", a=a, b=b, mean_a=mean_a, mean_b=mean_b)
     if a.ndim != 3 or a.shape[1:] != mean_a.shape or b.shape[1:] != mean_b.shape or len(a) != len(b):
         raise ValueError(
-            "relative_perturbation needs as many draws of both factors, in the shapes of their means; got "
+            "relative_perturbation needs the same number of draws of both factors, in the shapes of their means; got "
             f"{a.shape} and {b.shape} for {mean_a.shape} and {mean_b.shape}."
         )
     norm = float(product_norm(mean_a, mean_b))
