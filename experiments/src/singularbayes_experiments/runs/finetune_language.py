@@ -4,8 +4,8 @@
     python -m singularbayes_experiments.runs.finetune_language run --gguf FILE --inputs inputs \
         --out runs/finetune_language --minutes 20
 
-Networks train side by side (`methods/choice_program.py`), nine at a time; every chunk ends in lines of JSON in the
-folder, and a second call does what is missing. A stage that would not end in time is not begun.
+Networks train side by side (`methods/choice_program.py`), eight at a time; every chunk ends in lines of JSON in the
+folder, and a second call does what is missing. A chunk that would not end in time is not begun.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from singularbayes_experiments.records.record import versions
 from singularbayes_experiments.runs.finetune_machine import schedule, start_of
 from singularbayes_experiments.runs.finetune_stages import Records, cooled, draws_of, pooled, quality
 
-CHUNK = 9  # networks that train side by side
+CHUNK = 8  # networks that train side by side
 BLOCK, ROWS = 3, 96  # networks and questions that predict side by side
 _TINY = {
     "num_layers": 2,
@@ -135,6 +135,11 @@ class Machine:
         mean = float(self.sets[setting.name].buckets.mean())
         return 1.5 * mean * plan.BATCH * self.steps(setting) * CHUNK * self.seconds_per_token
 
+    def check_time(self, setting: Setting, deadline: float) -> None:
+        """Raises `TimeoutError` where a chunk would end after the deadline, by the time of the last one."""
+        if time.time() + self.seconds(setting) > deadline:
+            raise TimeoutError
+
     def part(self, setting: Setting, name: str) -> np.ndarray:
         return self.sets[setting.name].parts[name][: self.most_rows]
 
@@ -217,6 +222,7 @@ def tune(machine: Machine, setting: Setting, power: float, kinds, records: Recor
     labels = machine.sets[setting.name].labels[rows]
     for chunk in (left[i : i + CHUNK] for i in range(0, len(left), CHUNK)):
         begun = time.time()
+        machine.check_time(setting, deadline)
         state = machine.train(setting, power, chunk, deadline)
         wanted = [(i, draws_of("", one.adaptation.kind, plan.TUNING_DRAWS)) for i, one in enumerate(chunk)]
         found = machine.predict(setting, power, state, wanted, rows)
@@ -262,6 +268,7 @@ def test(machine: Machine, setting: Setting, power: float, chosen: dict, records
     known: Predictions = {}
     for chunk in (networks[i : i + CHUNK] for i in range(0, len(networks), CHUNK)):
         begun = time.time()
+        machine.check_time(setting, deadline)
         state = machine.train(setting, power, chunk, deadline)
         keys = [key for key in sorted(needed, key=lambda key: key[1]) if key[0] in chunk]
         wanted = [(chunk.index(one), draws) for one, draws in keys]
@@ -296,13 +303,9 @@ def scored(machine: Machine, setting: Setting, one: tuple, known: Predictions, r
 def one_stage(
     machine: Machine, setting: Setting, power: float, kinds: Sequence[Kind], records: Records, deadline: float
 ) -> None:
-    """Tunes and tests some methods of one data set, if there is time for both."""
+    """Tunes and tests some methods of one data set, chunk by chunk while there is time."""
     wanted = {(method, seed) for method in plan.methods(kinds) for seed in plan.RESULT_SEEDS}
     if wanted <= {(line["method"], line["seed"]) for line in records.of("result", setting.name)}:
-        return
-    chunks = -(-len(plan.tuning(kinds)) // CHUNK) + 1
-    if time.time() + chunks * machine.seconds(setting) > deadline:
-        print(f"{setting.name}: no time for {', '.join(kinds)}", flush=True)
         return
     try:
         tune(machine, setting, power, kinds, records, deadline)

@@ -47,8 +47,8 @@ def start_of(one: Trained, num_data: int) -> Start:
 class Machine:
     """The program on this machine: compiled once for every length, with the time that its steps take."""
 
-    def __init__(self, folder: Path, dtype: str, tiny: bool = False, pretrained: bool = True):
-        self.folder, self.tiny, self.chunk = folder, tiny, CHUNK
+    def __init__(self, folder: Path, dtype: str, tiny: bool = False, pretrained: bool = True, chunk: int = CHUNK):
+        self.folder, self.tiny, self.chunk = folder, tiny, chunk
         self.most_steps = 4 if tiny else sys.maxsize
         self.lengths = plan.LENGTHS[:1] if tiny else plan.LENGTHS
         self.predicted_lengths = self.lengths if tiny else PREDICTED_LENGTHS
