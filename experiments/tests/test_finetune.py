@@ -134,6 +134,30 @@ def test_what_the_page_says_in_words_is_so():
         assert (blob["beta"], blob["dropout"]) == (1.0, 0.2)
 
 
+def test_what_the_guide_says_of_random_factors_is_so():
+    guide = " ".join((ROOT / "docs" / "finetuning.md").read_text(encoding="utf-8").split())
+    for setting in report.settings_of(RECORDS):
+        nll = averages(RECORDS, setting, "test", "nll")
+        assert (nll["blob"] < nll["bayes"]) == (not setting.startswith("sst2"))
+        assert nll["mixture"] < min(nll["blob"], nll["bayes"])
+        if not setting.startswith("sst2"):
+            assert nll["blob"] == min(nll[who] for who in ("lora", "lora_temperature", "mc_dropout", "bayes", "blob"))
+    found = {}
+    for method in ("blob", "bayes"):
+        own = [
+            one for one in RECORDS if (one["stage"], one["setting"], one["method"]) == ("tuning", "clinc150-10", method)
+        ]
+        for dropout in {one["settings"]["dropout"] for one in own}:
+            names = {one["configuration"] for one in own if one["settings"]["dropout"] == dropout}
+            each = [
+                np.mean([one["validation"]["nll"] for one in own if one["configuration"] == name]) for name in names
+            ]
+            found[method, dropout] = f"{min(each):.3f}".removeprefix("0")
+    assert set(found) == {("blob", 0.0), ("blob", 0.2), ("bayes", 0.0), ("bayes", 0.1)}
+    assert f"BLoB's form has {found['blob', 0.2]} with that dropout and {found['blob', 0.0]} without" in guide
+    assert f"the adapter {found['bayes', 0.1]} with .1 and {found['bayes', 0.0]} without" in guide
+
+
 def test_the_greatest_rate_of_small_settings_is_too_much_for_an_adapter_on_full_ones():
     for setting in ("clinc150", "banking77"):
         tuned = [
