@@ -14,6 +14,7 @@ from singularbayes_experiments.problems import finetune_model
 from singularbayes_experiments.problems.finetune import Adaptation, Setting, Trained
 from singularbayes_experiments.problems.finetune_texts import Texts, batches
 from singularbayes_experiments.report import finetune as report
+from singularbayes_experiments.report import finetune_settings
 from singularbayes_experiments.report.adapter_tables import averages
 from singularbayes_experiments.runs import finetune_laplace, finetune_machine
 
@@ -180,8 +181,8 @@ def test_what_is_missing_is_what_the_page_says():
 
 
 def test_the_default_prior_has_the_scale_that_the_rule_chooses():
-    found = report.scales(RECORDS)
-    assert report.default_scale(RECORDS) == sb.Adapter(8).prior.scale == 3
+    found = finetune_settings.scales(RECORDS)
+    assert finetune_settings.default_scale(RECORDS) == sb.Adapter(8).prior.scale == 3
     assert min(found[plan.scaled(12.0, dropout=rate)]["sst2-1000"] for rate in (0.0, 0.1)) > np.log(2)
     for c in (1.0, 2.0, 3.0, 4.0, 12.0):
         slow, fast = found[plan.scaled(c)], found[plan.scaled(c, 3e-3)]

@@ -15,8 +15,6 @@ as the programs of its lengths are compiled. `--features` keeps what the heads o
 
 import argparse
 import itertools
-import json
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -26,19 +24,14 @@ import jax
 
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune_texts import prepare
-from singularbayes_experiments.records.record import machine as machine_facts
-from singularbayes_experiments.records.record import versions
 from singularbayes_experiments.runs.finetune_machine import BLOCK, Machine
-from singularbayes_experiments.runs.finetune_stages import Records, ask, features_again, one_setting
+from singularbayes_experiments.runs.finetune_records import Records, begin
+from singularbayes_experiments.runs.finetune_stages import ask, features_again, one_setting
 
 
 def run(given, deadline: float) -> None:
     """Does what is left, in the order of the plan, while there is time."""
-    given.out.mkdir(parents=True, exist_ok=True)
-    command = shlex.join(["python", "-m", "singularbayes_experiments.runs.finetune", *sys.argv[1:]])
-    about = {"command": command, "versions": versions(), "machine": machine_facts()}
-    (given.out / "run.json").write_text(json.dumps(about, indent=1) + "\n")
-    records = Records(given.out, given.earlier)
+    records = begin(given, "singularbayes_experiments.runs.finetune")
     begun = time.time()
     machine = Machine(given.inputs, given.dtype, given.tiny)
     print(f"read and converted: {time.time() - begun:.0f} s; {machine.program.num_trained:,} trained", flush=True)

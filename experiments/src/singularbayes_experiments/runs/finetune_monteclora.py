@@ -27,7 +27,7 @@ from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune_texts import Texts, batches, read_texts, read_weights
 from singularbayes_experiments.runs.finetune_machine import schedule
-from singularbayes_experiments.runs.finetune_stages import Records, detection, quality
+from singularbayes_experiments.runs.finetune_records import Records, detection, quality
 from singularbayes_experiments.runs.monteclora_steps import Steps, fix_draws
 
 RATES = {"clinc150-10": (6e-4, 2e-3), "sst2-4000": (2e-4, 6e-4)}
