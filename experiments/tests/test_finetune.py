@@ -168,16 +168,26 @@ def test_the_greatest_rate_of_small_settings_is_too_much_for_an_adapter_on_full_
         assert len(fast) == 2 and max(fast) < 0.05
 
 
-def test_what_is_missing_is_what_the_page_says():
+def test_laplace_has_every_seed_and_monteclora_the_configuration_that_its_tuning_chooses():
     seeds = {
         method: {
             (one["setting"], one["seed"]) for one in RECORDS if (one["stage"], one["method"]) == ("result", method)
         }
         for method in ("laplace", "monteclora")
     }
-    laplace = ("clinc150", "banking77", "sst2-1000", "sst2-4000")
+    laplace = {setting for setting, _ in seeds["laplace"]}
+    assert {"clinc150", "banking77", "sst2-1000", "sst2-4000"} <= laplace
     assert seeds["laplace"] == {(name, seed) for name in laplace for seed in plan.RESULT_SEEDS}
-    assert seeds["monteclora"] == {("sst2-4000", seed) for seed in plan.RESULT_SEEDS[:4]}
+    assert {("sst2-4000", seed) for seed in plan.RESULT_SEEDS[:4]} <= seeds["monteclora"]
+    for setting, seed in seeds["monteclora"]:
+        own = [one for one in RECORDS if (one["setting"], one["method"]) == (setting, "monteclora")]
+        nll = {}
+        for one in own:
+            if one["stage"] == "tuning":
+                nll.setdefault(one["configuration"], []).append(one["validation"]["nll"])
+        assert [len(each) for each in nll.values()] == [len(plan.TUNING_SEEDS)] * 4
+        (result,) = [one for one in own if (one["stage"], one["seed"]) == ("result", seed)]
+        assert result["configuration"] == min(nll, key=lambda name: np.mean(nll[name]))
 
 
 def test_the_default_prior_has_the_scale_that_the_rule_chooses():
