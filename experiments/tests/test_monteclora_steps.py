@@ -75,6 +75,7 @@ def test_steps_are_those_of_adam_on_the_draws_in_their_order():
     np.testing.assert_allclose(table.detach().numpy(), expected.detach().numpy(), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of PEFT about transformers
 def test_a_step_of_peft_is_the_same_without_waiting():
     peft = pytest.importorskip("peft")
     transformers = pytest.importorskip("transformers")
