@@ -370,6 +370,13 @@ def test_rows_come_in_parts():
     assert model.score(NEW, TARGETS) > 0.5
 
 
+def test_of_the_first_rows_some_are_trained_on_whatever_the_fraction():
+    model = BayesianMLPRegressor(**MLP, validation_fraction=0.9)
+    for rows in (slice(0, 2), slice(2, 5)):
+        model.partial_fit(X[rows], Y[rows])
+    assert model.n_samples_seen_ == 5 and np.isfinite(model.predict(NEW)).all()
+
+
 def test_networks_of_the_user_are_trained_with_their_loss_and_optimizer():
     def compiled(X, y, noise):
         model = build(X, y)
@@ -450,6 +457,9 @@ def test_the_likelihood_is_that_of_the_predicted_distribution(fitted):
     heavy._variance.freedom = np.array([5.0])
     expected = stats.t.logpdf(TARGETS, 5, mean, std * np.sqrt(3 / 5))
     np.testing.assert_allclose(heavy.log_likelihood(NEW, TARGETS), expected)
+    for targets in (TARGETS[:, None].T, TARGETS[1:]):  # another order of axes would pass for one of rows
+        with pytest.raises(ValueError, match=r"targets in the shape of the predictions, \(500,\)"):
+            fitted.log_likelihood(NEW, targets)
     samples = heavy.sample_y(NEW[:20], n_samples=4_000)
     np.testing.assert_allclose(samples.std(axis=1), std[:20], rtol=0.1)
     assert stats.kurtosis((samples - mean[:20, None]) / std[:20, None], axis=None) > 1

@@ -216,9 +216,10 @@ def test_a_certificate_is_saved_loaded_and_verified(model, tmp_path):
     other = _network()
     with pytest.raises(ValueError, match="the weights are others"):
         again.verify(other, X, Y)
-    (tmp_path / "none.json").write_text("{}")
-    with pytest.raises(ValueError, match="a file that `save` wrote"):
-        sb.Certificate.load(tmp_path / "none.json")
+    for text in ("{}", "[]", "", "no certificate"):
+        (tmp_path / "none.json").write_text(text)
+        with pytest.raises(ValueError, match="a file that `save` wrote"):
+            sb.Certificate.load(tmp_path / "none.json")
 
 
 def test_a_saved_certificate_has_its_loss_and_asks_for_prior_data(tmp_path):
