@@ -100,12 +100,12 @@ class _Ensemble(ABC):
             for i, model in enumerate(models):
                 model.save(path / _file(i))
 
-        folders.write(folder, type(self).__name__, {"members": len(models), "seed": self.seed}, fill)
+        folders.write_folder(folder, type(self).__name__, {"members": len(models), "seed": self.seed}, fill)
 
     @classmethod
     def load(cls, folder: str | Path, **options) -> Self:
         """Returns a saved ensemble; `options` are those of `keras.saving.load_model`."""
-        content = folders.read(folder, cls.__name__)
+        content = folders.read_folder(folder, cls.__name__)
         ensemble = cls.from_models(load(Path(folder) / _file(i), **options) for i in range(content["members"]))
         ensemble.seed = content["seed"]
         return ensemble

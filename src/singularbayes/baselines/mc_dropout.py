@@ -143,10 +143,10 @@ class MCDropout:
 
     def save(self, folder: str | Path) -> None:
         """Writes the model into a folder; an older one there is replaced."""
-        folders.write(folder, "MCDropout", {}, lambda path: self.model.save(path / _FILE))
+        folders.write_folder(folder, "MCDropout", {}, lambda path: self.model.save(path / _FILE))
 
     @classmethod
     def load(cls, folder: str | Path, **options) -> Self:
         """Returns a saved baseline; `options` are those of `keras.saving.load_model`."""
-        folders.read(folder, "MCDropout")
+        folders.read_folder(folder, "MCDropout")
         return cls(load(Path(folder) / _FILE, **options))

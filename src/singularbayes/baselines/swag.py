@@ -198,7 +198,7 @@ class SWAG:
             self.model.save(path / _MODEL)
             np.savez(path / _MOMENTS, **self.snapshots.arrays())
 
-        folders.write(folder, "SWAG", {"rank": self.rank, "collected": self.snapshots.collected}, fill)
+        folders.write_folder(folder, "SWAG", {"rank": self.rank, "collected": self.snapshots.collected}, fill)
 
     @classmethod
     def load(cls, folder: str | Path, inputs=None, **options) -> Self:
@@ -207,7 +207,7 @@ class SWAG:
         Args:
             inputs: the training inputs, which a network with batch normalisation needs.
         """
-        content = folders.read(folder, "SWAG")
+        content = folders.read_folder(folder, "SWAG")
         swag = cls(load(Path(folder) / _MODEL, **options), content["rank"])
         with np.load(Path(folder) / _MOMENTS) as arrays:
             swag.snapshots = Snapshots.from_arrays(content["rank"], content["collected"], dict(arrays))

@@ -67,12 +67,12 @@ class TemperatureScaled:
     def save(self, folder: str | Path) -> None:
         """Writes the model and T into a folder; an older one there is replaced."""
         content = {"temperature": self.temperature}
-        folders.write(folder, "TemperatureScaled", content, lambda path: self.model.save(path / _FILE))
+        folders.write_folder(folder, "TemperatureScaled", content, lambda path: self.model.save(path / _FILE))
 
     @classmethod
     def load(cls, folder: str | Path, **options) -> Self:
         """Returns a saved baseline; `options` are those of `keras.saving.load_model`."""
-        content = folders.read(folder, "TemperatureScaled")
+        content = folders.read_folder(folder, "TemperatureScaled")
         scaled = cls(load(Path(folder) / _FILE, **options))
         scaled.temperature = content["temperature"]
         return scaled

@@ -238,15 +238,15 @@ def filled(page: str, lines: Sequence[dict]) -> str:
     return page
 
 
-def add(run: Path, plan: str, folder: Path = FOLDER) -> None:
+def add(run: Path, plan: str) -> None:
     """Puts the records of a run, those that are new, into the folder of records, and what is known about it."""
-    known = by_run(read_lines([folder]))
+    known = by_run(read_lines([FOLDER]))
     new = {key: line for key, line in by_run(read_lines([run])).items() if key not in known}
     text = "".join(f"{json.dumps(line)}\n" for line in new.values())
-    number = len(list(folder.glob("*.jsonl.gz"))) + 1
-    (folder / f"records_{number}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    number = len(list(FOLDER.glob("*.jsonl.gz"))) + 1
+    (FOLDER / f"records_{number}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     about = json.loads((run / "machine.json").read_text()) | {"plan": plan, "runs": len(new)}
-    (folder / f"about_{number}.json").write_text(json.dumps(about, indent=1) + "\n")
+    (FOLDER / f"about_{number}.json").write_text(json.dumps(about, indent=1) + "\n")
 
 
 if __name__ == "__main__":
