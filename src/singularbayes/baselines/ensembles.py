@@ -10,7 +10,7 @@ import numpy as np
 
 from singularbayes.baselines import folders
 from singularbayes.checks import require_integer
-from singularbayes.models import count_stored, count_trained, share_programs
+from singularbayes.models import count_stored, count_trained, require_model, share_programs
 from singularbayes.posteriors import find_posteriors
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import fit_many, load
@@ -60,6 +60,7 @@ class _Ensemble(ABC):
         if not models or len({id(model) for model in models}) < len(models):
             raise ValueError(f"{type(self).__name__} needs one or more different models; got {len(models)}.")
         for model in models:
+            require_model(type(self).__name__, model)
             self._require(model, any(posterior.random for posterior in find_posteriors(model)))
         share_programs(models)
         self.models = models

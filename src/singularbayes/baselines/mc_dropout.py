@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.models import count_stored, count_trained, is_stream, one_example
+from singularbayes.models import count_stored, count_trained, is_stream, one_example, require_model
 from singularbayes.posteriors import flat_layers, noise, scope
 from singularbayes.prediction import Predictive, predict
 from singularbayes.training import fit_many, load
@@ -107,6 +107,7 @@ class MCDropout:
     """
 
     def __init__(self, model: keras.Model):
+        require_model("MCDropout", model)
         rates = [getattr(layer, name, None) for layer in flat_layers(model) for name in _RATES]
         if not any(isinstance(rate, (int, float)) and rate > 0 for rate in rates):
             raise ValueError(f"MCDropout needs a model with dropout; got {model.name!r} with none.")

@@ -6,7 +6,7 @@ from typing import Self
 import keras
 
 from singularbayes.baselines import folders
-from singularbayes.models import count_stored, count_trained
+from singularbayes.models import count_stored, count_trained, require_model
 from singularbayes.prediction import ClassPredictive, Temperature, predict, recalibrate
 from singularbayes.training import load
 
@@ -28,6 +28,7 @@ class TemperatureScaled:
     """
 
     def __init__(self, model: keras.Model):
+        require_model("TemperatureScaled", model)
         self.model, self.temperature = model, 1.0
 
     def __repr__(self) -> str:
