@@ -15,7 +15,7 @@ from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, ba
 from singularbayes.estimators.calibration import between_components, of_unseen, pooled_error, second_held_out
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw, train
-from singularbayes.estimators.network import MultilayerPerceptron, seeded
+from singularbayes.estimators.network import MultilayerPerceptron, WeightedMeanScaleNLL, seeded
 from singularbayes.estimators.trainer import one_thread_if_small
 from singularbayes.estimators.variance import Tail, VarianceModel, variance_over_square
 
@@ -266,6 +266,18 @@ def test_the_error_of_a_pool_is_that_of_members_less_their_variance():
     np.testing.assert_allclose(mean[:, 0], [each[0, held_out[i], i, 0].mean() for i in range(2_000)])
     factor = pooled_error((y - each[0]) ** 2, np.ones(1), held_out)
     assert np.mean((factor * (y - mean)) ** 2) == pytest.approx(1 + 1 / 40, abs=0.1)
+
+
+def test_the_loss_of_a_noise_head_counts_rows_by_their_weights_and_no_padding():
+    rng = np.random.default_rng(0)
+    y, outputs = rng.normal(size=(6, 1)).astype("float32"), rng.normal(size=(6, 2)).astype("float32")
+    loss, weight = WeightedMeanScaleNLL(), np.array([1, 2, 3, 1, 2, 1], "float32")
+    repeated = loss(np.repeat(y, weight.astype(int), axis=0), np.repeat(outputs, weight.astype(int), axis=0))
+    padding = np.full((10, 2), 9.0, "float32")  # of another row, whose noise is large
+    padded = np.concatenate([weight * 16 / weight.sum(), np.zeros(10, "float32")])
+    found = loss(np.concatenate([y, padding[:, :1]]), np.concatenate([outputs, padding]), padded)
+    np.testing.assert_allclose(float(found), float(repeated), rtol=1e-5)
+    assert float(loss(y, outputs)) != pytest.approx(float(repeated), rel=0.01)
 
 
 def test_the_variance_between_components_is_that_of_rows_that_they_did_not_see():

@@ -34,13 +34,15 @@ class WeightedMeanScaleNLL(MeanScaleNLL):
     """The loss of a noise head: `MeanScaleNLL` with every example weighed by its scale σ (β-NLL with β = ½).
 
     Plain likelihood divides the gradient of the mean by σ², so a head can give up on examples by widening σ there. The
-    weights have mean 1 over a batch and no gradient.
+    weights have mean 1 over a batch, without its padding, whose `sample_weight` is 0; and no gradient.
     """
 
-    def call(self, y_true, y_pred):
+    def __call__(self, y_true, y_pred, sample_weight=None):
         rho = ops.split(y_pred, 2, axis=-1)[1]
         scale = ops.stop_gradient(ops.mean(ops.softplus(rho), axis=-1))
-        return super().call(y_true, y_pred) * scale / ops.mean(scale)
+        weight = ops.ones_like(scale) if sample_weight is None else ops.cast(sample_weight, scale.dtype)
+        mean = ops.sum(weight * scale) / ops.sum(weight)
+        return super().__call__(y_true, y_pred, weight * scale / mean)
 
 
 @keras.saving.register_keras_serializable(package="singularbayes")
