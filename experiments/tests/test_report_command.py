@@ -52,6 +52,17 @@ def test_tables_for_a_paper_can_be_printed_alone(runs, capsys):
     assert printed == (runs / "report" / "report.tex").read_text(encoding="utf-8") + "\n"
 
 
+def test_the_numbers_of_the_paper_can_be_left_out(runs, capsys):
+    cli.main(["report", str(runs), "--latex"])
+    beside = capsys.readouterr().out
+    assert cli.main(["report", str(runs), "--latex", "--no-paper"]) == 0
+    alone = capsys.readouterr().out
+    assert r"\quad paper" in beside and "Below ours" in beside
+    assert r"\quad paper" not in alone and "Below ours" not in alone
+    ours = [line for line in beside.splitlines() if line.endswith(r"\\") and r"\quad" not in line]
+    assert [line for line in alone.splitlines() if line.endswith(r"\\")] == ours
+
+
 def test_the_folder_of_the_page_can_be_said(runs, tmp_path):
     assert cli.main(["report", str(runs), "--out", str(tmp_path / "a" / "b")]) == 0
     assert (tmp_path / "a" / "b" / "report.html").is_file() and not (runs / "report").exists()

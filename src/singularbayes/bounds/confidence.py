@@ -17,7 +17,11 @@ from singularbayes.checks import require_at_least, require_choice, require_integ
 
 
 def binary_kl(q: float, p: float) -> float:
-    """Returns kl(q ‖ p) = q ln(q/p) + (1 − q) ln((1 − q)/(1 − p)), in nats."""
+    """Returns kl(q ‖ p) = q ln(q/p) + (1 − q) ln((1 − q)/(1 − p)), in nats.
+
+    >>> round(binary_kl(0.1, 0.2), 4)
+    0.0367
+    """
     require_unit("binary_kl", q=q, p=p)
     return float(rel_entr(q, p) + rel_entr(1 - q, 1 - p))
 

@@ -96,7 +96,7 @@ class Certificate(Bound):
             call[name] = keras.saving.deserialize_keras_object(call.get(name))
         again = certify(model, x, y, **call)
         differences = [
-            f"the {name} are others" for name in ("data", "weights") if getattr(self, name) != getattr(again, name)
+            f"the {name} differ" for name in ("data", "weights") if getattr(self, name) != getattr(again, name)
         ]
         if not abs(again.value - self.value) <= tolerance:  # a value that is no number too
             differences.append(f"the value is {self.value:.6g}, recomputed {again.value:.6g}")

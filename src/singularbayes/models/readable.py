@@ -127,9 +127,9 @@ def _polars(table, caller: str) -> Readable:
 
 def _wrong_column(caller: str, name, dtype: str) -> TypeError:
     return TypeError(
-        f"{caller} needs columns of numbers; got the column {name!r} of dtype {dtype}. Of classes take codes, "
-        'table[name].astype("category").cat.codes; of numbers that were read as text, astype("float32"); else leave it '
-        "out."
+        f"{caller} needs columns of numbers; got the column {name!r} of dtype {dtype}. Encode categories, "
+        'table[name].astype("category").cat.codes; convert numbers that were read as text, astype("float32"); or drop '
+        "the column."
     )
 
 

@@ -46,7 +46,7 @@ _WORDS = {
     "is that of the interquartile range of functions outside to inside.",
     "sst2": "Scores are of the 872 sentences of the dev set, which no choice has read.",
     "beijing": "MAE and width in µg/m³; coverage and width are of 95 % intervals of the total variance. Guangzhou is "
-    "told by the spread of draws, by the deterministic network by its noise.",
+    "detected by the spread of draws; for the deterministic network, by its noise.",
     "icu": "Means over five shifts, each a kind of care or other hospitals held out, and four seeds: ± is over these "
     "runs, and so are the pairs.",
 }
