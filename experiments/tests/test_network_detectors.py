@@ -39,7 +39,7 @@ def test_held_out_classes_are_in_no_training_image_and_are_all_the_others(images
 def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, monkeypatch, tmp_path):
     networks, run, detect = [], network_detectors.run, network_detectors.detect
     monkeypatch.setattr(
-        network_detectors, "detect", lambda one, sets: networks.append((one, sets)) or detect(one, sets)
+        network_detectors, "detect", lambda one, sets, head: networks.append((one, sets)) or detect(one, sets, head)
     )
     monkeypatch.setattr(network_detectors, "run", lambda name, kind, seed: run(name, kind, seed, TINY))
     lines = list(network_detectors.run_network_detectors(["mnist"], [42], tmp_path))
