@@ -149,3 +149,11 @@ def test_the_page_on_when_not_has_the_scores_of_the_committed_records():
     digits += (shown["mnist", "low_rank_held_out", "held_out/auroc_ood_mi"],)
     assert f"{' against '.join(digits)} ({seeds['mnist']} seeds)" in page
     assert f"max-softmax has {shown['mnist', 'max_softmax', 'held_out/auroc_ood']}." in page
+    air: dict[str, list[float]] = {}
+    for one in map(json.loads, (root / "experiments" / "results" / "beijing.jsonl").read_text().splitlines()):
+        if one["preset"] == "chosen" and "auroc_ood_epistemic" in one["metrics"]:
+            air.setdefault(one["method"], []).append(one["metrics"]["auroc_ood_epistemic"])
+    best = max(np.mean(values) for values in air.values())
+    distance = shown["beijing", "mahalanobis", "auroc_ood"]
+    assert f"tells Guangzhou with {distance}, more than the uncertainty of any" in page
+    assert f"(at most {best:.3f})" in page and float(distance) > best

@@ -65,6 +65,11 @@ def test_on_how_many_pairs_a_number_without_a_network_detects_as_well(modes):
     assert f"On {WORDS[len(ahead)]} of the {WORDS[len(pairs)]} pairs above a number that needs no network" in page(
         "README.md"
     )
+    [name] = pairs.keys() - set(ahead)
+    distances = [o for o in record.read(RESULTS / "network_detectors.jsonl") if o.method == "mahalanobis"]
+    distance = np.mean([one.metrics["auroc_ood"] for one in distances if one.experiment == name])
+    assert name == "beijing" and distance > np.mean(pairs[name].values("mixture_repeat", pairs[name].data.ood))
+    assert "on the sixth a distance in the last hidden layer of one deterministic network does" in page("README.md")
 
 
 @pytest.mark.parametrize("stopped", [True, False])
