@@ -47,7 +47,7 @@ def test_shares_of_parameters_on_wide_layers(modes):
 
 
 def test_where_one_low_rank_network_is_behind_one_deterministic_network(modes):
-    behind = ["CNN on Fashion-MNIST", "MNIST", "Fashion-MNIST", "protein"]
+    behind = ["CNN (Fashion-MNIST)", "MNIST", "Fashion-MNIST", "protein"]
     assert summary.verdicts(modes, "low_rank", "deterministic")["worse"] == behind
     assert "behind one deterministic network on MNIST, Fashion-MNIST, the CNN and protein" in page("README.md")
     assert "tuned, on these, a small CNN and protein" in page("docs/choose.md")

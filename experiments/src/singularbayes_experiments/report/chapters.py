@@ -29,6 +29,7 @@ _HELD_OUT = (
     "Held-out classes are the last two of the ten: their test images against those of the others, by networks "
     "that were trained without them, on a CPU."
 )
+_AGAIN = "Networks are trained again for it, with the tuned settings, because those of the other tables were not kept."
 _ONE_LOGIT = "The network has one logit, by which energy ranks as max-softmax does, so that energy has no row."
 _NO_CLASSES = "Max-softmax and energy need classes, so that the Mahalanobis distance is the network's only score here."
 _VALIDATION = Columns(
@@ -140,7 +141,8 @@ def _with_simple(columns: Columns, simple: Sequence[Record]) -> Columns:
             found.append(Other(SIMPLE_NAMES.get(method, method), len({made.seed for made in runs} - {0}), numbers))
     held_out = any(name.startswith("held_out/") for other in found for name in other.numbers)
     scores = {made.method for made in simple} & {"max_softmax", "energy", "mahalanobis"} if found else set()
-    notes = [columns.note, NO_NETWORK * bool(found), _HELD_OUT * held_out]
+    again = any(other.name.endswith("trained again") for other in found)
+    notes = [columns.note, NO_NETWORK * bool(found), _HELD_OUT * held_out, _AGAIN * again]
     notes += [_ONE_LOGIT * (scores == {"max_softmax", "mahalanobis"}), _NO_CLASSES * (scores == {"mahalanobis"})]
     note = " ".join(each for each in notes if each)
     return replace(columns, others=(*columns.others, *found), note=note)

@@ -50,7 +50,7 @@ _SETS = (
     DataSet("sst2", "SST-2", "nll", "ag_news/auroc_ood_mi"),
     DataSet("beijing", "Beijing PM2.5", "nll", "guangzhou/auroc_ood_epistemic"),
     DataSet("icu", "intensive care", "nll", "held_out_care/auroc_ood_mi"),
-    DataSet("cnn", "CNN on Fashion-MNIST", "nll", "mnist/auroc_ood_mi", 4),
+    DataSet("cnn", "CNN (Fashion-MNIST)", "nll", "mnist/auroc_ood_mi", 4),
     DataSet("mnist", "MNIST", "nll", "fashion_mnist/auroc_ood_mi", 4),
     DataSet("fashion_mnist", "Fashion-MNIST", "nll", "mnist/auroc_ood_mi", 4),
     DataSet("toy", "toy regression", "nll"),

@@ -50,9 +50,7 @@ OTHER_TEXT = Columns(
     ),
     note=(
         "AUROC of 3,708 sentences of customer reviews of electronic products, and of 1,000 out-of-scope queries to an "
-        "assistant (CLINC150), against the 872 sentences on films. Below one half the score is higher on films. "
-        "Networks are trained again, with the tuned settings, because those of the tables above "
-        "were not kept."
+        "assistant (CLINC150), against the 872 sentences on films. Below one half the score is higher on films."
     ),
     headline=False,
 )
