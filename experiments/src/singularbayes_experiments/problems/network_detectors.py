@@ -3,7 +3,8 @@
 Max-softmax, energy and the Mahalanobis distance of the last hidden layer are what any uncertainty has to beat. Written
 down before any run: the deterministic network of the experiment with its tuned settings and three of its seeds, against
 the out-of-distribution sets of its page. Nothing is chosen by these runs. A record has the preset "simple", as those of
-detectors without a network, so that the report shows it below the tables of methods.
+detectors without a network, so that the report shows it below the tables of methods. What has no committed record yet
+the same command adds.
 
 - Images: also the same network, and the tuned low-rank one, trained without the last two classes, whose test images
   are then the out-of-distribution ones.
