@@ -132,7 +132,13 @@ def test_a_row_of_a_draw_does_not_depend_on_the_batch_it_is_asked_in(name):
         np.testing.assert_allclose(_numpy(layer(np.array([3]))), whole[[3]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace", "k_tied", "rank_one", "adapter"])
+# test_posteriors.py has the moments of rows of every posterior.
+MORE = [
+    pytest.param(name, marks=pytest.mark.exhaustive) for name in ("full_rank_laplace", "k_tied", "rank_one", "adapter")
+]
+
+
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", *MORE])
 def test_rows_average_to_the_mean_with_the_posterior_s_variance(name):
     layer = stirred_layer(CASE.make(RANDOM[name]()), IDS)
     draws = np.stack(repeated(layer, np.arange(5), 500))

@@ -150,6 +150,7 @@ def test_the_kl_is_the_mean_of_the_components_and_counted_once(inside):
     assert layer.posterior.certified_kl()[0] == pytest.approx(np.mean([part.certified_kl()[0] for part in parts]))
 
 
+@JAX_FIRST
 def test_moments_are_those_of_the_mixture():
     mixture = _dense().posterior
     draws = over_keys(lambda key: mixture.weight(mixture.draw(key)).dense(), 5000)
