@@ -14,6 +14,8 @@ from singularbayes.evaluation.certificate_forms import Predictor, certified_kl, 
 from singularbayes.prediction.bounded_loss import ERROR
 from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses, paired_risks
 
+pytestmark = pytest.mark.on_torch
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)).astype("float32")
 Y = ((X @ [1.0, -1.0, 0.5, 0.0] > 0) ^ (RNG.random(300) < 0.1)).astype("int64")

@@ -12,6 +12,8 @@ import singularbayes as sb
 from singularbayes import FullRank, GaussianNLL, LowRank, MeanScaleNLL, layers
 from singularbayes.evaluation import symptoms
 
+pytestmark = pytest.mark.on_torch
+
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(600, 4)).astype("float32")
 LABELS = (X[:, 0] + 0.5 * X[:, 1] + 0.5 * RNG.normal(size=600) > 0).astype(int)

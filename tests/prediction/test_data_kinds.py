@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
-from table import BACKEND, JAX_FIRST, TORCH_FIRST
+from table import BACKEND, JAX_FIRST, ON_TORCH, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, layers
@@ -172,7 +172,7 @@ def test_quantiles_are_exact_without_keeping_the_draws(model, whole, monkeypatch
 NEEDED = {"PyDataset": "keras", "tf.data": "tensorflow", "DataLoader": "torch", "generator": "keras"}
 
 
-@JAX_FIRST
+@ON_TORCH
 def test_evaluate_and_what_follows_take_the_targets_of_a_stream(model):
     plain = sb.evaluate(model, (X, Y), draws=7)
     installed = [kind for kind, package in NEEDED.items() if find_spec(package)]
