@@ -20,7 +20,7 @@ from singularbayes_experiments.problems.modes_grids import configurations, round
 from singularbayes_experiments.records.record import Record, read
 from singularbayes_experiments.report.names import SIMPLE_NAMES
 from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import RESULTS, by_run, choice, chosen, rounds_of, settled
+from singularbayes_experiments.runs.modes_records import RESULTS, by_run, choices, chosen, rounds_of, settled
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
     columns,
@@ -148,11 +148,11 @@ def _edges(records: dict) -> str:
     """Returns how many of the choices lie at an edge of what was tried."""
     at, every = 0, 0
     for one in [one for one in SETS.values() if one.tuned_on is None]:
+        counted, names = rounds_of(records, one), choices(records, one)
         for method in SECOND:
-            name = choice(records, one, method) if method in one.methods else None
-            if name:
+            if name := names.get(method):
                 rounds = max(number for number in range(1, one.rounds + 1) if chosen(records, one, method, number))
-                rounds = min(rounds, rounds_of(records, one))
+                rounds = min(rounds, counted)
                 grid = {n: vars(settings) for n, settings in configurations(one, method, rounds).items()}
                 at, every = at + bool(edges(grid[name], list(grid.values()))), every + 1
     return f"Of {every} choices, {at} lie at an edge of some setting that was tried."
