@@ -13,6 +13,8 @@ from made_up import (
     rows_of,
     toy_record,
 )
+from singularbayes_experiments.data.catalogue import SETS
+from singularbayes_experiments.data.store import find
 from singularbayes_experiments.problems import simple_detectors
 from singularbayes_experiments.report import chapters, sentences
 from singularbayes_experiments.report.names import SIMPLE_NAMES
@@ -142,6 +144,25 @@ def test_the_committed_detectors_are_those_of_the_data():
     kept = {(run["experiment"], run["method"]): run["metrics"] for run in map(json.loads, lines)}
     assert {experiment for experiment, _ in kept} == set(simple_detectors.EXPERIMENTS)
     assert {method for _, method in kept} < SIMPLE_NAMES.keys()  # the others are of a network
-    for experiment in ("mnist", "beijing"):
+    here = find(SETS["product_reviews"], SETS["product_reviews"].files[0]) is not None  # else it would be downloaded
+    for experiment in ("mnist", "beijing", *["sst2"] * here):
         for method, found in simple_detectors.detect(experiment):
             assert found == pytest.approx(kept[experiment, method], abs=1e-6)
+
+
+def test_a_table_of_detectors_alone_stands_once_and_says_what_is_missing():
+    made = [replace(image_record("low_rank"), experiment="sst2", preset=preset) for preset in ("paper", "chosen")]
+    simple = [
+        Record("sst2", method, seed, {}, {"product_reviews/auroc_ood": 0.4}, 0, 1.0, preset="simple")
+        for method, seed in (("text_length", 0), ("max_softmax", 42), ("mahalanobis", 42))
+    ]
+    (chapter,) = chapters.make_chapters([*made, *simple])
+    titles = {part.group.preset: [table.title for table in part.tables] for part in chapter.parts}
+    alone = "Text that is nearer to film reviews"
+    assert alone in titles["chosen"] and alone not in titles["paper"]
+    [table] = [table for part in chapter.parts for table in part.tables if table.title == alone]
+    assert [row.name for row in table.rows] == [SIMPLE_NAMES[one.method] for one in simple]
+    assert "The network has one logit" in table.note and "need classes" not in table.note
+    (chapter,) = chapters.make_chapters([*made, simple[-1]])
+    [table] = [table for part in chapter.parts for table in part.tables if table.title == alone]
+    assert "The network has one logit" not in table.note and "need classes" in table.note

@@ -104,9 +104,7 @@ def probability_at_least(successes: int, draws: int, delta: float = 0.05, event:
     )
 
 
-def mean_at_most(
-    losses: np.ndarray, delta: float = 0.05, method: str = "binomial", quantity: str = "mean loss"
-) -> Bound:
+def mean_at_most(losses: np.ndarray, delta: float = 0.05, method: str = "binomial") -> Bound:
     """Returns the hold-out bound: what the mean of a loss in [0, 1] exceeds in at most δ of all repetitions.
 
     Args:
@@ -136,7 +134,7 @@ def mean_at_most(
         terms["mistakes"] = count
     return Bound(
         name,
-        quantity,
+        "mean loss",
         min(1.0, value),
         assumptions=("independent examples", "loss in [0, 1]", "predictor fixed without these examples"),
         deltas={"data": delta},

@@ -72,6 +72,8 @@ def _readable(leaf, caller: str) -> Readable:
     if package in ("h5py", "zarr"):  # files, which are read as far as they are needed
         return Readable(tuple(leaf.shape), lambda first, last: np.asarray(leaf[first:last]))
     array = np.asarray(leaf)
+    if array.dtype.name == "bfloat16":  # of JAX or TensorFlow; NumPy does not take it for a number
+        array = array.astype("float32")
     if array.dtype.kind == "O":
         example = next((type(value).__name__ for value in array.flat if not isinstance(value, Number)), "Python object")
         raise TypeError(

@@ -29,6 +29,9 @@ _HELD_OUT = (
     "Held-out classes are the last two of the ten: their test images against those of the others, by networks "
     "that were trained without them, on a CPU."
 )
+_AGAIN = "Networks are trained again for it, with the tuned settings, because those of the other tables were not kept."
+_ONE_LOGIT = "The network has one logit, by which energy ranks as max-softmax does, so that energy has no row."
+_NO_CLASSES = "Max-softmax and energy need classes, so that the Mahalanobis distance is the network's only score here."
 _VALIDATION = Columns(
     "Validation",
     tuple(
@@ -120,10 +123,17 @@ def _part(
     made = [tables.make(group.rows, each, numbers, section.comparable, ranked, survivors) for each in columns]
     # Overrides may differ between runs that are one row.
     own = grouped(runs, section.methods)[0] if group.preset == "hand" else group
+    # A table of detectors alone is the same in every preset.
+    detectors = [len(each.others) for each in columns]
+    shown = [
+        table
+        for table, others in zip(made, detectors, strict=True)
+        if table is not None and (len(table.rows) > others or group.preset == "chosen")
+    ]
     return Part(
         group,
         group.label(section.in_paper),
-        tuple(table for table in made if table is not None),
+        tuple(shown),
         () if group.preset in against.APART else against.lines(section, group.rows, numbers),
         settings.settings_table(group.rows),
         tuple(settings.commands(section.experiment, own)),
@@ -141,7 +151,10 @@ def _with_simple(columns: Columns, simple: Sequence[Record]) -> Columns:
             numbers = {name: text for name, text in numbers.items() if text}
             found.append(Other(SIMPLE_NAMES.get(method, method), len({made.seed for made in runs} - {0}), numbers))
     held_out = any(name.startswith("held_out/") for other in found for name in other.numbers)
-    notes = [columns.note, NO_NETWORK * bool(found), _HELD_OUT * held_out]
+    scores = {made.method for made in simple} & {"max_softmax", "energy", "mahalanobis"} if found else set()
+    again = any(other.name.endswith("trained again") for other in found)
+    notes = [columns.note, NO_NETWORK * bool(found), _HELD_OUT * held_out, _AGAIN * again]
+    notes += [_ONE_LOGIT * (scores == {"max_softmax", "mahalanobis"}), _NO_CLASSES * (scores == {"mahalanobis"})]
     note = " ".join(each for each in notes if each)
     return replace(columns, others=(*columns.others, *found), note=note)
 
