@@ -95,9 +95,9 @@ def test_a_step_goes_along_the_loss_of_the_model(program):
         (logits, _), _, losses = program.model.stateless_call(weights, others, x, training=True, return_losses=True)
         return keras.losses.sparse_categorical_crossentropy(Y[ids], logits, from_logits=True).mean() + sum(losses)
 
-    slopes = jax.grad(loss)(state["weights"])
+    slopes = jax.jit(jax.grad(loss))(state["weights"])
     state["step"] = np.int32(1)  # a fifth of five steps: the peak
-    moved = program._moved(state, slopes, others, Step(0.1, 0.01, 0.01, 0.5, 5, 0.2).numbers())
+    moved = jax.jit(program._moved)(state, slopes, others, Step(0.1, 0.01, 0.01, 0.5, 5, 0.2).numbers())
     for i, (old, slope, new) in enumerate(zip(state["weights"], slopes, moved["weights"], strict=True)):
         slope = np.asarray(slope)
         if i in program.values:

@@ -310,7 +310,7 @@ def test_batches_have_similar_lengths_and_every_row_once():
 def trained():
     """A program of four kinds of members, the states before and after three steps, and the rows of these."""
     pytest.importorskip("keras_hub")
-    sizes = {"num_layers": 2, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
+    sizes = {"num_layers": 1, "num_heads": 2, "hidden_dim": 8, "intermediate_dim": 12}
     keras.utils.set_random_seed(0)
     backbone = finetune_model.encoder(None, 40, LENGTH, **sizes)
     model = finetune_model.with_adapters(finetune_model.classifier(backbone, CLASSES), 2)

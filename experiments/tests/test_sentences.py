@@ -71,7 +71,7 @@ def test_the_classifiers_sentence_names_who_is_best_in_what():
 
 
 def test_the_headline_of_reviews_goes_by_mutual_information_as_the_paper_does():
-    """By mutual information the deep ensemble tells news best, by entropy SWAG would."""
+    """By mutual information the deep ensemble detects news best, by entropy SWAG would."""
     by = {"low_rank": (0.7, 0.6), "deep_ensemble": (0.8, 0.5), "swag": (0.6, 0.9)}
     scores = {"accuracy": 0.8, "nll": 0.4}
     records = [
@@ -79,7 +79,7 @@ def test_the_headline_of_reviews_goes_by_mutual_information_as_the_paper_does():
         for m, (mi, h) in by.items()
     ]
     (chapter,) = chapters.make_chapters(records)
-    assert chapter.finding.endswith("Best at telling news apart by mutual information: deep ensemble (AUROC 0.8000).")
+    assert chapter.finding.endswith("Best detection of news by mutual information: deep ensemble (AUROC 0.8000).")
     assert any(SECTIONS["adaptive_rank_sst2"].title in note for note in chapter.section.notes)
 
 
@@ -88,7 +88,7 @@ def test_the_study_of_the_kl_weight_says_where_the_posterior_collapses():
     rows = rows_of([kl_record(beta) for beta in (0.01, 0.1, 1.0, 10.0, 100.0)], section.methods)
     assert [row.name for row in rows] == ["β = 0.01", "β = 0.1", "β = 1", "β = 10", "β = 100"]
     assert section.finding(rows) == (
-        "The NLL is lowest at β = 0.1 (0.0500); from β = 10 on the network hardly tells digits apart: the posterior "
+        "The NLL is lowest at β = 0.1 (0.0500); from β = 10 on the network hardly distinguishes digits: the posterior "
         "has collapsed."
     )
     assert "; at β = 10 the network" in section.finding(rows[:4])

@@ -1,6 +1,6 @@
 """Records in, chapters out: all that a page shows of every experiment, before it is laid out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,11 +72,15 @@ class Chapter:
     left_out: tuple[str, ...]
 
 
-def make_chapters(records: Sequence[Record]) -> list[Chapter]:
-    """Returns a chapter an experiment: those with a section in its order, then the others by name."""
+def make_chapters(records: Sequence[Record], beside_paper: bool = True) -> list[Chapter]:
+    """Returns a chapter per experiment: those with a section in its order, then the others by name.
+
+    Args:
+        beside_paper: False leaves out the paper's numbers and the differences from them.
+    """
     experiments = {made.experiment for made in records if made.preset != SIMPLE}
     order = [*(name for name in SECTIONS if name in experiments), *sorted(experiments - SECTIONS.keys())]
-    return [_chapter(name, [made for made in records if made.experiment == name]) for name in order]
+    return [_chapter(name, [made for made in records if made.experiment == name], beside_paper) for name in order]
 
 
 def compared(section: Section) -> dict[tuple[str, str], Number]:
@@ -84,18 +88,20 @@ def compared(section: Section) -> dict[tuple[str, str], Number]:
     return published.numbers(section.experiment)
 
 
-def _chapter(experiment: str, records: list[Record]) -> Chapter:
+def _chapter(experiment: str, records: list[Record], beside_paper: bool) -> Chapter:
     section = section_of(experiment, records)
     simple = [made for made in records if made.preset == SIMPLE]
     records = [made for made in records if made.preset != SIMPLE]
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
+    numbers = compared(section) if beside_paper else {}
     drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
     with style.same_looks(looks.row_looks(drawn.rows)):
         pictures, left_out = _draw(section, drawn)
     return Chapter(
         section,
         tuple(
-            _part(section, group, [made for made in records if made.preset == group.preset], simple) for group in groups
+            _part(section, group, [made for made in records if made.preset == group.preset], simple, numbers)
+            for group in groups
         ),
         drawn.label(section.in_paper),
         section.finding(drawn.rows) if section.finding else "",
@@ -104,8 +110,13 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
     )
 
 
-def _part(section: Section, group: Group, runs: Sequence[Record], simple: Sequence[Record]) -> Part:
-    numbers = compared(section)
+def _part(
+    section: Section,
+    group: Group,
+    runs: Sequence[Record],
+    simple: Sequence[Record],
+    numbers: Mapping[tuple[str, str], Number],
+) -> Part:
     columns = (_VALIDATION,) if group.preset == "trial" else section.tables
     columns = tuple(_with_simple(each, simple) for each in columns)
     ranked, survivors = section.same_data(group.rows), section.survivors.get(group.preset, {})

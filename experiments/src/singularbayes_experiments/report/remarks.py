@@ -48,14 +48,15 @@ def simple_detectors(means: Means) -> str:
 
     return (
         "**AUROC-OOD.** Read every one beside what needs no network (in brackets the best method of the earlier "
-        "runs on the same pair, by mutual information or the epistemic deviation): the share of non-zero pixels tells "
-        f"Fashion-MNIST from MNIST with {pair('mnist', 'more_pixels', 'fashion_mnist/')} and MNIST from Fashion-MNIST "
-        f"with {pair('fashion_mnist', 'fewer_pixels', 'mnist/')}; the length of a text tells news from reviews with "
-        f"{pair('sst2', 'text_length')}, the rarity of its word pieces with {pair('sst2', 'word_rarity')}; the dew "
-        f"point tells Guangzhou from Beijing with {pair('beijing', 'dew_point', by='epistemic')}; the distance of a "
-        f"stay from the training inputs tells the shifts of intensive care with {pair('icu', 'input_distance')}. So "
-        "these pairs say little about uncertainty, those of SST-2 and intensive care least: there no method reaches "
-        f"the simple number.{_distances(means)}"
+        "runs on the same pair, by mutual information or the epistemic deviation): the share of non-zero pixels "
+        f"separates Fashion-MNIST from MNIST with {pair('mnist', 'more_pixels', 'fashion_mnist/')} and MNIST from "
+        f"Fashion-MNIST with {pair('fashion_mnist', 'fewer_pixels', 'mnist/')}; the length of a text separates news "
+        f"from reviews with {pair('sst2', 'text_length')}, the rarity of its word pieces with "
+        f"{pair('sst2', 'word_rarity')}; the dew point separates Guangzhou from Beijing with "
+        f"{pair('beijing', 'dew_point', by='epistemic')}; the distance of a stay from the training inputs detects the "
+        f"shifts of intensive care with {pair('icu', 'input_distance')}. So these pairs say little "
+        "about uncertainty, those of SST-2 and intensive care least: there no method reaches the simple "
+        f"number.{_distances(means)}"
     )
 
 
@@ -79,7 +80,7 @@ def _distances(means: Means) -> str:
         ahead += [words] if scores[words] > means.best(name, f"{metric}_{by}") else []
     shown = ", ".join(f"{words} with {score:.3f}" for words, score in scores.items())
     more = f"; that is more than the best method on {len(ahead)} of {len(has)}" if ahead else ""
-    return f" A Mahalanobis distance in the last hidden layer of one deterministic network tells {shown}{more}."
+    return f" A Mahalanobis distance in the last hidden layer of one deterministic network separates {shown}{more}."
 
 
 def harder_pairs(means: Means) -> str:

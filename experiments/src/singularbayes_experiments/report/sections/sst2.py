@@ -99,10 +99,10 @@ NOTES = (
     "That 435 sentences are held out is ours in all settings; the paper holds out none.",
     "Earlier throw-away runs, whose dev and news scores were seen, drew the first three configurations of every "
     "method; the other two were written down when dev scores of low-rank and deterministic networks with the first "
-    "were known. Each was tried with one seed. Low-rank networks from an SVD were first run with the settings of "
+    "were known. Each was tried with one seed. SVD-initialised low-rank networks were first run with the settings of "
     "low_rank, and got tuning runs of the same five configurations when dev scores of that were known; the tuning "
-    "runs chose it again. Ensembles of low-rank networks have the settings of their members; the one from SVDs was "
-    "thought of after the dev scores of its members and of the other. One configuration of SWAG, SGD at 0.03, "
+    "runs chose it again. Ensembles of low-rank networks have the settings of their members; the SVD-initialised one "
+    "was thought of after the dev scores of its members and of the other. One configuration of SWAG, SGD at 0.03, "
     "diverged.",
     "SWAG's chosen settings diverged with the seeds 42 and 2026, trained on all rows with 456 too: the tables have "
     "the seeds that did not. The two configurations that validated next best diverged with some of the four seeds as "
