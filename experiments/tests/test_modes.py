@@ -294,8 +294,8 @@ def test_a_round_counts_without_the_methods_that_are_far_behind_and_they_keep_th
     ]
     records = command.by_run(lines)
     assert modes_records.rounds_of(records, one) == 2 and modes_records.rounds_of(records, SETS["toy"]) == 1
-    assert modes_records.choice(records, one, "low_rank") == "low_rank 7"
-    assert modes_records.choice(records, one, "mixture_svd") == "mixture_svd 15"
+    choices = modes_records.choices(records, one)
+    assert choices["low_rank"] == "low_rank 7" and choices["mixture_svd"] == "mixture_svd 15"
 
 
 def test_programs_have_one_rank_and_one_number_of_epochs():

@@ -3,15 +3,18 @@
 import json
 from pathlib import Path
 
+import keras
 import made_up_images
+import made_up_reviews
 import numpy as np
 import pytest
 from singularbayes_experiments import data
-from singularbayes_experiments.problems import network_detectors
+from singularbayes_experiments.problems import network_detectors, reviews, text
 from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.records import record
 from table import JAX_FIRST
 from test_images import TINY
+from test_sst2 import TINY as TINY_TEXT
 
 from singularbayes import metrics
 
@@ -39,7 +42,7 @@ def test_held_out_classes_are_in_no_training_image_and_are_all_the_others(images
 def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, monkeypatch, tmp_path):
     networks, run, detect = [], network_detectors.run, network_detectors.detect
     monkeypatch.setattr(
-        network_detectors, "detect", lambda one, sets: networks.append((one, sets)) or detect(one, sets)
+        network_detectors, "detect", lambda one, sets, head: networks.append((one, sets)) or detect(one, sets, head)
     )
     monkeypatch.setattr(network_detectors, "run", lambda name, kind, seed: run(name, kind, seed, TINY))
     lines = list(network_detectors.run_network_detectors(["mnist"], [42], tmp_path))
@@ -57,6 +60,71 @@ def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, m
     assert set(found["held out", "more_pixels"].metrics) == {"held_out/auroc_ood"}
     by_draws = found["held out, low-rank", "low_rank_held_out"].metrics
     assert set(by_draws) == {"held_out/auroc_ood_mi", "held_out/auroc_ood_entropy"}
+
+
+def head_of(units: int) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(units, name="logit")])
+
+
+def numbers(classes: int) -> network_detectors.Sets:
+    rng = np.random.default_rng(0)
+    x, test, far = (rng.normal(size=(rows, 3)).astype("float32") for rows in (60, 20, 25))
+    return network_detectors.Sets((x, np.arange(60) % max(classes, 1)), test, {"": far, "b": 2 * far}, classes)
+
+
+def test_one_logit_has_no_energy_and_its_confidence_is_that_of_two_classes():
+    network, sets = head_of(1), numbers(classes=2)
+    found = network_detectors.detect(network, sets, "logit")
+    assert set(found) == {"max_softmax", "mahalanobis"} and set(found["mahalanobis"]) == {"auroc_ood", "b/auroc_ood"}
+
+    def confidence(x):
+        p = 1 / (1 + np.exp(-np.array(network(x), "float64")[:, 0]))
+        return metrics.least_confidence(np.stack([1 - p, p], axis=1))
+
+    expected = metrics.auroc_ood(confidence(sets.test), confidence(sets.others[""]))
+    assert found["max_softmax"]["auroc_ood"] == pytest.approx(expected)
+
+
+def test_a_regression_has_the_distance_to_the_mean_of_all_training_inputs_alone():
+    network, sets = head_of(1), numbers(classes=0)
+    found = network_detectors.detect(network, sets, "logit")
+    hidden = {name: np.array(network.layers[0](x)) for name, x in {"train": sets.train[0], "test": sets.test}.items()}
+    distance = metrics.MahalanobisDistance(hidden["train"], np.zeros(60))
+    outside = distance(np.array(network.layers[0](sets.others["b"])))
+    assert set(found) == {"mahalanobis"}
+    assert found["mahalanobis"]["b/auroc_ood"] == pytest.approx(
+        metrics.auroc_ood(distance(hidden["test"]), outside), abs=1e-6
+    )
+
+
+@JAX_FIRST
+def test_reviews_of_films_are_told_from_news_products_and_queries(monkeypatch):
+    pytest.importorskip("tokenizers")
+    for name in ("sst2", "ag_news", "bert_vocab"):
+        monkeypatch.setattr(data, name, getattr(made_up_reviews, name))
+    snippets = data.Snippets(["w1 w2 fine", "w3 dull"], "made up")
+    nobody = ([], np.array([], "int64"))
+    intents = data.Intents(nobody, nobody, nobody, ["w4 w5 w6"] * 3, (), "made up")
+    monkeypatch.setattr(data, "product_reviews", lambda: snippets)
+    monkeypatch.setattr(data, "clinc150", lambda: intents)
+    caches = (text.bert, reviews.encoded, reviews._split)
+    for cache in caches:
+        cache.cache_clear()
+    try:
+        sets = network_detectors.texts(EXPERIMENTS["sst2"].problem, TINY_TEXT)
+        assert {name: len(x) for name, x in sets.others.items()} == {"": 30, "product_reviews": 2, "clinc150": 3}
+        (one, *others) = network_detectors.run("sst2", "deep_ensemble", 42, TINY_TEXT)
+        plain = network_detectors.run("sst2", "deterministic", 42, TINY_TEXT)
+    finally:
+        for cache in caches:
+            cache.cache_clear()
+    names = ("ag_news", "product_reviews", "clinc150")
+    assert not others and one.method == "deep_ensemble_texts"
+    assert set(one.metrics) == {f"{name}/auroc_ood_{by}" for name in names for by in ("mi", "entropy")}
+    assert one.parameters == TINY_TEXT.members * plain[0].parameters
+    assert {each.method for each in plain} == {"max_softmax", "energy", "mahalanobis"}
+    assert set(plain[0].metrics) == {"auroc_ood", "product_reviews/auroc_ood", "clinc150/auroc_ood"}
 
 
 def test_the_page_on_when_not_has_the_scores_of_the_committed_records():
@@ -81,3 +149,11 @@ def test_the_page_on_when_not_has_the_scores_of_the_committed_records():
     digits += (shown["mnist", "low_rank_held_out", "held_out/auroc_ood_mi"],)
     assert f"{' against '.join(digits)} ({seeds['mnist']} seeds)" in page
     assert f"max-softmax has {shown['mnist', 'max_softmax', 'held_out/auroc_ood']}." in page
+    air: dict[str, list[float]] = {}
+    for one in map(json.loads, (root / "experiments" / "results" / "beijing.jsonl").read_text().splitlines()):
+        if one["preset"] == "chosen" and "auroc_ood_epistemic" in one["metrics"]:
+            air.setdefault(one["method"], []).append(one["metrics"]["auroc_ood_epistemic"])
+    best = max(np.mean(values) for values in air.values())
+    distance = shown["beijing", "mahalanobis", "auroc_ood"]
+    assert f"tells Guangzhou with {distance}, more than the uncertainty of any" in page
+    assert f"(at most {best:.3f})" in page and float(distance) > best

@@ -86,7 +86,7 @@ def test_every_kind_of_model_and_layer(name, tmp_path):
 @pytest.mark.parametrize(
     ("base", "message"),
     [
-        (lambda: _base(seed=1), "frozen weights of 'inner' are others"),
+        (lambda: _base(seed=1), "frozen weights of 'inner' differ"),
         (lambda: _base(classes=4), r"'head' has trained weights of shapes \[\(6, 4\), \(4,\)\]"),
         (lambda: keras.Sequential(_base().layers[:2]), "'head' is no layer, and Dense in the file"),
         (lambda: keras.Sequential([*_base().layers, L.Dense(2)]), "is not in the file"),

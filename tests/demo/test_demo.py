@@ -90,16 +90,16 @@ def table(columns, rows, task="classification"):
 @pytest.mark.parametrize(
     ("covered", "end"),
     [
-        (0.93, f"; the anchored mixture's opens there and holds 93{SPACE}%."),
-        (0.22, f"; the anchored mixture's holds 22{SPACE}%, which is no better than the deep ensemble."),
-        (0.10, f"; the anchored mixture's holds 10{SPACE}%, which is no better than the deep ensemble."),
+        (0.93, f"; the anchored mixture's opens there and contains 93{SPACE}%."),
+        (0.22, f"; the anchored mixture's contains 22{SPACE}%, which is no better than the deep ensemble."),
+        (0.10, f"; the anchored mixture's contains 10{SPACE}%, which is no better than the deep ensemble."),
     ],
 )
 def test_the_sentence_of_the_regression_says_whether_the_interval_opens(covered, end):
     away = dict(zip(regression.METHODS, (covered, 0.3, 0.25, 0.22), strict=True))
     rows = {method: (100, 0.1, 0.1, 0.9, 0.1, share) for method, share in away.items()}
     start = (
-        f"Away from the data a 95{SPACE}% interval holds 22{SPACE}% of new points with a deterministic network and "
+        f"Away from the data a 95{SPACE}% interval contains 22{SPACE}% of new points with a deterministic network and "
         f"25{SPACE}% with a deep ensemble"
     )
     assert regression.summary(table(regression.COLUMNS, rows, "regression")) == start + end

@@ -233,6 +233,9 @@ def test_every_component_of_a_mixture_is_reported_and_one_that_does_harm_is_name
     less = sb.diagnose(sb.drop_component(model, 1), X, LABELS, draws=20)
     assert "weak_component" not in less and len(less.components) == 2
     assert "NLL" not in sb.diagnose(model, X, draws=6).components[0]
+    assert sb.diagnose(model, X, draws=6, keep_draws=True).components == sb.diagnose(model, X, draws=6).components
+    with pytest.raises(ValueError, match="needs the targets inside the batches of a generator"):
+        sb.diagnose(model, (batch for batch in [(X, LABELS)]), LABELS)
 
 
 def test_a_dead_column_is_found_in_the_component_that_has_it():

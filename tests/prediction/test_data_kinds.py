@@ -4,6 +4,7 @@ import tracemalloc
 from importlib.util import find_spec
 
 import keras
+import ml_dtypes
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -111,6 +112,11 @@ def test_every_kind_of_table_gives_the_numbers_of_the_array(model, whole, kind, 
         monkeypatch.setattr(memory, "_BLOCK_BYTES", 0)  # blocks of one batch
     x = keras.ops.convert_to_tensor(X) if kind == "keras tensor" else IN_MEMORY[kind]
     assert_same(ask(model, x), whole)
+
+
+def test_bfloat16_is_a_kind_of_number(model):
+    halves = X.astype(ml_dtypes.bfloat16)  # what NumPy makes of such arrays of JAX and TensorFlow
+    assert_same(ask(model, halves), ask(model, halves.astype("float32")))
 
 
 @pytest.mark.parametrize("small_blocks", [False, True])

@@ -9,8 +9,8 @@ import numpy as np
 
 from singularbayes.posteriors import noise, scope
 from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.scope import Source
-from singularbayes.posteriors.variational import RandomPosterior
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
