@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 import weakref
 
 import keras
@@ -18,7 +17,7 @@ import singularbayes as sb
 from singularbayes import LowRank, layers
 from singularbayes.models import compiled, share_programs
 from singularbayes.posteriors import draw_keys, noise
-from singularbayes.prediction import memory, sampler, vectorized
+from singularbayes.prediction import memory, sampler
 from singularbayes.prediction.sampler import JaxSampler, outputs_of_draw, sampler_of
 
 RNG = np.random.default_rng(3)
@@ -219,32 +218,3 @@ def test_devices_share_the_work_and_give_the_answer_of_one(tmp_path):
     code = textwrap.dedent(SPREAD.format(devices=4, path=four))
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "XLA_FLAGS": flags})
     np.testing.assert_allclose(np.load(four), np.load(one), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.backend
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="only torch runs draws in turn in several threads")
-def test_draws_in_turn_are_the_same_in_any_number_of_threads_and_leave_torch_its_own():
-    import torch
-
-    before = torch.get_num_threads()
-    sequences = [layers.LSTM(4, return_sequences=True, posterior=LowRank.paper(2)), layers.LSTM(3, posterior=2)]
-    model = stir(keras.Sequential([keras.Input((5, 3)), *sequences]))
-    x = RNG.normal(size=(6, 5, 3)).astype("float32")
-    try:
-        found, names = {}, set()
-        kind = vectorized._Sampler
-        with pytest.MonkeyPatch.context() as patch:
-            run = kind._run_one
-            note = lambda self, *given: names.add(threading.current_thread().name) or run(self, *given)  # noqa: E731
-            patch.setattr(kind, "_run_one", note)
-            for threads in (1, 2, 3):
-                torch.set_num_threads(threads)
-                sb.predict(model, x, 5, likelihood="gaussian")  # finds out that draws do not run side by side
-                names.clear()
-                found[threads] = sb.predict(model, x, 5, likelihood="gaussian", keep_draws=True).draws
-                assert len(names) == threads
-                assert torch.get_num_threads() == threads
-        for threads in (2, 3):
-            np.testing.assert_array_equal(found[threads], found[1])
-    finally:
-        torch.set_num_threads(before)

@@ -4,14 +4,9 @@ The weights of the last draws are kept for the next request while the variables 
 model with an operation that cannot run for several draws at once runs one draw after another.
 """
 
-import functools
-import itertools
-import os
-import time
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -113,21 +108,7 @@ class _Sampler:
 
 
 class TorchSampler(_Sampler):
-    """Groups of draws under `torch.func.vmap`.
-
-    Where draws run one after another, as those of an LSTM, they are on a CPU in as many parts as torch has threads. The
-    parts run at once, each in one thread: those that share the small products of a step wait for each other.
-    """
-
-    def run(self, draws, x, frontier=None) -> list[np.ndarray]:
-        parts = [draws] if self._vectorised else _parts(draws)
-        if len(parts) == 1:
-            return super().run(draws, x, frontier)
-        x = keras.tree.map_structure(ops.convert_to_tensor, x)
-        frontier = self.prefix(x) if frontier is None else frontier
-        run_part = super().run
-        found = _single_threads(len(parts), os.getpid()).map(lambda part: run_part(part, x, frontier), parts)
-        return [np.concatenate(outputs) for outputs in zip(*found, strict=True)]
+    """Groups of draws under `torch.func.vmap`."""
 
     @staticmethod
     def _equal(value, other) -> bool:
@@ -158,31 +139,6 @@ class TorchSampler(_Sampler):
         # Attention as products of matrices, which run for several draws at once; its fused kernels do not.
         with AnyLayout(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
             return torch.func.vmap(lambda draw: self._run_one(sources, draw, x, frontier))(draws)
-
-
-def _parts(draws: list[tuple]) -> list[list[tuple]]:
-    """Returns stacked draws in as many parts as can run at once."""
-    import torch
-
-    arrays = keras.tree.flatten(draws)
-    # Inside a context such as autocast, which other threads are not in, all run in this one.
-    plain = arrays and arrays[0].device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    number = len(arrays[0]) if arrays else 1
-    most = min(torch.get_num_threads(), number) if plain else 1
-    ends = [number * part // most for part in range(most + 1)]
-    return [[tuple(array[a:b] for array in draw) for draw in draws] for a, b in itertools.pairwise(ends)]
-
-
-@functools.cache
-def _single_threads(number: int, process: int) -> ThreadPoolExecutor:
-    """Returns threads in which torch computes with one thread; a process that was forked needs its own."""
-    import torch
-
-    before = torch.get_num_threads()
-    pool = ThreadPoolExecutor(number, initializer=lambda: torch.set_num_threads(1))
-    list(pool.map(lambda _: time.sleep(0.02), range(number)))  # all begin before any ends
-    torch.set_num_threads(before)  # which also is what threads get that begin later
-    return pool
 
 
 def _stacked(arrays):
