@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -31,19 +32,26 @@ def pytest_sessionstart(session):
 
 def pytest_ignore_collect(collection_path, config):
     """With `-m backend`, files without such a test are not imported."""
-    if config.option.markexpr.split(" and ")[-1] == "backend" and collection_path.suffix == ".py":
-        text = collection_path.read_text(encoding="utf-8")
-        return not any(mark in text for mark in ("mark.backend", "TORCH_FIRST", "ON_TORCH", "on_torch")) or None
-    return None
+    expression = config.option.markexpr
+    if expression.split(" and ")[-1] != "backend" or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    if expression == "backend" and keras.backend.backend() == "tensorflow":
+        marked = "mark.backend" in text and not re.search(r"^pytestmark = .*TORCH_FIRST", text, re.MULTILINE)
+    else:
+        marked = any(mark in text for mark in ("mark.backend", "TORCH_FIRST", "ON_TORCH", "on_torch"))
+    return None if marked else True
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """Exhaustive tests run only where -m names them: make test-all.
 
-    They are, but on torch, what is marked `on_torch` and not `backend`, and of `rows_on_torch` all but the first row.
+    They are, but on torch, what is marked `on_torch` and not `backend`, and all but the first row of a test marked
+    `rows_on_torch`; on TensorFlow of every test but those marked `all_rows`.
     """
-    on_torch = keras.backend.backend() == "torch"
+    backend = keras.backend.backend()
+    on_torch = backend == "torch"
     for item in items:
         if item.get_closest_marker("on_torch") and not item.get_closest_marker("backend"):
             item.add_marker("backend" if on_torch else "exhaustive")
@@ -51,7 +59,8 @@ def pytest_collection_modifyitems(config, items):
         started = set()
         for item in items:
             marks = {mark.name for mark in item.iter_markers()}
-            if {"rows_on_torch", "backend"} <= marks and "exhaustive" not in marks:
+            first = "rows_on_torch" in marks or (backend == "tensorflow" and "all_rows" not in marks)
+            if first and "backend" in marks and "exhaustive" not in marks:
                 test = item.path, item.cls, item.originalname
                 if test in started:
                     item.add_marker(pytest.mark.exhaustive)

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import BY_ROWS, ON_TORCH, POSTERIORS, SECOND, dense_of, stir
+from table import BY_ROWS, ON_TORCH, POSTERIORS, dense_of, stir
 
 from singularbayes import layers
 
@@ -282,11 +282,17 @@ LAYERS = {
 ALL_PAIRS = [(layer, name) for layer in LAYERS for name in (BY_ROWS if "embedding" in layer else POSTERIORS)]
 
 
+KINDS = ("dense", "lstm", "conv2d", "attention", "embedding")  # one layer of each
+
+
 def _mark(layer, posterior):
-    """Every posterior in a dense layer and every layer with `low_rank`; `make test-all` adds the other pairs."""
-    if posterior == "low_rank" or (layer == "dense" and posterior not in SECOND):
+    """Torch has every posterior in a dense layer and every layer with `low_rank`, the others one layer of each kind.
+
+    `make test-all` adds the other pairs.
+    """
+    if posterior == "low_rank" and layer in KINDS:
         return ()
-    return ON_TORCH if layer == "dense" else pytest.mark.exhaustive
+    return ON_TORCH if posterior == "low_rank" or layer == "dense" else pytest.mark.exhaustive
 
 
 PAIRS = [pytest.param(layer, posterior, marks=_mark(layer, posterior)) for layer, posterior in ALL_PAIRS]

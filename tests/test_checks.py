@@ -25,6 +25,7 @@ def test_what_is_right_passes():
         (lambda: checks.require_integer("f", draws=True), "got draws=True"),
         (lambda: checks.require_integer("f", 2, rank=1), "f needs rank to be an integer >= 2; got rank=1"),
         (lambda: checks.require_share("f", delta=1), "f needs 0 < delta < 1; got delta=1"),
+        (lambda: checks.require_share("f", level=95), r"needs 0 < level < 1; got level=95\. For 95 % write 0\.95\."),
         (lambda: checks.require_unit("f", q=1.5), r"f needs q in \[0, 1\]; got 1.5"),
         (lambda: checks.require_at_least("f", 0, kl=np.nan), "f needs kl >= 0; got kl=nan"),
         (lambda: checks.require_positive("f", scale=0.0), "f needs scale > 0 and finite; got scale=0.0"),

@@ -10,25 +10,22 @@ import pytest
 from singularbayes import LowRank, layers
 
 
-def run(code: str) -> str:
+def run(code: str, stream: str = "stdout") -> str:
     environment = {**os.environ, "PYTHONPATH": ":".join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return getattr(done, stream).strip()
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_what_needs_no_keras_does_not_load_it():
+    light = [
         "import singularbayes",
         "import singularbayes.metrics, singularbayes.bounds, singularbayes.plots",
         "import singularbayes as sb; sb.metrics.accuracy, sb.bounds.pac_bayes, sb.plots.radar",
         "from singularbayes.cli import main; main(['--help']); main(['rank', '--help'])",
-    ],
-)
-def test_what_needs_no_keras_does_not_load_it(code):
-    assert run(f"{code}\nimport sys; print({{'keras', 'jax', 'torch', 'tensorflow'}} & set(sys.modules))").endswith(
-        "set()"
-    )
+    ]
+    loaded = "print({'keras', 'jax', 'torch', 'tensorflow'} & set(sys.modules), file=sys.stderr)"
+    shown = run("import sys\n" + "\n".join(f"{code}\n{loaded}" for code in light), stream="stderr")
+    assert dict(zip(light, shown.splitlines(), strict=True)) == dict.fromkeys(light, "set()")
 
 
 @pytest.fixture(scope="module")

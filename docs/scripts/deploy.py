@@ -20,7 +20,7 @@ CASES = {
 KINDS = {"means": "mean network", "data": "student, training inputs", "perturbed": "student, perturbed inputs too"}
 SERVICES = {"beijing": "Beijing → Guangzhou", "clinc150": "CLINC150 → out of scope"}
 CHANGES = {
-    "100% changed": "all inputs are others",
+    "100% changed": "all inputs changed",
     "30% changed": "30 % of them",
     "10% changed": "10 % of them",
     "all changed, late": "all, after 1,000 as before",
@@ -104,8 +104,8 @@ def monitoring() -> str:
     )
     return (
         f"{table(header, rows)}\n\nInputs from the change until half, and nine tenths, of 200 streams had alarmed; a "
-        f"dash where fewer did within 1,000 inputs. Of {REPETITIONS:,} streams of 1,000 inputs without a change so "
-        f"many alarmed: {alarms}. {source(list(found.values()), 'monitoring')}\n\n"
+        f"dash where fewer did within 1,000 inputs. False alarms in {REPETITIONS:,} streams of 1,000 inputs without a "
+        f"change: {alarms}. {source(list(found.values()), 'monitoring')}\n\n"
         "![evidence of a change against the number of inputs, one stream of each kind](monitoring.png)"
     )
 

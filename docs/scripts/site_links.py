@@ -1,4 +1,4 @@
-"""Hooks of the site: its version, pages from above docs/, and links to files that are no pages go to the repository."""
+"""Hooks of the site: its version, pages from above docs/, links to the repository, and where lines do not break."""
 
 import re
 import tomllib
@@ -8,6 +8,8 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[2]
 ABOVE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+_MARKUP = re.compile(r"(<pre.*?</pre>|<code.*?</code>|<[^>]*>)", flags=re.DOTALL)
+_TOGETHER = re.compile(r"(?<=\d) (?=%)|(?<=[\w)]) (?=[±↑↓→])|^ (?=[±%])|(?<=±) (?=\d)")  # ^: behind bold
 
 
 def on_config(config):
@@ -34,3 +36,19 @@ def on_page_markdown(markdown, page, config, files):
         return f"]({'../' * depth}{above})" if above else f"]({config.repo_url}/blob/main/{link[1]})"
 
     return re.sub(rf"\]\((?:\.\./){{{depth + 1}}}([^)]+)\)", moved, markdown)
+
+
+def on_page_content(html, page, config, files):
+    """Keeps a number and its %, ± or arrow on one line, but for code."""
+    parts = _MARKUP.split(html)
+    parts[::2] = [keep_together(text) for text in parts[::2]]
+    return "".join(parts)
+
+
+def keep_together(text: str) -> str:
+    """Returns text whose lines do not break before a percent sign or an arrow, nor around ±.
+
+    >>> keep_together("95 % of 0.1 ± 0.2")
+    '95\\xa0% of 0.1\\xa0±\\xa00.2'
+    """
+    return _TOGETHER.sub("\N{NO-BREAK SPACE}", text)

@@ -32,11 +32,11 @@ from singularbayes import LowRank, layers, predict
 # A kill inside a system call of a write: which call, on which file, after how many of its kind.
 INSIDE = [
     ("write", ".checkpoint", 3),
-    ("replace", ".checkpoint", 4),
-    ("write", ".npz", 0),
     ("write", "records.jsonl", 0),
 ]
 MORE_INSIDE = [
+    ("replace", ".checkpoint", 4),
+    ("write", ".npz", 0),
     *(("write", ".checkpoint", skipped) for skipped in (0, 1, 6)),
     ("fsync", ".checkpoint", 0),
     ("replace", ".checkpoint", 0),
@@ -170,7 +170,7 @@ def killed_at(moment, jobs, folder):
 
 def main(folder: Path, every: bool) -> None:
     """Does some kills, or every one of the lists and more at random moments."""
-    random_kills, inside = (11, [*MORE_INSIDE, *INSIDE]) if every else (2, INSIDE)
+    random_kills, inside = (11, [*MORE_INSIDE, *INSIDE]) if every else (1, INSIDE)
     registry.EXPERIMENTS["tiny"] = Experiment("", Tiny(), {"paper": Settings()})
     keras.utils.set_random_seed(0)  # imports TensorFlow where there is one
     # Compiled once, in the first child: what is tried here does not depend on it.

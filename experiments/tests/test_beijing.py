@@ -14,7 +14,6 @@ from singularbayes_experiments.methods import value_scores
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import air, beijing, forecast
 from singularbayes_experiments.records import record
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.prediction import ValuePredictive
@@ -54,7 +53,6 @@ def tables(monkeypatch):
         read.cache_clear()
 
 
-@TORCH_FIRST
 def test_the_values_and_scores_of_a_record_are_in_micrograms():
     found = beijing.EXPERIMENT.problem.run("deep_ensemble", 0, OURS, preset="quick")
     rows = air.rows_of(made_up_air.beijing())

@@ -1,6 +1,8 @@
 """CIFAR-10: the program trains the library's own layers, corruptions are those of their definition, page = records."""
 
 import json
+import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,9 +95,9 @@ def test_a_step_goes_along_the_loss_of_the_model(program):
         (logits, _), _, losses = program.model.stateless_call(weights, others, x, training=True, return_losses=True)
         return keras.losses.sparse_categorical_crossentropy(Y[ids], logits, from_logits=True).mean() + sum(losses)
 
-    slopes = jax.grad(loss)(state["weights"])
+    slopes = jax.jit(jax.grad(loss))(state["weights"])
     state["step"] = np.int32(1)  # a fifth of five steps: the peak
-    moved = program._moved(state, slopes, others, Step(0.1, 0.01, 0.01, 0.5, 5, 0.2).numbers())
+    moved = jax.jit(program._moved)(state, slopes, others, Step(0.1, 0.01, 0.01, 0.5, 5, 0.2).numbers())
     for i, (old, slope, new) in enumerate(zip(state["weights"], slopes, moved["weights"], strict=True)):
         slope = np.asarray(slope)
         if i in program.values:
@@ -237,12 +239,77 @@ def test_networks_have_the_published_sizes():
         assert model.count_params() - sum(int(np.prod(v.shape)) for v in model.non_trainable_variables) == size
 
 
-def test_ranks_keep_one_share_of_every_spectrum_within_the_size():
-    kernels = [RNG.normal(size=(90, 40)) * 0.7 ** np.arange(40), RNG.normal(size=(90, 40))]
-    first, second = cifar10_networks.spectral_ranks(kernels, 2 * 48 * 130)
-    assert (first, second) == (8, 40)  # a spectrum that falls needs fewer
-    with pytest.raises(ValueError, match="Ranks of 8 need 4,160 parameters; got most=4,000"):
-        cifar10_networks.spectral_ranks(kernels, 4000)
+def test_tied_scales_hold_twice_the_rank_in_less_than_thirty_percent():
+    sizes = {}
+    for kind, ranks in (
+        ("deterministic", ()),
+        ("low_rank", plan.RANKS["resnet9"]),
+        ("tied", plan.TIED_RANKS["resnet9"]),
+    ):
+        build = partial(cifar10_networks.build, "resnet9", kind, ranks)
+        sizes[kind] = ImageProgram(build, BATCH, 1, 6, tied=kind == "tied").num_parameters
+    assert sizes["low_rank"] == 1_855_450 and sizes["tied"] == 1_963_170
+    assert sizes["tied"] < 0.3 * sizes["deterministic"]
+    head = min(plan.TIED_RANKS["resnet9"][-1], 10)
+    assert head == 10 and all(
+        tied >= 2 * rank for tied, rank in zip(plan.TIED_RANKS["resnet9"][:-1], plan.RANKS["resnet9"][:-1], strict=True)
+    )
+
+
+def test_tied_scales_stay_one_number_per_column():
+    """Scales of a column end alike, and one number is stored for each column of A and of B."""
+    plain, tied = (ImageProgram(lambda: small("low_rank"), BATCH, 2, 6, tied=t) for t in (False, True))
+    ends = {}
+    for name, program in (("plain", plain), ("tied", tied)):
+        _, after = trained(program, 1, kl_weight=0.0)  # the KL has one sign for all scales
+        ends[name] = [after["weights"][i] for i in program.values]
+    moved = False
+    for one, other, rows in zip(ends["plain"], ends["tied"], tied.rows, strict=True):
+        for part in (other[1][:rows], other[1][rows:]):
+            np.testing.assert_array_equal(part, np.broadcast_to(part[0], part.shape))
+        assert np.ptp(one[1][:rows], axis=0).max() > 1e-4  # else the test says nothing
+        moved |= bool(np.ptp(other[1][0]) > 0)
+    assert moved
+    shapes = [factor.shape for posterior in tied.random for factor in posterior.factors]
+    stored = sum((rows + 2) * columns for rows, columns in shapes)
+    assert tied.num_parameters == plain.num_parameters - sum(2 * r * c for r, c in shapes) + stored
+
+
+def test_a_start_from_outputs_loses_less_of_what_a_layer_computes():
+    inputs = RNG.normal(size=(400, 12)) * np.geomspace(1, 0.05, 12)
+    kernel, gain = RNG.normal(size=(12, 6)), RNG.uniform(0.2, 3.0, 6)
+    covariance = np.cov(inputs @ kernel, rowvar=False)
+
+    def lost(factors):
+        a, b = np.split(factors, [12])
+        error = inputs @ (kernel - a @ b.T) * gain
+        return (error - error.mean(axis=0)).var(axis=0).sum()
+
+    own = image_program.output_factors(kernel, 3, covariance, gain)
+    a, b = np.split(own, [12])
+    np.testing.assert_allclose(a.T @ a, b.T @ b, atol=1e-9)
+    values = np.linalg.eigvalsh(gain[:, None] * covariance * gain)
+    np.testing.assert_allclose(lost(own), values[:3].sum() * 399 / 400, rtol=1e-6)  # no rank of 3 loses less
+    assert lost(own) < 0.9 * lost(image_program.svd_factors(kernel, 3))
+    white = image_program.output_factors(kernel, 3, kernel.T @ kernel, np.ones(6))
+    one, other = (np.split(each, [12]) for each in (white, image_program.svd_factors(kernel, 3)))
+    np.testing.assert_allclose(one[0] @ one[1].T, other[0] @ other[1].T, atol=1e-9)
+
+
+def test_moments_are_those_of_the_outputs_before_normalisation():
+    build = partial(cifar10_networks.build, "resnet9", "deterministic", width=4, side=SIDE, dtype="float32")
+    program = ImageProgram(build, BATCH, 1, 6)
+    state = program.start(5)
+    found = program.output_moments(state, X[:12])
+    assert [each.shape for each, _ in found] == [(c, c) for c in (4, 8, 8, 8, 16, 32, 32, 32)]
+    kernel = np.asarray(state["weights"][0]).reshape(3, 3, 3, 4)
+    assert np.asarray(state["weights"][0]).shape == (27, 4)
+    first = jax.lax.conv_general_dilated(
+        image_program.normalised(X[:12]), kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    flat = np.asarray(first).reshape(-1, 4)
+    np.testing.assert_allclose(found[0][0], np.cov(flat, rowvar=False, ddof=0), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found[0][1], 1 / flat.std(axis=0), rtol=1e-3)  # γ is 1 at the start
 
 
 def test_corruptions_do_what_their_constants_say():
@@ -292,17 +359,21 @@ def test_every_method_has_as_many_configurations_and_work_is_tuned_before_it_is_
             continue
         assert (piece.network, piece.family) in tuned and plan.TUNING_SEED not in plan.RESULT_SEEDS
         key = (piece.network, piece.seed, piece.held_out)
-        assert piece.family not in ("svd", "swag", "distilled") or key in trained  # where its members come from
+        assert piece.family not in ("svd", "swag", "distilled", "tied") or key in trained  # where its members come from
         trained |= {key} if piece.family == "deterministic" else set()
 
 
-def test_what_was_chosen_before_is_what_the_second_round_chose():
-    lines = cifar10_records.read_lines(ROOT / "experiments" / "results" / report.FOLDER / report.SECOND)
-    for family in ("deterministic", "svd", "full_rank"):
-        tried = [one for one in lines if one["stage"] == "tuning" and one["family"] == family]
-        best = min(tried, key=lambda one: one["validation"]["nll"])["settings"]
-        own = plan.CHOSEN["resnet9"][family]
-        assert plan.Settings(**{**best, "epochs": None}) == own and best["epochs"] == plan.NETWORKS["resnet9"].epochs
+def test_what_was_chosen_before_is_what_the_third_round_chose():
+    lines = cifar10_records.read_lines(ROOT / "experiments" / "results" / report.FOLDER / report.THIRD)
+    for network, families in plan.CHOSEN.items():
+        for family, own in families.items():
+            tried = [one for one in lines if one["stage"] == "tuning" and one["family"] == family]
+            tried = [one for one in tried if one["network"] == network]
+            assert plan.Settings(**min(tried, key=lambda one: one["validation"]["nll"])["settings"]) == own
+    ranks, epochs = (next(one for one in lines if one["stage"] == stage) for stage in ("ranks", "epochs"))
+    assert tuple(ranks["ranks"]) == plan.RANKS["resnet20"]
+    own = plan.NETWORKS["resnet20"]
+    assert epochs["epochs"] == own.epochs == 2 * own.epochs_svd
 
 
 class Untrained(cifar10_training.Training):
@@ -326,8 +397,8 @@ class Untrained(cifar10_training.Training):
     def keep(self, path, state):
         pass
 
-    def factors(self, *network_and_seed):
-        pass
+    def kept_or_trained(self, network, method, settings, data, seed, member):
+        return self.train(network, method, settings, data, seed, member)
 
     def predict(self, network, kind, state, images, data, draws, features=False, member=0):
         rng = np.random.default_rng([state["seed"], len(images)])
@@ -340,7 +411,7 @@ class Untrained(cifar10_training.Training):
 
 def experiment(folder, diverging=""):
     images = cifar10_training.Images(
-        *command.made_up_images(), corrupted=3, other={"noise": command.made_up_images()[1][0][::-1]}
+        *command.made_up_images(), corrupted=3, other={"clothes": command.made_up_images()[1][0][::-1]}
     )
     records = cifar10_records.Records(folder)
     training = Untrained(images, cifar10_training.TINY, "float32", records, folder, np.inf)
@@ -354,56 +425,78 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     assert command.do_all(made, plan.WORK, deadline=np.inf) == 0
     assert all(made.done(piece) for piece in plan.WORK)
     found = [(one["network"], one["method"], one["held_out"], one["seed"]) for one in records.of("result")]
-    # ResNet-20: eight methods, MC dropout and SWAG; ResNet-9: held out five, then six.
-    assert len(found) == len(set(found)) == 3 * (8 + 2) + 3 * 5 + 3 * (4 + 2)
-    assert [(one["seed"], one["epochs"]) for one in records.of("reproduction")] == [(1, 100), (2, 100)]
-    assert [one["epochs"] for one in records.of("epochs")] == [plan.EPOCHS[0]]
+    # ResNet-9: four methods, MC dropout held out, SWAG; ResNet-20: six methods with two seeds.
+    assert len(found) == len(set(found)) == 3 * (4 + 1 + 1) + 2 * 6
     epochs = {(one["network"], one["method"], one["held_out"]): one["epochs"] for one in records.of("result")}
-    assert epochs["resnet20", "mixture", False] == plan.EPOCHS[0] == 2 * epochs["resnet20", "mixture_svd", False]
-    assert epochs["resnet9", "mixture_distilled", False] == 32 and epochs["resnet9", "full_rank", True] == 12
+    assert epochs["resnet20", "mixture", False] == 16 == 2 * epochs["resnet20", "mixture_svd", False]
+    chosen = records.chosen("resnet9", "deterministic").epochs
+    assert epochs["resnet9", "mixture_tied", False] == epochs["resnet9", "deep_ensemble", False] == chosen in (24, 36)
+    assert epochs["resnet9", "mc_dropout", True] == 12
     again = cifar10_records.Records(tmp_path)  # as a second call reads it
     assert again.lines == records.lines
-    one = again.of("result", network="resnet9", method="mixture_distilled", held_out=False, seed=0)[0]
+    one = again.of("result", network="resnet9", method="mixture_tied", held_out=False, seed=0)[0]
     assert one["parameters"] == 400 and np.shape(list(one["corrupted_nll"].values())) == (8, 5)
     np.testing.assert_allclose(np.mean(list(one["corrupted_nll"].values())), one["corrupted"]["nll"], atol=1e-4)
-    assert set(one["other"]["noise"]) == {"auroc_entropy", "auroc_mi"}
-    assert again.of("result", network="resnet20", method="swag")[0]["parameters"] == 900
-    held_out = again.of("result", network="resnet9", method="deterministic", held_out=True, seed=0)[0]
+    assert set(one["other"]["clothes"]) == {"auroc_entropy", "auroc_mi"}
+    assert again.of("result", network="resnet9", method="swag")[0]["parameters"] == 900
+    held_out = again.of("result", network="resnet9", method="mc_dropout", held_out=True, seed=0)[0]
     names = {"max_softmax", "energy", "mahalanobis", "greyness", "darkness", "contrast", "roughness"}
-    assert set(held_out["detectors"]["held_out"]) == names and "auroc_mi" not in held_out["ood"]
+    assert set(held_out["ood"]) == {"auroc_entropy", "auroc_mi"}
     plain = again.of("result", network="resnet9", method="deterministic", held_out=False, seed=0)[0]
-    assert set(plain["detectors"]["noise"]) == names
+    assert set(plain["detectors"]["clothes"]) == names
     (tmp_path / "run.json").write_text(json.dumps(ABOUT))
     page = report.page(tmp_path)
     for heading in ("ResNet-9", "ResNet-20", "Out-of-distribution images, ResNet-9", "Corruptions, ResNet-20"):
         assert f"## {heading}\n" in page
-    assert "| SWAG |" in page and "| ResNet-20, MC dropout | rate 0.8, dropout 0.02 |" in page
-    assert "held-out classes (H) |" in page and "trained for 60 epochs" in page
+    assert (
+        "| SWAG |" in page
+        and "low-rank, tied scales and mixture of 4, tied scales | rate 0.4, β 0.01, outputs |" in page
+    )
+    assert "Ranks with tied scales of ResNet-9, first layer first: 16, 48, " in page
 
 
 def test_work_goes_on_where_all_configurations_of_a_family_diverge(tmp_path):
     """A tuning with fewer numbers than configurations is done: nothing waits for the missing ones."""
-    made, records = experiment(tmp_path, diverging="full_rank")
-    work = [piece for piece in plan.WORK if piece.network == "resnet20"]
+    made, records = experiment(tmp_path, diverging="tied")
+    work = [piece for piece in plan.WORK if piece.network == "resnet9"]
     assert command.do_all(made, work, deadline=np.inf) == 0
     lost = [piece for piece in work if not made.done(piece)]
-    assert [(piece.family, piece.seed) for piece in lost] == [("full_rank", seed) for seed in plan.RESULT_SEEDS]
-    assert [one["diverged"] for one in records.of("tuning", family="full_rank")] == [True] * 3
-    assert len(records.of("result", method="mixture")) == 3
+    assert [(piece.family, piece.seed) for piece in lost] == [("tied", seed) for seed in plan.RESULT_SEEDS]
+    assert [one["diverged"] for one in records.of("tuning", family="tied")] == [True] * 3
+    assert len(records.of("result", method="swag")) == 3
 
 
-def test_the_epochs_are_the_most_that_fit_into_the_time(tmp_path, monkeypatch):
+def test_a_piece_that_will_not_end_is_begun_only_where_another_call_follows(tmp_path):
     made, records = experiment(tmp_path)
-    for family in plan.MAIN:
-        made.do(plan.Piece("resnet20", family))
-    made.training.seconds_per_step = dict.fromkeys(made.training.seconds_per_step, 0.01)
-    # 12 trainings of `epochs` for a seed, 10 steps an epoch, 1.3 × 0.01 s a step: 4.68 s per epoch of three seeds.
-    monkeypatch.setattr(command.time, "time", lambda: 0.0)
-    per_epoch = 3 * 12 * 10 * 0.01 * command.PREDICTING
-    made.decide_epochs("resnet20", deadline=1.001 * 40 * per_epoch / plan.TIME_SHARE)
-    assert records.of("epochs")[0]["epochs"] == 40
-    made.decide_epochs("resnet20", deadline=1e9)  # it is decided once
-    assert len(records.of("epochs")) == 1
+    work = [piece for piece in plan.WORK if piece.network == "resnet20"][:1]
+    made.training.seconds_per_step = {("resnet20", "deterministic"): 1e6}
+    command.do_all(made, work, deadline=time.time() + 60)
+    assert not records.lines
+    command.do_all(made, work, deadline=time.time() + 60, goes_on=True)
+    assert len(records.of("result")) == 2
+
+
+def test_a_second_call_goes_on_with_the_networks_that_were_kept(tmp_path):
+    class Counting(cifar10_training.Training):
+        """A training whose networks are their numbers."""
+
+        def program(self, network, kind):
+            variables = SimpleNamespace(trainable_variables=[0], non_trainable_variables=[])
+            return SimpleNamespace(model=variables)
+
+        def train(self, network, method, settings, data, seed, member=0):
+            trained.append((method.kind, seed, member))
+            return {"weights": [np.array([seed, member])], "others": []}
+
+    trained: list[tuple] = []
+    images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
+    for member in (0, 1, 0, 1):
+        call = Counting(images, cifar10_training.TINY, "float32", cifar10_records.Records(tmp_path), tmp_path, np.inf)
+        for method in (plan.METHODS["mixture"], plan.METHODS["mixture_svd"]):
+            state = call.kept_or_trained("resnet20", method, plan.Settings(0.1), "all", 2, member)
+            np.testing.assert_array_equal(state["weights"][0], [2, member])
+    assert trained == [("low_rank", 2, 0)] * 2 + [("low_rank", 2, 1)] * 2  # from a random start and from an SVD
+    assert not list(tmp_path.glob("*.part.npz"))
 
 
 def test_a_network_that_diverged_has_no_scores(tmp_path):
@@ -411,10 +504,10 @@ def test_a_network_that_diverged_has_no_scores(tmp_path):
     logits[1, 3, 2] = np.nan
     assert image_scores.quality(logits, np.arange(40) % 10) is None
     made, records = experiment(tmp_path)
-    piece = plan.Piece("resnet20", "low_rank", 0)
+    piece = plan.Piece("resnet9", "tied", 0)
     assert made._scores(piece, {"test": logits, "corrupted": logits}) == {"diverged": True}
-    with pytest.raises(cifar10_records.NotTuned, match="low_rank on resnet20 needs a configuration that was tuned"):
-        records.chosen("resnet20", "low_rank")
+    with pytest.raises(cifar10_records.NotTuned, match="tied on resnet9 needs a configuration that was tuned"):
+        records.chosen("resnet9", "tied")
 
 
 def lines():
@@ -480,6 +573,26 @@ def test_a_third_round_comes_before_both_and_other_data_are_beside_plain_scores(
     assert "| | clothes (H) | clothes (MI) | seeds |" in page and "| deep ensemble of 4 | 0.7500 | 0.6500 |" in page
     assert "| less saturation (no network) | 0.9900 |  | 1 |" in page
     assert "accuracy of 95.00 % after 100 epochs (2 seeds)" in page  # not of networks that trained for fewer
+
+
+def test_a_fourth_round_adds_seeds_to_the_third_where_settings_are_the_same(tmp_path):
+    third, fourth = (
+        [{**line, "network": network, "seed": line["seed"] + shift} for line in lines() if line["stage"] == "result"]
+        for network, shift in (("resnet20", 0), ("resnet20", 1))
+    )
+    third += [line | {"network": "resnet9", "method": "full_rank"} for line in third[:1]]
+    for name, written in ((report.THIRD, third), (report.FOURTH, fourth)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in written))
+        (tmp_path / name / "run.json").write_text(json.dumps(ABOUT))
+    pooled = report.read_round(tmp_path, report.FOURTH)
+    # Seeds 1 and 2 of the fourth with 0.15 and 0.165, and seed 0 of the third.
+    assert report.scores(pooled, "resnet20", "mixture", "test", "nll") == {1: 0.15, 2: 0.165, 0: 0.15}
+    assert not report.scores(pooled, "resnet9", "full_rank", "test", "nll")
+    page = report.page(tmp_path)
+    assert page.index("`experiments/results/cifar10/fourth`") < page.index("<summary>The third round</summary>")
+    assert "Not run again, with results of the third round: full-rank on ResNet-9." in page
+    assert "Planned and not reached, with their seeds: deterministic on ResNet-9 (0, 1, 2)" in page
 
 
 def test_what_a_second_round_has_no_results_of_is_said_and_taken_from_the_first(tmp_path):

@@ -87,7 +87,7 @@ def test_a_bad_server_is_said_after_the_retries_and_leaves_nothing(case, server,
     if case == "stalled":
         monkeypatch.setattr(fetch, "TIMEOUT", 0.1)
     monkeypatch.setattr(fetch, "RETRIES", 1)
-    with pytest.raises(DataError, match=f"{said}.*Try again; or get by hand, and put into .*made_up/: a.bin"):
+    with pytest.raises(DataError, match=f"{said}.*Try again; or get it manually, and put into .*made_up/: a.bin"):
         read(made_up({"a.bin": BYTES}, server.base), "a.bin")
     assert server.asked == ["a.bin"] * 2
     assert files_in(cache) == []
@@ -222,7 +222,7 @@ def test_without_an_address_the_error_says_how_to_get_it_by_hand(cache):
     source = made_up({"a.bin": BYTES}, by_hand="Ask for it at the desk.")
     with pytest.raises(DataError) as error:
         read(source, "a.bin")
-    said = f"made_up needs a.bin, which is not in {cache / 'made_up'}. Get it by hand: https://example.org/ Ask for it"
+    said = f"made_up needs a.bin, which is not in {cache / 'made_up'}. Get it manually: https://example.org/ Ask for it"
     assert str(error.value).startswith(said)
 
 

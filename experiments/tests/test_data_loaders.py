@@ -132,6 +132,17 @@ def test_ag_news():
     assert news.texts[0] == f"{news.titles[0]} {news.descriptions[0]}" and len(news.texts) == 7_600
 
 
+@pytest.mark.skipif(
+    find(SETS["product_reviews"], SETS["product_reviews"].files[0]) is None,
+    reason="needs the sentences on products: singularbayes-experiments data fetch product_reviews",
+)
+def test_product_reviews():
+    snippets = data.product_reviews()
+    assert len(snippets.texts) == 3_708 and all(snippets.texts) and "MIT" in snippets.description
+    assert snippets.texts[5] == "no picture:  hopefully you still have the remote control."
+    assert not any("\t" in text or "\r" in text for text in snippets.texts)
+
+
 @needs_data
 def test_clinc150():
     intents = data.clinc150()

@@ -151,7 +151,7 @@ def test_a_list_of_sums_is_read_by_the_name_packed_or_not():
 
 
 def test_the_catalogue_names_every_file_once_with_a_sum_and_every_set_with_a_way_to_get_it():
-    assert len(SETS) == 16 and sum(len(source.files) for source in SETS.values()) == 80
+    assert len(SETS) == 17 and sum(len(source.files) for source in SETS.values()) == 81
     for source in SETS.values():
         assert len({file.name for file in source.files}) == len({file.sha256 for file in source.files}) > 0
         assert all(len(file.sha256) == 64 and int(file.sha256, 16) and file.size > 0 for file in source.files)

@@ -13,7 +13,7 @@ from singularbayes_experiments.problems.finetune import Adaptation, Trained
 from singularbayes_experiments.report import finetune_language as report
 
 ROOT = Path(__file__).parents[2]
-RECORDS = report.read(ROOT / "experiments" / "results" / "finetune_language")
+RECORDS = report.read_lines(ROOT / "experiments" / "results" / "finetune_language")
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="the program is one of JAX")
 SIZES = {
     "vocabulary_size": 50,
@@ -129,10 +129,6 @@ def test_what_the_page_says_in_words_is_so():
     results = [one for one in RECORDS if one["stage"] == "result"]
     assert {one["setting"] for one in results} == {"arc_easy", "openbookqa"}
     methods = report.methods_of(RECORDS, "arc_easy")
-    assert all(abs(value - 3) < 0.25 for name in methods for value in report.temperatures(RECORDS, "arc_easy", name))
-    tempered = {name: np.mean(report.scores(RECORDS, "arc_easy", name, "tempered", "nll")) for name in methods}
-    assert all(0.88 < value < 0.90 for value in tempered.values())
-    assert min(tempered, key=tempered.__getitem__) == "lora_ensemble"
     accuracy = {name: np.mean(report.scores(RECORDS, "arc_easy", name, "test", "accuracy")) for name in methods}
     assert min(accuracy[name] for name in ("lora_ensemble", "bayes", "mixture")) > accuracy["lora"]
     book = {
@@ -143,12 +139,29 @@ def test_what_the_page_says_in_words_is_so():
     np.testing.assert_allclose(list(behind.values()), [[-0.026, -0.026], [0.03, 0.02], [0.05, 0.05]], atol=0.005)
     ensemble = {what: each["lora_ensemble"] - each["lora"] for what, each in book.items()}
     np.testing.assert_allclose(ensemble["test", "accuracy"], 0.03, atol=0.002)
-    assert min(book["tempered", "nll"], key=book["tempered", "nll"].__getitem__) == "lora_ensemble"
     for one in results:
-        assert one["settings"]["learning_rate"] == max(plan.RATES)
         assert one["kind"] != "bayes" or one["settings"]["beta"] == min(own["beta"] for own in plan.LEVELS["bayes"])
     untrained = {one["score"]: one["validation"]["nll"] for one in RECORDS if report.is_untrained(one, "arc_easy")}
     assert untrained["mean"] < untrained["sum"]
+
+
+def test_results_of_more_methods_change_what_the_page_says():
+    old = [one for one in RECORDS if one.get("kind") not in ("blob", "mc_dropout")]
+    lora = [one for one in old if (one["stage"], one["method"]) == ("result", "lora")]
+    own = {"learning_rate": min(plan.RATES)}
+    new = [
+        {**one, "method": kind, "kind": kind, "settings": own, "temperature": 9.0, "tempered": {"nll": 0.5 + i}}
+        for i, kind in enumerate(("blob", "mc_dropout"))
+        for one in lora
+    ]
+    assert "not begun" in report.calls_line(old) and "third run" in report.calls_line([*old, *new])
+    assert report.state_line([*old, *new]) == "ARC-Easy: all methods. OpenBookQA: all methods."
+    assert "to 9.00" in report.temperature_lines([*old, *new]) and "9.00" not in report.temperature_lines(old)
+    assert ".500 (BLoB's form) to 1.500 (LoRA, MC dropout)" in report.temperature_lines([*old, *new])
+    assert "All choices" in report.edges_line(old)
+    assert report.edges_line([*old, *new]).startswith(
+        "- Of two learning rates, the lesser was chosen for BLoB's form on ARC-Easy, LoRA, MC dropout on ARC-Easy, "
+    )
 
 
 @on_jax
@@ -157,12 +170,14 @@ def test_results_have_the_configurations_that_the_records_of_tuning_choose(tmp_p
 
     records = Records(tmp_path, [ROOT / "experiments" / "results" / "finetune_language"])
     for setting in plan.SETTINGS:
-        chosen = choices(records, setting, plan.STAGES[0])
         results, tuned = (
             [one for one in RECORDS if (one["stage"], one["setting"]) == (stage, setting.name)]
             for stage in ("result", "tuning")
         )
+        kinds = [kind for kind in plan.LEVELS if kind in {one["kind"] for one in results}]
+        assert {"lora", "bayes"} <= set(kinds)
+        chosen = choices(records, setting, kinds)
         assert {one["kind"]: one["settings"] for one in results} == {kind: vars(one) for kind, one in chosen.items()}
         tried = {(one["kind"], one["configuration"], one["seed"]) for one in tuned}
-        assert tried == {(one.adaptation.kind, one.adaptation.name, one.seed) for one in plan.tuning(plan.STAGES[0])}
+        assert tried == {(one.adaptation.kind, one.adaptation.name, one.seed) for one in plan.tuning(kinds)}
         assert {one["seed"] for one in results} == set(plan.RESULT_SEEDS)

@@ -57,9 +57,9 @@ def test_only_the_ranks_that_a_section_names_are_set_against_each_other():
     assert "low-rank, rank 4 and low-rank, rank 16 by" in found["rank-radar"].panels[0].alt
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def drawn(monkeypatch):
-    """The matplotlib figures of all pictures that are made."""
+    """The matplotlib figures of all pictures that are made; writing them as SVG takes long, and test_report.py does."""
     figures = []
     for module in (class_pictures, measure_pictures, spectrum_pictures):
         monkeypatch.setattr(module, "svg", lambda figure: figures.append(figure) or "<svg></svg>")

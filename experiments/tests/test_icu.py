@@ -14,7 +14,6 @@ from singularbayes_experiments.problems.icu_features import APACHE, FEATURES, SI
 from singularbayes_experiments.problems.mortality_scaling import REACH, Scaling
 from singularbayes_experiments.records import record
 from singularbayes_experiments.runs import runner, together
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.models import count_trained
@@ -254,7 +253,6 @@ def test_every_part_is_scored_by_its_own_stays_and_labels():
     assert trial["validation_nll"] == pytest.approx(nll)
 
 
-@TORCH_FIRST
 def test_a_record_has_the_draws_of_its_seed_and_departs_from_what_the_paper_has_for_its_method():
     problem, settings = MadeUp(), replace(MadeUp().published("full_rank"), draws=3, units=(8,), rank=2)
     model = problem.network(Weights("full_rank", settings), settings)

@@ -16,7 +16,7 @@ from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import cnn, fashion_mnist, images, kl_study, mnist
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
-from table import JAX_FIRST, TORCH_FIRST
+from table import JAX_FIRST
 
 import singularbayes as sb
 from singularbayes.models import count_trained
@@ -144,7 +144,6 @@ def alone(method):
     return fashion_mnist.EXPERIMENT.problem.run(method, 5, TINY, watch=lambda epoch, logs: seen.append(epoch)), seen
 
 
-@TORCH_FIRST
 def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
     def read(*_):
         raise AssertionError("a trial read the test images")
@@ -160,7 +159,6 @@ def test_a_trial_reads_no_test_image_and_is_else_the_same_run(monkeypatch):
         assert whole.metrics[name] == (value if "posterior" in name else pytest.approx(value, rel=1e-7)), name
 
 
-@TORCH_FIRST
 def test_the_arrays_of_a_record_give_its_scores_again():
     found, _ = alone("low_rank")
     assert found.settings["beta"] == 1.0 and found.paper["num_train"] == 50_000

@@ -10,7 +10,6 @@ from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
 from singularbayes_experiments.runs import runner
-from table import TORCH_FIRST
 
 from singularbayes.cli import EngineOptions
 from singularbayes.ranks import Engine, Local
@@ -69,7 +68,6 @@ def assert_same(folder, other):
     assert all(found.arrays[name].tobytes() == array.tobytes() for name, array in expected.arrays.items())
 
 
-@TORCH_FIRST
 def test_members_that_other_machines_train_in_any_order_make_the_record_of_a_run_in_a_row(
     elsewhere, trained, tmp_path, capsys
 ):

@@ -9,7 +9,7 @@ import pytest
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores
 from singularbayes_experiments.problems import mimic3, mimic3_features, mortality
-from table import TORCH_FIRST
+from table import ON_TORCH
 
 import singularbayes as sb
 
@@ -73,7 +73,7 @@ def test_every_vital_sign_of_a_synthetic_newborn_is_beyond_the_adults(synthetic)
     assert (mimic3.split(synthetic, False).ood[0][:, columns] > 1).all()
 
 
-@TORCH_FIRST
+@ON_TORCH
 def test_a_run_has_every_score_and_its_arrays_give_them_again(synthetic, monkeypatch):
     monkeypatch.setenv(mimic3.FOLDER, synthetic)
     assert mimic3.MIMIC3Settings().tables == "own"

@@ -1,17 +1,21 @@
 """Detectors of one deterministic network: which images are inside and outside, exact scores, and nothing done twice."""
 
-import json
+import importlib.util
 from pathlib import Path
 
+import keras
 import made_up_images
+import made_up_reviews
 import numpy as np
 import pytest
+from marks import filled
 from singularbayes_experiments import data
-from singularbayes_experiments.problems import network_detectors
+from singularbayes_experiments.problems import network_detectors, reviews, text
 from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.records import record
 from table import JAX_FIRST
 from test_images import TINY
+from test_sst2 import TINY as TINY_TEXT
 
 from singularbayes import metrics
 
@@ -39,7 +43,7 @@ def test_held_out_classes_are_in_no_training_image_and_are_all_the_others(images
 def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, monkeypatch, tmp_path):
     networks, run, detect = [], network_detectors.run, network_detectors.detect
     monkeypatch.setattr(
-        network_detectors, "detect", lambda one, sets: networks.append((one, sets)) or detect(one, sets)
+        network_detectors, "detect", lambda one, sets, head: networks.append((one, sets)) or detect(one, sets, head)
     )
     monkeypatch.setattr(network_detectors, "run", lambda name, kind, seed: run(name, kind, seed, TINY))
     lines = list(network_detectors.run_network_detectors(["mnist"], [42], tmp_path))
@@ -59,25 +63,94 @@ def test_records_have_the_scores_of_the_network_and_are_not_made_twice(images, m
     assert set(by_draws) == {"held_out/auroc_ood_mi", "held_out/auroc_ood_entropy"}
 
 
+def head_of(units: int) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(units, name="logit")])
+
+
+def numbers(classes: int) -> network_detectors.Sets:
+    rng = np.random.default_rng(0)
+    x, test, far = (rng.normal(size=(rows, 3)).astype("float32") for rows in (60, 20, 25))
+    return network_detectors.Sets(
+        (x, np.arange(60) % classes if classes else np.linspace(0, 1, 60)), test, {"": far, "b": 2 * far}, classes
+    )
+
+
+def test_one_logit_has_no_energy_and_its_confidence_is_that_of_two_classes():
+    network, sets = head_of(1), numbers(classes=2)
+    found = network_detectors.detect(network, sets, "logit")
+    assert set(found) == {"max_softmax", "mahalanobis"} and set(found["mahalanobis"]) == {"auroc_ood", "b/auroc_ood"}
+
+    def confidence(x):
+        p = 1 / (1 + np.exp(-network.predict(x, verbose=0).astype("float64")[:, 0]))
+        return metrics.least_confidence(np.stack([1 - p, p], axis=1))
+
+    expected = metrics.auroc_ood(confidence(sets.test), confidence(sets.others[""]))
+    assert found["max_softmax"]["auroc_ood"] == pytest.approx(expected)
+
+
+def test_a_regression_has_the_distance_to_the_mean_of_all_training_inputs_alone():
+    network, sets = head_of(1), numbers(classes=0)
+    found = network_detectors.detect(network, sets, "logit")
+    hidden = keras.Model(network.inputs, network.layers[0].output)
+    train, inside, outside = (hidden.predict(x, verbose=0) for x in (sets.train[0], sets.test, sets.others["b"]))
+    distance = metrics.MahalanobisDistance(train, np.zeros(60))
+    assert set(found) == {"mahalanobis"}
+    assert found["mahalanobis"]["b/auroc_ood"] == pytest.approx(
+        metrics.auroc_ood(distance(inside), distance(outside)), abs=1e-6
+    )
+
+
+@JAX_FIRST
+def test_reviews_of_films_are_told_from_news_products_and_queries(monkeypatch):
+    pytest.importorskip("tokenizers")
+    for name in ("sst2", "ag_news", "bert_vocab"):
+        monkeypatch.setattr(data, name, getattr(made_up_reviews, name))
+    snippets = data.Snippets(["w1 w2 fine", "w3 dull"], "made up")
+    nobody = ([], np.array([], "int64"))
+    intents = data.Intents(nobody, nobody, nobody, ["w4 w5 w6"] * 3, (), "made up")
+    monkeypatch.setattr(data, "product_reviews", lambda: snippets)
+    monkeypatch.setattr(data, "clinc150", lambda: intents)
+    caches = (text.bert, reviews.encoded, reviews._split)
+    for cache in caches:
+        cache.cache_clear()
+    try:
+        sets = network_detectors.texts(EXPERIMENTS["sst2"].problem, TINY_TEXT)
+        assert {name: len(x) for name, x in sets.others.items()} == {"": 30, "product_reviews": 2, "clinc150": 3}
+        (one, *others) = network_detectors.run("sst2", "deep_ensemble", 42, TINY_TEXT)
+        plain = network_detectors.run("sst2", "deterministic", 42, TINY_TEXT)
+    finally:
+        for cache in caches:
+            cache.cache_clear()
+    names = ("ag_news", "product_reviews", "clinc150")
+    assert not others and one.method == "deep_ensemble_texts"
+    assert set(one.metrics) == {f"{name}/auroc_ood_{by}" for name in names for by in ("mi", "entropy")}
+    assert one.parameters == TINY_TEXT.members * plain[0].parameters
+    assert {each.method for each in plain} == {"max_softmax", "energy", "mahalanobis"}
+    assert set(plain[0].metrics) == {"auroc_ood", "product_reviews/auroc_ood", "clinc150/auroc_ood"}
+
+
 def test_the_page_on_when_not_has_the_scores_of_the_committed_records():
     root = Path(__file__).parents[2]
-    lines = (root / "experiments" / "results" / "network_detectors.jsonl").read_text(encoding="utf-8").splitlines()
+    specification = importlib.util.spec_from_file_location("when_not", root / "docs" / "scripts" / "when_not.py")
+    script = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(script)
+    page = (root / "docs" / "when_not.md").read_text(encoding="utf-8")
+    assert filled(page, "detectors", script.sentences(), "when_not.md") == page
     found: dict = {}
-    for one in map(json.loads, lines):
-        for metric, value in one["metrics"].items():
-            found.setdefault((one["experiment"], one["method"], metric), []).append(value)
+    for one in record.read(root / "experiments" / "results" / "network_detectors.jsonl"):
+        for metric, value in one.metrics.items():
+            found.setdefault((one.experiment, one.method, metric), []).append(value)
     shown = {key: f"{np.mean(values):.3f}" for key, values in found.items()}
-    page = " ".join((root / "docs" / "when_not.md").read_text(encoding="utf-8").split())
-    far, near, mine = (
-        shown["fashion_mnist", "mahalanobis", "mnist/auroc_ood"],
-        shown["fashion_mnist", "mahalanobis", "held_out/auroc_ood"],
-        shown["fashion_mnist", "low_rank_held_out", "held_out/auroc_ood_mi"],
-    )
-    words = {2: "two", 3: "three"}
-    seeds = {name: words[len(found[name, "mahalanobis", "held_out/auroc_ood"])] for name in ("mnist", "fashion_mnist")}
-    assert f"an AUROC of {far}, and" in page
-    assert f"with {near}, where one low-rank network has {mine} ({seeds['fashion_mnist']} seeds)" in page
-    digits = (shown["mnist", "mahalanobis", "held_out/auroc_ood"],)
-    digits += (shown["mnist", "low_rank_held_out", "held_out/auroc_ood_mi"],)
-    assert f"{' against '.join(digits)} ({seeds['mnist']} seeds)" in page
-    assert f"max-softmax has {shown['mnist', 'max_softmax', 'held_out/auroc_ood']}." in page
+    text = " ".join(page.split())
+    far = shown["fashion_mnist", "mahalanobis", "mnist/auroc_ood"]
+    near = shown["fashion_mnist", "mahalanobis", "held_out/auroc_ood"]
+    assert f"an AUROC of {far}, and" in text and f"held out of training with {near}, where one low-rank" in text
+    digits = [float(shown["mnist", name, f"held_out/auroc_ood{by}"]) for name, by in _DIGITS]
+    assert digits[0] < digits[1] and "{:.3f} against {:.3f} (".format(*digits) in text  # the other way round
+    air = float(shown["beijing", "mahalanobis", "auroc_ood"])
+    best = float(text.split("the best uncertainty of a network or an ensemble there has ")[1][:5])
+    assert f"tells Guangzhou with {air:.3f};" in text and air > best
+
+
+_DIGITS = (("mahalanobis", ""), ("low_rank_held_out", "_mi"))

@@ -77,7 +77,7 @@ def test_wherever_a_write_was_cut_whole_records_are_read_and_the_next_one_follow
         lines = [line for end, line in ((len(first) + 1, first), (len(whole), second)) if cut >= end]
         assert files.read_lines(path) == lines
         assert len(record.read(tmp_path, arrays=False)) == len(lines)
-        files.append(path, third)
+        files.append_line(path, third)
         assert path.read_text() == "".join(f"{line}\n" for line in [*lines, third])
 
 
@@ -154,7 +154,7 @@ def test_a_full_disk_leaves_earlier_records_whole(tmp_path, room):
     record.append(toy_record(), tmp_path)
     before = (tmp_path / LINE).read_bytes()
     with room_for(len(before) + room), pytest.raises(OSError) as error:
-        files.append(tmp_path / LINE, toy_record(seed=1).line())
+        files.append_line(tmp_path / LINE, toy_record(seed=1).line())
     assert error.value.errno == errno.EFBIG and error.value.filename == str(tmp_path / LINE)
     assert (tmp_path / LINE).read_bytes() == before
 

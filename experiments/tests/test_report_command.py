@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from made_up import all_records, bare, image_record, image_records, kl_record, toy_record
+from matplotlib.figure import Figure
 from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.records import record
 from singularbayes_experiments.report import chapters, cifar10, markdown_page, modes_summary, reading
@@ -50,6 +51,17 @@ def test_tables_for_a_paper_can_be_printed_alone(runs, capsys):
     assert printed.startswith("% \\usepackage{amsmath,booktabs,textcomp}\n\n\\begin{table}")
     assert not (runs / "report").exists() and cli.main(["report", str(runs)]) == 0
     assert printed == (runs / "report" / "report.tex").read_text(encoding="utf-8") + "\n"
+
+
+def test_the_numbers_of_the_paper_can_be_left_out(runs, capsys):
+    cli.main(["report", str(runs), "--latex"])
+    beside = capsys.readouterr().out
+    assert cli.main(["report", str(runs), "--latex", "--no-paper"]) == 0
+    alone = capsys.readouterr().out
+    assert r"\quad paper" in beside and "Below ours" in beside
+    assert r"\quad paper" not in alone and "Below ours" not in alone
+    ours = [line for line in beside.splitlines() if line.endswith(r"\\") and r"\quad" not in line]
+    assert [line for line in alone.splitlines() if line.endswith(r"\\")] == ours
 
 
 def test_the_folder_of_the_page_can_be_said(runs, tmp_path):
@@ -201,7 +213,9 @@ def test_markdown_tables_are_tables():
 RESULTS = ROOT / "experiments" / "results"
 
 
-def test_the_pages_of_results_are_those_of_the_committed_records():
+def test_the_pages_of_results_are_those_of_the_committed_records(monkeypatch):
+    # Drawing would be most of the time, and figures are not compared.
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: file.write("<svg></svg>"))
     command = "singularbayes-experiments report experiments/results --markdown docs/results"
     records = reading.read(RESULTS)
     modes, more = modes_summary.collect(RESULTS), cifar10.own_page(RESULTS)

@@ -18,7 +18,7 @@ from table import TORCH_FIRST
 
 from singularbayes import FullRank, LowRank, layers, predict
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = pytest.mark.on_torch
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(16, 2)).astype("float32")
@@ -91,7 +91,9 @@ def assert_same(model, other):
     np.testing.assert_array_equal(one.std, two.std)
 
 
-@pytest.mark.parametrize("epochs", [[0], [1, 2, 5], [7]])
+@TORCH_FIRST
+@pytest.mark.rows_on_torch
+@pytest.mark.parametrize("epochs", [[1, 2, 5], [0], [7]])
 def test_an_interrupted_training_goes_on_bit_for_bit(epochs, whole, tmp_path):
     """Weights, optimizer, seeds, KL weight, plateau, early stopping with its best weights, and order of examples."""
     keep = Keep(tmp_path, every=0)

@@ -13,6 +13,8 @@ from made_up import (
     rows_of,
     toy_record,
 )
+from singularbayes_experiments.data.catalogue import SETS
+from singularbayes_experiments.data.store import find
 from singularbayes_experiments.problems import simple_detectors
 from singularbayes_experiments.report import chapters, sentences
 from singularbayes_experiments.report.names import SIMPLE_NAMES
@@ -69,7 +71,7 @@ def test_the_classifiers_sentence_names_who_is_best_in_what():
 
 
 def test_the_headline_of_reviews_goes_by_mutual_information_as_the_paper_does():
-    """By mutual information the deep ensemble tells news best, by entropy SWAG would."""
+    """By mutual information the deep ensemble detects news best, by entropy SWAG would."""
     by = {"low_rank": (0.7, 0.6), "deep_ensemble": (0.8, 0.5), "swag": (0.6, 0.9)}
     scores = {"accuracy": 0.8, "nll": 0.4}
     records = [
@@ -77,7 +79,7 @@ def test_the_headline_of_reviews_goes_by_mutual_information_as_the_paper_does():
         for m, (mi, h) in by.items()
     ]
     (chapter,) = chapters.make_chapters(records)
-    assert chapter.finding.endswith("Best at telling news apart by mutual information: deep ensemble (AUROC 0.8000).")
+    assert chapter.finding.endswith("Best detection of news by mutual information: deep ensemble (AUROC 0.8000).")
     assert any(SECTIONS["adaptive_rank_sst2"].title in note for note in chapter.section.notes)
 
 
@@ -86,7 +88,7 @@ def test_the_study_of_the_kl_weight_says_where_the_posterior_collapses():
     rows = rows_of([kl_record(beta) for beta in (0.01, 0.1, 1.0, 10.0, 100.0)], section.methods)
     assert [row.name for row in rows] == ["β = 0.01", "β = 0.1", "β = 1", "β = 10", "β = 100"]
     assert section.finding(rows) == (
-        "The NLL is lowest at β = 0.1 (0.0500); from β = 10 on the network hardly tells digits apart: the posterior "
+        "The NLL is lowest at β = 0.1 (0.0500); from β = 10 on the network hardly distinguishes digits: the posterior "
         "has collapsed."
     )
     assert "; at β = 10 the network" in section.finding(rows[:4])
@@ -142,6 +144,25 @@ def test_the_committed_detectors_are_those_of_the_data():
     kept = {(run["experiment"], run["method"]): run["metrics"] for run in map(json.loads, lines)}
     assert {experiment for experiment, _ in kept} == set(simple_detectors.EXPERIMENTS)
     assert {method for _, method in kept} < SIMPLE_NAMES.keys()  # the others are of a network
-    for experiment in ("mnist", "beijing"):
+    here = find(SETS["product_reviews"], SETS["product_reviews"].files[0]) is not None  # else it would be downloaded
+    for experiment in ("mnist", "beijing", *["sst2"] * here):
         for method, found in simple_detectors.detect(experiment):
             assert found == pytest.approx(kept[experiment, method], abs=1e-6)
+
+
+def test_a_table_of_detectors_alone_stands_once_and_says_what_is_missing():
+    made = [replace(image_record("low_rank"), experiment="sst2", preset=preset) for preset in ("paper", "chosen")]
+    simple = [
+        Record("sst2", method, seed, {}, {"product_reviews/auroc_ood": 0.4}, 0, 1.0, preset="simple")
+        for method, seed in (("text_length", 0), ("max_softmax", 42), ("mahalanobis", 42))
+    ]
+    (chapter,) = chapters.make_chapters([*made, *simple])
+    titles = {part.group.preset: [table.title for table in part.tables] for part in chapter.parts}
+    alone = "Text that is nearer to film reviews"
+    assert alone in titles["chosen"] and alone not in titles["paper"]
+    [table] = [table for part in chapter.parts for table in part.tables if table.title == alone]
+    assert [row.name for row in table.rows] == [SIMPLE_NAMES[one.method] for one in simple]
+    assert "The network has one logit" in table.note and "need classes" not in table.note
+    (chapter,) = chapters.make_chapters([*made, simple[-1]])
+    [table] = [table for part in chapter.parts for table in part.tables if table.title == alone]
+    assert "The network has one logit" not in table.note and "need classes" in table.note

@@ -16,7 +16,6 @@ from singularbayes_experiments.problems.image_copies import CopiesFolder, Moves
 from singularbayes_experiments.problems.sharp_certificates import METHODS, QUICK, RULE, Candidate, SharpSettings, Split
 from singularbayes_experiments.records import record
 from singularbayes_experiments.runs import sharp_certificates as runs
-from table import TORCH_FIRST
 
 from singularbayes.models import count_trained
 from singularbayes.training import KLSchedule, learn_prior
@@ -63,7 +62,6 @@ def test_the_rule_reads_no_certifying_image_and_the_record_has_every_bound(metho
     assert {"averaged certificate", "hold-out", "averaged hold-out", "mistakes that chose"} <= set(m)
 
 
-@TORCH_FIRST
 def test_a_candidate_is_what_keras_fits_with_its_settings_and_copies(images):
     (x, y), _ = images
     x, y = x[:60], y[:60]

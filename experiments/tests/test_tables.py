@@ -36,13 +36,6 @@ def made_up(classes: bool) -> Table:
     return Table("made up", x, np.digitize(y, [-0.5, 0.5]) if classes else y, splits)
 
 
-def run(piece) -> dict:
-    """A piece of `test_pieces_are_done_once`, found by its module's name in other processes."""
-    if piece[0] == "bad":
-        raise RuntimeError("no")
-    return {"doubled": 2 * piece[1]}
-
-
 def test_every_method_has_defaults_and_eight_configurations():
     for method in (*table_methods.REGRESSION.values(), *table_methods.CLASSIFICATION.values()):
         assert method.configurations[0] == {} and len(method.configurations) == 9
@@ -232,12 +225,12 @@ def test_tables_with_too_many_rows_for_a_method_are_left_out(monkeypatch):
 def test_pieces_are_done_once(tmp_path):
     out = tmp_path / "records.jsonl"
     out.write_text(json.dumps({"piece": ["good", 1], "doubled": 7}) + "\n")
-    assert run_pieces(__name__, [("good", 1), ("good", 2), ("bad", 3)], out, minutes=2, cores=1) == 0
+    assert run_pieces("doubling", [("good", 1), ("good", 2), ("bad", 3)], out, minutes=2, cores=1) == 0
     first, *others = map(json.loads, out.read_text().splitlines())
     assert first["doubled"] == 7 and {tuple(one["piece"]) for one in others} == {("good", 2), ("bad", 3)}
     by_piece = {one["piece"][0]: one for one in others}
     assert by_piece["good"]["doubled"] == 4 and "RuntimeError: no" in by_piece["bad"]["error"]
-    assert run_pieces(__name__, [("good", 5)], out, minutes=2, cores=1, known=[{"piece": ["good", 5]}]) == 0
+    assert run_pieces("doubling", [("good", 5)], out, minutes=2, cores=1, known=[{"piece": ["good", 5]}]) == 0
     kept = tmp_path / "kept.jsonl.gz"
     assert keep_records(out, kept) == 2 and keep_records(out, kept) == 0
     assert [record["piece"] for record in read_records(kept)] == [["good", 1], ["good", 2]]

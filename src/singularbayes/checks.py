@@ -36,7 +36,8 @@ def require_share(name: str, /, **values: Any) -> None:
     """Raises unless every value, a probability such as δ, lies strictly between 0 and 1."""
     for key, value in values.items():
         if not _is_number(value) or not 0 < value < 1:
-            raise ValueError(f"{name} needs 0 < {key} < 1; got {key}={value!r}.")
+            percent = f" For {value:g} % write {value / 100:g}." if _is_number(value) and 1 < value < 100 else ""
+            raise ValueError(f"{name} needs 0 < {key} < 1; got {key}={value!r}.{percent}")
 
 
 def require_unit(name: str, /, **values: Any) -> None:

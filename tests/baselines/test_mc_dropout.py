@@ -82,6 +82,14 @@ def test_a_model_without_dropout_is_refused():
         MCDropout(_model(rate=0.0))
 
 
+@pytest.mark.parametrize(
+    "kind", [MCDropout, sb.SWAG, sb.TemperatureScaled, lambda path: sb.DeepEnsemble.from_models([path])]
+)
+def test_a_file_is_no_model(kind):
+    with pytest.raises(TypeError, match=r"needs a Keras model; got 'model.keras'. Read a file by singularbayes.load"):
+        kind("model.keras")
+
+
 def test_the_loss_says_what_the_outputs_mean():
     model = _model()
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))

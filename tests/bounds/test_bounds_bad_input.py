@@ -268,7 +268,7 @@ SHAPES = [
         lambda: best_gauge((EYE[:, :1] + 1,) * 2, (EYE + 1,) * 2, normal_kl),
         "best_gauge needs factors of one rank; got 1 and 2 columns",
     ),
-    (lambda: relative_perturbation(DRAWS, DRAWS[:2], EYE, EYE), "as many draws of both factors"),
+    (lambda: relative_perturbation(DRAWS, DRAWS[:2], EYE, EYE), "the same number of draws of both factors"),
     (lambda: relative_perturbation(DRAWS, DRAWS, 0 * EYE, EYE), "needs a mean weight other than 0; got Ā B̄ᵀ = 0"),
     (lambda: deviation([0.1, 0.2], [1.0], 1.0), "deviation needs one perturbation per norm; got 2 and 1"),
     (lambda: deviation([-0.1], [1.0], 1.0), "deviation needs perturbation >= 0; got perturbation=-0.1"),

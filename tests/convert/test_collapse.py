@@ -13,7 +13,7 @@ from table import TORCH_FIRST, as_program, stir
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, RankOne, layers
 
-pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
+pytestmark = [pytest.mark.on_torch, pytest.mark.rows_on_torch]
 L = keras.layers
 RNG = np.random.default_rng(7)
 BACKEND = keras.backend.backend()
@@ -62,6 +62,7 @@ CASES = {"text": (_text, IDS), "image": (_image, RNG.normal(size=(2, 9, 9, 3)).a
 
 @pytest.mark.parametrize("make", [lambda: LowRank(2), FullRank, RankOne], ids=["low_rank", "full_rank", "rank_one"])
 @pytest.mark.parametrize("kind", ["text"] if BACKEND == "jax" else [*CASES])
+@TORCH_FIRST
 def test_it_predicts_what_the_means_do(kind, make):
     if BACKEND == "jax" and make is not FullRank:
         pytest.skip("compiling takes long; torch and TensorFlow run it")

@@ -9,6 +9,8 @@ from table import ON_TORCH, TORCH_FIRST
 import singularbayes as sb
 from singularbayes.posteriors import Origin
 
+pytestmark = pytest.mark.on_torch
+
 K = 3
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(20, 5)).astype("float32"), RNG.integers(0, 3, 20)

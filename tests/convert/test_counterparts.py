@@ -12,7 +12,7 @@ from singularbayes.convert import counterparts
 from singularbayes.convert.layer_matrices import find_matrices, find_slots, find_weights, mean_value
 from singularbayes.posteriors import Posterior
 
-pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
+pytestmark = [pytest.mark.on_torch, pytest.mark.rows_on_torch]
 BACKEND = keras.backend.backend()
 # Compiling takes long on JAX, where one option a layer is enough: the code is the same.
 MAIN = ["lstm_no_bias", "gru_plain", "conv1d_causal_dilated", "conv2d_groups", "attention_gated"]
@@ -41,6 +41,7 @@ def _trained(option):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@TORCH_FIRST
 def test_counterparts_at_full_rank_and_back_compute_what_the_layer_did(name):
     if BACKEND == "tensorflow" and name.endswith("channels_first"):
         pytest.skip("TensorFlow has no channels-first convolution on a CPU, so Keras's layer cannot run")
@@ -59,6 +60,7 @@ def test_counterparts_at_full_rank_and_back_compute_what_the_layer_did(name):
 
 
 @pytest.mark.parametrize("kind", ["dense", "embedding"])
+@TORCH_FIRST
 def test_dense_and_embedding_too(kind):
     option = LAYERS[kind]
     layer = option.keras()

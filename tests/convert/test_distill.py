@@ -4,12 +4,12 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import ON_TORCH, TORCH_FIRST, stir
+from table import ON_TORCH, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = pytest.mark.on_torch
 X = np.random.default_rng(2).normal(size=(512, 3)).astype("float32")
 SHOWN, NEW = X[:384], X[384:]
 

@@ -1,5 +1,7 @@
 """What leaves the package keeps its predictions: exported files are run by other programs and agree with `predict`."""
 
+import importlib.util
+
 import keras
 import numpy as np
 import pytest
@@ -15,10 +17,14 @@ SMALL_NETWORKS = ["mlp", "cnn", "lstm", pytest.param("transformer", marks=pytest
 NEEDED = {"tensorflow": "tf2onnx", "torch": "onnxscript", "jax": "jax2onnx"}
 
 
+needs_onnx = pytest.mark.skipif(
+    any(importlib.util.find_spec(package) is None for package in (NEEDED[BACKEND], "onnxruntime")),
+    reason=f"ONNX files of {BACKEND} need {NEEDED[BACKEND]} and onnxruntime",
+)
+
+
 def _onnx(model, x, path):
     """Returns the outputs of the model's ONNX file for x, run by onnxruntime."""
-    for package in (NEEDED[BACKEND], "onnxruntime"):
-        pytest.importorskip(package, reason=f"ONNX files of {BACKEND} need {package}")
     import onnxruntime
 
     normalised = any(isinstance(layer, keras.layers.LayerNormalization) for layer in model._flatten_layers())
@@ -36,6 +42,7 @@ def _onnx(model, x, path):
     return session.run(None, {argument.name: x})
 
 
+@needs_onnx
 @pytest.mark.parametrize("name", SMALL_NETWORKS)
 def test_frozen_draws_answer_as_predict_does_in_onnxruntime(name, tmp_path):
     if (BACKEND, name) == ("jax", "cnn"):
@@ -54,6 +61,7 @@ def _assert_same(found, p):
         np.testing.assert_allclose(array, values, rtol=1e-4, atol=5e-6, err_msg=name)
 
 
+@needs_onnx
 @pytest.mark.parametrize("kind", ["regression", "mixture", "student", "student_regression"])
 def test_regressions_mixtures_and_students_answer_as_predict_does_in_onnxruntime(kind, tmp_path):
     posterior = sb.Mixture(sb.FullRank(eta=0.5), components=2) if kind == "mixture" else sb.LowRank(1, eta=0.5)
@@ -68,6 +76,7 @@ def test_regressions_mixtures_and_students_answer_as_predict_does_in_onnxruntime
     _assert_same(found, sb.predict(model, ROWS, draws=4, seed=1))
 
 
+@needs_onnx
 def test_component_means_answer_as_the_ensemble_of_them_does_in_onnxruntime_and_from_a_file(tmp_path):
     head = sb.layers.Dense(3, posterior=sb.Mixture(sb.LowRank(2, eta=0.5), components=3))
     model = keras.Sequential([keras.Input((4,), name="rows"), keras.layers.Dense(5, "tanh"), head])
@@ -141,6 +150,7 @@ def test_frozen_draws_answer_as_predict_does_from_a_torch_program(tmp_path):
         np.testing.assert_allclose(value.detach().numpy(), getattr(p, name), rtol=1e-4, atol=2e-6)
 
 
+@needs_onnx
 @pytest.mark.parametrize("merge", [False, True], ids=["factors", "merged"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_collapsed_model_answers_as_itself_and_as_the_means_in_onnxruntime(name, merge, tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from networks import NETWORKS, ROWS, expected_outputs, mlp
-from table import RANDOM, SHAPE, TORCH_FIRST, stir, stirred
+from table import ON_TORCH, RANDOM, SHAPE, TORCH_FIRST, stir, stirred
 
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, layers
@@ -57,6 +57,7 @@ def test_so_they_do_whatever_the_outputs_mean(units, activation, likelihood):
     assert {name: spec.shape[1:] for name, spec in frozen.output.items()} == {n: a.shape[1:] for n, a in answer.items()}
 
 
+@ON_TORCH
 def test_what_the_outputs_mean_is_read_from_the_loss_of_the_output_that_is_named():
     x = {"left": keras.Input((4,), name="left"), "right": keras.Input((4,), name="right")}
     hidden = keras.layers.Add()([layers.Dense(5, "tanh", posterior=LowRank(2))(x[name]) for name in ("left", "right")])
@@ -85,6 +86,7 @@ def test_nothing_in_them_is_random_or_follows_the_model_they_came_from():
 
 
 @pytest.mark.parametrize("name", ["mlp", "transformer"])
+@ON_TORCH
 def test_a_file_of_them_holds_the_draws(name, tmp_path):
     make, x = NETWORKS[name]
     model = make()

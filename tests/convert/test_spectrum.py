@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from networks import NETWORKS
-from table import ON_TORCH, TORCH_FIRST
+from table import ON_TORCH
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank
 from singularbayes.convert.spectrum import MatrixSpectrum, Spectrum
 
-pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
+pytestmark = [pytest.mark.on_torch, pytest.mark.rows_on_torch]
 VALUES = arrays("float64", st.integers(1, 12), elements=st.floats(1e-3, 1e3)).map(lambda v: np.sort(v)[::-1])
 
 

@@ -31,7 +31,7 @@ def test_a_story_opens_with_its_sentence_and_figure_and_what_it_loses_and_folds_
         assert f"What {name} shows." in shown
         assert re.search(r'role="img" aria-label="Two bands [^"]+"><div class="wide-figure"><svg ', shown)
         assert shown.count("<svg ") == 2 and '<div class="narrow"><svg ' in shown  # for wide and for narrow windows
-        assert "Where mixture loses: parameters (7,202, deterministic 802)." in shown
+        assert "Where mixture loses: parameters 7,202 (deterministic 802)." in shown
         assert "Points &amp; a network." in folded and "All settings are defaults." in folded
         assert "<td>7,202</td><td>0.100</td>" in folded
         assert "<dt>epochs</dt><dd>800</dd>" in folded
@@ -81,8 +81,8 @@ def test_a_write_that_fails_leaves_the_old_page_and_nothing_else(tmp_path, monke
     [
         ({"nll": 0.3, "accuracy": 0.8}, "No other method beats a in any column."),
         ({"nll": 0.2, "accuracy": 0.9}, "No other method beats a in any column."),  # a tie is no loss
-        ({"nll": 0.1, "accuracy": 0.8}, "Where a loses: NLL (0.200, b 0.100)."),
-        ({"nll": 0.1, "accuracy": 0.95}, "Where a loses: accuracy (0.900, b 0.950), NLL (0.200, b 0.100)."),
+        ({"nll": 0.1, "accuracy": 0.8}, "Where a loses: NLL 0.200 (b 0.100)."),
+        ({"nll": 0.1, "accuracy": 0.95}, "Where a loses: accuracy 0.900 (b 0.950), NLL 0.200 (b 0.100)."),
     ],
 )
 def test_what_a_method_loses_is_named_with_both_numbers(theirs, sentence):

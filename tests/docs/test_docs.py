@@ -78,10 +78,10 @@ def test_the_results_of_the_readme_are_those_of_the_records():
     (lost,) = (line for line in modes_summary.losses(scores) if line.startswith("- low-rank against full-rank"))
     assert re.findall(r"([A-Z][\w. ]+?) [+−]", lost.split("; AUROC-OOD ")[1]) == ["Beijing PM2.5"]
     full_rank = summary.verdicts(scores, "low_rank", "full_rank")
-    assert set(full_rank["worse"]) == {"Fashion-MNIST", "CNN, Fashion-MNIST"}
+    assert set(full_rank["worse"]) == {"Fashion-MNIST", "CNN (Fashion-MNIST)"}
     methods = ("mixture_repeat", "mixture_svd", "low_rank")
     counts = {name: summary.verdicts(scores, name, "deep_ensemble") for name in methods}
-    assert set(counts["mixture_repeat"]["worse"]) == {"MNIST", "CNN, Fashion-MNIST", "protein"}
+    assert set(counts["mixture_repeat"]["worse"]) == {"MNIST", "CNN (Fashion-MNIST)", "protein"}
     assert set(counts["mixture_svd"]["worse"]) == {"naval propulsion"}
     assert [len(names) for names in counts["low_rank"].values()] == [1, 9, 6]  # better, worse, level
     sizes = {each.data.title: each.parameters for each in scores}

@@ -21,3 +21,7 @@ def test_the_design_page_describes_every_package_that_the_code_has():
     page = (import_graph.ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     assert {"posteriors", "layers", "likelihoods", "experiments"} <= packages
     assert [name for name in packages if f"{name}/" not in page] == []
+
+
+def test_the_picture_is_that_of_the_code():
+    assert import_graph.in_words(import_graph.package_imports()) in import_graph.PICTURE.read_text(encoding="utf-8")

@@ -71,6 +71,15 @@ def test_pages_load_nothing_from_the_network_and_figures_have_alt_texts(site):
         assert re.search(r"singularbayes \d+\.\d+\.\d+", text), page.name  # the version that it describes
 
 
+def test_signatures_show_values_and_a_number_and_its_error_stay_on_one_line(site):
+    signatures = "".join(page.read_text(encoding="utf-8") for page in (site / "api").glob("*.html"))
+    shown = set(re.findall(r'>(\w+)</span><span class="o">=</span><span class="n">(_?\w+)', signatures))
+    assert ("prior", "Normal") in shown and not [name for _, name in shown if name.startswith("_")]
+    text = (site / "evaluate.html").read_text(encoding="utf-8")
+    assert re.search("</strong>\\xa0±\\xa00\\.", text) and re.search("NLL\\xa0↓", text)
+    assert not re.search(r"<td[^>]*>[^<]*\d ± \d", text)
+
+
 def test_every_public_name_is_on_a_page_of_the_api(site):
     text = "".join(page.read_text(encoding="utf-8") for page in (site / "api").glob("*.html"))
     stub = (ROOT / "src" / "singularbayes" / "__init__.pyi").read_text(encoding="utf-8")

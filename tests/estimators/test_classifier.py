@@ -57,6 +57,22 @@ def test_the_temperature_has_the_least_likelihood_loss():
     assert losses[1] == min(losses)
 
 
+def test_the_temperature_counts_rows_by_their_weights():
+    p = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
+    y, count = np.array([0, 1, 1]), np.array([5, 2, 3])
+    repeated = temperature(np.repeat(p, count, axis=0), np.repeat(y, count))
+    assert temperature(p, y, count) == pytest.approx(repeated, rel=1e-4)
+    assert temperature(p, y) != pytest.approx(repeated, rel=0.01)
+    options = MLP | {"max_iter": 2, "calibrate": "split"}
+    weight = np.where(VALUES > 0, 5.0, 1.0)
+    model = BayesianMLPClassifier(**options).fit(X, labels(VALUES), sample_weight=weight)
+    found, own, counted = model._held_out
+    assert set(counted) == {1.0, 5.0}
+    assert model._temperature == temperature(found, own, counted) != temperature(found, own)
+    model.partial_fit(X, labels(VALUES), sample_weight=weight)
+    assert model._temperature == temperature(*model._held_out) != temperature(*model._held_out[:2])
+
+
 @TORCH_FIRST
 def test_several_labels_per_row():
     y = np.stack([VALUES > 0, X[:, 2] > 0, VALUES > -1], axis=1).astype(int)

@@ -15,7 +15,7 @@ from singularbayes.estimators import BayesianMLPRegressor, BayesianRegressor, ba
 from singularbayes.estimators.calibration import between_components, of_unseen, pooled_error, second_held_out
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw, train
-from singularbayes.estimators.network import MultilayerPerceptron, seeded
+from singularbayes.estimators.network import MultilayerPerceptron, WeightedMeanScaleNLL, seeded
 from singularbayes.estimators.trainer import one_thread_if_small
 from singularbayes.estimators.variance import Tail, VarianceModel, variance_over_square
 
@@ -268,6 +268,18 @@ def test_the_error_of_a_pool_is_that_of_members_less_their_variance():
     assert np.mean((factor * (y - mean)) ** 2) == pytest.approx(1 + 1 / 40, abs=0.1)
 
 
+def test_the_loss_of_a_noise_head_counts_rows_by_their_weights_and_no_padding():
+    rng = np.random.default_rng(0)
+    y, outputs = rng.normal(size=(6, 1)).astype("float32"), rng.normal(size=(6, 2)).astype("float32")
+    loss, weight = WeightedMeanScaleNLL(), np.array([1, 2, 3, 1, 2, 1], "float32")
+    repeated = loss(np.repeat(y, weight.astype(int), axis=0), np.repeat(outputs, weight.astype(int), axis=0))
+    padding = np.full((10, 2), 9.0, "float32")  # of another row, whose noise is large
+    padded = np.concatenate([weight * 16 / weight.sum(), np.zeros(10, "float32")])
+    found = loss(np.concatenate([y, padding[:, :1]]), np.concatenate([outputs, padding]), padded)
+    np.testing.assert_allclose(float(found), float(repeated), rtol=1e-5)
+    assert float(loss(y, outputs)) != pytest.approx(float(repeated), rel=0.01)
+
+
 def test_the_variance_between_components_is_that_of_rows_that_they_did_not_see():
     rng = np.random.default_rng(0)
     held_out = np.arange(4_000)[:, None] % 8 == np.arange(8)
@@ -370,6 +382,13 @@ def test_rows_come_in_parts():
     assert model.score(NEW, TARGETS) > 0.5
 
 
+def test_of_the_first_rows_some_are_trained_on_whatever_the_fraction():
+    model = BayesianMLPRegressor(**MLP, validation_fraction=0.9)
+    for rows in (slice(0, 2), slice(2, 5)):
+        model.partial_fit(X[rows], Y[rows])
+    assert model.n_samples_seen_ == 5 and np.isfinite(model.predict(NEW)).all()
+
+
 def test_networks_of_the_user_are_trained_with_their_loss_and_optimizer():
     def compiled(X, y, noise):
         model = build(X, y)
@@ -450,6 +469,9 @@ def test_the_likelihood_is_that_of_the_predicted_distribution(fitted):
     heavy._variance.freedom = np.array([5.0])
     expected = stats.t.logpdf(TARGETS, 5, mean, std * np.sqrt(3 / 5))
     np.testing.assert_allclose(heavy.log_likelihood(NEW, TARGETS), expected)
+    for targets in (TARGETS[:, None].T, TARGETS[1:]):  # another order of axes would pass for one of rows
+        with pytest.raises(ValueError, match=r"targets in the shape of the predictions, \(500,\)"):
+            fitted.log_likelihood(NEW, targets)
     samples = heavy.sample_y(NEW[:20], n_samples=4_000)
     np.testing.assert_allclose(samples.std(axis=1), std[:20], rtol=0.1)
     assert stats.kurtosis((samples - mean[:20, None]) / std[:20, None], axis=None) > 1

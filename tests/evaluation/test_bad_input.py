@@ -13,6 +13,8 @@ from table import TORCH_FIRST
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, ScaleMixture, layers
 
+pytestmark = pytest.mark.on_torch
+
 X, LABELS = np.ones((4, 3), "float32"), np.zeros(4, int)
 
 

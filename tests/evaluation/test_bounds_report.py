@@ -439,6 +439,8 @@ def test_the_margin_bound_needs_a_radius_and_a_prior_that_has_not_seen_the_examp
     assert not saw.is_certificate and "learned on these examples" in saw.defect
     with pytest.raises(ValueError, match="bounds_report needs examples that count the same"):
         bounds_report(close, [(X, Y, np.ones(len(X)))].__iter__(), None)
+    with pytest.raises(ValueError, match="bounds_report needs labels y; got y=None"):
+        bounds_report(close, X, None)
     with pytest.raises(ValueError, match="bounds_report needs radius"):
         bounds_report(close, X, Y, draws=50, radius=largest / 2)
 

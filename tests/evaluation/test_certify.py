@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import set_factor
+from table import JAX_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, Clipped, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers
@@ -21,6 +21,8 @@ from singularbayes.evaluation.certificate_forms import (
 )
 from singularbayes.prediction.bounded_loss import ERROR
 from singularbayes.prediction.randomized import drawn_risks
+
+pytestmark = pytest.mark.on_torch
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)).astype("float32")
@@ -109,6 +111,7 @@ def test_the_certified_risk_is_that_of_draws_and_not_of_their_mean():
     assert 0.3 < angles.mean() < bound.value
 
 
+@JAX_FIRST
 def test_draws_on_random_examples_have_the_same_mean(trained):
     whole = drawn_risks(trained, X, Y, 1500, examples=None, seed=1)
     some = drawn_risks(trained, X, Y, 1500, examples=16, seed=2)
@@ -125,6 +128,7 @@ def test_one_output_is_right_when_its_side_is(trained):
     assert drawn_risks(model, X, 1 - Y, 3, None, likelihood="bernoulli_logits").min() > 0.99
 
 
+@JAX_FIRST
 def test_it_fails_at_most_as_often_as_it_says():
     """Labels are sign(x₁), a tenth of them flipped, and Q is fitted to the data; the true risk is an angle.
 

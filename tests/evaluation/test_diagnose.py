@@ -12,6 +12,8 @@ import singularbayes as sb
 from singularbayes import FullRank, GaussianNLL, LowRank, MeanScaleNLL, layers
 from singularbayes.evaluation import symptoms
 
+pytestmark = pytest.mark.on_torch
+
 RNG = np.random.default_rng(8)
 X = RNG.normal(size=(600, 4)).astype("float32")
 LABELS = (X[:, 0] + 0.5 * X[:, 1] + 0.5 * RNG.normal(size=600) > 0).astype(int)
@@ -231,6 +233,9 @@ def test_every_component_of_a_mixture_is_reported_and_one_that_does_harm_is_name
     less = sb.diagnose(sb.drop_component(model, 1), X, LABELS, draws=20)
     assert "weak_component" not in less and len(less.components) == 2
     assert "NLL" not in sb.diagnose(model, X, draws=6).components[0]
+    assert sb.diagnose(model, X, draws=6, keep_draws=True).components == sb.diagnose(model, X, draws=6).components
+    with pytest.raises(ValueError, match="needs the targets inside the batches of a generator"):
+        sb.diagnose(model, (batch for batch in [(X, LABELS)]), LABELS)
 
 
 def test_a_dead_column_is_found_in_the_component_that_has_it():

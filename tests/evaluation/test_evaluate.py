@@ -17,6 +17,8 @@ from singularbayes.evaluation.memory import Peak
 from singularbayes.metrics import MEASURES, find_measure
 from singularbayes.prediction.recalibration import Temperature
 
+pytestmark = pytest.mark.on_torch
+
 RNG = np.random.default_rng(3)
 DRAWS = RNG.dirichlet([1, 1, 1], (20, 40))
 OOD = RNG.dirichlet([0.5, 0.5, 0.5], (20, 30))

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, TORCH_FIRST, set_factor
+from table import TORCH_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Normal, certify, layers
@@ -17,7 +17,7 @@ from singularbayes.evaluation.certificate_conditions import own_code
 from singularbayes.evaluation.certificate_data import _check_disjoint
 from singularbayes.training import count_repeats, hash_examples, seen_among
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = pytest.mark.on_torch
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(100, 120)).astype("float32")
 Y = RNG.integers(0, 2, 100)
@@ -62,7 +62,7 @@ def _assumes(model, words, x=X, y=Y, **options):
     assert words in repr(certify(model, x, y, draws=20, **options))
 
 
-@JAX_FIRST
+@TORCH_FIRST
 def test_without_tricks_learning_by_heart_certifies_nothing():
     assert certify(_memorised(), X, Y, draws=20).value > 0.5
 
@@ -101,7 +101,6 @@ def test_noise_of_another_layer_is_refused(noise):
     _refused(_network(noise()), "two passes with the same draw.*random noise of its own")
 
 
-@JAX_FIRST
 def test_noise_for_a_single_example_of_many_is_refused():
     model = _network(_RareNoise())
     x = np.concatenate([RNG.normal(size=(399, 120)), OTHERS[-1:]]).astype("float32")
@@ -133,6 +132,7 @@ def test_files_of_weights_keep_what_the_prior_was_learned_on(tmp_path):
         assert certify(again, OTHERS, Y, draws=20).is_certificate
 
 
+@TORCH_FIRST
 def test_centres_that_were_moved_by_hand_are_refused():
     model = _memorised()
     weights = {weight.path: value for weight, value in zip(model.weights, model.get_weights(), strict=True)}
@@ -145,21 +145,18 @@ def test_centres_that_were_moved_by_hand_are_refused():
     assert not certify(model, X, Y, draws=20, allow_seen=True).is_certificate
 
 
-@JAX_FIRST
 def test_prior_data_adds_to_what_the_prior_remembers():
     model = _memorised()
     sb.centre_prior(model, learned_on=X)
     _refused(model, "the prior was learned on these examples", prior_data=OTHERS)
 
 
-@JAX_FIRST
 def test_prior_data_is_compared_in_full():
     many = np.random.default_rng(1).normal(size=(5000, 120)).astype("float32")
     many[4321] = X[7]
     _refused(_network(), "1 of 5,000 that it knows are here", prior_data=many)
 
 
-@JAX_FIRST
 def test_inputs_by_name_and_in_a_list_are_the_same_examples():
     one, two = keras.Input((60,), name="b"), keras.Input((60,), name="a")
     posterior = FullRank(prior=Centred(Normal(0.1)))
@@ -170,7 +167,6 @@ def test_inputs_by_name_and_in_a_list_are_the_same_examples():
     _refused(model, "the prior was learned on these examples: 100 of 100", [X[:, :60], X[:, 60:]])
 
 
-@JAX_FIRST
 def test_a_prior_that_was_centred_carries_the_callers_word():
     """It was fitted to X, and the caller named others: nothing in the model can tell."""
     model = _memorised()
@@ -179,7 +175,6 @@ def test_a_prior_that_was_centred_carries_the_callers_word():
 
 
 @pytest.mark.parametrize("role", ["initializer", "rho_initializer", "function"])
-@JAX_FIRST
 def test_a_prior_around_given_arrays_carries_the_assumption_also_in_files(role, tmp_path):
     array = keras.initializers.Constant(LEARNED.astype("float32"))
     start = {"initializer": _learned} if role == "function" else {role: array}
@@ -193,7 +188,6 @@ def test_a_prior_around_given_arrays_carries_the_assumption_also_in_files(role, 
     _assumes(fresh, words)
 
 
-@JAX_FIRST
 def test_a_memory_in_code_is_an_assumption():
     class Memory(keras.layers.Layer):
         def call(self, inputs):
@@ -243,7 +237,6 @@ _ClaimsKeras.__module__ = "keras.layers"
         (_ClaimsKeras, "_ClaimsKeras"),
     ],
 )
-@JAX_FIRST
 def test_code_that_is_no_plain_function_is_an_assumption(layer, name):
     assert own_code(_network(layer())) == (f"no memory of these examples in the code of {name}",)
 
@@ -280,7 +273,6 @@ def _look_up(inputs, outputs):
     return ops.matmul(ops.exp(-1e4 * distance), 100.0 * np.eye(2, dtype="float32")[Y]) + outputs
 
 
-@JAX_FIRST
 def test_a_memory_in_constants_between_layers_is_an_assumption():
     bound = certify(_between(_look_up), X, Y, draws=200)
     assert bound.value < 0.4  # and half is the truth
@@ -297,7 +289,6 @@ def test_a_memory_in_constants_between_layers_is_an_assumption():
         (lambda x, y: ops.vectorized_map(lambda row: row, y), "code of <lambda>"),
     ],
 )
-@JAX_FIRST
 def test_what_stands_between_layers_is_an_assumption(function, words):
     assert words in str(own_code(_between(function)))
 
@@ -311,7 +302,6 @@ def test_what_stands_between_layers_is_an_assumption(function, words):
         lambda: keras.layers.Activation(partial(ops.add, X[0])),
     ],
 )
-@JAX_FIRST
 def test_arrays_in_layers_are_an_assumption(layer):
     assert "the constants in the graph" in str(own_code(_network(layer())))
 
@@ -343,12 +333,10 @@ def test_arrays_in_layers_are_an_assumption(layer):
         ],
     ],
 )
-@JAX_FIRST
 def test_layers_of_keras_need_no_assumption(before):
     assert own_code(_network(*before())) == ()
 
 
-@JAX_FIRST
 def test_operations_of_keras_need_no_assumption():
     def function(x, y):
         steps = layers.MultiHeadAttention(2, 3, posterior=FullRank())(*[ops.reshape(x, (-1, 12, 10))] * 2)
@@ -377,7 +365,6 @@ def test_weights_that_were_trained_and_then_frozen_are_refused(optimizer):
 # -- examples ---------------------------------------------------------------------------------------------------------
 
 
-@JAX_FIRST
 def test_repeated_examples_are_counted_and_need_a_word():
     model = _network()
     x, y = np.tile(X[:20], (5, 1)), np.tile(Y[:20], 5)
@@ -390,13 +377,11 @@ def test_repeated_examples_are_counted_and_need_a_word():
     assert not any("equal to an earlier" in assumed for assumed in other_label.assumptions)
 
 
-@JAX_FIRST
 def test_a_hash_knows_an_example_from_all_of_its_parts():
     assert seen_among(hash_examples([X, Y]), hash_examples([X, 1 - Y])).count == 0
     assert count_repeats(hash_examples(np.array([[0.0, 1.0], [-0.0, 1.0]]))) == 1
 
 
-@JAX_FIRST
 def test_integers_that_single_precision_cannot_tell_apart_are_different_examples():
     many = 2**26 + np.arange(400, dtype="int32")[:, None]
     assert count_repeats(hash_examples(many)) == 0
@@ -404,7 +389,6 @@ def test_integers_that_single_precision_cannot_tell_apart_are_different_examples
     assert seen_among(hash_examples(many), hash_examples(many.astype("int64"))).count == 400
 
 
-@JAX_FIRST
 def test_halves_that_share_a_few_equal_examples_by_chance_are_believed_to_be_disjoint():
     """Of 5,000 kinds, which are equally likely: the rates of equals vary from half to half."""
     refused = 0
@@ -420,7 +404,6 @@ def test_halves_that_share_a_few_equal_examples_by_chance_are_believed_to_be_dis
         assert (_check_disjoint(seen, hash_examples(few + 120 - shared))[0] is None) == believed
 
 
-@JAX_FIRST
 def test_prior_data_that_the_model_cannot_take_are_refused():
     _refused(_network(), "certify needs prior_data that the model can take.*120", prior_data=X[:, :60])
 

@@ -11,6 +11,8 @@ import singularbayes as sb
 from singularbayes import LowRank, layers, metrics
 from singularbayes.likelihoods import COUNTS, LAPLACE, StudentTFamily
 
+pytestmark = pytest.mark.on_torch
+
 RNG = np.random.default_rng(0)
 TOKENS, LABELS = RNG.dirichlet(np.ones(3), (6, 30, 5)), RNG.integers(0, 3, (30, 5))
 LENGTHS = RNG.integers(1, 6, 30)
@@ -196,7 +198,6 @@ def _tagger(loss):
     return model
 
 
-@TORCH_FIRST
 def test_a_model_that_masks_padding_is_evaluated_and_diagnosed_without_it():
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
@@ -219,7 +220,6 @@ def test_a_model_that_masks_padding_is_evaluated_and_diagnosed_without_it():
     assert "kl_weight" not in sb.diagnose(model, x, draws=2)
 
 
-@TORCH_FIRST
 def test_labels_that_do_not_exclude_each_other_from_fit_to_scores():
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)

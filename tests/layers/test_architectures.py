@@ -59,7 +59,8 @@ NETWORKS = {
 }
 
 
-# Convolutions are trained and drawn one layer at a time in test_keras_battery.py and test_predict.py.
+# Convolutions are trained and drawn one layer at a time in test_keras_battery.py and test_predict.py; there and in
+# test_sampler.py JAX and TensorFlow draw coherently and without padding.
 _MARKS = {"forecaster": ON_TORCH, "transformer": (), "convolutional": pytest.mark.exhaustive}
 PARAMS = [pytest.param(name, marks=_MARKS[name]) for name in NETWORKS]
 
@@ -84,6 +85,7 @@ def _fixed(model, s, x):
         return ops.convert_to_numpy(as_program(lambda x: model(x))(x))
 
 
+@ON_TORCH
 def test_a_draw_is_one_function_however_the_data_and_the_draws_are_cut(network, monkeypatch):
     model, x, _ = network
     whole = _draws(model, x)
@@ -95,6 +97,7 @@ def test_a_draw_is_one_function_however_the_data_and_the_draws_are_cut(network, 
     np.testing.assert_allclose(_draws(model, x), whole, rtol=1e-4, atol=1e-5)
 
 
+@ON_TORCH
 def test_padding_changes_no_draw():
     model = stir(_transformer())
     np.testing.assert_allclose(_draws(model, IDS[:4, :3]), _draws(model, IDS[:4]), rtol=1e-4, atol=1e-5)

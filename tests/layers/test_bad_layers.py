@@ -10,6 +10,8 @@ from table import TORCH_FIRST
 
 from singularbayes import LowRank, find_posteriors, layers
 
+pytestmark = pytest.mark.on_torch
+
 SEQUENCE, IMAGE = (None, 5, 4), (None, 7, 7, 4)
 CONV = {"filters": 4, "kernel_size": 2}
 EINSUM = {"equation": "abc,cd->abd", "output_shape": (None, 3)}
@@ -235,6 +237,7 @@ def test_a_layer_without_a_posterior_says_what_to_type():
 
 
 @TORCH_FIRST
+@pytest.mark.rows_on_torch
 @pytest.mark.parametrize(
     "row", ["lstm", "gru", "conv1d", "conv2d", "conv2d_transpose", "separable_conv2d", "einsum_dense", "transformer"]
 )

@@ -10,6 +10,7 @@ from keras import ops
 from options import LAYERS, counterpart_of
 from table import (
     BY_ROWS,
+    ON_TORCH,
     POSTERIORS,
     RANDOM,
     assert_unbiased,
@@ -44,6 +45,7 @@ def test_a_draw_is_the_keras_layer_with_that_table(name):
 
 
 @pytest.mark.parametrize("ids", [IDS[:, 0], IDS[None], IDS.astype("uint8"), IDS.astype("int64"), IDS.astype("float32")])
+@ON_TORCH
 def test_ids_come_in_any_shape_and_type_that_keras_takes(ids):
     layer = stirred_layer(CASE.make(LowRank(2)), IDS)
     draw = draw_of(layer)
@@ -67,6 +69,7 @@ def test_the_gradient_of_the_means_is_that_of_the_keras_table(name):
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@ON_TORCH
 def test_mixed_precision_gives_half_vectors_of_float32_weights(policy):
     layer = stirred_layer(CASE.make(LowRank(2), dtype=policy), IDS)
     draw = draw_of(layer)
@@ -77,6 +80,7 @@ def test_mixed_precision_gives_half_vectors_of_float32_weights(policy):
     assert {keras.backend.standardize_dtype(w.dtype) for w in layer.trainable_weights} == {"float32"}
 
 
+@ON_TORCH
 def test_positional_arguments_shapes_and_masks_are_those_of_keras():
     ours, theirs = (
         [p.name for p in inspect.signature(c.__init__).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -102,6 +106,7 @@ def test_a_layer_is_rebuilt_from_its_config(name):
 
 @pytest.mark.parametrize("name", one_row_each(BY_ROWS))
 @pytest.mark.parametrize("wrap", [list, lambda w: w[0]], ids=["list", "array"])
+@ON_TORCH
 def test_given_weights_are_the_mean(name, wrap):
     table = np.outer([1, 2, 3, 4, 5], [1, -1, 2, 0.5]).astype("float32")
     layer = CASE.make(POSTERIORS[name](), weights=wrap([table]))
@@ -127,7 +132,13 @@ def test_a_row_of_a_draw_does_not_depend_on_the_batch_it_is_asked_in(name):
         np.testing.assert_allclose(_numpy(layer(np.array([3]))), whole[[3]], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["low_rank", "full_rank", "full_rank_laplace", "k_tied", "rank_one", "adapter"])
+# test_posteriors.py has the moments of rows of every posterior.
+MORE = [
+    pytest.param(name, marks=pytest.mark.exhaustive) for name in ("full_rank_laplace", "k_tied", "rank_one", "adapter")
+]
+
+
+@pytest.mark.parametrize("name", ["low_rank", "full_rank", *MORE])
 def test_rows_average_to_the_mean_with_the_posterior_s_variance(name):
     layer = stirred_layer(CASE.make(RANDOM[name]()), IDS)
     draws = np.stack(repeated(layer, np.arange(5), 500))

@@ -4,17 +4,13 @@ import keras
 import pytest
 from keras.src.testing import TestCase
 from options import LAYERS, PAIRS
-from table import POSTERIORS, RANDOM, TORCH_FIRST
+from table import ON_TORCH, POSTERIORS, RANDOM
 
 from singularbayes import FullRank, layers
 
 pytestmark = pytest.mark.backend
 WEIGHED = {name: (lambda make=make: make(kl_weight=1e-3)) for name, make in RANDOM.items()}
 WEIGHED["deterministic"] = POSTERIORS["deterministic"]
-# Posteriors in a dense layer train alike on JAX and torch; TensorFlow, which traces for seconds, has every layer.
-ROWS = [
-    pytest.param(*row.values, marks=[*row.marks, TORCH_FIRST]) if row.values[1] != "low_rank" else row for row in PAIRS
-]
 
 
 class _Battery(TestCase):
@@ -71,11 +67,13 @@ def _run_row(name, posterior, **arguments):
 
 # It calls an untied embedding in one direction, so the other table has no gradient where no KL gives it one.
 @pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")
-@pytest.mark.parametrize(("layer", "posterior"), ROWS)
+@pytest.mark.all_rows
+@pytest.mark.parametrize(("layer", "posterior"), PAIRS)
 def test_every_layer_and_every_posterior_pass(layer, posterior):
     _run_row(layer, WEIGHED[posterior](), bias_posterior=WEIGHED["rank_one"]() if posterior == "low_rank" else None)
 
 
+@ON_TORCH
 def test_attention_passes_as_keras_tests_it():
     # With two inputs, where Keras has no training check.
     option = LAYERS["attention"]

@@ -9,7 +9,7 @@ from table import TORCH_FIRST, draw_of, on_torch, stir
 from singularbayes import FullRank, LowRank, layers
 from singularbayes.posteriors import scope
 
-pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
+pytestmark = [pytest.mark.on_torch, pytest.mark.rows_on_torch]
 RNG = np.random.default_rng(0)
 QUERY, VALUE, KEY = (RNG.normal(size=(2, length, 8)).astype("float32") for length in (5, 7, 7))
 CASES = {
@@ -35,6 +35,7 @@ def both(layer, arguments, options, monkeypatch):
 
 @pytest.mark.parametrize("biases", on_torch(BIASES, BIASES[2:]), ids=str)
 @pytest.mark.parametrize("case", CASES)
+@TORCH_FIRST
 def test_factors_give_the_attention_of_the_projections(case, biases, monkeypatch):
     arguments, options = CASES[case]
     layer = layers.MultiHeadAttention(2, 6, posterior=LowRank(3), bias_initializer="normal", **biases)

@@ -10,6 +10,8 @@ from table import TORCH_FIRST
 import singularbayes as sb
 from singularbayes import GaussianNLL, LowRank, MeanScale, MeanScaleNLL, layers
 
+pytestmark = pytest.mark.on_torch
+
 RNG = np.random.default_rng(4)
 GROUPS = np.arange(32) % 2
 TARGETS = np.array([[1.0], [-1.0]])[GROUPS] + np.array([[0.3], [1.5]])[GROUPS] * RNG.normal(size=(32, 1))

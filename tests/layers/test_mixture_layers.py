@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from options import LAYERS, OPTIONS, alone
-from table import stir
+from table import ON_TORCH, stir
 
 import singularbayes as sb
 from singularbayes import layers
@@ -95,6 +95,7 @@ def test_one_component_is_the_plain_layer(name):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
 
 
+@ON_TORCH
 def test_an_attention_mask_for_all_examples_is_the_one_that_each_of_them_has():
     block = layers.TransformerEncoder(8, num_heads=2, posterior=sb.Mixture(sb.LowRank(2, kl_weight=0.1), K))
     x = np.random.default_rng(0).normal(size=(4, 4, 6)).astype("float32")  # as many positions as examples
@@ -110,6 +111,7 @@ def test_an_attention_mask_for_all_examples_is_the_one_that_each_of_them_has():
     np.testing.assert_allclose(outputs(causal[None]), each, rtol=1e-5)
 
 
+@ON_TORCH
 def test_layers_of_different_batches_are_refused_and_time_distributed_ones_work():
     inside = sb.Mixture(sb.LowRank(2, kl_weight=0.1), K)
     x = keras.Input((3, 5))
@@ -122,6 +124,7 @@ def test_layers_of_different_batches_are_refused_and_time_distributed_ones_work(
         twice(np.ones((4, 3, 5)), training=True)
 
 
+@ON_TORCH
 def test_a_model_of_many_layers_fits_and_predicts():
     def inside(rank=2):
         return sb.Mixture(sb.LowRank(rank), 3)

@@ -4,13 +4,13 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import ALL_PAIRS, LAYERS, alone
+from options import ALL_PAIRS, KINDS, LAYERS, alone
 from table import MIXTURES, ON_TORCH, POSTERIORS, as_program, dense_of, draw_of
 
 import singularbayes as sb
 from singularbayes.posteriors import scope
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.all_rows]
 PAIRED = {**POSTERIORS, **MIXTURES}
 WITH_MIXTURES = [*ALL_PAIRS, *((layer, posterior) for layer in LAYERS for posterior in MIXTURES)]
 
@@ -27,10 +27,11 @@ def _is_representative(layer, posterior):
 
 
 def _mark(layer, posterior):
-    """Every backend has each posterior in a dense layer and each layer with `low_rank`, torch the other pairs."""
+    """Every backend has one layer of a kind and a mixture, torch the other pairs."""
     if not _is_representative(layer, posterior):
         return pytest.mark.exhaustive
-    return () if layer == "dense" or posterior == "low_rank" else ON_TORCH
+    everywhere = posterior == "low_rank" and layer in KINDS
+    return () if everywhere or (layer, posterior) == ("dense", "mixture") else ON_TORCH
 
 
 PARAMS = [pytest.param(f"{layer}-{posterior}", marks=_mark(layer, posterior)) for layer, posterior in WITH_MIXTURES]

@@ -10,7 +10,7 @@ import singularbayes as sb
 from singularbayes import LowRank, layers
 from singularbayes.likelihoods import require_activations
 
-pytestmark = [pytest.mark.backend, TORCH_FIRST]
+pytestmark = pytest.mark.on_torch
 X = np.random.default_rng(0).normal(size=(12, 3)).astype("float32")
 BINARY, SPARSE = keras.losses.BinaryCrossentropy, keras.losses.SparseCategoricalCrossentropy
 
@@ -52,6 +52,7 @@ ACTIVATED = {
 
 
 @pytest.mark.parametrize("name", jax_first(ACTIVATED, list(ACTIVATED)[:2]))
+@TORCH_FIRST
 def test_a_loss_of_logits_behind_an_activation_is_refused_before_training_and_in_predict(name):
     model = ACTIVATED[name]()
     model.compile("sgd", SPARSE(from_logits=True) if "softmax" in name else BINARY(from_logits=True))

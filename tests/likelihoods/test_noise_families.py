@@ -11,6 +11,8 @@ import singularbayes as sb
 from singularbayes.likelihoods import COUNTS, GAUSSIAN, LAPLACE, RunningMoments, StudentTFamily
 from singularbayes.likelihoods.mean_scale import MIN_SCALE
 
+pytestmark = pytest.mark.on_torch
+
 RNG = np.random.default_rng(0)
 MEAN, RHO = RNG.normal(size=(2, 9, 2)).astype("float32")
 SCALE = np.logaddexp(0, RHO.astype("float64")) + MIN_SCALE

@@ -32,7 +32,7 @@ BAD = {
     "values missing": (lambda: plots.radar({"m": [1, 2]}, THREE), "one value per measure; got 2 of 'm' for 3"),
     "NaN in a radar": (
         lambda: plots.radar({"m": [1, 2, math.nan]}, THREE),
-        r"finite values; got others of 'm' for \['z'\]",
+        r"finite values; got NaN or infinity of 'm' for \['z'\]",
     ),
     "outside the limits": (
         lambda: plots.radar({"m": [0.4, 1, 1]}, [Measure("AUROC", "higher", limits=(0.5, 1)), *THREE[1:]]),

@@ -4,12 +4,14 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import TORCH_FIRST, assert_unbiased, built, dense_draws, set_factor, stir
+from table import JAX_FIRST, TORCH_FIRST, assert_unbiased, built, dense_draws, set_factor, stir
 
 import singularbayes as sb
 from singularbayes import AdaptiveLowRank, LowRank, layers, ranks
 from singularbayes.models import count_stored, count_trained
 from singularbayes.ranks import change
+
+pytestmark = pytest.mark.on_torch
 
 
 def _teacher(rank, noise, num_data=400, shape=(10, 8)):
@@ -27,8 +29,8 @@ def _linear(noise, max_rank=8):
     return model
 
 
-@TORCH_FIRST
 @pytest.mark.parametrize(("rank", "noise"), [(3, 0.3), (2, 1.5)])
+@JAX_FIRST
 def test_the_rank_of_a_teacher_is_found_also_where_its_estimate_has_full_rank(rank, noise):
     x, y, w = _teacher(rank, noise)
     model = _linear(noise)
@@ -43,6 +45,7 @@ def test_the_rank_of_a_teacher_is_found_also_where_its_estimate_has_full_rank(ra
         assert np.linalg.norm(found - w) < np.linalg.norm(least_squares - w)
 
 
+@JAX_FIRST
 def test_it_trains_on_at_the_smaller_rank():
     x, y, _ = _teacher(3, 0.3)
     model = _linear(0.3)
@@ -56,6 +59,8 @@ def test_it_trains_on_at_the_smaller_rank():
     assert list(ranks.prune(smaller).ranks.values()) == [3]
 
 
+@JAX_FIRST
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX alone compiles")
 def test_columns_are_switched_off_in_fit_without_another_compilation():
     x, y, _ = _teacher(3, 0.3)
     model = _linear(0.3)

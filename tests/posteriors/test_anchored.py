@@ -5,13 +5,15 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy import integrate, stats
-from table import SCALAR_PRIOR, TORCH_FIRST, one_row_each, set_factor
+from table import JAX_FIRST, SCALAR_PRIOR, TORCH_FIRST, one_row_each, set_factor
 
 import singularbayes as sb
 from singularbayes import Anchored, FullRank, LowRank, layers
 from singularbayes.bounds import normal_kl
 from singularbayes.posteriors import Origin
 from singularbayes.posteriors.families import get as family
+
+pytestmark = pytest.mark.on_torch
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 6)).astype("float32")
@@ -56,7 +58,7 @@ def test_the_kl_of_a_scalar_equals_quadrature(name):
     assert Anchored(0.3).kl_exact(family(name), np.array(0.4), np.array(0.2)) == pytest.approx(expected, rel=1e-6)
 
 
-@TORCH_FIRST
+@JAX_FIRST
 def test_on_a_conjugate_model_the_mean_shrinks_to_the_anchor():
     """One weight, n observations y = w + N(0, 1): precision n + 1/s², mean (Σ y + anchor/s²) / (n + 1/s²)."""
     n, s = 20, 0.25

@@ -13,6 +13,8 @@ from singularbayes.models import count_stored, count_trained
 from singularbayes.posteriors.prior_memory import Origin, PriorMemory
 from singularbayes.training import hash_examples, seen_among
 
+pytestmark = pytest.mark.on_torch
+
 X = np.random.default_rng(0).normal(size=(60, 5)).astype("float32")
 Y = (X[:, 0] > 0).astype("int32")
 

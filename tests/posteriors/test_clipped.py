@@ -11,7 +11,7 @@ import singularbayes as sb
 from singularbayes import Adapter, AdaptiveLowRank, Clipped, Deterministic, FullRank, LowRank, RankOne, layers
 from singularbayes.posteriors import noise, serialize
 
-pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
+pytestmark = [pytest.mark.on_torch, pytest.mark.rows_on_torch]
 X = np.random.default_rng(0).normal(size=(64, 6)).astype("float32")
 Y = (3 * X[:, :1] - X[:, 1:2]).astype("float32")
 
@@ -29,6 +29,7 @@ def _norms(arrays):
 
 
 @pytest.mark.parametrize("make", [LowRank, Adapter, lambda _: FullRank()], ids=["low_rank", "adapter", "full"])
+@TORCH_FIRST
 def test_clipped_draws_never_exceed_the_limit_and_others_stay(make):
     clipped, free = Clipped(make(2), 1.5), make(2)
     for posterior in (clipped, free):
@@ -42,6 +43,7 @@ def test_clipped_draws_never_exceed_the_limit_and_others_stay(make):
 
 
 @pytest.mark.parametrize("name", one_row_each(name for name in RANDOM if name != "clipped"))
+@TORCH_FIRST
 def test_it_fits_every_random_posterior(name):
     free = stirred(RANDOM[name]())
     clipped = stirred(Clipped(RANDOM[name](), limit=0.5))

@@ -24,7 +24,7 @@ from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Mixt
 from singularbayes.posteriors import initializers, noise
 from singularbayes.posteriors.families import inverse_softplus
 
-pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch, TORCH_FIRST]
+pytestmark = [pytest.mark.on_torch, pytest.mark.rows_on_torch]
 
 MATRIX = np.random.default_rng(5).normal(size=SHAPE).astype("float32")
 # Each can hold any 5 × 4 matrix as its mean.
@@ -74,6 +74,7 @@ def test_factor_scales_are_the_paper_s(vectors):
 
 @pytest.mark.parametrize("index", [3, 6])
 @pytest.mark.parametrize("uniform", [False, True], ids=["normal", "uniform"])
+@TORCH_FIRST
 def test_factors_start_with_the_paper_s_scales(vectors, index, uniform):
     case = vectors["initialiser_scales"]["expected"]["cases"][index]
     name = f"{case['kind']}_{'uniform' if uniform else 'normal'}"
@@ -169,6 +170,7 @@ def test_noise_starts_in_the_paper_s_proportion_to_the_signal(vectors):
 
 
 @pytest.mark.parametrize("name", RANDOM)
+@TORCH_FIRST
 def test_scales_start_at_eta_times_the_scale_of_the_means(name):
     posterior = built(RANDOM[name](eta=0.03, rho_lr=7.0))
     # s = (σ_W²/r)^¼ for factors, σ_W for entries; factors of a rank-one posterior scale W₀ around 1.
@@ -300,6 +302,7 @@ def test_a_low_rank_start_truncates_particular_values():
 
 
 @pytest.mark.parametrize("name", POSTERIORS)
+@TORCH_FIRST
 def test_two_posteriors_do_not_start_alike(name):
     assert np.abs(_mean(built(POSTERIORS[name]())) - _mean(built(POSTERIORS[name]()))).min() > 0
 

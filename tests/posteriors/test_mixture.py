@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, TORCH_FIRST, assert_uncorrelated, gradient, over_keys, stir
+from table import JAX_FIRST, ON_TORCH, TORCH_FIRST, assert_uncorrelated, gradient, over_keys, stir
 
 import singularbayes as sb
 from singularbayes import layers
@@ -150,6 +150,7 @@ def test_the_kl_is_the_mean_of_the_components_and_counted_once(inside):
     assert layer.posterior.certified_kl()[0] == pytest.approx(np.mean([part.certified_kl()[0] for part in parts]))
 
 
+@JAX_FIRST
 def test_moments_are_those_of_the_mixture():
     mixture = _dense().posterior
     draws = over_keys(lambda key: mixture.weight(mixture.draw(key)).dense(), 5000)
@@ -257,6 +258,7 @@ def test_weight_decay_spares_means_and_scales():
     assert spared == [v.path.rpartition("/")[2] != "bias" for v in model.trainable_variables]
 
 
+@ON_TORCH
 def test_a_batch_with_fewer_examples_than_components_is_refused_before_training():
     model = _model()
     with pytest.raises(ValueError, match=r"at least 3 examples.*got 2"):
@@ -336,6 +338,7 @@ def test_repeated_examples_train_every_component_as_a_network_of_its_own():
     assert model.predict(X, verbose=0).shape == X.shape
 
 
+@ON_TORCH
 def test_repeated_examples_keep_steps_validation_and_a_batch_smaller_than_the_components():
     model = _repeating(steps_per_execution=1 if keras.backend.backend() == "torch" else 2)
     history = model.fit(
@@ -345,6 +348,7 @@ def test_repeated_examples_keep_steps_validation_and_a_batch_smaller_than_the_co
     assert sb.predict(model, X, draws=4, likelihood="gaussian").mean.shape == X.shape
 
 
+@ON_TORCH
 def test_a_repeating_layer_without_blocks_is_refused_with_what_to_do():
     model = _repeating()
     for posterior in sb.find_posteriors(model):
@@ -356,6 +360,7 @@ def test_a_repeating_layer_without_blocks_is_refused_with_what_to_do():
     assert np.isfinite(model.train_on_batch(X, X)).all()
 
 
+@ON_TORCH
 def test_repeated_examples_that_are_concatenated_along_the_batch_are_refused():
     """Blocks of both halves would meet other components than their own."""
     posterior = sb.Mixture(sb.LowRank(1), K, examples="repeat")
@@ -368,6 +373,7 @@ def test_repeated_examples_that_are_concatenated_along_the_batch_are_refused():
     assert model([X, X]).shape == (BATCH, 1)
 
 
+@ON_TORCH
 def test_fit_refuses_a_mixture_whose_first_axis_is_never_the_batch():
     """The halves of an example would meet different components; no other mixture shows the size of the batch."""
     both = [keras.Input((5,)), keras.Input((5,))]
@@ -378,6 +384,7 @@ def test_fit_refuses_a_mixture_whose_first_axis_is_never_the_batch():
         model.fit([X, X], X[:, :1], batch_size=BATCH, verbose=0, callbacks=[sb.KLSchedule()])
 
 
+@ON_TORCH
 def test_batch_normalisation_would_mix_components_and_is_refused():
     x = keras.Input((5,))
     model = keras.Model(

@@ -10,6 +10,8 @@ import singularbayes as sb
 from singularbayes import layers
 from singularbayes.training import SpectralPenalty, SpectralProjection, centre_prior, learn_prior, truncation
 
+pytestmark = pytest.mark.on_torch
+
 K = 3
 RNG = np.random.default_rng(4)
 X, Y = RNG.normal(size=(24, 4)).astype("float32"), RNG.integers(0, 3, 24)

@@ -13,6 +13,8 @@ from singularbayes import Adapter, AdaptiveLowRank, Centred, ColumnShrinkage, Fu
 from singularbayes.posteriors import families
 from singularbayes.posteriors.adaptive_low_rank import balanced
 
+pytestmark = pytest.mark.on_torch
+
 ROWS, COLUMNS, RANK = 7, 4, 3
 
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, TORCH_FIRST
+from table import JAX_FIRST, ON_TORCH, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors, layers
@@ -151,6 +151,7 @@ def test_a_stateful_layer_is_asked_from_its_state_by_every_draw_and_keeps_it():
         np.testing.assert_array_equal(before, _numpy(after))
 
 
+@ON_TORCH
 def test_an_unbuilt_model_with_a_start_of_particular_values_is_built_by_fit():
     model = keras.Sequential([layers.LSTM(4, posterior=LowRank.paper(2)), layers.Dense(1, posterior=LowRank.paper(1))])
     model.compile("adam", "mse")

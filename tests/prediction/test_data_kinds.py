@@ -4,12 +4,13 @@ import tracemalloc
 from importlib.util import find_spec
 
 import keras
+import ml_dtypes
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 from scipy import sparse
-from table import BACKEND, JAX_FIRST, TORCH_FIRST
+from table import BACKEND, JAX_FIRST, ON_TORCH, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, layers
@@ -113,6 +114,11 @@ def test_every_kind_of_table_gives_the_numbers_of_the_array(model, whole, kind, 
     assert_same(ask(model, x), whole)
 
 
+def test_bfloat16_is_a_kind_of_number(model):
+    halves = X.astype(ml_dtypes.bfloat16)  # what NumPy makes of such arrays of JAX and TensorFlow
+    assert_same(ask(model, halves), ask(model, halves.astype("float32")))
+
+
 @pytest.mark.parametrize("small_blocks", [False, True])
 # The first row runs on every backend: tf.data where TensorFlow is installed for sure.
 @pytest.mark.parametrize("kind", sorted(STREAMS, key=lambda kind: kind != "tf.data" and BACKEND == "tensorflow"))
@@ -166,7 +172,7 @@ def test_quantiles_are_exact_without_keeping_the_draws(model, whole, monkeypatch
 NEEDED = {"PyDataset": "keras", "tf.data": "tensorflow", "DataLoader": "torch", "generator": "keras"}
 
 
-@JAX_FIRST
+@ON_TORCH
 def test_evaluate_and_what_follows_take_the_targets_of_a_stream(model):
     plain = sb.evaluate(model, (X, Y), draws=7)
     installed = [kind for kind, package in NEEDED.items() if find_spec(package)]

@@ -136,6 +136,10 @@ def test_the_figure_has_a_line_per_stream_and_the_threshold():
     ("make", "message"),
     [
         (lambda: sb.Monitor(np.arange(5.0)), "at least 20 scores"),
+        (
+            lambda: sb.Monitor(np.arange(50.0), groups=["a"] * 45 + ["b"] * 5),
+            "at least 20 scores.*5 of uncertainty of b",
+        ),
         (lambda: sb.Monitor(np.full(50, np.nan)), "finite"),
         (lambda: sb.Monitor(np.ones((50, 2))), "one score per example"),
         (lambda: sb.Monitor(keras.Sequential(name="net")), r"such as sb.predict\(model, x\).*got <Sequential name=net"),
@@ -152,10 +156,13 @@ def test_bad_input_is_named(make, message):
 
 
 def test_a_refused_update_changes_nothing():
-    monitor = sb.Monitor(np.arange(50.0), groups=np.repeat(["a", "b"], 25))
+    monitor = sb.Monitor(np.arange(50.0), score="epistemic", groups=np.repeat(["a", "b"], 25))
     before = monitor._martingales["uncertainty of a"].to_dict()
     with pytest.raises(ValueError, match="finite"):
         monitor.update([1.0, np.nan], ["a", "b"])
+    assert monitor._martingales["uncertainty of a"].to_dict() == before
+    with pytest.raises(ValueError, match="finite"):
+        monitor.update(sb.ValuePredictive(np.zeros(2), np.array([1.0, np.nan]), 2), ["a", "b"])
     assert monitor._martingales["uncertainty of a"].to_dict() == before
 
 

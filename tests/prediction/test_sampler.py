@@ -211,6 +211,7 @@ SPREAD = """
 
 
 @on_jax
+@pytest.mark.exhaustive  # test_layout.py compares the devices of one process too
 def test_devices_share_the_work_and_give_the_answer_of_one(tmp_path):
     one, four = tmp_path / "one.npy", tmp_path / "four.npy"
     exec(textwrap.dedent(SPREAD.format(devices=1, path=one)), {})

@@ -67,7 +67,7 @@ def _trials(path):
     from optuna.storages.journal import JournalFileBackend
 
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(path)))
-    return waves.tried(optuna.load_study(study_name="sweep", storage=storage))
+    return waves.ended_trials(optuna.load_study(study_name="sweep", storage=storage))
 
 
 @TORCH_FIRST

@@ -159,6 +159,8 @@ def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
     found = ranks.by_loss(model, x, y, shares=(0.2, 1.0))
     assert found.loss == "squared error" and found.full == pytest.approx(0, abs=1e-10)
     assert found.explained == 1.0 and list(found.recommendation.ranks.values()) == [3]
+    with pytest.raises(ValueError, match="by_loss needs arrays of one shape"):
+        ranks.by_loss(model, x, y.T)  # as many numbers, of other examples
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------
@@ -176,6 +178,7 @@ def test_by_loss_of_numbers_and_of_a_bayesian_model_is_about_its_mean():
             r"by_loss needs shares above 0.*got shares=\[0.0\]",
         ),
         (lambda m: ranks.by_loss(m, *_examples(), shares=()), r"got shares=\[\]"),
+        (lambda m: ranks.by_loss(m, *_examples(1)), "by_loss needs 2 examples or more, for a standard error; got 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, message, trained):

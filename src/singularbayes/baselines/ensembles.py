@@ -10,7 +10,7 @@ import numpy as np
 
 from singularbayes.baselines import folders
 from singularbayes.checks import require_integer
-from singularbayes.models import count_stored, count_trained, share_programs
+from singularbayes.models import count_stored, count_trained, require_model, share_programs
 from singularbayes.posteriors import find_posteriors
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import fit_many, load
@@ -60,6 +60,7 @@ class _Ensemble(ABC):
         if not models or len({id(model) for model in models}) < len(models):
             raise ValueError(f"{type(self).__name__} needs one or more different models; got {len(models)}.")
         for model in models:
+            require_model(type(self).__name__, model)
             self._require(model, any(posterior.random for posterior in find_posteriors(model)))
         share_programs(models)
         self.models = models
@@ -100,12 +101,12 @@ class _Ensemble(ABC):
             for i, model in enumerate(models):
                 model.save(path / _file(i))
 
-        folders.write(folder, type(self).__name__, {"members": len(models), "seed": self.seed}, fill)
+        folders.write_folder(folder, type(self).__name__, {"members": len(models), "seed": self.seed}, fill)
 
     @classmethod
     def load(cls, folder: str | Path, **options) -> Self:
         """Returns a saved ensemble; `options` are those of `keras.saving.load_model`."""
-        content = folders.read(folder, cls.__name__)
+        content = folders.read_folder(folder, cls.__name__)
         ensemble = cls.from_models(load(Path(folder) / _file(i), **options) for i in range(content["members"]))
         ensemble.seed = content["seed"]
         return ensemble

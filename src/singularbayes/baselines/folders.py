@@ -9,7 +9,7 @@ from pathlib import Path
 _NAME = "baseline.json"
 
 
-def write(folder: str | Path, kind: str, content: dict, fill: Callable[[Path], None]) -> None:
+def write_folder(folder: str | Path, kind: str, content: dict, fill: Callable[[Path], None]) -> None:
     """Makes a folder that `fill` writes the models into; an older one of a baseline is replaced once all is written."""
     folder = Path(folder)
     if folder.exists() and not (folder / _NAME).is_file() and (not folder.is_dir() or any(folder.iterdir())):
@@ -25,7 +25,7 @@ def write(folder: str | Path, kind: str, content: dict, fill: Callable[[Path], N
         whole.rename(folder)
 
 
-def read(folder: str | Path, kind: str) -> dict:
+def read_folder(folder: str | Path, kind: str) -> dict:
     """Returns the description of the folder of a baseline of that kind; raises where it is none."""
     path = Path(folder) / _NAME
     if not path.is_file():

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from singularbayes.baselines import folders
-from singularbayes.models import count_stored, count_trained, is_stream, one_example
+from singularbayes.models import count_stored, count_trained, is_stream, one_example, require_model
 from singularbayes.posteriors import flat_layers, noise, scope
 from singularbayes.prediction import Predictive, predict
 from singularbayes.training import fit_many, load
@@ -107,6 +107,7 @@ class MCDropout:
     """
 
     def __init__(self, model: keras.Model):
+        require_model("MCDropout", model)
         rates = [getattr(layer, name, None) for layer in flat_layers(model) for name in _RATES]
         if not any(isinstance(rate, (int, float)) and rate > 0 for rate in rates):
             raise ValueError(f"MCDropout needs a model with dropout; got {model.name!r} with none.")
@@ -143,10 +144,10 @@ class MCDropout:
 
     def save(self, folder: str | Path) -> None:
         """Writes the model into a folder; an older one there is replaced."""
-        folders.write(folder, "MCDropout", {}, lambda path: self.model.save(path / _FILE))
+        folders.write_folder(folder, "MCDropout", {}, lambda path: self.model.save(path / _FILE))
 
     @classmethod
     def load(cls, folder: str | Path, **options) -> Self:
         """Returns a saved baseline; `options` are those of `keras.saving.load_model`."""
-        folders.read(folder, "MCDropout")
+        folders.read_folder(folder, "MCDropout")
         return cls(load(Path(folder) / _FILE, **options))

@@ -12,7 +12,16 @@ from keras import ops
 from singularbayes.baselines import folders
 from singularbayes.baselines.snapshots import Snapshots
 from singularbayes.checks import require_integer
-from singularbayes.models import arranged, collected, compiled, count_stored, count_trained, forget_compiled, is_stream
+from singularbayes.models import (
+    arranged,
+    collected,
+    compiled,
+    count_stored,
+    count_trained,
+    forget_compiled,
+    is_stream,
+    require_model,
+)
 from singularbayes.posteriors import draw_keys, find_posteriors, flat_layers
 from singularbayes.prediction import Predictive, pool
 from singularbayes.training import callbacks_factory, fit_many, load
@@ -90,8 +99,7 @@ class SWAG:
 
     def __init__(self, model: keras.Model, rank: int = 20):
         require_integer("SWAG", 2, rank=rank)
-        if not isinstance(model, keras.Model):
-            raise TypeError(f"SWAG needs a keras.Model; got {type(model).__name__}.")
+        require_model("SWAG", model)
         if not model.compiled:
             raise ValueError(f"SWAG needs a compiled model; got {model.name!r}. Call compile first.")
         if any(posterior.random for posterior in find_posteriors(model)):
@@ -198,7 +206,7 @@ class SWAG:
             self.model.save(path / _MODEL)
             np.savez(path / _MOMENTS, **self.snapshots.arrays())
 
-        folders.write(folder, "SWAG", {"rank": self.rank, "collected": self.snapshots.collected}, fill)
+        folders.write_folder(folder, "SWAG", {"rank": self.rank, "collected": self.snapshots.collected}, fill)
 
     @classmethod
     def load(cls, folder: str | Path, inputs=None, **options) -> Self:
@@ -207,7 +215,7 @@ class SWAG:
         Args:
             inputs: the training inputs, which a network with batch normalisation needs.
         """
-        content = folders.read(folder, "SWAG")
+        content = folders.read_folder(folder, "SWAG")
         swag = cls(load(Path(folder) / _MODEL, **options), content["rank"])
         with np.load(Path(folder) / _MOMENTS) as arrays:
             swag.snapshots = Snapshots.from_arrays(content["rank"], content["collected"], dict(arrays))

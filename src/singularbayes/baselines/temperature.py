@@ -6,7 +6,7 @@ from typing import Self
 import keras
 
 from singularbayes.baselines import folders
-from singularbayes.models import count_stored, count_trained
+from singularbayes.models import count_stored, count_trained, require_model
 from singularbayes.prediction import ClassPredictive, Temperature, predict, recalibrate
 from singularbayes.training import load
 
@@ -28,6 +28,7 @@ class TemperatureScaled:
     """
 
     def __init__(self, model: keras.Model):
+        require_model("TemperatureScaled", model)
         self.model, self.temperature = model, 1.0
 
     def __repr__(self) -> str:
@@ -67,12 +68,12 @@ class TemperatureScaled:
     def save(self, folder: str | Path) -> None:
         """Writes the model and T into a folder; an older one there is replaced."""
         content = {"temperature": self.temperature}
-        folders.write(folder, "TemperatureScaled", content, lambda path: self.model.save(path / _FILE))
+        folders.write_folder(folder, "TemperatureScaled", content, lambda path: self.model.save(path / _FILE))
 
     @classmethod
     def load(cls, folder: str | Path, **options) -> Self:
         """Returns a saved baseline; `options` are those of `keras.saving.load_model`."""
-        content = folders.read(folder, "TemperatureScaled")
+        content = folders.read_folder(folder, "TemperatureScaled")
         scaled = cls(load(Path(folder) / _FILE, **options))
         scaled.temperature = content["temperature"]
         return scaled

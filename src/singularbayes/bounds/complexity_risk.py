@@ -138,6 +138,9 @@ def good_event_failure(failures: Sequence[float]) -> float:
     """Returns δ_total, the probability that any factor exceeds its norm, from that of each: they are independent.
 
     1 − ∏(1 − δ_i), a little below the union bound Σ δ_i.
+
+    >>> round(good_event_failure([0.01, 0.02]), 4)
+    0.0298
     """
     for failure in failures:
         require_share("good_event_failure", failure=failure)
@@ -149,6 +152,9 @@ def matrix_failure(failure: float, depth: int, approach: str = "A", variant: str
 
     The paper's approach B gives each *pair* δ/(2D), so that all D pairs fail with probability δ/2: true, but half of
     what it pays for is not used.
+
+    >>> matrix_failure(0.01, depth=2)
+    0.0025
     """
     require_share("matrix_failure", failure=failure)
     require_integer("matrix_failure", depth=depth)

@@ -17,7 +17,11 @@ from singularbayes.checks import require_at_least, require_choice, require_integ
 
 
 def binary_kl(q: float, p: float) -> float:
-    """Returns kl(q ‖ p) = q ln(q/p) + (1 − q) ln((1 − q)/(1 − p)), in nats."""
+    """Returns kl(q ‖ p) = q ln(q/p) + (1 − q) ln((1 − q)/(1 − p)), in nats.
+
+    >>> round(binary_kl(0.1, 0.2), 4)
+    0.0367
+    """
     require_unit("binary_kl", q=q, p=p)
     return float(rel_entr(q, p) + rel_entr(1 - q, 1 - p))
 
@@ -100,9 +104,7 @@ def probability_at_least(successes: int, draws: int, delta: float = 0.05, event:
     )
 
 
-def mean_at_most(
-    losses: np.ndarray, delta: float = 0.05, method: str = "binomial", quantity: str = "mean loss"
-) -> Bound:
+def mean_at_most(losses: np.ndarray, delta: float = 0.05, method: str = "binomial") -> Bound:
     """Returns the hold-out bound: what the mean of a loss in [0, 1] exceeds in at most δ of all repetitions.
 
     Args:
@@ -132,7 +134,7 @@ def mean_at_most(
         terms["mistakes"] = count
     return Bound(
         name,
-        quantity,
+        "mean loss",
         min(1.0, value),
         assumptions=("independent examples", "loss in [0, 1]", "predictor fixed without these examples"),
         deltas={"data": delta},

@@ -145,6 +145,10 @@ def output_variance(x: np.ndarray, a: tuple[np.ndarray, np.ndarray], b: tuple[np
     Args:
         x: (inputs,) or (examples, inputs).
         a, b: means and *variances* of A (inputs, rank) and B (outputs, rank).
+
+    >>> one = np.ones((1, 1)), np.full((1, 1), 0.5)  # mean and variance of the one entry of A, and of B
+    >>> output_variance(np.ones((1, 1)), one, one)
+    array([[1.25]])
     """
     require_finite("output_variance", x=x)
     (mean_a, var_a), (mean_b, var_b) = a, b

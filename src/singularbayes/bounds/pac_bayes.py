@@ -53,6 +53,9 @@ def empirical_risk(risks: np.ndarray, delta: float = 0.01, share: float = 1.0, m
         share: part of δ for these draws, 1/k when k configurations are compared by theirs.
         method: "kl" as above, or "betting", which needs far fewer draws when their risks are nearly equal. It has to be
             chosen before the risks are seen.
+
+    >>> round(empirical_risk(np.full(500, 0.1)).value, 3)  # 500 draws that each err on a tenth
+    0.149
     """
     require_choice("empirical_risk", ("kl", "betting"), method=method)
     risks = np.asarray(risks)

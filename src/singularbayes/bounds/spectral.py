@@ -89,7 +89,11 @@ def project_spectral(matrices: np.ndarray, limit: float) -> np.ndarray:
 
 
 def spectral_penalty(matrices: np.ndarray, limit: float) -> np.ndarray:
-    """Returns max(0, ‖A‖₂ − limit)² of each matrix of (…, rows, columns)."""
+    """Returns max(0, ‖A‖₂ − limit)² of each matrix of (…, rows, columns).
+
+    >>> spectral_penalty(np.diag([3.0, 1.0]), limit=2.0)
+    np.float64(1.0)
+    """
     return np.maximum(0.0, _norms("spectral_penalty", matrices, limit) - limit) ** 2
 
 

@@ -50,7 +50,7 @@ def certify(
         The form of the bound; best compares those that apply, and they share delta. holdout needs a model that was
         neither trained nor chosen on these examples.
     average
-        Certify the classifier that averages so many draws, as sb.predict does.
+        Certify the classifier that averages this number of draws, as sb.predict does.
     constant
         C of Catoni's bound, fixed without these examples.
     unseen

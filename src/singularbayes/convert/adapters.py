@@ -125,7 +125,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
                 f"{[tuple(shape) for shape in entry.shapes]}."
             )
         if _hash(layer, entry) != entry.frozen:
-            raise ValueError(f"{_needs(path)} the frozen weights of {entry.path!r} are others. Load the base anew.")
+            raise ValueError(f"{_needs(path)} the frozen weights of {entry.path!r} differ. Load the base anew.")
     model = base
     if made:
         model = surgery.copied(base)

@@ -133,7 +133,7 @@ def make_per_component(given: list[keras.layers.Layer], components: int) -> kera
     if not shape or "input_shape" not in shape:
         raise ValueError(
             f"Conversion to a mixture needs weights of {type(given[0]).__name__} {given[0].name!r} for every "
-            "component, and that layer does not tell the shape of its one input. Freeze it, layer.trainable = False."
+            "component, and that layer does not report the shape of its one input. Freeze it, layer.trainable = False."
         )
     made = layers.PerComponent(given[0], components)
     made.build(shape["input_shape"])

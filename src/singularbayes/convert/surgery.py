@@ -50,6 +50,12 @@ def exchange(model: keras.layers.Layer, new: Mapping[int, Chain]) -> keras.layer
         _mark(holder)
         if hasattr(holder, "_torch_params"):
             holder._track_variables()
+    if keras.backend.backend() == "jax":
+        for holder in holders:
+            # Keras's own layers fail under `RematScope` on JAX, which makes arrays of flags such as `training`. Those
+            # in a layer that computes itself again are computed again with it.
+            if not isinstance(holder, Converted):
+                holder._remat_mode = None
     return chains[id(model)][-1] if id(model) in chains else model
 
 

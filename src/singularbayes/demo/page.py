@@ -77,7 +77,7 @@ def losses(table: Comparison, ours: str) -> str:
     >>> from singularbayes.evaluation import Evaluation
     >>> runs = [Evaluation(m, "regression", 0, {"rmse": v}) for m, v in (("ours", 1.0), ("theirs", 0.5))]
     >>> losses(compare(runs, ["rmse"]), "ours")
-    'Where ours loses: RMSE (1.000, theirs 0.500).'
+    'Where ours loses: RMSE 1.000 (theirs 0.500).'
     """
     place = table.methods.index(ours)
     found = []
@@ -85,7 +85,7 @@ def losses(table: Comparison, ours: str) -> str:
         best = _lowest_loss(column)
         if best is not None and column.number(column.cells[best].mean) != column.number(column.cells[place].mean):
             numbers = [column.number(column.cells[i].mean) for i in (place, best)]
-            found.append(f"{column.measure.label} ({numbers[0]}, {table.methods[best]} {numbers[1]})")
+            found.append(f"{column.measure.label} {numbers[0]} ({table.methods[best]} {numbers[1]})")
     return f"Where {ours} loses: {', '.join(found)}." if found else f"No other method beats {ours} in any column."
 
 

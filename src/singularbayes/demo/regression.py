@@ -208,19 +208,19 @@ def run(trainer: Trainer, settings: Settings) -> Story:
 
 
 def summary(table: Comparison) -> str:
-    """Returns how much of the new points away from the data each method's interval holds, and who is nearest 95 %."""
+    """Returns the share of new points away from the data in each method's interval, and who is nearest 95 %."""
     held = dict(zip(table.methods, table.columns[-1].cells, strict=True))
     share = {method: f"{100 * cell.mean:.0f}\N{NO-BREAK SPACE}%" for method, cell in held.items()}
     others = (
-        f"Away from the data a 95\N{NO-BREAK SPACE}% interval holds {share['deterministic']} of new points with a "
+        f"Away from the data a 95\N{NO-BREAK SPACE}% interval contains {share['deterministic']} of new points with a "
         f"deterministic network and {share['deep ensemble']} with a deep ensemble"
     )
     rivals = [
         method for method in ("deterministic", "deep ensemble") if not _nearer(held[OURS].mean, held[method].mean)
     ]
     if rivals:
-        return f"{others}; the anchored mixture's holds {share[OURS]}, which is no better than the {rivals[-1]}."
-    return f"{others}; the anchored mixture's opens there and holds {share[OURS]}."
+        return f"{others}; the anchored mixture's contains {share[OURS]}, which is no better than the {rivals[-1]}."
+    return f"{others}; the anchored mixture's opens there and contains {share[OURS]}."
 
 
 def _nearer(share: float, other: float) -> bool:

@@ -302,7 +302,7 @@ class BayesianEstimator(BaseEstimator):
         if first:
             self._begin()
             parts = split(len(data), self.validation_fraction, np.random.default_rng([self._seed, 1]))
-            if len(data) > 1 and self.calibrate is not None:
+            if parts.min() < parts.max() and self.calibrate is not None:
                 self._one_epoch(data.rows(parts == 1), None)
                 data = data.rows(parts == 0)
         if hasattr(self, "_network") and self.calibrate is not None:

@@ -109,12 +109,13 @@ def pooled_error(squares: np.ndarray, between: np.ndarray, held_out: np.ndarray)
     return np.sqrt(pooled / np.maximum(of_row - (1 - 1 / count) * between, _LEAST * of_row))
 
 
-def temperature(p: np.ndarray, y: np.ndarray) -> float:
+def temperature(p: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> float:
     """Returns the temperature in [0.2, 5] that makes held-out labels most likely.
 
     Args:
         p: (rows, classes), or (rows, labels) of labels that do not exclude each other.
         y: labels (rows,) or (rows, labels).
+        weight: how much each row counts; None is all the same.
 
     >>> p = np.array([[0.9, 0.1]] * 4)  # confidence 90 %, accuracy 75 %
     >>> round(temperature(p, np.array([0, 0, 0, 1])), 3)
@@ -123,7 +124,7 @@ def temperature(p: np.ndarray, y: np.ndarray) -> float:
 
     def nll(log_temperature: float) -> float:
         tempered = temper(p, math.exp(log_temperature), exclusive=y.ndim == 1)
-        return float(class_nll(tempered, y).mean())
+        return float(np.average(class_nll(tempered, y), weights=weight))
 
     low, high = np.log(_TEMPERATURES)
     return math.exp(optimize.minimize_scalar(nll, bounds=(low, high), method="bounded", options={"xatol": 1e-6}).x)

@@ -20,7 +20,7 @@ class Classifier(ClassifierMixin, BayesianEstimator):
 
     _steps, _smallest_batch = DEFAULTS.steps, DEFAULTS.class_smallest_batch
     _features: Scaler
-    _held_out: tuple[np.ndarray, np.ndarray] | None
+    _held_out: tuple[np.ndarray, ...] | None  # probabilities, labels and weights
     _multi_label: bool
     _temperature: float
     _tempers_components: bool
@@ -148,13 +148,13 @@ class Classifier(ClassifierMixin, BayesianEstimator):
     def _calibrate(self, p, held_out) -> None:
         self._held_out, self._temperature, self._tempers_components = None, 1.0, False
         if held_out is not None:
-            self._temperature = temperature(p.mean, held_out.y)
-            self._held_out = p.mean[-DEFAULTS.kept_rows :], held_out.y[-DEFAULTS.kept_rows :]
+            self._temperature = temperature(p.mean, held_out.y, held_out.weight)
+            self._held_out = _newest(p.mean, held_out.y, held_out.weight)
 
     def _calibrate_further(self, p, held_out) -> None:
-        before, labels = (p.mean[:0], held_out.y[:0]) if self._held_out is None else self._held_out
-        newest = slice(-DEFAULTS.kept_rows, None)
-        self._held_out = np.concatenate([before, p.mean])[newest], np.concatenate([labels, held_out.y])[newest]
+        found = p.mean, held_out.y, held_out.weight
+        before = self._held_out or tuple(array[:0] for array in found)
+        self._held_out = _newest(*(np.concatenate(pair) for pair in zip(before, found, strict=True)))
         self._temperature, self._tempers_components = temperature(*self._held_out), False
 
     def _cross_fit(self, data, parts) -> None:
@@ -168,6 +168,10 @@ class Classifier(ClassifierMixin, BayesianEstimator):
     def _out_of_fold(self, x, y, held_out):
         mean = of_unseen(self._by_component(x), held_out)
         return ClassPredictive(mean, np.zeros_like(mean), self.draws)
+
+
+def _newest(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(array[-DEFAULTS.kept_rows :] for array in arrays)
 
 
 def _require_two_classes(classes: np.ndarray) -> None:

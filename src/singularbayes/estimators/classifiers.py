@@ -5,7 +5,8 @@ import numpy as np
 from singularbayes.estimators.classifier_base import Classifier
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data
-from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
+from singularbayes.estimators.network import Network, check_architecture, perceptron
+from singularbayes.estimators.user_network import built_by_user
 
 
 class BayesianMLPClassifier(Classifier):

@@ -37,6 +37,8 @@ class Defaults:
     class_smallest_batch: int = 32
 
     steps: int = 2_000  # of training; "auto" is about as many
+    fewest_epochs: int = 50
+    batches: int = 64  # of an epoch, about, where rows are many
     smallest_batch: int = 64
     folds: int = 5  # of components that are fewer
     most_folds: int = 10
@@ -54,17 +56,13 @@ class Defaults:
     kept_rows: int = 200  # held-out rows of `partial_fit`: the newest, because the network changes
     stopping_draws: int = 16
 
-    def epochs(self, per_epoch: int, steps: int, least: int = 50) -> int:
+    def epochs(self, per_epoch: int, steps: int) -> int:
         """Returns how many epochs "auto" is, for about so many steps in all: few rows need more passes."""
-        return min(1_500, max(least, math.ceil(steps / per_epoch)))
+        return min(1_500, max(self.fewest_epochs, math.ceil(steps / per_epoch)))
 
-    def batch_size(self, rows: int, smallest: int, batches: int = 64) -> int:
-        """Returns the size of a batch for so many rows: a power of two from `smallest` to 512.
-
-        Args:
-            batches: of an epoch, about, where that is the size of one.
-        """
-        return min(512, max(smallest, 1 << max(0, (rows // batches).bit_length() - 1)))
+    def batch_size(self, rows: int, smallest: int) -> int:
+        """Returns the size of a batch for so many rows: a power of two from `smallest` to 512."""
+        return min(512, max(smallest, 1 << max(0, (rows // self.batches).bit_length() - 1)))
 
 
 DEFAULTS = Defaults()

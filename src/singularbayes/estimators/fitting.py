@@ -17,7 +17,7 @@ _BLOCKS = (128, 1024)  # rows of a prediction: programs of two sizes serve any n
 
 
 class Diverged(ValueError):
-    """Training ended in numbers that are not finite."""
+    """Training ended in a loss that is not finite."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Member:
     """A trained network, the values of its optimizer, and how training went.
 
     Attributes:
-        failed: (components,), whose training failed, so that they are copies of others; None where that was not asked.
+        failed: (components,), whose training failed, so that they are copies of others; None where not requested.
     """
 
     network: Network
@@ -120,7 +120,7 @@ def train(
         values = trainer.run(state, x, y, uses, batches, rates).reshape(epochs, steps).mean(axis=1)
         if not np.isfinite(values).all():
             fix = f"learning_rate_init={recipe.rate}" if network.sets_rate else "the optimizer's learning rate"
-            raise Diverged(f"Training ended in numbers that are not finite by epoch {first + epochs}. Lower {fix}.")
+            raise Diverged(f"Training diverged: the loss is not finite by epoch {first + epochs}. Lower {fix}.")
         losses += values.tolist()
         if recipe.verbose:
             print(f"Iteration {len(losses)}, loss = {losses[-1]:.8f}")

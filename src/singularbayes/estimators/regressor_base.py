@@ -103,7 +103,13 @@ class Regressor(RegressorMixin, BayesianEstimator):
         """Returns log p(y) of every row, summed over outputs: of Student-t distributions with what `predict` returns as
         mean and standard deviation, and `degrees_of_freedom_`."""
         p = self._predictive(X)
-        error = np.asarray(y, "float64").reshape(p.mean.shape) - p.mean
+        targets = np.asarray(y, "float64")
+        if targets.shape not in (p.mean.shape, self._shaped(p.mean).shape):
+            raise ValueError(
+                f"log_likelihood needs targets in the shape of the predictions, {self._shaped(p.mean).shape}; got "
+                f"{targets.shape}."
+            )
+        error = targets.reshape(p.mean.shape) - p.mean
         return log_density(error, p.variance("total"), self.degrees_of_freedom_).sum(axis=1)
 
     def sample_y(self, X, n_samples=1, random_state=0):

@@ -3,8 +3,9 @@
 from singularbayes.checks import require_choice
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data
-from singularbayes.estimators.network import Network, built_by_user, check_architecture, perceptron
+from singularbayes.estimators.network import Network, check_architecture, perceptron
 from singularbayes.estimators.regressor_base import Regressor
+from singularbayes.estimators.user_network import built_by_user
 
 
 class BayesianMLPRegressor(Regressor):

@@ -73,6 +73,8 @@ def bounds_report(
     x, y, weight = collected(x, y, caller="bounds_report")
     if weight is not None:
         raise ValueError("bounds_report needs examples that count the same; got batches with sample weights.")
+    if y is None:
+        raise ValueError("bounds_report needs labels y; got y=None, and no batches (x, y).")
     y = np.asarray(y)
     seen, prior_words = seen_by_prior(model, x, prior_data)
     repeated, words = None, ()  # type: str | None, tuple[str, ...]

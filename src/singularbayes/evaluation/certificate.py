@@ -67,8 +67,11 @@ class Certificate(Bound):
     @classmethod
     def load(cls, path) -> "Certificate":
         """Returns the certificate that `save` wrote. What it claims is checked by `verify`, not by loading."""
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
         names = {one.name for one in fields(cls)}
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError:  # neither JSON nor text
+            content = None
         if not isinstance(content, dict) or not names <= set(content):
             raise ValueError(f"Certificate.load needs a file that `save` wrote; got {path}, which is none.")
         content = {name: content[name] for name in names}
@@ -93,7 +96,7 @@ class Certificate(Bound):
             call[name] = keras.saving.deserialize_keras_object(call.get(name))
         again = certify(model, x, y, **call)
         differences = [
-            f"the {name} are others" for name in ("data", "weights") if getattr(self, name) != getattr(again, name)
+            f"the {name} differ" for name in ("data", "weights") if getattr(self, name) != getattr(again, name)
         ]
         if not abs(again.value - self.value) <= tolerance:  # a value that is no number too
             differences.append(f"the value is {self.value:.6g}, recomputed {again.value:.6g}")

@@ -82,8 +82,7 @@ def diagnose(
             f"diagnose needs a Keras model; got {type(model).__name__}. Of an ensemble, diagnose each of its models."
         )
     if is_stream(x):
-        x, held, weight = collected(x, None, None, "diagnose")
-        y, sample_weight = held if y is None else y, weight if sample_weight is None else sample_weight
+        x, y, sample_weight = collected(x, y, sample_weight, "diagnose")
     if not model.built:
         model(one_example(x, "diagnose"), training=False)  # makes its weights
     posteriors = find_random_posteriors(model)
@@ -93,7 +92,8 @@ def diagnose(
         return _diagnosis(model, findings, _FIRST, (*_THEN, *_WITH_TARGETS))
     numbers = {source.components for source in find_sources(model)} - {1}
     components = numbers.pop() if len(numbers) == 1 else 1
-    p = predict(model, x, draws, seed, **({"keep_draws": True} if components > 1 else {}), **options)
+    kept = {"keep_draws": True} if components > 1 else {}
+    p = predict(model, x, draws, seed, **{**options, **kept})
     position = position_of(model, options.get("output"))
     loss = loss_of(model, position)
     likelihood = likelihood_of_output(model, position, options.get("likelihood"), "diagnose")

@@ -106,7 +106,7 @@ def regression_scores(p: ValuePredictive, y, rng: np.random.Generator, weights: 
 
 
 def ood_detection_scores(p: Predictive, ood: Predictive) -> Scores:
-    """Returns how well each uncertainty tells out-of-distribution examples from in-distribution ones."""
+    """Returns how well each uncertainty separates out-of-distribution from in-distribution examples."""
     inside, outside = p.uncertainties(), ood.uncertainties()
     found: Scores = {}
     for by, within in inside.items():

@@ -53,7 +53,7 @@ class TransformerEncoder(Summarized, FreezesWhole, Rematerialized):
         bias_posterior: how each bias is distributed; None makes them plain weights.
         per_head: see `MultiHeadAttention`.
         normalize_first: False normalises after each residual connection instead (post-norm).
-        positions: give only the first so many positions, which look at all of them; None gives all. A classifier that
+        positions: return only the first positions, this many; they attend to all. None returns all. A classifier that
             reads the first token needs no more of its last block.
 
     >>> import numpy as np

@@ -68,7 +68,8 @@ def match_targets(name: str, y_true, mean):
     if len(y_true.shape) == len(mean.shape) - 1 and mean.shape[-1] == 1:
         y_true = ops.expand_dims(y_true, -1)
     if len(y_true.shape) != len(mean.shape) or y_true.shape[-1] != mean.shape[-1]:
-        raise ValueError(f"{name} needs targets in the shape of the means, {mean.shape}; got {y_true.shape}.")
+        need, got = tuple(mean.shape), tuple(y_true.shape)
+        raise ValueError(f"{name} needs targets in the shape of the means, {need}; got {got}.")
     return ops.cast(y_true, mean.dtype)
 
 

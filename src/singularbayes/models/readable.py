@@ -72,6 +72,8 @@ def _readable(leaf, caller: str) -> Readable:
     if package in ("h5py", "zarr"):  # files, which are read as far as they are needed
         return Readable(tuple(leaf.shape), lambda first, last: np.asarray(leaf[first:last]))
     array = np.asarray(leaf)
+    if array.dtype.name == "bfloat16":  # of JAX or TensorFlow; NumPy does not take it for a number
+        array = array.astype("float32")
     if array.dtype.kind == "O":
         example = next((type(value).__name__ for value in array.flat if not isinstance(value, Number)), "Python object")
         raise TypeError(
@@ -125,9 +127,9 @@ def _polars(table, caller: str) -> Readable:
 
 def _wrong_column(caller: str, name, dtype: str) -> TypeError:
     return TypeError(
-        f"{caller} needs columns of numbers; got the column {name!r} of dtype {dtype}. Of classes take codes, "
-        'table[name].astype("category").cat.codes; of numbers that were read as text, astype("float32"); else leave it '
-        "out."
+        f"{caller} needs columns of numbers; got the column {name!r} of dtype {dtype}. Encode categories, "
+        'table[name].astype("category").cat.codes; convert numbers that were read as text, astype("float32"); or drop '
+        "the column."
     )
 
 

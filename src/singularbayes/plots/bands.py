@@ -39,7 +39,7 @@ def quartile_bands(grid: np.ndarray, draws: np.ndarray, noise: float | np.ndarra
     Args:
         grid: the inputs, ascending.
         draws: (draws, inputs), the functions' values there.
-        noise: standard deviation of the noise, one number or one an input, above 0.
+        noise: standard deviation of the noise, one number or one per input, above 0.
     """
     name, f = "quartile_bands", np.asarray(draws, "float64")
     if f.ndim != 2 or not f.size:

@@ -16,6 +16,12 @@ def reliability(curves: Mapping[str, ReliabilityCurve]) -> Figure:
     """Returns accuracy against confidence, one point per bin; below it, the share of examples of each point.
 
     Below the diagonal a method is overconfident. The legend gives the expected calibration error of the same bins.
+
+    >>> from singularbayes import metrics
+    >>> probabilities = np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
+    >>> curve = metrics.reliability_curve(probabilities, np.array([0, 1, 1]), bins=2)
+    >>> len(reliability({"network": curve}).axes)
+    2
     """
     require_methods("reliability", curves)
     for method, c in curves.items():
@@ -45,6 +51,12 @@ def interval_calibration(curves: Mapping[str, IntervalCalibration]) -> Figure:
     """Returns the share of targets in central intervals against the intervals' level.
 
     Below the diagonal intervals are too narrow. The legend gives the mean distance from it over the levels.
+
+    >>> from singularbayes import metrics
+    >>> curve = metrics.interval_calibration_curve(np.zeros(3), np.ones(3), np.array([-1.0, 0.2, 2.0]))
+    >>> figure = interval_calibration({"mixture": curve})
+    >>> figure.axes[0].get_ylabel()
+    'targets inside (below the line: too narrow)'
     """
     require_methods("interval_calibration", curves)
     for method, c in curves.items():

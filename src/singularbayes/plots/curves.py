@@ -69,6 +69,12 @@ def selective_prediction(
         unit: of the loss, "µg/m³".
         least: the smallest share drawn; few examples make a curve noisy.
         percent: write losses in %, for an error rate.
+
+    >>> from singularbayes import metrics
+    >>> curve = metrics.selective_curve(np.array([0.1, 0.4, 0.2, 0.9]), np.array([0, 1, 0, 1]))
+    >>> figure = selective_prediction({"mixture": curve}, "error rate")
+    >>> figure.axes[0].get_xlabel()
+    'examples kept, the most certain first'
     """
     require_methods("selective_prediction", curves)
     require_share("selective_prediction", least=least)
@@ -95,6 +101,11 @@ def wealth_paths(paths: Mapping[str, np.ndarray], threshold: float) -> Figure:
 
     Args:
         paths: of every watched stream, (points, 2): the inputs so far and the wealth, above 0.
+
+    >>> path = np.array([[1, 1.0], [2, 3.0], [3, 120.0]])
+    >>> figure = wealth_paths({"entropy": path}, threshold=100)
+    >>> figure.axes[0].texts[0].get_text()
+    'alarm at 100'
     """
     require_some("wealth_paths", paths, "streams")
     figure = Figure(figsize=(style.COLUMN, 2.1 + style.legend_height(paths)))

@@ -110,7 +110,7 @@ def _table(values: Mapping[str, Sequence[float]], measures: Sequence[Measure]) -
         wrong = [m.name for m, value in zip(measures, row, strict=True) if not np.isfinite(value)]
         if wrong:
             raise ValueError(
-                f"A radar needs finite values; got others of {method!r} for {wrong}. Leave the method or measure out."
+                f"A radar needs finite values; got NaN or infinity of {method!r} for {wrong}. Leave one out."
             )
     return np.array(list(values.values()), "float64")
 

@@ -50,7 +50,7 @@ PRINT: Any = {
     "ytick.labelsize": 7,
     "legend.fontsize": 7,
     "legend.frameon": False,
-    "legend.handlelength": 2.6,  # a dash-dot line needs this to be told from a dashed one
+    "legend.handlelength": 2.6,  # a dash-dot line needs this to differ from a dashed one
     "legend.columnspacing": 1.2,
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,

@@ -19,6 +19,7 @@ from singularbayes.posteriors.mixture import Mixture
 from singularbayes.posteriors.moments import entry_correlation
 from singularbayes.posteriors.prior_memory import Origin
 from singularbayes.posteriors.priors import Anchored, Laplace, Normal, Prior, ScaleMixture, ScalePrior
+from singularbayes.posteriors.random_posterior import KLGuard, RandomPosterior, SharedState
 from singularbayes.posteriors.rank_one import RankOne
 from singularbayes.posteriors.registry import DEFAULT_RANK, get, recipe
 from singularbayes.posteriors.scope import Source
@@ -33,7 +34,7 @@ from singularbayes.posteriors.traversal import (
     flat_layers,
     rematerialized,
 )
-from singularbayes.posteriors.variational import KLGuard, RandomPosterior, SharedState, Variational
+from singularbayes.posteriors.variational import Variational
 
 __all__ = [
     "DEFAULT_RANK",

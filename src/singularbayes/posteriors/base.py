@@ -30,6 +30,7 @@ class Posterior(scope.Source, keras.layers.Layer):
     frozen = False  # whether training leaves all of it as it is
     joint_factor: Any = None  # of which a draw of W is made, where it may be a joint one; see `JointDraws`
     joint_draws: Any = None  # those that it is drawn with
+    repeats = False  # whether training passes hold every example once for each of its components
     adapts = False  # whether it is made to stay around a pretrained matrix: conversion then always starts there
 
     def __init__(self, initializer=None, **kwargs):

@@ -12,9 +12,9 @@ from singularbayes.posteriors.assignment import Assignment, Blocks, are_blocks, 
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.mixture_components import Components
 from singularbayes.posteriors.mixture_matrices import ComponentMatrix, MixtureMatrix
+from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.serialization import copy_posterior, serialize
 from singularbayes.posteriors.step_watch import note_dealt, watched_kl
-from singularbayes.posteriors.variational import RandomPosterior
 
 EXAMPLES = ("split", "repeat")
 _COMPONENTS = 4  # where no number is given

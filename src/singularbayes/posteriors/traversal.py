@@ -9,8 +9,8 @@ import numpy as np
 
 from singularbayes.posteriors import noise, scope
 from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.random_posterior import RandomPosterior
 from singularbayes.posteriors.scope import Source
-from singularbayes.posteriors.variational import RandomPosterior
 
 
 def find_posteriors(model: keras.layers.Layer) -> list[Posterior]:
@@ -66,8 +66,37 @@ def rematerialized(layer: keras.layers.Layer, remat: Callable, call: Callable, *
     """
     flags = {name: value for name, value in kwargs.items() if value is None or isinstance(value, (bool, str))}
     arrays = {name: value for name, value in kwargs.items() if name not in flags}
-    again = remat(functools.partial(_with_keys_chosen(layer, call), **flags), *args, **arrays)
-    return lambda *args, **_: again(*args, **arrays)
+    call = functools.partial(_with_keys_chosen(layer, call), **flags)
+    states = [generator.state for part in flat_layers(layer) for generator in part._seed_generators]
+    if keras.backend.backend() != "jax" or not states:
+        again = remat(call, *args, **arrays)
+        return lambda *args, **_: again(*args, **arrays)
+
+    again = remat(_with_states_returned(layer, states, call), *args, **arrays)
+
+    def call_and_assign(*args, **_):
+        outputs, values = again(*args, **arrays)
+        for state, value in zip(states, values, strict=True):
+            state.assign(value)
+        return outputs
+
+    return call_and_assign
+
+
+def _with_states_returned(layer: keras.layers.Layer, states: Sequence, call: Callable) -> Callable:
+    """Returns a call that returns new states of generators, of dropout say, instead of setting them.
+
+    What JAX computes twice must not leave values of its own in variables.
+    """
+    known = {id(variable): variable for variable in (*layer.variables, *states)}
+
+    def pure_call(*args, **kwargs):
+        before = [(variable, variable.value) for variable in known.values()]
+        with keras.StatelessScope(state_mapping=before) as inner:
+            outputs = call(*args, **kwargs)
+        return outputs, [inner.get_current_value(state) for state in states]
+
+    return pure_call
 
 
 def _with_keys_chosen(layer: keras.layers.Layer, call: Callable) -> Callable:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SCORES = {"classification": "entropy", "regression": "epistemic"}
 _VERSION = 3
+_FEWEST = 20  # reference examples of a stream
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,9 @@ class Monitor:
         if y is not None:
             losses = _losses("Monitor", reference, y)
             watched |= {_stream("errors", name): losses[names == name] for name in np.unique(names)}
+        few = [f"{len(values)} of {name}" for name, values in watched.items() if len(values) < _FEWEST]
+        if few:
+            raise ValueError(f"Monitor needs at least {_FEWEST} scores of every group as its reference; got {few[0]}.")
         self._martingales = {
             name: ConformalMartingale.from_reference(values, seed=seed + i)
             for i, (name, values) in enumerate(watched.items())
@@ -100,6 +104,8 @@ class Monitor:
 
     def _add(self, kind: str, scores: np.ndarray, groups) -> MonitorStatus:
         names = self._groups(groups, len(scores), "update")
+        if len(scores):
+            require_finite("update", scores=scores)  # before any stream has changed
         streams = {str(name): _stream(kind, name) for name in np.unique(names)}
         unknown = [name for name, stream in streams.items() if stream not in self._martingales]
         if unknown:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from singularbayes.checks import labelled
+from singularbayes.checks import aligned, labelled
 from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, find_slots, spectrum, surgery
 from singularbayes.likelihoods import likelihood_of_loss
 from singularbayes.models import as_arrays, loss_of, position_of
@@ -61,6 +61,8 @@ def by_loss(
     likelihood = likelihood or _compiled(model)
     plain = collapse(model, merge=True) if find_posteriors(model) else model
     name, full = _losses(plain, x, y, likelihood, batch_size)
+    if len(full) < 2:
+        raise ValueError(f"by_loss needs 2 examples or more, for a standard error; got {len(full)}.")
     error = float(full.std(ddof=1) / math.sqrt(len(full)))
     losses, truncation = {}, _Truncation(plain)
     for explained in sorted(shares):
@@ -103,5 +105,5 @@ def _losses(model, x, y, likelihood, batch_size: int) -> tuple[str, np.ndarray]:
         probabilities, labels = labelled("by_loss", p.mean, y)
         chosen = probabilities[np.arange(len(labels)), labels]
         return "NLL", -np.log(np.maximum(chosen, 1e-300))
-    error = (p.mean - as_arrays(y, "by_loss").reshape(p.mean.shape)).reshape(len(p.mean), -1)
-    return "squared error", (error**2).mean(axis=1)
+    mean, targets = aligned("by_loss", predictions=p.mean, y=as_arrays(y, "by_loss"))
+    return "squared error", ((mean - targets) ** 2).reshape(len(mean), -1).mean(axis=1)

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from singularbayes.ranks.trials import Sweep, Trial
 
 
-def why(sweep: "Sweep") -> str:
+def why_recommended(sweep: "Sweep") -> str:
     """Returns which trial to take and what it gives up; and whether chance could have decided."""
     knee, chosen = sweep.knee(), sweep.recommended()
     if chosen is not knee:

@@ -71,17 +71,17 @@ def sweep(
     number = budget.trials if points is None else min(budget.trials, len(points))
     with lock_storage(storage), quiet_optuna(), live_table(wanted) as show:
         study = open_study(storage, directions, what)
-        waves.close(study)
-        show(waves.tried(study))
+        waves.end_open_trials(study)
+        show(waves.ended_trials(study))
         try:
-            while wave := waves.ask(study, space, points, number, budget.at_once, seed):
-                work = Work(build, data, wanted, budget, task, waves.curves(study))
+            while wave := waves.next_wave(study, space, points, number, budget.at_once, seed):
+                work = Work(build, data, wanted, budget, task, waves.finished_curves(study))
                 for trial, ended in _ended(study, wave, work, engine or Local()):
-                    waves.tell(study, trial, ended, wanted)
-                    show(waves.tried(study))
+                    waves.end_trial(study, trial, ended, wanted)
+                    show(waves.ended_trials(study))
         finally:
-            waves.close(study)
-        return Sweep(task, wanted, tuple(waves.tried(study)), budget.seeds)
+            waves.end_open_trials(study)
+        return Sweep(task, wanted, tuple(waves.ended_trials(study)), budget.seeds)
 
 
 def _what(
@@ -104,7 +104,9 @@ def _what(
 def _ended(study, wave: list[Any], work: Work, engine: Engine) -> Iterator[tuple[Any, Ended]]:
     """Yields the trials of a wave as they end; settings that come twice are trained once."""
     known = {
-        _key(trial.settings): Ended(trial.metrics, errors=trial.errors) for trial in waves.tried(study) if trial.metrics
+        _key(trial.settings): Ended(trial.metrics, errors=trial.errors)
+        for trial in waves.ended_trials(study)
+        if trial.metrics
     }
     yield from ((trial, known[_key(trial.params)]) for trial in wave if _key(trial.params) in known)
     new = {_key(trial.params): trial.params for trial in wave if _key(trial.params) not in known}

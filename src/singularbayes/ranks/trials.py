@@ -118,7 +118,7 @@ class Sweep:
 
     def why(self) -> str:
         """Returns which trial to take and why, in a sentence or two."""
-        return reasons.why(self)
+        return reasons.why_recommended(self)
 
     def __str__(self) -> str:
         front = {trial.number for trial in self.pareto()} if self.finished else set()

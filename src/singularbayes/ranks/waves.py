@@ -20,7 +20,7 @@ _POSITION, _METRICS, _ERRORS, _TRIED = "position", "metrics", "errors", "tried"
 _STARTUP = 8  # trials by chance, before the sampler learns from them
 
 
-def tried(study) -> list[Trial]:
+def ended_trials(study) -> list[Trial]:
     """Returns the trials that ended, by position: finished, stopped early or diverged."""
     states = require_optuna().trial.TrialState
     done = [t for t in study.trials if t.state in (states.COMPLETE, states.PRUNED) or t.user_attrs.get(_TRIED)]
@@ -32,13 +32,13 @@ def _read(kept: dict[str, Any], settings: dict[str, Any]) -> Trial:
     return Trial(kept[_POSITION], settings, kept.get(_METRICS, {}), kept.get(_ERRORS, {}))
 
 
-def curves(study) -> tuple[Curve, ...]:
+def finished_curves(study) -> tuple[Curve, ...]:
     """Returns the objective along the way of every finished trial."""
     states = require_optuna().trial.TrialState
     return tuple(t.intermediate_values for t in study.get_trials(states=(states.COMPLETE,)))
 
 
-def close(study) -> None:
+def end_open_trials(study) -> None:
     """Ends the trials without a result, such as those of a process that was killed."""
     states = require_optuna().trial.TrialState
     for _ in study.get_trials(states=(states.WAITING,)):
@@ -47,14 +47,16 @@ def close(study) -> None:
         study.tell(trial.number, state=states.FAIL)
 
 
-def ask(study, space: Space, points: list[dict[str, Any]] | None, number: int, at_once: int, seed: int) -> list[Any]:
+def next_wave(
+    study, space: Space, points: list[dict[str, Any]] | None, number: int, at_once: int, seed: int
+) -> list[Any]:
     """Returns the open Optuna trials of the next wave, with their settings; none when all have ended.
 
     Args:
         points: the settings by position, where they are a grid.
         number: of trials in all.
     """
-    ended = {trial.number for trial in tried(study)}
+    ended = {trial.number for trial in ended_trials(study)}
     missing = [position for position in range(number) if position not in ended]
     left = _left(study, space) if points is None else dict(enumerate(points))
     wave = [position for position in missing if position // at_once == missing[0] // at_once]
@@ -77,7 +79,7 @@ def _asked(study, space: Space, position: int, settings: dict[str, Any] | None, 
     return trial
 
 
-def tell(study, trial, ended: Ended, wanted: tuple[Measure, ...]) -> None:
+def end_trial(study, trial, ended: Ended, wanted: tuple[Measure, ...]) -> None:
     """Ends a trial: with its values, as stopped early, or as one that diverged."""
     states = require_optuna().trial.TrialState
     if len(wanted) == 1:

@@ -89,7 +89,7 @@ def _fetch(source: Source, file: File) -> None:
 def _where(source: Source) -> str:
     """Returns how many files lie where: "folder", "cache 3, to download 1"."""
     paths = [store.find(source, file) for file in source.files]
-    missing = "to get by hand" if source.base is None else "to download"
+    missing = "to get manually" if source.base is None else "to download"
     places = [missing if path is None else "cache" if _cached(path) else "folder" for path in paths]
     if len(set(places)) == 1:
         return places[0]

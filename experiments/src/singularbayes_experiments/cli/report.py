@@ -18,6 +18,7 @@ def report(
     out: Path | None = None,
     markdown: Path | None = None,
     latex: Annotated[bool, Parameter(negative="")] = False,
+    no_paper: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Make a page of results from records: every experiment's tables beside the paper's, figures and settings.
 
@@ -33,6 +34,8 @@ def report(
         Write only Markdown pages into this folder: a summary, a page per experiment, and their figures.
     latex
         Print only the tables, as LaTeX (booktabs), and write nothing.
+    no_paper
+        Leave out the published numbers of the paper and the differences from them, for a comparison of your own.
     """
     for package in ("matplotlib", "jinja2"):
         require_package(package, "plots", "The report")
@@ -41,7 +44,7 @@ def report(
     target = (["--markdown", str(markdown)] if markdown else []) + (["--out", str(out)] if out else [])
     command = shlex.join([PROGRAM, "report", *([] if runs == Path("runs") else [str(runs)]), *target])
     records = reading.read(runs)
-    made = chapters.make_chapters(records)
+    made = chapters.make_chapters(records, beside_paper=not no_paper)
     if latex:
         print(page.tex(made))
         return 0

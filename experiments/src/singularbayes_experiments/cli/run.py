@@ -192,7 +192,11 @@ def sharp_certificates(
 
 
 def network_detectors(
-    *, names: str | None = None, seeds: str = "42,123,456", out: Path = Path("runs/network_detectors")
+    *,
+    names: str | None = None,
+    seeds: str = "42,123,456",
+    kinds: str | None = None,
+    out: Path = Path("runs/network_detectors"),
 ) -> int:
     """Score max-softmax, energy and Mahalanobis distance of a deterministic network, also with two classes held out.
 
@@ -201,9 +205,11 @@ def network_detectors(
     Parameters
     ----------
     names
-        mnist, fashion_mnist and cnn, with commas between; all by default.
+        mnist, fashion_mnist, cnn, sst2, beijing and icu, with commas between; all by default.
     seeds
         Seeds, such as 42,123 or 0-4.
+    kinds
+        Of sst2, which networks: deterministic, low_rank, deep_ensemble and low_rank_ensemble; all by default.
     out
         Folder for records.jsonl.
     """
@@ -211,7 +217,7 @@ def network_detectors(
     from singularbayes_experiments.runs.runner import parse_seeds
 
     require_writable(out)
-    for line in run_network_detectors(split_names(names), parse_seeds(seeds), out):
+    for line in run_network_detectors(split_names(names), parse_seeds(seeds), out, split_names(kinds)):
         print(line, flush=True)
     return 0
 

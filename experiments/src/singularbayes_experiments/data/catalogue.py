@@ -95,6 +95,18 @@ AG_NEWS = Source(
     base="https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/",
 )
 
+PRODUCT_REVIEWS = Source(
+    "product_reviews",
+    "Sentences of customer reviews of five electronic products, 3,708 from 309 reviews; out-of-distribution use",
+    "MIT (of the repository); the reviews were collected at Amazon by Hu and Liu in 2004",
+    "https://github.com/cjhutto/vaderSentiment",
+    _files("product_reviews"),
+    base="https://raw.githubusercontent.com/cjhutto/vaderSentiment/44fc044cd877310ee8278a0eadf34bcd50d41d06/"
+    "additional_resources/",
+    archive="hutto_ICWSM_2014.tar.gz",
+    path="hutto_ICWSM_2014/{name}",
+)
+
 BANKING77 = Source(
     "banking77",
     "Banking77: questions of bank customers, 77 intents, 10,003 to train and 3,080 to test",
@@ -183,6 +195,7 @@ SETS = {
         FIVE_CITIES_PM25,
         SST2,
         AG_NEWS,
+        PRODUCT_REVIEWS,
         BERT_VOCAB,
         CLINC150,
         BANKING77,

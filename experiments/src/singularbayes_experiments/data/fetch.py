@@ -31,7 +31,7 @@ def fetch(source: Source, file: File) -> Path:
     url, home = source.url(file), store.cache() / source.name
     if url is None:
         looked = " or ".join(str(place / source.name) for place in store.places())
-        get = f"Get it by hand: {source.page} {source.by_hand}"
+        get = f"Get it manually: {source.page} {source.by_hand}"
         raise DataError(f"{source.name} needs {file.name}, which is not in {looked}. {get}")
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -126,4 +126,5 @@ def _last(path: str) -> str:
 
 def _by_hand(source: Source) -> str:
     names = ", ".join(file.name for file in source.files)
-    return f"Try again; or get by hand, and put into ${store.FOLDER}/{source.name}/: {names}. Its page is {source.page}"
+    place = f"${store.FOLDER}/{source.name}/"
+    return f"Try again; or get it manually, and put into {place}: {names}. Its page is {source.page}"

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from singularbayes_experiments.data.catalogue import AG_NEWS, BANKING77, BERT_VOCAB, CLINC150, REASONING, SST2
+from singularbayes_experiments.data.catalogue import (
+    AG_NEWS,
+    BANKING77,
+    BERT_VOCAB,
+    CLINC150,
+    PRODUCT_REVIEWS,
+    REASONING,
+    SST2,
+)
 from singularbayes_experiments.data.read import read
 
 Labelled = tuple[list[str], np.ndarray]
@@ -46,6 +54,14 @@ class News:
     def texts(self) -> list[str]:
         """Title, one blank, description: what is usually classified."""
         return [f"{title} {below}" for title, below in zip(self.titles, self.descriptions, strict=True)]
+
+
+@dataclass(frozen=True)
+class Snippets:
+    """Sentences without labels."""
+
+    texts: list[str]
+    description: str
 
 
 @dataclass(frozen=True)
@@ -97,6 +113,17 @@ def ag_news() -> News:
     kinds, titles, descriptions = zip(*csv.reader(text), strict=True)
     labels = np.array(kinds, "int64") - 1
     return News(list(titles), list(descriptions), labels, classes, AG_NEWS.description)
+
+
+def product_reviews() -> Snippets:
+    """Returns 3,708 sentences of customer reviews of electronic products.
+
+    >>> product_reviews().texts[5]  # doctest: +SKIP
+    'no picture:  hopefully you still have the remote control.'
+    """
+    lines = read(PRODUCT_REVIEWS, "amazonReviewSnippets_GroundTruth.txt").decode().split("\r\n")
+    rows = [line.split("\t") for line in lines if line]  # a number, the mean rating, the sentence
+    return Snippets([sentence for _, _, sentence in rows], PRODUCT_REVIEWS.description)
 
 
 def clinc150() -> Intents:

@@ -165,10 +165,6 @@ class Program:
                 on_epoch(epoch, state)
         return state
 
-    def factor_values(self, state: State, place: int) -> list[np.ndarray]:
-        """Returns means above ρ of every factor of one member."""
-        return [np.asarray(state[0][i][place]) for i in self.values]
-
     def _train(self, state, which, rates, orders, data):
         def step(state, ids):
             old = state[0]

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 from jax import numpy as jnp
 
+from singularbayes import layers
 from singularbayes.posteriors import find_posteriors, find_random_posteriors, inverse_softplus, scope
 from singularbayes.training import set_kl
 from singularbayes_experiments.methods.configured_fit import orthogonal_factors
@@ -54,10 +55,20 @@ class ImageProgram:
         chunk: steps of a call of `train`.
         block: images of a call of `predict`.
         taught: labels are probabilities of fixed crops, see `Views`.
+        tied: every column of A and every column of B has one scale. The library's posterior stores one for each entry;
+            here they start alike and move by their mean slope, so they stay one number.
     """
 
-    def __init__(self, build: Callable[[], keras.Model], batch: int, chunk: int, block: int, taught: bool = False):
-        self.batch, self.chunk, self.block, self.taught = batch, chunk, block, taught
+    def __init__(
+        self,
+        build: Callable[[], keras.Model],
+        batch: int,
+        chunk: int,
+        block: int,
+        taught: bool = False,
+        tied: bool = False,
+    ):
+        self.batch, self.chunk, self.block, self.taught, self.tied = batch, chunk, block, taught, tied
         with jax.default_device(jax.devices("cpu")[0]):  # hundreds of small operations, which compile quicker there
             self.model = build()
             self.random = find_random_posteriors(self.model)
@@ -68,6 +79,7 @@ class ImageProgram:
         factors = [factor for posterior in self.random for factor in posterior.factors]
         self.values = [_index(trainable, factor.values) for factor in factors]
         self.references = [_index(other, factor.reference) for factor in factors]
+        self.rows = [posterior.shape[0] for posterior in self.random for _ in posterior.factors]  # of A, above B
         self.decayed = {
             _index(trainable, plain) for posterior in self.kernels if (plain := posterior.dense_weight) is not None
         }
@@ -80,7 +92,11 @@ class ImageProgram:
     @property
     def num_parameters(self) -> int:
         """How many numbers are trained and stored."""
-        return sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
+        count = sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
+        if self.tied:
+            shapes = [factor.shape for posterior in self.random for factor in posterior.factors]
+            count -= sum((rows - 2) * columns for rows, columns in shapes)
+        return count
 
     # -- starts --------------------------------------------------------------------------------------------------------
 
@@ -121,13 +137,61 @@ class ImageProgram:
                 loc, scale = orthogonal_factors(rng.standard_normal(factor.shape), posterior.shape[0], s), eta * s
             yield factor.values, np.stack([loc, np.full(factor.shape, inverse_softplus(scale))])
 
-    def factors_at(self, given: "ImageProgram", state: State) -> list[np.ndarray]:
-        """Returns the means of the factors at the SVDs of the kernels of a trained deterministic network."""
+    def factors_at(
+        self, given: "ImageProgram", state: State, moments: Sequence[tuple[np.ndarray, np.ndarray]] | None = None
+    ) -> list[np.ndarray]:
+        """Returns the means of the factors at the SVDs of the kernels of a trained deterministic network.
+
+        Args:
+            moments: of its outputs, from `output_moments`: what these lose least is kept, instead of the kernels.
+        """
         theirs = dict(zip(map(id, given.model.trainable_variables), state["weights"], strict=True))
-        return [
-            svd_factors(np.asarray(theirs[id(other.w)]), ours.factors[0].shape[1])
-            for ours, other in zip(self.kernels, given.kernels, strict=True)
+        every = [*(moments or [None] * (len(given.kernels) - 1)), None]  # the head's kernel is no convolution
+        found = []
+        for ours, other, covariance in zip(self.kernels, given.kernels, every, strict=True):
+            kernel, rank = np.asarray(theirs[id(other.w)]), ours.factors[0].shape[1]
+            found.append(svd_factors(kernel, rank) if covariance is None else output_factors(kernel, rank, *covariance))
+        return found
+
+    def output_moments(self, state: State, images: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Returns, of every convolution of a deterministic network, what `output_factors` takes.
+
+        That is the covariance of its outputs, and by how much batch normalisation multiplies them.
+        """
+        chain = self.model.layers
+        pairs = [
+            (layer, next(one for one in chain[i:] if isinstance(one, keras.layers.BatchNormalization)))
+            for i, layer in enumerate(chain)
+            if isinstance(layer, layers.Conv2D)
         ]
+        inner = keras.Model(self.model.inputs, [layer.output for layer, _ in pairs])
+        weights, others = (
+            dict(zip(map(id, getattr(self.model, f"{group}_variables")), state[name], strict=True))
+            for group, name in (("trainable", "weights"), ("non_trainable", "others"))
+        )
+
+        @jax.jit
+        def moments(weights, others, x):
+            outputs, _ = inner.stateless_call(weights, others, normalised(x), training=False)
+            flat = [each.reshape(-1, each.shape[-1]).astype("float32") for each in outputs]
+            centred = [each - each.mean(axis=0) for each in flat]
+            products = [jnp.matmul(each.T, each, precision="highest") / len(each) for each in centred]
+            return [(each.mean(axis=0), product) for each, product in zip(flat, products, strict=True)]
+
+        own = (
+            [weights[id(v)] for v in inner.trainable_variables],
+            [others[id(v)] for v in inner.non_trainable_variables],
+        )
+        blocks = np.array_split(images, -(-len(images) // self.block))
+        every = [moments(*own, block) for block in blocks]
+        found = []
+        for (_, norm), parts in zip(pairs, zip(*every, strict=True), strict=True):
+            means, within = (np.array([np.asarray(part[i], "float64") for part in parts]) for i in (0, 1))
+            covariance = within.mean(axis=0) + np.cov(means, rowvar=False, bias=True)
+            gain = np.abs(np.asarray(weights[id(norm.gamma)], "float64"))
+            gain = np.maximum(gain, 0.1 * gain.mean()) / np.sqrt(np.diag(covariance) + norm.epsilon)
+            found.append((covariance, gain))
+        return found
 
     def start_at(
         self, given: "ImageProgram", state: State, factors: Sequence[np.ndarray], seed: int, eta: float, width: float
@@ -222,6 +286,9 @@ class ImageProgram:
             change = numbers["rate"] * (slope + MOMENTUM * moved)
             if i in self.values:
                 place = self.values.index(i)
+                if self.tied:
+                    slope = jnp.stack([slope[0], column_means(slope[1], self.rows[place])])
+                    moved = MOMENTUM * velocity + slope
                 squares[place] = SQUARES * squares[place] + (1 - SQUARES) * slope[1] ** 2
                 mean = (1 - MOMENTUM) * moved[1] / (1 - MOMENTUM**count)
                 root = jnp.sqrt(squares[place] / (1 - SQUARES**count))
@@ -266,6 +333,26 @@ def svd_factors(kernel: np.ndarray, rank: int) -> np.ndarray:
     v = vectors[:, ::-1][:, :rank]
     s = np.sqrt(np.maximum(squares[::-1][:rank], squares[-1] * 1e-14))
     return np.concatenate([kernel @ v / np.sqrt(s), v * np.sqrt(s)])
+
+
+def output_factors(kernel: np.ndarray, rank: int, covariance: np.ndarray, gain: np.ndarray) -> np.ndarray:
+    """Returns balanced factors above each other of the kernel of that rank whose outputs, times `gain`, differ least.
+
+    Args:
+        covariance: of the outputs of the kernel, (columns, columns).
+        gain: what each output is multiplied by afterwards; the shift of the mean is left to what follows.
+    """
+    kernel = np.asarray(kernel, "float64")
+    vectors = np.linalg.eigh(gain[:, None] * covariance * gain)[1][:, ::-1][:, :rank]
+    (q_a, a), (q_b, b) = (np.linalg.qr(each) for each in (kernel @ (gain[:, None] * vectors), vectors / gain[:, None]))
+    u, s, v = np.linalg.svd(a @ b.T)
+    return np.concatenate([q_a @ u * np.sqrt(s), q_b @ v.T * np.sqrt(s)])
+
+
+def column_means(slope, rows: int):
+    """Returns the means of the columns of A, the first `rows`, and of B below, in place of every entry."""
+    parts = slope[:rows], slope[rows:]
+    return jnp.concatenate([jnp.broadcast_to(each.mean(axis=0), each.shape) for each in parts])
 
 
 def schedule(progress, warm_up):

@@ -138,8 +138,15 @@ def sentences(*names: str) -> dict[str, str]:
 
 
 def count_epochs(method: str, settings) -> int:
-    """Returns how many epochs a run of a method trains in all."""
+    """Returns how many epochs a run of a method trains in all; raises where its settings leave none for a network."""
     found = find_method(method)
+    if settings.epochs < 1:
+        raise ValueError(f"{method} needs epochs of 1 or more; got epochs={settings.epochs}.")
+    if found.train is swag and settings.epochs <= settings.swag_epochs:
+        raise ValueError(
+            f"{method} trains before it collects weights in the last swag_epochs, so it needs epochs > swag_epochs; "
+            f"got epochs={settings.epochs} and swag_epochs={settings.swag_epochs}."
+        )
     each = settings.epochs + (settings.svd_epochs if from_svd in (found.train, found.member) else 0)
     return each * max(1, count_members(method, settings))
 

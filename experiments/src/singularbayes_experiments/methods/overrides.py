@@ -43,7 +43,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     >>> did_you_mean("betta", ["beta", "epochs"]), did_you_mean("zeal", ["beta", "epochs"])
     (" Did you mean 'beta'?", '')
     """
-    close = difflib.get_close_matches(name, names, n=1)
+    names = list(names)
+    close = difflib.get_close_matches(name, names, n=1) or difflib.get_close_matches(name.lower(), names, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 

@@ -192,17 +192,6 @@ def choose_default(differences: Mapping[str, Mapping[str, Sequence[float]]], ood
     return Choice(names[found], float(spread[few.index(found)]), tuple(names[i] for i in ties))
 
 
-def best_defaults(differences: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
-    """Returns all configurations, the best first: behind on fewer sets, then of a lesser mean rank over sets.
-
-    >>> best_defaults({"b": {"one": [0.4, 0.5], "two": [-1, -1.1]}, "a": {"one": [-0.1, 0.1], "two": [-0.2, -0.1]}})
-    ['a', 'b']
-    """
-    behind, ranks = _behind_and_ranks(differences)
-    order = sorted(range(len(behind)), key=lambda i: (behind[i], ranks[i].mean()))
-    return [list(differences)[i] for i in order]
-
-
 def _behind_and_ranks(differences: Mapping[str, Mapping[str, Sequence[float]]]) -> tuple[np.ndarray, np.ndarray]:
     """Returns on how many sets each configuration is behind, and its rank on each set (configurations, sets)."""
     if not differences:

@@ -120,7 +120,7 @@ def train(
 
 
 class _Kept(keras.callbacks.Callback):
-    """Goes on where a checkpoint ended, writes new ones, and ends training whose numbers are no longer finite.
+    """Resumes where a checkpoint ended, writes new ones, and ends training whose numbers are no longer finite.
 
     It has to be the last callback: a checkpoint holds what the others did in that epoch.
     """

@@ -212,7 +212,7 @@ def count_priors(prior: str, settings: CertificateSettings) -> int:
 def apply_rule(
     posterior: str, x: np.ndarray, y: np.ndarray, settings: CertificateSettings, seed: int
 ) -> CertificateSettings:
-    """Returns the settings with what images that teach the prior say about `RULE`; by hand, as they are.
+    """Returns the settings with what images that teach the prior say about `RULE`; of a manual override, as they are.
 
     Every combination is fitted on all but the last sixth of them. The one whose draws make the fewest mistakes on that
     sixth is taken, the first of equals.

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import keras
-import numpy as np
 from keras import ops
 
 from singularbayes import layers
@@ -12,7 +11,6 @@ from singularbayes_experiments.problems.cifar10 import CLASSES, Kind
 
 MOMENTUM = 0.97  # of the moving moments of batch normalisation
 LOGIT_SCALE = 0.125  # Page's, of the logits of ResNet-9
-RANK_MULTIPLE = 8  # ranks are multiples of it, which suits an accelerator
 
 
 class ConstantDropout(keras.layers.Layer):
@@ -101,7 +99,7 @@ def build(
     """Returns a network with two outputs, logits and last features; priors are centred, of unit width.
 
     Args:
-        kind: "distilled" is built as "low_rank", "dropout" as "deterministic" with `ConstantDropout`.
+        kind: "distilled" and "tied" are built as "low_rank", "dropout" as "deterministic" with `ConstantDropout`.
         ranks: of all kernels, for `kind` "low_rank".
         width: channels of the first convolution; the network's own by default.
     """
@@ -112,35 +110,11 @@ def build(
         "low_rank": lambda i: LowRank(ranks[i], prior=prior),
         "rank_one": lambda i: RankOne(prior=prior),
     }
-    posteriors |= {"dropout": posteriors["deterministic"], "distilled": posteriors["low_rank"]}
+    posteriors |= {
+        "dropout": posteriors["deterministic"],
+        **dict.fromkeys(("distilled", "tied"), posteriors["low_rank"]),
+    }
     body, own = _BODIES[name]
     inputs = keras.Input((side, side, 3), dtype="float32")
     outputs = body(_Maker(posteriors[kind], dtype, kind == "dropout"), inputs, width or own)
     return keras.Model(inputs, list(outputs), name=f"{name}_{kind}")
-
-
-def spectral_ranks(kernels: Sequence[np.ndarray], most: int) -> list[int]:
-    """Returns ranks that keep a common share of the squared singular values of every kernel.
-
-    The share is the largest with which 2 · rank · (rows + columns), over all kernels, is no more than `most`.
-    """
-    spectra = [np.linalg.svd(kernel, compute_uv=False) ** 2 for kernel in kernels]
-    kept = [np.cumsum(values) / values.sum() for values in spectra]
-
-    def ranks(share: float) -> list[int]:
-        least = [int(np.searchsorted(each, share)) + 1 for each in kept]
-        return [
-            min(-(-rank // RANK_MULTIPLE) * RANK_MULTIPLE, *kernel.shape)
-            for rank, kernel in zip(least, kernels, strict=True)
-        ]
-
-    def size(share: float) -> int:
-        return sum(2 * rank * sum(kernel.shape) for rank, kernel in zip(ranks(share), kernels, strict=True))
-
-    low, high = 0.0, 1.0
-    if size(low) > most:
-        raise ValueError(f"Ranks of {RANK_MULTIPLE} need {size(low):,} parameters; got most={most:,}.")
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if size(middle) <= most else (low, middle)
-    return ranks(low)

@@ -46,6 +46,11 @@ now, which changes nothing but rounding.
 A fourth call is for what the third left out: the results of SST-2 with all rows, which was tuned, LoRA's features of
 the small settings and of SST-2 for Laplace, MonteCLoRA on CLINC150 and its last seed on SST-2.
 
+A fifth call is for what the fourth left out: MonteCLoRA on CLINC150 with 10 queries per intent (the other learning
+rate of its tuning, then the results) and its last seed on SST-2; LoRA's features of both settings of intents with 10
+queries each and of SST-2 with all rows, for Laplace, five networks side by side. Configurations, seeds and choices are
+as above. MonteCLoRA's steps are CUDA graphs now (`runs/monteclora_steps.py`), which changes rounding alone.
+
 `DEFAULTS` is another question, asked on validation rows alone: which prior width, β, η and learning rate of ρ suit an
 adapter that nobody tunes, and should its head be random, too. It takes no part in the comparison.
 

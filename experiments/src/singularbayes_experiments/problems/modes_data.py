@@ -207,7 +207,7 @@ def uncertainty(task: str, p: np.ndarray) -> np.ndarray:
 def forecast_scores(p: dict[str, np.ndarray], parts: dict[str, Part]) -> dict[str, float]:
     """Returns the scores of forecasts: of validation windows with the proxy of OOD, or of the latest and another city.
 
-    The noise is that which is best on validation windows. Another city is told by the spread of draws, of one
+    The noise is that which is best on validation windows. Another city is detected by the spread of draws, of one
     deterministic network by the noise.
     """
     inputs = {name: part.x for name, part in parts.items()}

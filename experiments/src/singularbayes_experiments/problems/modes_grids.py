@@ -12,9 +12,11 @@ these tables have two rates for the first time. The third round of images has hi
 variational networks, higher rates or lower ones, as the edge was, and more decay for deterministic ones.
 """
 
+import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from singularbayes_experiments.methods.network_fit import Settings
 from singularbayes_experiments.problems.modes import METHODS, TOY, Method, Set
@@ -24,14 +26,15 @@ WIDE = ("concrete", "kin8nm")  # tables whose mixtures had chosen the wider star
 HIGH_RANK = 36  # five low-rank networks for images have 14 % of the parameters of a deep ensemble of five then
 
 
-def configurations(one: Set, method: str, rounds: int = 1) -> dict[str, Settings]:
+@functools.cache
+def configurations(one: Set, method: str, rounds: int = 1) -> Mapping[str, Settings]:
     """Returns the configurations of a method on a data set, those of all its rounds in order."""
     if one.tuned_on:
         one = one.tuned_on
     grids = [_first, _second, _third][: min(rounds, one.rounds)]
     found = [settings for grid in grids for settings in grid(one, METHODS[method])]
     assert len(found) == one.per_round * len(grids)
-    return {f"{method} {number}": settings for number, settings in enumerate(found)}
+    return MappingProxyType({f"{method} {number}": settings for number, settings in enumerate(found)})
 
 
 def round_of(one: Set, configuration: str) -> int:

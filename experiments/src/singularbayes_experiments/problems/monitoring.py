@@ -57,9 +57,9 @@ class MonitorSettings:
 Scores = tuple[np.ndarray, np.ndarray]  # in distribution; of the change, in the order of time where it has one
 
 
-def beijing(folder: Path = RESULTS) -> Scores:
+def beijing() -> Scores:
     """Returns the standard deviations over draws of the test windows and of Guangzhou's."""
-    runs = [run for run in record.read(folder / "beijing.jsonl") if "guangzhou_std" in run.arrays]
+    runs = [run for run in record.read(RESULTS / "beijing.jsonl") if "guangzhou_std" in run.arrays]
     [chosen] = [run for run in runs if (run.method, run.preset) == ("low_rank", "chosen")]
     return chosen.arrays["test_std"].astype("float64"), chosen.arrays["guangzhou_std"].astype("float64")
 

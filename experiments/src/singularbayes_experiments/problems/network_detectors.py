@@ -1,11 +1,19 @@
-"""How far plain scores of one deterministic network tell out-of-distribution images, and two classes held out.
+"""How far plain scores of one deterministic network tell out-of-distribution data, and two classes held out.
 
 Max-softmax, energy and the Mahalanobis distance of the last hidden layer are what any uncertainty has to beat. Written
 down before any run: the deterministic network of the experiment with its tuned settings and three of its seeds, against
-the out-of-distribution sets of its page; and the same network, and the tuned low-rank one, trained without the last
-two classes, whose test images are then the out-of-distribution ones. Committed are all but seed 123 of MNIST, which the
-same command adds. Nothing is chosen by these runs. A record has the preset "simple", as those of detectors without a
-network, so that the report shows it below the tables of methods.
+the out-of-distribution sets of its page. Nothing is chosen by these runs. A record has the preset "simple", as those of
+detectors without a network, so that the report shows it below the tables of methods. What has no committed record yet
+the same command adds.
+
+- Images: also the same network, and the tuned low-rank one, trained without the last two classes, whose test images
+  are then the out-of-distribution ones.
+- SST-2: against news; and against two sets that are less easily told by length or rare words: sentences of customer
+  reviews of electronic products (nearest to film reviews), and out-of-scope queries to an assistant. On these also one
+  low-rank network, a deep ensemble of five and five low-rank modes, with the tuned settings.
+- Beijing: the Mahalanobis distance alone, to the mean of all training windows. Max-softmax and energy need classes.
+- Intensive care: a network for each of the five shifts. It has one logit, so that energy ranks stays as max-softmax
+  does, and is left out.
 """
 
 import time
@@ -20,30 +28,43 @@ import numpy as np
 
 from singularbayes.metrics import MahalanobisDistance, auroc_ood, energy_score, least_confidence
 from singularbayes.models import count_stored, count_trained
-from singularbayes.prediction import predict
+from singularbayes_experiments import data
 from singularbayes_experiments.methods import methods
-from singularbayes_experiments.methods.trainers import OneByOne, Training
-from singularbayes_experiments.problems import images
+from singularbayes_experiments.methods.study import predict_sets
+from singularbayes_experiments.methods.trainers import OneByOne, OneProgram, Training
+from singularbayes_experiments.problems import forecast, icu, images, reviews, text
 from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.problems.simple_detectors import PRESET, non_zero
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.record import Record, plain
 
-NAMES = ("mnist", "fashion_mnist", "cnn")
+IMAGES = ("mnist", "fashion_mnist", "cnn")
+NAMES = (*IMAGES, "sst2", "beijing", "icu")
 SEEDS = (42, 123, 456)
 HELD_OUT = (8, 9)
 KINDS = ("all classes", "held out", "held out, low-rank")
+DETERMINISTIC = "deterministic"
+TEXT_KINDS = (DETERMINISTIC, "low_rank", "deep_ensemble", "low_rank_ensemble")
+HEADS = dict.fromkeys(IMAGES, "logits") | {"sst2": "head", "beijing": "mean", "icu": "logit"}  # the last layers
 Scores = dict[str, dict[str, float]]  # by detector, then by metric
 
 
 @dataclass(frozen=True)
 class Sets:
-    """Pixels divided by their scale: images that train, in-distribution test images, and others by name."""
+    """Inputs of a network: those that train, in-distribution test inputs, and others by name; classes 0: regression.
+
+    The main out-of-distribution set of an experiment other than of images has no name, as its metrics have no prefix.
+    """
 
     train: images.Part
     test: np.ndarray
     others: dict[str, np.ndarray]
     classes: int
+
+
+def kinds(name: str) -> tuple[str, ...]:
+    """Returns which networks an experiment has."""
+    return KINDS if name in IMAGES else TEXT_KINDS if name == "sst2" else (DETERMINISTIC,)
 
 
 def sets(problem: images.ImageProblem, settings, held_out: tuple[int, ...] = ()) -> Sets:
@@ -58,69 +79,140 @@ def sets(problem: images.ImageProblem, settings, held_out: tuple[int, ...] = ())
     return Sets(train, x_test[tested], {"held_out": x_test[~tested]}, images.CLASSES - len(held_out))
 
 
-def detect(network: keras.Model, data: Sets) -> Scores:
-    """Returns the AUROC of every other set by three scores of a deterministic network."""
-    hidden = keras.Model(network.inputs, network.layers[-2].output)
+def texts(problem: reviews.Reviews, settings) -> Sets:
+    """Returns reviews of films, and news, reviews of products and queries as token ids."""
+    *_, (dev, _), news = reviews.encoded(settings.length)
+    found = {"product_reviews": data.product_reviews().texts, "clinc150": data.clinc150().out_of_scope}
+    others = {name: text.bert().encode(each, settings.length) for name, each in found.items()}
+    return Sets(problem.trained(settings), dev, {"": news, **others}, settings.classes)
+
+
+def windows(settings) -> Sets:
+    """Returns the windows of Beijing, and those of other cities."""
+    split = forecast.windows(settings.windows, settings.hours)
+    cities = forecast.ood_windows(settings.windows, settings.hours, settings.every)
+    others = {"" if city == forecast.MAIN else city.lower(): x for city, x in cities.items()}
+    return Sets((split.train.x, split.train.y), split.test.x, others, classes=0)
+
+
+def stays(settings) -> Sets:
+    """Returns the stays of a shift of intensive care."""
+    found = icu.split(settings.shift, settings.scaling)
+    assert found.ood is not None
+    return Sets(found.train, found.test[0], {settings.shift: found.ood[0]}, classes=2)
+
+
+def detect(network: keras.Model, data: Sets, head: str = "logits") -> Scores:
+    """Returns the AUROC of every other set by the scores that a deterministic network has."""
+    hidden = keras.Model(network.inputs, network.get_layer(head).input)
     ask = partial(hidden.predict, batch_size=1000, verbose=0)
     x, y = data.train
-    distance = MahalanobisDistance(ask(x), y)
+    distance = MahalanobisDistance(ask(x), y if data.classes else np.zeros(len(x)))
+    one_logit = network.output_shape[-1] < data.classes
 
-    def scores(pixels: np.ndarray) -> dict[str, np.ndarray]:
-        logits = network.predict(pixels, batch_size=1000, verbose=0).astype("float64")
+    def scores(inputs: np.ndarray) -> dict[str, np.ndarray]:
+        found = {"mahalanobis": distance(ask(inputs))}
+        if not data.classes:
+            return found
+        logits = network.predict(inputs, batch_size=1000, verbose=0).astype("float64")
+        if one_logit:
+            return {"max_softmax": -np.abs(logits[:, 0])} | found
         p = np.exp(logits - logits.max(axis=1, keepdims=True))
         confidence = least_confidence(p / p.sum(axis=1, keepdims=True))
-        return {"max_softmax": confidence, "energy": energy_score(logits), "mahalanobis": distance(ask(pixels))}
+        return {"max_softmax": confidence, "energy": energy_score(logits)} | found
 
     inside = scores(data.test)
-    outside = {name: scores(pixels) for name, pixels in data.others.items()}
+    outside = {name: scores(inputs) for name, inputs in data.others.items()}
     return {
-        by: {f"{name}/auroc_ood": auroc_ood(inside[by], found[by]) for name, found in outside.items()} for by in inside
+        by: {metric(name, "auroc_ood"): auroc_ood(inside[by], found[by]) for name, found in outside.items()}
+        for by in inside
     }
 
 
-def detect_by_draws(network: keras.Model, data: Sets, settings, seed: int) -> Scores:
-    """Returns the AUROC of every other set by mutual information and by entropy of a Bayesian network."""
-    inside: Any = predict(network, data.test, draws=settings.draws, seed=seed)
-    found = {}
-    for name, pixels in data.others.items():
-        p: Any = predict(network, pixels, draws=settings.draws, seed=seed)
-        found[f"{name}/auroc_ood_mi"] = auroc_ood(inside.mutual_information, p.mutual_information)
-        found[f"{name}/auroc_ood_entropy"] = auroc_ood(inside.entropy, p.entropy)
-    return {"low_rank_held_out": found}
+def metric(name: str, score: str) -> str:
+    """Returns the name of a score of a set.
+
+    >>> metric("mnist", "auroc_ood"), metric("", "auroc_ood")
+    ('mnist/auroc_ood', 'auroc_ood')
+    """
+    return f"{name}/{score}" if name else score
+
+
+def detect_by_draws(trained, data: Sets, seed: int, **options) -> dict[str, float]:
+    """Returns the AUROC of every other set by mutual information and by entropy of a network or an ensemble."""
+    others = {name or "ag_news": inputs for name, inputs in data.others.items()}
+    p: dict[str, Any] = predict_sets(trained, seed, options, {"test": data.test, **others})
+    inside, found = p.pop("test"), {}
+    for name, outside in p.items():
+        found[f"{name}/auroc_ood_mi"] = auroc_ood(inside.mutual_information, outside.mutual_information)
+        found[f"{name}/auroc_ood_entropy"] = auroc_ood(inside.entropy, outside.entropy)
+    return found
 
 
 def run(name: str, kind: str, seed: int, settings=None) -> list[Record]:
-    """Trains a network of an experiment and returns one record per detector."""
-    method = "low_rank" if kind == KINDS[2] else "deterministic"
+    """Trains the networks of an experiment and returns one record per detector."""
+    method = "low_rank" if kind == KINDS[2] else kind if kind in TEXT_KINDS else DETERMINISTIC
     own = settings or EXPERIMENTS[name].settings("chosen", method)
-    problem: Any = EXPERIMENTS[name].problem
-    data = sets(problem, own, () if kind == KINDS[0] else HELD_OUT)
-    problem = replace(problem, make=partial(problem.make, classes=data.classes))
     start = time.perf_counter()
-    trainer = OneByOne(problem.network_of(method, own), Training(*data.train), own)
-    [network] = methods.find_method(method).train(trainer, [seed])
-    found = detect_by_draws(network, data, own, seed) if method == "low_rank" else detect(network, data)
+    found: Scores = {}
+    for variant in EXPERIMENTS[name].variants(own):
+        trained, data = _train(name, kind, method, seed, variant)
+        if method == DETERMINISTIC:
+            for by, scores in detect(trained, data, HEADS[name]).items():
+                found.setdefault(by, {}).update(scores)
+        else:
+            options = {"draws": own.draws} | ({} if name in IMAGES else {"padding": text.PADDING})
+            by = "low_rank_held_out" if name in IMAGES else f"{method}_texts"
+            found[by] = detect_by_draws(trained, data, seed, **options)
+    if name == "icu":
+        found = {by: scores | {"auroc_ood": float(np.mean(list(scores.values())))} for by, scores in found.items()}
     if kind == KINDS[1] and seed == SEEDS[0]:  # it needs no network, so one record is all
         sign = 1 if name == "mnist" else -1  # as in `simple_detectors`
         inside, outside = (sign * non_zero(x) for x in (data.test, data.others["held_out"]))
         found["more_pixels" if sign > 0 else "fewer_pixels"] = {"held_out/auroc_ood": auroc_ood(inside, outside)}
-    kept = plain(own) | {"kind": kind, "held_out": list(() if kind == KINDS[0] else HELD_OUT)}
-    rest: dict[str, Any] = {"stored": count_stored(network), "preset": PRESET}
-    seconds = time.perf_counter() - start
+    kept = plain(own) | {"kind": kind, "held_out": list(HELD_OUT if kind in KINDS[1:] else ())}
+    rest: dict[str, Any] = {"stored": _size(trained, stored=True), "preset": PRESET}
+    seconds, size = time.perf_counter() - start, _size(trained)
     return [
-        Record(name, by, seed, kept, {m: float(v) for m, v in scores.items()}, count_trained(network), seconds, **rest)
+        Record(name, by, seed, kept, {m: float(v) for m, v in scores.items()}, size, seconds, **rest)
         for by, scores in found.items()
     ]
 
 
-def run_network_detectors(names: Sequence[str] | None, seeds: Sequence[int], folder: Path) -> Iterator[str]:
-    """Runs what has no records in the folder yet, and yields a line per network."""
+def _train(name: str, kind: str, method: str, seed: int, settings) -> tuple[Any, Sets]:
+    problem: Any = EXPERIMENTS[name].problem
+    if name in IMAGES:
+        found = sets(problem, settings, () if kind == KINDS[0] else HELD_OUT)
+        problem = replace(problem, make=partial(problem.make, classes=found.classes))
+        training = Training(*found.train)
+    else:
+        found = (
+            texts(problem, settings) if name == "sst2" else windows(settings) if name == "beijing" else stays(settings)
+        )
+        training = problem.training(settings)
+    # The members of an ensemble are trained at once where that is possible.
+    together = name == "sst2" and keras.config.backend() == "jax"
+    trainer = (OneProgram if together else OneByOne)(problem.network_of(method, settings), training, settings)
+    [trained] = methods.find_method(method).train(trainer, [seed])
+    return trained, found
+
+
+def _size(trained, stored: bool = False) -> int:
+    if isinstance(trained, keras.Model):
+        return (count_stored if stored else count_trained)(trained)
+    return trained.num_stored if stored else trained.num_trained
+
+
+def run_network_detectors(
+    names: Sequence[str] | None, seeds: Sequence[int], folder: Path, only: Sequence[str] | None = None
+) -> Iterator[str]:
+    """Runs what has no records in the folder yet, and yields a line per network; `only` some kinds of networks."""
     lines = folder / record.LINES
     have = {(o.experiment, o.settings["kind"], o.seed) for o in record.read(folder)} if lines.is_file() else set()
     for seed in seeds:
         for name in names or NAMES:
-            for kind in KINDS:
-                if (name, kind, seed) in have:
+            for kind in kinds(name):
+                if (name, kind, seed) in have or (only and kind not in only):
                     continue
                 made = run(name, kind, seed)
                 for one in made:

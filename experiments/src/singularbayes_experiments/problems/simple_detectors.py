@@ -68,11 +68,23 @@ def detect(experiment: str) -> Iterator[tuple[str, Found]]:
         yield "fewer_pixels", _images("fashion_mnist", ("mnist", "notmnist"), -1)
     elif experiment == "sst2":
         pieces, sentences, size = text.bert(), data.sst2(), len(data.bert_vocab().words)
-        train, dev, news = (pieces.ids(t) for t in (sentences.train[0], sentences.dev[0], data.ag_news().texts))
-        inside, outside = (np.array([len(ids) for ids in texts]) for texts in (dev, news))
-        yield "text_length", {"auroc_ood": auroc_ood(inside, outside)}
-        inside, outside = (rarity(train, texts, size) for texts in (dev, news))
-        yield "word_rarity", {"auroc_ood": auroc_ood(inside, outside)}
+        others = {
+            "": data.ag_news().texts,
+            "product_reviews/": data.product_reviews().texts,
+            "clinc150/": data.clinc150().out_of_scope,
+        }
+        train, dev = pieces.ids(sentences.train[0]), pieces.ids(sentences.dev[0])
+        split = {start: pieces.ids(texts) for start, texts in others.items()}
+        inside = np.array([len(ids) for ids in dev])
+        yield (
+            "text_length",
+            {f"{start}auroc_ood": auroc_ood(inside, np.array([len(ids) for ids in t])) for start, t in split.items()},
+        )
+        inside = rarity(train, dev, size)
+        yield (
+            "word_rarity",
+            {f"{start}auroc_ood": auroc_ood(inside, rarity(train, t, size)) for start, t in split.items()},
+        )
     elif experiment == "beijing":
         settings = forecast.ForecastSettings()
         split = forecast.windows(settings.windows, settings.hours)

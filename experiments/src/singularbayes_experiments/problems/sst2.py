@@ -16,7 +16,7 @@ their members. The one of networks from SVDs was written down after the dev scor
 ensemble.
 
 SWAG's choice diverged with two of the four seeds of the results, and the next two configurations with some of them. So
-there are results of it by hand too: of SGD at 0.003, which never did.
+there are results of a manual override too: of SGD at 0.003, which never did.
 
 "refit" is the chosen settings, trained on all 67,349 rows, as the paper's networks are. Held out for the choice are
 4,148 rows, and left out 1,326 phrases more that other sentences have too: "brilliant", "the best", "forgettable". It

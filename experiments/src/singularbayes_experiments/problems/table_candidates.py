@@ -82,14 +82,15 @@ class Candidate:
 
     def arguments(self, rows: int) -> dict[str, Any]:
         """Returns the arguments of an estimator for so many rows."""
-        batch = DEFAULTS.batch_size(rows, self.batch, self.batches)
+        defaults = replace(DEFAULTS, batches=self.batches, fewest_epochs=self.epochs)
+        batch = defaults.batch_size(rows, self.batch)
         own = {"hidden_layer_sizes": (self.width, self.width)} if self.warm else {}
         return own | {
             "prior": PRIORS[self.prior],
             "beta": self.beta,
             "learning_rate_init": self.rate,
             "batch_size": batch,
-            "max_iter": DEFAULTS.epochs(-(-rows // batch), self.steps, self.epochs),
+            "max_iter": defaults.epochs(-(-rows // batch), self.steps),
             "rank": rank_by_rows(rows) if self.grows else self.rank,
         }
 

@@ -30,7 +30,7 @@ def temporary_prefix(path: Path) -> str:
     return f".{path.name}."
 
 
-def append(path: Path, line: str) -> None:
+def append_line(path: Path, line: str) -> None:
     """Adds a line to a file of lines, after cutting a torn last one off; only one process may do so at a time."""
     with _named(path):
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -174,7 +174,7 @@ def append(record: Record, folder: Path) -> None:
     """Adds a record to those of a folder, its arrays first; processes that do so at once wait for each other."""
     _write_arrays(record, folder)
     with lock(folder, "records"):
-        files.append(folder / LINES, record.line())
+        files.append_line(folder / LINES, record.line())
 
 
 def lock(folder: Path, name: str) -> FileLock:

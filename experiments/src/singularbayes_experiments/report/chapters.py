@@ -1,6 +1,6 @@
 """Records in, chapters out: all that a page shows of every experiment, before it is laid out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,6 +29,9 @@ _HELD_OUT = (
     "Held-out classes are the last two of the ten: their test images against those of the others, by networks "
     "that were trained without them, on a CPU."
 )
+_AGAIN = "Networks are trained again for it, with the tuned settings, because those of the other tables were not kept."
+_ONE_LOGIT = "The network has one logit, by which energy ranks as max-softmax does, so that energy has no row."
+_NO_CLASSES = "Max-softmax and energy need classes, so that the Mahalanobis distance is the network's only score here."
 _VALIDATION = Columns(
     "Validation",
     tuple(
@@ -69,11 +72,15 @@ class Chapter:
     left_out: tuple[str, ...]
 
 
-def make_chapters(records: Sequence[Record]) -> list[Chapter]:
-    """Returns a chapter an experiment: those with a section in its order, then the others by name."""
+def make_chapters(records: Sequence[Record], beside_paper: bool = True) -> list[Chapter]:
+    """Returns a chapter per experiment: those with a section in its order, then the others by name.
+
+    Args:
+        beside_paper: False leaves out the paper's numbers and the differences from them.
+    """
     experiments = {made.experiment for made in records if made.preset != SIMPLE}
     order = [*(name for name in SECTIONS if name in experiments), *sorted(experiments - SECTIONS.keys())]
-    return [_chapter(name, [made for made in records if made.experiment == name]) for name in order]
+    return [_chapter(name, [made for made in records if made.experiment == name], beside_paper) for name in order]
 
 
 def compared(section: Section) -> dict[tuple[str, str], Number]:
@@ -81,18 +88,20 @@ def compared(section: Section) -> dict[tuple[str, str], Number]:
     return published.numbers(section.experiment)
 
 
-def _chapter(experiment: str, records: list[Record]) -> Chapter:
+def _chapter(experiment: str, records: list[Record], beside_paper: bool) -> Chapter:
     section = section_of(experiment, records)
     simple = [made for made in records if made.preset == SIMPLE]
     records = [made for made in records if made.preset != SIMPLE]
     groups = grouped(section.gather(records) if section.gather else records, section.methods)
+    numbers = compared(section) if beside_paper else {}
     drawn = min(groups, key=lambda group: (*_DRAWN_FIRST, group.preset).index(group.preset))
     with style.same_looks(looks.row_looks(drawn.rows)):
         pictures, left_out = _draw(section, drawn)
     return Chapter(
         section,
         tuple(
-            _part(section, group, [made for made in records if made.preset == group.preset], simple) for group in groups
+            _part(section, group, [made for made in records if made.preset == group.preset], simple, numbers)
+            for group in groups
         ),
         drawn.label(section.in_paper),
         section.finding(drawn.rows) if section.finding else "",
@@ -101,18 +110,30 @@ def _chapter(experiment: str, records: list[Record]) -> Chapter:
     )
 
 
-def _part(section: Section, group: Group, runs: Sequence[Record], simple: Sequence[Record]) -> Part:
-    numbers = compared(section)
+def _part(
+    section: Section,
+    group: Group,
+    runs: Sequence[Record],
+    simple: Sequence[Record],
+    numbers: Mapping[tuple[str, str], Number],
+) -> Part:
     columns = (_VALIDATION,) if group.preset == "trial" else section.tables
     columns = tuple(_with_simple(each, simple) for each in columns)
     ranked, survivors = section.same_data(group.rows), section.survivors.get(group.preset, {})
     made = [tables.make(group.rows, each, numbers, section.comparable, ranked, survivors) for each in columns]
     # Overrides may differ between runs that are one row.
     own = grouped(runs, section.methods)[0] if group.preset == "hand" else group
+    # A table of detectors alone is the same in every preset.
+    detectors = [len(each.others) for each in columns]
+    shown = [
+        table
+        for table, others in zip(made, detectors, strict=True)
+        if table is not None and (len(table.rows) > others or group.preset == "chosen")
+    ]
     return Part(
         group,
         group.label(section.in_paper),
-        tuple(table for table in made if table is not None),
+        tuple(shown),
         () if group.preset in against.APART else against.lines(section, group.rows, numbers),
         settings.settings_table(group.rows),
         tuple(settings.commands(section.experiment, own)),
@@ -130,7 +151,10 @@ def _with_simple(columns: Columns, simple: Sequence[Record]) -> Columns:
             numbers = {name: text for name, text in numbers.items() if text}
             found.append(Other(SIMPLE_NAMES.get(method, method), len({made.seed for made in runs} - {0}), numbers))
     held_out = any(name.startswith("held_out/") for other in found for name in other.numbers)
-    notes = [columns.note, NO_NETWORK * bool(found), _HELD_OUT * held_out]
+    scores = {made.method for made in simple} & {"max_softmax", "energy", "mahalanobis"} if found else set()
+    again = any(other.name.endswith("trained again") for other in found)
+    notes = [columns.note, NO_NETWORK * bool(found), _HELD_OUT * held_out, _AGAIN * again]
+    notes += [_ONE_LOGIT * (scores == {"max_softmax", "mahalanobis"}), _NO_CLASSES * (scores == {"mahalanobis"})]
     note = " ".join(each for each in notes if each)
     return replace(columns, others=(*columns.others, *found), note=note)
 

@@ -16,8 +16,11 @@ from singularbayes_experiments.problems.cifar10 import CORRUPTED as CORRUPTED_IM
 from singularbayes_experiments.report.markdown_page import OwnPage
 from singularbayes_experiments.runs.cifar10_records import read_lines
 
-TITLE, PAGE, FOLDER, SECOND, THIRD = "CIFAR-10", "cifar10.md", "cifar10", "second", "third"
-ROUNDS = {THIRD: "third", SECOND: "second", "": "first"}  # folder below `FOLDER` → what the page calls it
+TITLE, PAGE, FOLDER = "CIFAR-10", "cifar10.md", "cifar10"
+SECOND, THIRD, FOURTH = "second", "third", "fourth"
+# Folder below `FOLDER` → what the page calls it.
+ROUNDS = {FOURTH: "fourth", THIRD: "third", SECOND: "second", "": "first"}
+WORK = {FOURTH: plan.WORK, THIRD: plan.THIRD}  # of the rounds whose plan is a list
 NAMES = {
     "deterministic": "deterministic",
     "deep_ensemble": "deep ensemble of 4",
@@ -27,6 +30,8 @@ NAMES = {
     "low_rank_svd": "low-rank, SVD-initialised",
     "mixture": "mixture of 4",
     "mixture_svd": "SVD-initialised mixture of 4",
+    "low_rank_tied": "low-rank, tied scales",
+    "mixture_tied": "mixture of 4, tied scales",
     "low_rank_distilled": "low-rank, distilled",
     "mixture_distilled": "distilled mixture of 4",
     "mc_dropout": "MC dropout",
@@ -36,7 +41,8 @@ NETWORKS = {"resnet9": "ResNet-9", "resnet20": "ResNet-20"}
 PUBLISHED = (0.917, 0.925)  # accuracy of one deterministic ResNet-20
 MARGIN = 0.003  # within which it counts as reproduced
 LEAST_SEEDS = 3  # of a paired interval that says something
-OURS, THEIRS = ("mixture", "mixture_svd", "mixture_distilled"), ("deep_ensemble", "full_rank", "deterministic")
+OURS = ("mixture_tied", "mixture", "mixture_svd", "mixture_distilled")
+THEIRS = ("deep_ensemble", "full_rank", "deterministic")
 # Columns of out-of-distribution data, and rows of scores that any uncertainty has to beat.
 OTHERS = {"clothes": "clothes", "letters": "letters", "windows": "photographs"}
 DETECTORS = {
@@ -63,6 +69,14 @@ _LESS = (
     "Components of a mixture were trained one after the other, not in one `Mixture`. Intervals are over seeds, not "
     "over other test images. The plan of each round was written with the results of those before in view; earlier "
     "rounds stand below."
+)
+_FOURTH = (
+    "ResNet-9: three configurations of a family. With tied scales every column of A and of B has one scale instead of "
+    "one for every entry, so twice the rank needs as many parameters; the networks begin at the SVDs of the deep "
+    "ensemble, or (`outputs`) at what keeps most of the outputs of its layers, and train for as many epochs as were "
+    "chosen for the ensemble. The library's posteriors store one scale for every entry; tied ones exist in this "
+    "experiment alone. ResNet-20 and networks without the held-out classes have the settings and epochs of the third "
+    "round; of these, methods and seeds that were not run again are those of the third round."
 )
 _THIRD = (
     "ResNet-20: three configurations of every family with 12 epochs; the epochs of the results are the most that the "
@@ -98,6 +112,23 @@ _OTHER = (
     "two pictures, a temple and a flower. Saturation alone tells clothes and letters, so these two say nothing about "
     "uncertainty."
 )
+
+
+def read_round(folder: Path, name: str) -> Records:
+    """Returns the records of a round.
+
+    The fourth adds seeds and methods to the third, on ResNet-20 and without the held-out classes, where the settings
+    are the same: what it did not run of these is the third's.
+    """
+    own = read_lines(folder / name)
+    if name != FOURTH:
+        return own
+    mine, earlier = (
+        {(one["network"], one["held_out"], one["method"], one["seed"]): one for one in results(records)}
+        for records in (own, read_lines(folder / THIRD))
+    )
+    shared = {key[:2] for key in mine if key[:2] != ("resnet9", False)}
+    return own + [one for key, one in earlier.items() if key[:2] in shared and key not in mine]
 
 
 def results(records: Records) -> list[dict]:
@@ -395,7 +426,7 @@ def losses(folder: Path) -> list[str]:
 
 def _latest(folder: Path, method: str, network: str = "resnet9") -> Records:
     """Returns the records of the last round in which a method has results on a network."""
-    every = [read_lines(folder / name) for name in ROUNDS]
+    every = [read_round(folder, name) for name in ROUNDS]
     return next((records for records in every if scores(records, network, method, "test", "nll")), every[-1])
 
 
@@ -407,7 +438,7 @@ def own_page(runs: Path) -> dict[str, OwnPage]:
 
 def page(folder: Path) -> str:
     """Returns the page from a folder of records; it says so where there are none."""
-    rounds = {name: read_lines(folder / name) for name in ROUNDS}
+    rounds = {name: read_round(folder, name) for name in ROUNDS}
     done = {name: records for name, records in rounds.items() if results(records)}
     lines = [f"# {TITLE}", "", _LEAD, "", _LESS, ""]
     if not done:
@@ -427,9 +458,9 @@ def page(folder: Path) -> str:
     lines += [f"- {alone}"] if alone else []
     lines += ["", *_left_out(done)]
     for name, records in done.items():
-        words = {THIRD: [_THIRD, ""], SECOND: [_SECOND, ""], "": [_FIRST, ""]}[name]
+        words = {FOURTH: [_FOURTH, ""], THIRD: [_THIRD, ""], SECOND: [_SECOND, ""], "": [_FIRST, ""]}[name]
         if name == latest:
-            lines += [*(words if name == THIRD else []), *_round(folder / name, records, "## {}")]
+            lines += [*(words if name in WORK else []), *_round(folder / name, records, "## {}")]
         else:
             lines += ['<details markdown="1">', f"<summary>The {ROUNDS[name]} round</summary>", "", *words]
             lines += [*_round(folder / name, records, "**{}**"), "</details>", ""]
@@ -475,7 +506,7 @@ def _round(folder: Path, records: Records, heading: str) -> list[str]:
     for network, title in NETWORKS.items():
         table = results_table(records, network)
         if table:
-            images = f"{CORRUPTED_IMAGES[network] if folder.name == THIRD else 2000:,}"
+            images = f"{CORRUPTED_IMAGES[network] if folder.name in WORK else 2000:,}"
             lines += [heading.format(title), "", *table, ""]
             lines += [
                 f"Mean ± standard error over seeds; without ± there is one. {_CORRUPTED.format(images=images)}"
@@ -498,7 +529,7 @@ def _round(folder: Path, records: Records, heading: str) -> list[str]:
         "run with:",
         tuning_table(records),
     )
-    unreached = _unreached(records) if folder.name == THIRD else []
+    unreached = _unreached(records, WORK[folder.name]) if folder.name in WORK else []
     return [*lines, _diverged(records), *unreached, *_ranks(records), _made_with(folder), ""]
 
 
@@ -513,6 +544,19 @@ def _titled(title: str, table: list[str]) -> list[str]:
 
 
 def _ranks(records: Records) -> list[str]:
+    tied = {one["network"] for one in results(records) if one.get("family") == "tied"}
+    lines = [
+        f"Ranks with tied scales of {NETWORKS[network]}, first layer first: "
+        f"{', '.join(map(str, plan.TIED_RANKS[network]))}."
+        for network in sorted(tied)
+    ]
+    return [
+        *(line for each in lines for line in (each, "")),
+        *_ranks_found(records),
+    ]
+
+
+def _ranks_found(records: Records) -> list[str]:
     return [
         line
         for one in records
@@ -524,10 +568,10 @@ def _ranks(records: Records) -> list[str]:
     ]
 
 
-def _unreached(records: Records) -> list[str]:
-    """Returns what the plan of the third round has and the time did not allow."""
+def _unreached(records: Records, work: Sequence[plan.Piece]) -> list[str]:
+    """Returns what the plan of a round has and the time did not allow."""
     lost: dict[str, list[int]] = {}
-    for piece in plan.WORK:
+    for piece in work:
         stage = "result" if piece.epochs is None else "reproduction"
         for method, own in plan.FAMILIES[piece.family].items():
             there = any(
@@ -538,6 +582,7 @@ def _unreached(records: Records) -> list[str]:
             )
             if piece.seed is not None and own.members <= piece.members and not there:
                 more = f" with {piece.epochs} epochs" if piece.epochs else ""
+                more += " without the held-out classes" if piece.held_out else ""
                 lost.setdefault(f"{NAMES[method]} on {NETWORKS[piece.network]}{more}", []).append(piece.seed)
     parts = [f"{name} ({', '.join(map(str, seeds))})" for name, seeds in lost.items()]
     return [f"Planned and not reached, with their seeds: {'; '.join(parts)}.", ""] if parts else []
@@ -560,7 +605,7 @@ def _made_with(folder: Path) -> str:
 
 
 def _short(name: str) -> str:
-    return name.replace("rho_rate", "ρ rate").replace("beta", "β").replace("eta", "η")
+    return name.replace("rho_rate", "ρ rate").replace("outputs 1", "outputs").replace("beta", "β").replace("eta", "η")
 
 
 def _mean(values: Sequence[float]) -> str:

@@ -4,59 +4,46 @@
 records equal.
 """
 
-import gzip
-import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.finetune import CANDIDATES, INITIAL, METHODS, SCALES, SMALL, Adaptation, scaled
+from singularbayes_experiments.problems.finetune import METHODS
+from singularbayes_experiments.report import adapter_tables
+from singularbayes_experiments.report.adapter_tables import (
+    NAMES,
+    OURS,
+    THEIRS,
+    averages,
+    difference,
+    mean_cell,
+    number,
+    read_lines,
+    scores,
+    short_name,
+    signed,
+)
+from singularbayes_experiments.report.finetune_settings import (
+    TITLES,
+    defaults_table,
+    levels_table,
+    scales_sentence,
+    scales_table,
+)
 from singularbayes_experiments.report.names import SIMPLE_NAMES
-
-NAMES = {
-    "lora": "LoRA",
-    "lora_temperature": "LoRA + temperature",
-    "lora_ensemble": "LoRA, ensemble of 5",
-    "mc_dropout": "LoRA, MC dropout",
-    "blob": "BLoB's form",
-    "bayes": "Bayesian adapter",
-    "mixture": "mixture of 4",
-    "laplace": "LoRA, last-layer Laplace",
-    "monteclora": "MonteCLoRA (PEFT)",
-}
-TITLES = {
-    "sst2-1000": "SST-2, 1,000 rows",
-    "sst2-4000": "SST-2, 4,000 rows",
-    "sst2": "SST-2, all rows",
-    "clinc150-10": "CLINC150, 10 per intent",
-    "clinc150": "CLINC150, all",
-    "banking77-10": "Banking77, 10 per intent",
-    "banking77": "Banking77, all",
-}
-OURS, THEIRS = ("bayes", "mixture"), ("lora", "lora_temperature", "lora_ensemble", "mc_dropout")
 
 
 def read(folder: Path) -> list[dict]:
     """Returns the records in a folder; those of the first plan count where the second has no results."""
-    lines = []
-    for path in sorted(folder.glob("*.jsonl.gz")):
-        with gzip.open(path, "rt") as file:
-            lines += [json.loads(line) for line in file]
+    lines = read_lines(folder)
     known = {one["setting"] for one in lines if (one["stage"], one["method"]) == ("result", "mixture")}
     counted = [one for one in lines if one["stage"] not in ("tuning", "result") or one["setting"] in known]
     for one in counted:
         if one["setting"] not in known:
             one["stage"] = one["stage"].removeprefix("first ")
     return counted
-
-
-def scores(records: Sequence[dict], setting: str, method: str, part: str, score: str) -> list[float]:
-    """Returns a score of the results, one per seed in their order."""
-    own = [one for one in records if (one["stage"], one["setting"], one["method"]) == ("result", setting, method)]
-    return [one[part][score] for one in sorted(own, key=lambda one: one["seed"]) if score in one.get(part, {})]
 
 
 def settings_of(records: Sequence[dict]) -> list[str]:
@@ -73,6 +60,39 @@ def state_line(records: Sequence[dict]) -> str:
     return f"{len(known)} of {len(TITLES)} settings have results.{without}"
 
 
+def others_lines(records: Sequence[dict]) -> str:
+    """Returns what last-layer Laplace and MonteCLoRA have results of, in sentences."""
+    seeds = {
+        method: {one: len(scores(records, one, method, "test", "nll")) for one in TITLES}
+        for method in ("laplace", "monteclora")
+    }
+    missing = [TITLES[one] for one, count in seeds["laplace"].items() if not count]
+    known = len(TITLES) - len(missing)
+    lines = [f"Last-layer Laplace has results on {known} of {len(TITLES)} settings"]
+    lines[0] += f"; without: {', '.join(missing)}." if missing else "."
+    for setting, title in TITLES.items():
+        own = [one for one in records if _of(one, setting, "laplace")]
+        for end, word in ((min, "least"), (max, "greatest")):
+            ends = [f"prior precision {end(map(float, one['precisions'])):.3g}" for one in own]
+            at = sum(one["configuration"] == name for one, name in zip(own, ends, strict=True))
+            if at:
+                lines.append(f"{title}: {at} of its {len(own)} seeds chose the {word} precision that was tried.")
+    lines.append("PEFT's MonteCLoRA tried 4 configurations where the others tried 16.")
+    for setting, count in seeds["monteclora"].items():
+        tuned = [one for one in records if (one["stage"], one["method"]) == ("tuning", "monteclora")]
+        tuned = [one for one in tuned if one["setting"] == setting]
+        nll = sorted(one["validation"]["nll"] for one in tuned)
+        if not tuned:
+            continue
+        found = f"{TITLES[setting]}: {len(tuned)} of 8 tuning runs"
+        found += f", validation NLL {number(nll[0])} to {number(nll[-1])}"
+        if count:
+            chosen = next(one for one in records if _of(one, setting, "monteclora"))["configuration"]
+            found += f", chosen {short_name(chosen)}, results of {count} seeds"
+        lines.append(found + ".")
+    return "\n".join(f"- {line}" for line in lines)
+
+
 def results_table(records: Sequence[dict]) -> str:
     """Returns accuracy, NLL, ECE and out-of-scope detection: mean ± standard error over the seeds."""
     rows = ["| | accuracy | NLL | ECE | AUROC, entropy | AUROC, MI |", "|---|---|---|---|---|---|"]
@@ -82,9 +102,9 @@ def results_table(records: Sequence[dict]) -> str:
         for method, name in NAMES.items():
             found = [scores(records, setting, method, *column) for column in columns]
             if found[0]:
-                rows.append(f"| {name} | {' | '.join(map(_mean, found))} |")
+                rows.append(f"| {name} | {' | '.join(map(mean_cell, found))} |")
         rows += [
-            f"| {SIMPLE_NAMES[one['method']]} | | | | {_number(one['ood']['auroc'])} | |"
+            f"| {SIMPLE_NAMES[one['method']]} | | | | {number(one['ood']['auroc'])} | |"
             for one in records
             if (one["stage"], one["setting"]) == ("detector", setting)
         ]
@@ -101,28 +121,21 @@ def differences_table(records: Sequence[dict]) -> str:
     return "\n".join(rows)
 
 
-def difference(records: Sequence[dict], setting: str, ours: str, theirs: str) -> str:
-    """Returns one cell: the mean, its interval, and a word where that does not reach 0."""
-    found = protocol.paired(*(scores(records, setting, method, "test", "nll") for method in (ours, theirs)))
-    word = " better" if found.high < 0 else " worse" if found.low > 0 else ""
-    return f"{_signed(found.mean)} [{_signed(found.low)}, {_signed(found.high)}]{word}"
-
-
 def standing_table(records: Sequence[dict]) -> str:
     """Returns for every setting who has the least mean NLL and how one adapter and the mixture stand to LoRA."""
     heads = ["least mean NLL"]
     heads += [f"{NAMES[ours]}: {what}" for ours in OURS for what in ("NLL − LoRA + temperature", "accuracy", "ECE")]
     rows = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for setting in settings_of(records):
-        means = _averages(records, setting, "test", "nll")
+        means = averages(records, setting, "test", "nll")
         cells = [NAMES[min(means, key=means.__getitem__)]]
         for ours in OURS:
             behind, error = _behind(records, setting, ours)
-            accuracy, ece = (_averages(records, setting, "test", score) for score in ("accuracy", "ece"))
+            accuracy, ece = (averages(records, setting, "test", score) for score in ("accuracy", "ece"))
             cells += [
-                f"{_signed(behind)} ± {_number(error)}",
-                f"{_signed(accuracy[ours] - accuracy['lora'])}",
-                f"{ece[ours] / ece['lora']:.2f} × {_number(ece['lora'])}",
+                f"{signed(behind)} ± {number(error)}",
+                f"{signed(accuracy[ours] - accuracy['lora'])}",
+                f"{ece[ours] / ece['lora']:.2f} × {number(ece['lora'])}",
             ]
         rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
     return "\n".join(rows)
@@ -133,7 +146,7 @@ def tempered_table(records: Sequence[dict]) -> str:
     methods = [method for method in METHODS if method != "lora_temperature"]
     rows = [f"| | {' | '.join(NAMES[method] for method in methods)} |", "|---" * (len(methods) + 1) + "|"]
     for setting in settings_of(records):
-        cells = [_mean(scores(records, setting, method, "tempered", "nll")) for method in methods]
+        cells = [mean_cell(scores(records, setting, method, "tempered", "nll")) for method in methods]
         rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -141,7 +154,7 @@ def tempered_table(records: Sequence[dict]) -> str:
 def conclusions(records: Sequence[dict]) -> str:
     """Returns what the tables say, in sentences."""
     settings = settings_of(records)
-    nll = {setting: _averages(records, setting, "test", "nll") for setting in settings}
+    nll = {setting: averages(records, setting, "test", "nll") for setting in settings}
     best = {setting: min(means, key=means.__getitem__) for setting, means in nll.items()}
     lines = []
     for ours in OURS:
@@ -150,11 +163,15 @@ def conclusions(records: Sequence[dict]) -> str:
             f"{NAMES[ours]}: least mean NLL on {_count(won, settings)}. "
             + " ".join(_against(records, settings, ours, theirs) for theirs in THEIRS)
         )
-    least = [f"{TITLES[one]}: {NAMES[who]}, {_number(nll[one][who])}" for one, who in best.items()]
+    least = [f"{TITLES[one]}: {NAMES[who]}, {number(nll[one][who])}" for one, who in best.items()]
     lines.append(f"Least mean NLL: {_listed(least)}")
+    single = {one: {who: own[who] for who in own if METHODS.get(who, ("", 1))[1] == 1} for one, own in nll.items()}
+    cheapest = {one: min(own, key=own.__getitem__) for one, own in single.items()}
+    least = [f"{TITLES[one]}: {NAMES[who]}, {number(nll[one][who])}" for one, who in cheapest.items()]
+    lines.append(f"Least mean NLL of methods that cost one network: {_listed(least)}")
     for ours in OURS:
         behind = {one: _behind(records, one, ours) for one in settings}
-        over = [f"{TITLES[one]} ({_signed(mean)} ± {_number(se)})" for one, (mean, se) in behind.items() if mean > se]
+        over = [f"{TITLES[one]} ({signed(mean)} ± {number(se)})" for one, (mean, se) in behind.items() if mean > se]
         lines.append(f"{NAMES[ours]} behind LoRA + temperature by more than a standard error: {_listed(over)}")
         lines.append(f"{NAMES[ours]} with an accuracy more than .005 below LoRA's: {_listed(_less(records, ours))}")
         lines.append(f"{NAMES[ours]}, ECE / LoRA's where that is above .03: {_listed(_ece_shares(records, ours))}")
@@ -163,11 +180,6 @@ def conclusions(records: Sequence[dict]) -> str:
     lines += _without_network(records)
     lines.append(f"Chosen at an edge of what was tried: {_listed(edges(records))}")
     return "\n".join(f"- {line[0].upper()}{line[1:].rstrip('.')}." for line in lines)
-
-
-def _averages(records: Sequence[dict], setting: str, part: str, score: str) -> dict[str, float]:
-    found = {method: scores(records, setting, method, part, score) for method in NAMES}
-    return {method: float(np.mean(values)) for method, values in found.items() if values}
 
 
 def _count(some: Sequence[str], settings: Sequence[str]) -> str:
@@ -193,25 +205,25 @@ def _behind(records: Sequence[dict], setting: str, ours: str) -> tuple[float, fl
 
 
 def _less(records: Sequence[dict], ours: str) -> list[str]:
-    found = {one: _averages(records, one, "test", "accuracy") for one in settings_of(records)}
+    found = {one: averages(records, one, "test", "accuracy") for one in settings_of(records)}
     below = {one: means[ours] - means["lora"] for one, means in found.items()}
-    return [f"{TITLES[one]} ({_signed(value)})" for one, value in below.items() if value < -0.005]
+    return [f"{TITLES[one]} ({signed(value)})" for one, value in below.items() if value < -0.005]
 
 
 def _ece_shares(records: Sequence[dict], ours: str) -> list[str]:
-    found = {one: _averages(records, one, "test", "ece") for one in settings_of(records)}
+    found = {one: averages(records, one, "test", "ece") for one in settings_of(records)}
     return [f"{TITLES[one]}: {means[ours] / means['lora']:.2f}" for one, means in found.items() if means["lora"] > 0.03]
 
 
 def _detected(records: Sequence[dict], score: str) -> list[str]:
     """Returns the best method of every setting with out-of-scope queries, and ours."""
-    found = {one: _averages(records, one, "ood", score) for one in settings_of(records)}
+    found = {one: averages(records, one, "ood", score) for one in settings_of(records)}
     lines = []
     for setting, means in found.items():
         if means:
             best = max(means, key=means.__getitem__)
-            others = [f"{NAMES[method]} {_number(means[method])}" for method in OURS if method != best]
-            lines.append(f"{TITLES[setting]}: {NAMES[best]} is best with {_number(means[best])}, {', '.join(others)}")
+            others = [f"{NAMES[method]} {number(means[method])}" for method in OURS if method != best]
+            lines.append(f"{TITLES[setting]}: {NAMES[best]} is best with {number(means[best])}, {', '.join(others)}")
     return lines
 
 
@@ -221,11 +233,11 @@ def _without_network(records: Sequence[dict]) -> list[str]:
     for setting in ("clinc150", "banking77"):
         own = [one for one in records if (one["stage"], one["setting"]) == ("detector", setting)]
         found = {SIMPLE_NAMES[one["method"]].removesuffix(" (no network)"): one["ood"]["auroc"] for one in own}
-        best = max(_averages(records, setting, "ood", "auroc_entropy").values(), default=0.0)
+        best = max(averages(records, setting, "ood", "auroc_entropy").values(), default=0.0)
         if found and best:
-            shown = [f"{name} {_number(value)}" for name, value in found.items()]
+            shown = [f"{name} {number(value)}" for name, value in found.items()]
             far = "far behind" if max(found.values()) < best - 0.05 else "about as good, so this pair says little"
-            parts.append(f"{TITLES[setting]}: {', '.join(shown)}, {far} (best method {_number(best)})")
+            parts.append(f"{TITLES[setting]}: {', '.join(shown)}, {far} (best method {number(best)})")
     return [f"Out-of-scope queries without a network, AUROC: {'; '.join(parts)}."] if parts else []
 
 
@@ -251,29 +263,6 @@ def _of(one: dict, setting: str, method: str) -> bool:
     return (one["stage"], one["setting"], one["method"]) == ("result", setting, method)
 
 
-def levels_table(records: Sequence[dict]) -> str:
-    """Returns the validation NLL of the tuning of one adapter by β, η and dropout, each at its best learning rate.
-
-    Full settings tried one level each, and are left out.
-    """
-    small = {setting.name for setting in SMALL}
-    nll: dict[tuple, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
-    for one in records:
-        if (one["stage"], one["method"]) == ("tuning", "bayes") and one["setting"] in small:
-            own = one["settings"]
-            key = own["beta"], own["eta"], own["dropout"]
-            nll[key][one["setting"]][own["learning_rate"]].append(one["validation"]["nll"])
-    settings = [name for name in TITLES if any(name in each for each in nll.values())]
-    rows = ["| β / width² | η | dropout | " + " | ".join(TITLES[one] for one in settings) + " |"]
-    rows.append("|---" * (len(settings) + 3) + "|")
-    for (beta, eta, dropout), each in sorted(nll.items()):
-        means = [{rate: float(np.mean(found)) for rate, found in each[setting].items()} for setting in settings]
-        rates = [min(mean, key=mean.__getitem__) for mean in means]
-        cells = " | ".join(f"{_number(mean[rate])} ({rate:g})" for mean, rate in zip(means, rates, strict=True))
-        rows.append(f"| {beta / 0.1**2:.3g} | {eta:g} | {dropout:g} | {cells} |")
-    return "\n".join(rows)
-
-
 def chosen_table(records: Sequence[dict]) -> str:
     """Returns which configuration each method was tested with."""
     rows = ["| | " + " | ".join(NAMES[method] for method in METHODS if method != "lora_temperature") + " |"]
@@ -284,84 +273,14 @@ def chosen_table(records: Sequence[dict]) -> str:
             for one in records
             if (one["stage"], one["setting"]) == ("result", setting)
         }
-        cells = [_short(own[method]) for method in METHODS if method != "lora_temperature"]
+        cells = [short_name(own[method]) for method in METHODS if method != "lora_temperature"]
         rows.append(f"| {TITLES[setting]} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
-def defaults_table(records: Sequence[dict]) -> str:
-    """Returns the validation NLL of adapters that nobody tunes, by β / width², and their mean loss against the best."""
-    nll: dict[tuple, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in records:
-        if one["stage"] == "defaults":
-            own = one["settings"]
-            key = (own["head"], own["beta"] / own["width"] ** 2, own["eta"], own["rho_lr"], own["width"], own["beta"])
-            nll[key][one["setting"]].append(one["validation"]["nll"])
-    settings = [name for name in TITLES if any(name in each for each in nll.values())]
-    means = {key: np.array([np.mean(each[setting]) for setting in settings]) for key, each in nll.items()}
-    least = np.min(list(means.values()), axis=0)
-    heads = [*(TITLES[setting] for setting in settings), "mean above the least"]
-    rows = [f"| β / width² | β | width | η | ρ rate | head | {' | '.join(heads)} |", "|---" * (len(heads) + 6) + "|"]
-    for head, strength, eta, rho_lr, width, beta in sorted(means):
-        values = means[head, strength, eta, rho_lr, width, beta]
-        cells = " | ".join(_number(value) for value in [*values, np.mean(values - least)])
-        kind = "random" if head else "plain"
-        rows.append(f"| {strength:.3g} | {beta:g} | {width:g} | {eta:g} | {rho_lr:g} | {kind} | {cells} |")
-    return "\n".join(rows)
-
-
-def scales(records: Sequence[dict]) -> dict[Adaptation, dict[str, float]]:
-    """Returns the mean validation NLL over the tuning seeds of `SCALES`, by configuration and setting."""
-    nll: dict[Adaptation, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for one in records:
-        if one["stage"] == "scales":
-            nll[Adaptation(**one["settings"])][one["setting"]].append(one["validation"]["nll"])
-    return {one: {name: float(np.mean(each[name])) for name in TITLES if name in each} for one, each in nll.items()}
-
-
-def losses_of_scales(records: Sequence[dict]) -> dict[float, float]:
-    """Returns for every candidate c how far it is above the least, in the mean over settings and dropout 0 and .1."""
-    found = scales(records)
-    each = [
-        np.array([[found[scaled(c, dropout=dropout)][setting] for setting in found[SCALES[0]]] for c in CANDIDATES])
-        for dropout in (0.0, 0.1)
-    ]
-    above = np.mean([values - values.min(axis=0) for values in each], axis=(0, 2))
-    return dict(zip(CANDIDATES, above.tolist(), strict=True))
-
-
-def default_scale(records: Sequence[dict]) -> float:
-    """Returns the least candidate within .01 of the least mean loss: the rule of the plan."""
-    losses = losses_of_scales(records)
-    return min(c for c, loss in losses.items() if loss <= min(losses.values()) + 0.01)
-
-
-def scales_table(records: Sequence[dict]) -> str:
-    """Returns the validation NLL of adapters whose prior has c times their initial scales."""
-    found = scales(records)
-    settings = list(found[SCALES[0]])
-    least = {setting: min(each[setting] for each in found.values()) for setting in settings}
-    heads = [*(TITLES[setting] for setting in settings), "mean above the least"]
-    rows = ["| c | KL at the start | β / width² | β | η | dropout | learning rate | " + " | ".join(heads) + " |"]
-    rows.append("|---" * (len(heads) + 7) + "|")
-    for one in SCALES:
-        c = round(one.width / (one.eta * INITIAL), 1)
-        start = np.log(c) + 0.5 / c**2 - 0.5
-        values = [found[one][setting] for setting in settings]
-        cells = " | ".join(map(_number, [*values, float(np.mean(np.subtract(values, list(least.values()))))]))
-        own = f"{one.beta / one.width**2:.3g} | {one.beta:g} | {one.eta:g} | {one.dropout:g} | {one.learning_rate:g}"
-        rows.append(f"| {c:g} | {_number(start)} | {own} | {cells} |")
-    return "\n".join(rows)
-
-
-def scales_sentence(records: Sequence[dict]) -> str:
-    """Returns what the rule of the plan chooses."""
-    losses = ", ".join(f"{c:g}: {_number(loss)}" for c, loss in losses_of_scales(records).items())
-    return f"Mean loss of every c, by the rule of the plan: {losses}. It chooses c = {default_scale(records):g}."
-
-
 TABLES = {
     "state": state_line,
+    "others": others_lines,
     "conclusions": conclusions,
     "results": results_table,
     "standing": standing_table,
@@ -376,32 +295,8 @@ TABLES = {
 
 
 def filled(page: str, records: Sequence[dict]) -> str:
-    """Returns the page with the tables between `<!-- name -->` and `<!-- end -->`."""
-    for name, table in TABLES.items():
-        before, rest = page.split(f"<!-- {name} -->\n")
-        _, after = rest.split("\n<!-- end -->", 1)
-        page = f"{before}<!-- {name} -->\n{table(records)}\n<!-- end -->{after}"
-    return page
-
-
-def _short(name: str) -> str:
-    return name.replace("learning_rate", "lr").replace("rho_lr", "ρ rate").replace("beta", "β").replace("eta", "η")
-
-
-def _mean(values: Sequence[float]) -> str:
-    if not values:
-        return "–"
-    error = np.std(values, ddof=1) / np.sqrt(len(values))
-    return f"{_number(float(np.mean(values)))} ± {_number(float(error))}"
-
-
-def _number(value: float) -> str:
-    """Returns three decimals, without a 0 before them."""
-    return f"{value:.3f}".removeprefix("0")
-
-
-def _signed(value: float) -> str:
-    return ("−" if round(value, 3) < 0 else "+") + _number(abs(value))
+    """Returns the page with its tables."""
+    return adapter_tables.filled(page, records, TABLES)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@
 compares page and records.
 """
 
-import gzip
-import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,28 +12,21 @@ import numpy as np
 
 from singularbayes_experiments.problems import finetune_language as plan
 from singularbayes_experiments.problems.finetune import METHODS
-from singularbayes_experiments.report.finetune import (
+from singularbayes_experiments.report import adapter_tables
+from singularbayes_experiments.report.adapter_tables import (
     NAMES,
     OURS,
     THEIRS,
-    _averages,
-    _mean,
-    _number,
-    _short,
+    averages,
     difference,
+    mean_cell,
+    number,
+    read_lines,
     scores,
+    short_name,
 )
 
 TITLES = {"arc_easy": "ARC-Easy", "openbookqa": "OpenBookQA"}
-
-
-def read(folder: Path) -> list[dict]:
-    """Returns the records in a folder."""
-    lines = []
-    for path in sorted(folder.glob("*.jsonl.gz")):
-        with gzip.open(path, "rt") as file:
-            lines += [json.loads(line) for line in file]
-    return lines
 
 
 def methods_of(records: Sequence[dict], setting: str) -> list[str]:
@@ -74,7 +65,7 @@ def zero_shot_table(records: Sequence[dict]) -> str:
                 found = [
                     one.get(part, {}).get(score) for part in ("validation", "test") for score in ("accuracy", "nll")
                 ]
-                cells = ["–" if value is None else _number(value) for value in found]
+                cells = ["–" if value is None else number(value) for value in found]
                 rows.append(f"| {title} | {one['score']} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -100,8 +91,8 @@ def chance_line(records: Sequence[dict]) -> str:
         least = min(lower_end(value, plan.TEST_QUESTIONS[setting]) for value in found)
         word = "is" if least > plan.CHANCE + plan.MARGIN else "is not"
         parts.append(
-            f"{TITLES[setting]}: LoRA's accuracy is {_mean(found)}; the least lower end of its 95 % intervals over the "
-            f"questions is {_number(least)}, which {word} clearly above chance ({_number(plan.CHANCE)})."
+            f"{TITLES[setting]}: LoRA's accuracy is {mean_cell(found)}; the least lower end of its 95 % intervals over "
+            f"the questions is {number(least)}, which {word} clearly above chance ({number(plan.CHANCE)})."
         )
     return " ".join(parts)
 
@@ -120,9 +111,9 @@ def results_table(records: Sequence[dict]) -> str:
     for setting in settings_of(records):
         rows.append(f"| **{TITLES[setting]}** |{' |' * len(heads)}")
         for method in methods_of(records, setting):
-            cells = [_mean(scores(records, setting, method, "test", column)) for column in columns]
+            cells = [mean_cell(scores(records, setting, method, "test", column)) for column in columns]
             cells.append(f"{np.mean(temperatures(records, setting, method)):.2f}")
-            cells.append(_mean(scores(records, setting, method, "tempered", "nll")))
+            cells.append(mean_cell(scores(records, setting, method, "tempered", "nll")))
             rows.append(f"| {NAMES[method]} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
@@ -142,19 +133,59 @@ def conclusions(records: Sequence[dict]) -> str:
     """Returns what the tables say, in sentences."""
     lines = []
     for setting in settings_of(records):
-        nll, ece, accuracy = (_averages(records, setting, "test", score) for score in ("nll", "ece", "accuracy"))
+        nll, ece, accuracy = (averages(records, setting, "test", score) for score in ("nll", "ece", "accuracy"))
         known = methods_of(records, setting)
         best = min(known, key=nll.__getitem__)
-        lines.append(f"{TITLES[setting]}: least mean NLL has {NAMES[best]}, {_number(nll[best])}.")
+        lines.append(f"{TITLES[setting]}: least mean NLL has {NAMES[best]}, {number(nll[best])}.")
         for ours in (one for one in OURS if one in known):
             cell = difference(records, setting, ours, "lora_temperature")
             lines.append(
-                f"{TITLES[setting]}, {NAMES[ours]}: NLL {_number(nll[ours])} against LoRA's {_number(nll['lora'])} "
-                f"and {_number(nll['lora_temperature'])} with a temperature (difference {cell}); accuracy "
-                f"{_number(accuracy[ours])} against {_number(accuracy['lora'])}; ECE {_number(ece[ours])} against "
-                f"{_number(ece['lora'])}."
+                f"{TITLES[setting]}, {NAMES[ours]}: NLL {number(nll[ours])} against LoRA's {number(nll['lora'])} "
+                f"and {number(nll['lora_temperature'])} with a temperature (difference {cell}); accuracy "
+                f"{number(accuracy[ours])} against {number(accuracy['lora'])}; ECE {number(ece[ours])} against "
+                f"{number(ece['lora'])}."
             )
     return "\n".join(f"- {line}" for line in lines)
+
+
+def temperature_lines(records: Sequence[dict]) -> str:
+    """Returns how much a temperature does for every method, and who is best with it."""
+    lines = []
+    for setting in settings_of(records):
+        known = [method for method in methods_of(records, setting) if method != "lora_temperature"]
+        hot = {method: float(np.mean(temperatures(records, setting, method))) for method in known}
+        nll = {method: float(np.mean(scores(records, setting, method, "tempered", "nll"))) for method in known}
+        order = sorted(known, key=nll.__getitem__)
+        lines.append(
+            f"{TITLES[setting]}: temperatures are {min(hot.values()):.2f} to {max(hot.values()):.2f} in the mean over "
+            f"seeds, and with them the NLL is {number(nll[order[0]])} ({NAMES[order[0]]}) to {number(nll[order[-1]])} "
+            f"({NAMES[order[-1]]})."
+        )
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def edges_line(records: Sequence[dict]) -> str:
+    """Returns which choices are the greater of the two learning rates that were tried."""
+    greater: dict[bool, list[str]] = {True: [], False: []}
+    for setting in settings_of(records):
+        for kind in plan.LEVELS:
+            results = [one for one in records if (one["stage"], one["setting"]) == ("result", setting)]
+            own = [one for one in results if one["kind"] == kind]
+            if own:
+                greatest = own[0]["settings"]["learning_rate"] == max(plan.RATES)
+                greater[greatest].append(f"{NAMES[kind]} on {TITLES[setting]}")
+    if not greater[False]:
+        return "- All choices are the greater of two learning rates: the best may lie above."
+    return (
+        f"- Of two learning rates, the lesser was chosen for {', '.join(greater[False])}, the greater for all others."
+    )
+
+
+def calls_line(records: Sequence[dict]) -> str:
+    """Returns which run made the last stages of the plan."""
+    if any("blob" in methods_of(records, setting) for setting in TITLES):
+        return "BLoB's form and MC dropout are of a third run, which trained eight networks side by side."
+    return "BLoB's form and MC dropout, the last stages of the plan, were not begun."
 
 
 def chosen_table(records: Sequence[dict]) -> str:
@@ -163,16 +194,19 @@ def chosen_table(records: Sequence[dict]) -> str:
     rows = [f"| | {' | '.join(NAMES[kind] for kind in kinds)} |", "|---" * (len(kinds) + 1) + "|"]
     for setting in settings_of(records):
         results = [one for one in records if (one["stage"], one["setting"]) == ("result", setting)]
-        own = {one["kind"]: _short(one["configuration"]) for one in results}
+        own = {one["kind"]: short_name(one["configuration"]) for one in results}
         rows.append(f"| {TITLES[setting]} | {' | '.join(own.get(kind, '–') for kind in kinds)} |")
     return "\n".join(rows)
 
 
 TABLES = {
     "state": state_line,
+    "calls": calls_line,
     "zero-shot": zero_shot_table,
     "chance": chance_line,
     "conclusions": conclusions,
+    "temperatures": temperature_lines,
+    "edges": edges_line,
     "results": results_table,
     "differences": differences_table,
     "chosen": chosen_table,
@@ -180,15 +214,11 @@ TABLES = {
 
 
 def filled(page: str, records: Sequence[dict]) -> str:
-    """Returns the page with the tables between `<!-- name -->` and `<!-- end -->`."""
-    for name, table in TABLES.items():
-        before, rest = page.split(f"<!-- {name} -->\n")
-        _, after = rest.split("<!-- end -->", 1)
-        page = f"{before}<!-- {name} -->\n{table(records)}\n<!-- end -->{after}"
-    return page
+    """Returns the page with its tables."""
+    return adapter_tables.filled(page, records, TABLES)
 
 
 if __name__ == "__main__":
     ROOT = Path(__file__).parents[4]
     PAGE = ROOT / "docs" / "language_model_results.md"
-    PAGE.write_text(filled(PAGE.read_text(), read(ROOT / "experiments" / "results" / "finetune_language")))
+    PAGE.write_text(filled(PAGE.read_text(), read_lines(ROOT / "experiments" / "results" / "finetune_language")))

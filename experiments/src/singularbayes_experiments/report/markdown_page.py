@@ -99,7 +99,7 @@ def pages(
     more = more or {}
     found = {FIRST: _summary(chapters, records, command, modes, more)} | {name: own.text for name, own in more.items()}
     paired = {each.data.experiment: summary.differences(each) for each in summary.collect(records)}
-    newer = {each.data.experiment: modes_summary.pointer(each) for each in modes}
+    newer = {each.data.experiment: modes_summary.pointer(each, records) for each in modes}
     for chapter in chapters:
         name = _name(chapter)
         title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))

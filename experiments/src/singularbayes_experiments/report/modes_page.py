@@ -20,7 +20,7 @@ from singularbayes_experiments.problems.modes_grids import configurations, round
 from singularbayes_experiments.records.record import Record, read
 from singularbayes_experiments.report.names import SIMPLE_NAMES
 from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import RESULTS, by_run, choice, chosen, rounds_of, settled
+from singularbayes_experiments.runs.modes_records import RESULTS, by_run, choices, chosen, rounds_of, settled
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
     columns,
@@ -46,7 +46,7 @@ _WORDS = {
     "is that of the interquartile range of functions outside to inside.",
     "sst2": "Scores are of the 872 sentences of the dev set, which no choice has read.",
     "beijing": "MAE and width in µg/m³; coverage and width are of 95 % intervals of the total variance. Guangzhou is "
-    "told by the spread of draws, by the deterministic network by its noise.",
+    "detected by the spread of draws; for the deterministic network, by its noise.",
     "icu": "Means over five shifts, each a kind of care or other hospitals held out, and four seeds: ± is over these "
     "runs, and so are the pairs.",
 }
@@ -148,11 +148,11 @@ def _edges(records: dict) -> str:
     """Returns how many of the choices lie at an edge of what was tried."""
     at, every = 0, 0
     for one in [one for one in SETS.values() if one.tuned_on is None]:
+        counted, names = rounds_of(records, one), choices(records, one)
         for method in SECOND:
-            name = choice(records, one, method) if method in one.methods else None
-            if name:
+            if name := names.get(method):
                 rounds = max(number for number in range(1, one.rounds + 1) if chosen(records, one, method, number))
-                rounds = min(rounds, rounds_of(records, one))
+                rounds = min(rounds, counted)
                 grid = {n: vars(settings) for n, settings in configurations(one, method, rounds).items()}
                 at, every = at + bool(edges(grid[name], list(grid.values()))), every + 1
     return f"Of {every} choices, {at} lie at an edge of some setting that was tried."
@@ -238,15 +238,15 @@ def filled(page: str, lines: Sequence[dict]) -> str:
     return page
 
 
-def add(run: Path, plan: str, folder: Path = FOLDER) -> None:
+def add(run: Path, plan: str) -> None:
     """Puts the records of a run, those that are new, into the folder of records, and what is known about it."""
-    known = by_run(read_lines([folder]))
+    known = by_run(read_lines([FOLDER]))
     new = {key: line for key, line in by_run(read_lines([run])).items() if key not in known}
     text = "".join(f"{json.dumps(line)}\n" for line in new.values())
-    number = len(list(folder.glob("*.jsonl.gz"))) + 1
-    (folder / f"records_{number}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    number = len(list(FOLDER.glob("*.jsonl.gz"))) + 1
+    (FOLDER / f"records_{number}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
     about = json.loads((run / "machine.json").read_text()) | {"plan": plan, "runs": len(new)}
-    (folder / f"about_{number}.json").write_text(json.dumps(about, indent=1) + "\n")
+    (FOLDER / f"about_{number}.json").write_text(json.dumps(about, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ _SETS = (
     DataSet("sst2", "SST-2", "nll", "ag_news/auroc_ood_mi"),
     DataSet("beijing", "Beijing PM2.5", "nll", "guangzhou/auroc_ood_epistemic"),
     DataSet("icu", "intensive care", "nll", "held_out_care/auroc_ood_mi"),
-    DataSet("cnn", "CNN, Fashion-MNIST", "nll", "mnist/auroc_ood_mi", 4),
+    DataSet("cnn", "CNN (Fashion-MNIST)", "nll", "mnist/auroc_ood_mi", 4),
     DataSet("mnist", "MNIST", "nll", "fashion_mnist/auroc_ood_mi", 4),
     DataSet("fashion_mnist", "Fashion-MNIST", "nll", "mnist/auroc_ood_mi", 4),
     DataSet("toy", "toy regression", "nll"),
@@ -104,10 +104,10 @@ def sentence(scores: Sequence[Scores]) -> str:
     large, small = ([value for data, value in share.items() if bool(data.ood) == ood] for ood in (True, False))
     rest = f" ({min(small):.0f} to {max(small):.0f} % on small tables)" if small else ""
     return (
-        f"**In one sentence:** beside a deep ensemble of five networks, on {len(scores)} data sets, the NLL of a "
-        f"mixture of five low-rank networks is {_counted(scores, 'mixture_repeat')}, and that of one that starts at "
-        f"the SVDs of a trained ensemble {_counted(scores, 'mixture_svd')}, with {min(large):.0f} to "
-        f"{max(large):.0f} % of its parameters{rest}."
+        f"**In one sentence:** next to a deep ensemble of five networks, on {len(scores)} data sets, the NLL of a "
+        f"mixture of five low-rank networks is {_counted(scores, 'mixture_repeat')}; if the mixture starts at the SVDs "
+        f"of a trained ensemble, it is {_counted(scores, 'mixture_svd')}. A mixture stores {min(large):.0f} to "
+        f"{max(large):.0f} % of the ensemble's parameters{rest}."
     )
 
 
@@ -123,11 +123,11 @@ def headline(scores: Sequence[Scores]) -> str:
     over = " or ".join(map(str, seeds))
     lines = [
         f"{sentence(scores)} Better and worse, higher and lower mean that a paired 95 % interval over {over} seeds "
-        "excludes 0.\n",
+        "excludes 0; level means that it does not.\n",
         *filter(None, [_behind(scores)]),
         f"One low-rank network is {counted('low_rank')}.",
-        "Rounds of configurations that are not complete do not count. Some have results, with lower NLLs of the "
-        "ensemble and of mixtures than in the table: [which](../mixture_results.md).",
+        "Tuning went in rounds, and rounds that were not completed do not count. Some of their results, of the "
+        "ensemble and of mixtures, have a lower NLL than the table: [which](../mixture_results.md).",
         _detection(scores),
         _sizes(scores),
     ]
@@ -143,7 +143,7 @@ def _behind(scores: Sequence[Scores]) -> str:
         for each, one in found
         if one is not None and each.data.title in level and one.mean > 0
     ]
-    return f"The mean of the mixture is higher, though level, on {', '.join(higher)}." if higher else ""
+    return f"Where the mixture is level, its mean NLL is the higher one on {', '.join(higher)}." if higher else ""
 
 
 def _sizes(scores: Sequence[Scores]) -> str:
@@ -165,7 +165,7 @@ def _detection(scores: Sequence[Scores]) -> str:
             side = "higher" if one.low > 0 else "lower" if one.high < 0 else "level"
             found[side].append(f"{each.data.title} ({ours:.3f} against {theirs:.3f})")
     sides = [f"{side} on {', '.join(names)}" for side, names in found.items() if names]
-    return f"The AUROC-OOD of the mixture is {', '.join(sides)}."
+    return f"The AUROC-OOD of the mixture, against that of the ensemble, is {'; '.join(sides)}."
 
 
 def table(scores: Sequence[Scores], records: Sequence[Record] = ()) -> list[str]:
@@ -197,14 +197,16 @@ def simple_detector(data: DataSet, records: Sequence[Record]) -> str:
     return f"{name}<br>{found[name]:.3f}" if name else ""
 
 
-def pointer(scores: Scores) -> str:
-    """Returns what the page of older runs of the same data set says about this comparison."""
+def pointer(scores: Scores, records: Sequence[Record] = ()) -> str:
+    """Returns what the page of older runs of the same data set says about this comparison, and of simple detectors."""
     means = {name: scores.values(name, scores.data.nll) for name in METHODS}
     shown = [f"{np.mean(nll):.{scores.data.decimals}f} ({METHODS[name]})" for name, nll in means.items() if nll]
+    name, _, auroc = simple_detector(scores.data, records).partition("<br>")
+    simple = f" Without any network ({name}), the main out-of-distribution set is detected with an AUROC of {auroc}."
     return (
-        "These runs are older than the [tuning protocol](../protocol.md). Under it, with other settings, the NLL is "
-        f"{', '.join(shown)}: [all methods](../mixture_results.md)."
-    )
+        "The runs on this page are older than the [tuning protocol](../protocol.md). Under it, with other settings, "
+        f"the NLL is {', '.join(shown)}: [all methods](../mixture_results.md)."
+    ).replace(" -", " −") + simple * bool(name)
 
 
 def cell(scores: Scores, method: str) -> str:

@@ -52,7 +52,7 @@ def classifiers(rows: Sequence[Row], detection: str, ood: str) -> str:
     for metric, sign, words, shown in (
         ("accuracy", 1, "Highest accuracy", "{:.2%}"),
         ("nll", -1, "Lowest NLL", "{:.4f}"),
-        (detection, 1, f"Best at telling {ood} apart by {by}", "AUROC {:.4f}"),
+        (detection, 1, f"Best detection of {ood} by {by}", "AUROC {:.4f}"),
     ):
         scored = [row for row in rows if row.has_metrics([metric])]
         if len({row.method for row in scored}) >= FEW:

@@ -57,7 +57,7 @@ DATA_SETS = (
     DataSet("toy", "toy regression", "nll_near"),
     DataSet("mnist", "MNIST", "nll", "fashion_mnist/auroc_ood_mi", 4),
     DataSet("fashion_mnist", "Fashion-MNIST", "nll", "mnist/auroc_ood_mi", 4),
-    DataSet("cnn", "CNN, Fashion-MNIST", "nll", "mnist/auroc_ood_mi", 4),
+    DataSet("cnn", "CNN (Fashion-MNIST)", "nll", "mnist/auroc_ood_mi", 4),
     DataSet("sst2", "SST-2", "nll", "auroc_ood_mi"),
     DataSet("beijing", "Beijing PM2.5", "nll_total", "auroc_ood_epistemic"),
     DataSet("icu", "intensive care", "nll", "auroc_ood_mi"),

@@ -98,7 +98,7 @@ class Statement:
 
 
 def statements(comparison: Comparison, names: list[str]) -> list[Statement]:
-    """Returns what is said about regression, each with the tables on which it holds."""
+    """Returns the statements about regression, each with the tables on which it holds."""
 
     def within(name: str, other: str, score: str = "nll") -> bool:
         """Whether ours is not behind by more than one standard error of the paired difference."""

@@ -111,6 +111,8 @@ def make(
     ]
     if not shown:
         return None
+    if all(cell.ours == NONE for _, cells, _ in shown for cell in cells):  # others alone have numbers
+        rows, shown = (), [(measure, [], []) for measure, _, _ in shown]
     measures = tuple(measure for measure, _, _ in shown)
     footnotes = _footnotes([reason for _, _, wrong in shown for reason in wrong])
     names = [measure.name for measure in measures]

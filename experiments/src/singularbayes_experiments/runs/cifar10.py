@@ -3,8 +3,8 @@
     python -m singularbayes_experiments.runs.cifar10 --network resnet9 --out runs/cifar10 --minutes 22
 
 Networks train one after the other, all of a kind with one compiled program (`methods/image_program.py`). Every piece of
-work ends in lines of JSON in the folder, and a second call does what is missing. A piece that would not end in time is
-left out.
+work ends in lines of JSON in the folder, and every trained network is kept, so a second call does what is missing. A
+piece that would not end in time is left out.
 """
 
 import argparse
@@ -45,16 +45,12 @@ class Experiment:
 
     def tune(self, piece: Piece) -> None:
         """Trains the configurations of a family and adds their scores on validation images."""
-        best: tuple[float, State] | None = None
         for settings in plan.CONFIGURATIONS[piece.network][piece.family]:
-            best = self._tried(piece, settings, best)
-        if best is not None and piece.family == "deterministic":
-            self.training.keep(self.training.kept / f"{piece.network}-tuning-{plan.TUNING_SEED}-0.npz", best[1])
+            if not self.records.of("tuning", network=piece.network, family=piece.family, configuration=settings.name):
+                self._try(piece, settings)
 
-    def _tried(self, piece: Piece, settings: Settings, best: tuple[float, State] | None) -> tuple[float, State] | None:
-        """Trains one configuration if it has no record; returns the least NLL so far with its network."""
-        if self.records.of("tuning", network=piece.network, family=piece.family, configuration=settings.name):
-            return best
+    def _try(self, piece: Piece, settings: Settings) -> None:
+        """Trains one configuration; SVDs of tuning begin at the best deterministic network so far, which is kept."""
         name, method = next(iter(plan.FAMILIES[piece.family].items()))
         images, labels = self.images.x[self.images.validation], self.images.y[self.images.validation]
         begun = time.time()
@@ -63,9 +59,9 @@ class Experiment:
         line = self._line("tuning", piece, name, settings, begun)
         self.records.add({**line, "seed": plan.TUNING_SEED, "diverged": scores is None, "validation": scores})
         print(f"tuning {piece.family}, {settings.name}: {scores}", flush=True)
-        if scores is None or (best is not None and best[0] <= scores["nll"]):
-            return best
-        return scores["nll"], states[0]
+        if scores and piece.family == "deterministic" and self.records.chosen(piece.network, piece.family) == settings:
+            path = self.training.path(piece.network, method, "tuning", plan.TUNING_SEED, 0)
+            self.training.keep(path, states[0])
 
     def _states(
         self, piece: Piece, method: Method, settings: Settings, data: str, seed: int, member: int
@@ -77,7 +73,9 @@ class Experiment:
             except ValueError as error:  # snapshots that are no numbers
                 print(f"swag, {settings.name}: {error}", flush=True)
                 return []
-        return [self.training.train(piece.network, method, settings, data, seed, member)]
+        if data == "tuning":
+            return [self.training.train(piece.network, method, settings, data, seed, member)]
+        return [self.training.kept_or_trained(piece.network, method, settings, data, seed, member)]
 
     def _logits(
         self, piece: Piece, method: Method, states: list[State], images, data: str, draws: int, member: int = 0
@@ -115,8 +113,6 @@ class Experiment:
         for member in range(most):
             if plain:
                 states = [self.training.state_of(piece.network, data, seed, member)]
-                if piece.members > 1:
-                    self.training.factors(piece.network, states[0], data, seed, member)
             else:
                 states = self._states(piece, first, settings, data, seed, member)
             draws = max(method.draws for method in methods.values() if member < method.members)
@@ -216,30 +212,6 @@ class Experiment:
             for name, each in others.items()
         }
 
-    def decide_epochs(self, network: str, deadline: float) -> None:
-        """Adds the record of how long a network trains, if the time decides and it has none."""
-        if plan.NETWORKS[network].epochs is not None or self.records.of("epochs", network=network):
-            return
-        left = plan.TIME_SHARE * (deadline - time.time())
-        for epochs in plan.EPOCHS:
-            needed = sum(self._result_seconds(network, family, epochs) for family in plan.MAIN)
-            if len(plan.RESULT_SEEDS) * needed <= left or epochs == plan.EPOCHS[-1]:
-                break
-        line = {"stage": "epochs", "network": network, "epochs": epochs, "needed": round(needed, 1)}
-        self.records.add({**line, "left": round(left, 1)})
-        print(f"{network}: {epochs} epochs, {needed:.0f} s per seed, {left:.0f} s for all", flush=True)
-
-    def _result_seconds(self, network: str, family: str, epochs: int) -> float:
-        """Returns how long a family takes with one seed; 0 where it was not tuned."""
-        try:
-            self.records.chosen(network, family)
-        except NotTuned:
-            return 0.0
-        methods = list(plan.FAMILIES[family].values())
-        epochs = epochs // 2 if methods[0].svd else epochs
-        steps = epochs * len(self.images.x) / self.training.size.batch
-        return PREDICTING * self._per_step(network, methods[0].kind) * steps * methods[-1].members
-
     def _per_step(self, network: str, kind: Kind) -> float:
         known = self.training.seconds_per_step
         return known.get((network, kind), known.get((network, "deterministic"), 0.0))
@@ -307,32 +279,26 @@ def run(given, deadline: float) -> int:
         if given.only in ("", piece.family) and given.network == piece.network and not experiment.done(piece)
     ]
     prepare(training, work[:3])  # compiled while the first pieces run
-    return do_all(experiment, work, deadline)
+    return do_all(experiment, work, deadline, given.goes_on)
 
 
 def prepare(training: Training, work: Sequence[Piece]) -> None:
-    """Makes the programs of pieces, which are compiled beside what runs; ranks must be known or trained first."""
+    """Makes the programs of pieces, which are compiled beside what runs."""
     for network, kind in dict.fromkeys((piece.network, _kind(piece)) for piece in work):
-        if kind not in ("low_rank", "distilled") or network in plan.RANKS or _ranks_are_known(training, network):
-            training.program(network, kind)
+        training.program(network, kind)
 
 
-def _ranks_are_known(training: Training, network: str) -> bool:
-    """Whether the deterministic network whose spectrum gives the ranks was kept."""
-    return bool(training.records.of("ranks", network=network)) or any(
-        training.kept.glob(f"{network}-tuning-{plan.TUNING_SEED}-0.npz")
-    )
+def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float, goes_on: bool = False) -> int:
+    """Does pieces in their order while there is time; returns how many failed.
 
-
-def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float) -> int:
-    """Does pieces in their order while there is time; returns how many failed."""
+    Args:
+        goes_on: another call follows, so a piece may be begun that will not end.
+    """
     failed = 0
     for piece in work:
         try:
-            if piece.seed is not None and not piece.held_out:
-                experiment.decide_epochs(piece.network, deadline)
             estimate, left = experiment.seconds(piece), deadline - time.time()
-            if estimate > left:
+            if estimate > left and not goes_on:
                 print(f"left out: {piece}, {estimate:.0f} s with {left:.0f} s left", flush=True)
                 continue
             experiment.do(piece)
@@ -352,10 +318,11 @@ def do_all(experiment: Experiment, work: Sequence[Piece], deadline: float) -> in
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/cifar10"))
-    parser.add_argument("--kept", type=Path, default=Path("runs/cifar10-weights"), help="weights that SVDs begin at")
+    parser.add_argument("--kept", type=Path, default=Path("runs/cifar10-weights"), help="weights of trained networks")
     parser.add_argument("--minutes", type=float, default=22.0)
     parser.add_argument("--only", default="", choices=("", *plan.FAMILIES), help="one family; all by default")
     parser.add_argument("--network", required=True, choices=tuple(plan.NETWORKS))
+    parser.add_argument("--goes-on", action="store_true", help="another call follows: begin what will not end in time")
     parser.add_argument("--tiny", action="store_true", help="narrow networks, 80 made-up images: does it run?")
     given = parser.parse_args(arguments)
     return min(1, run(given, time.time() + 60 * given.minutes))

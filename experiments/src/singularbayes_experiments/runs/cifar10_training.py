@@ -33,13 +33,12 @@ class Size:
     width: int | None
     corrupted: int | None = None  # test images; None is the plan's
     views: int = plan.VIEWS
-    share: float = 1.0  # a factor of the parameters of a low-rank network
     rate: float = 1.0  # a factor of rates
 
 
 FULL = Size(plan.BATCH, 97, 2000, 1.0, None)
-TINY = Size(8, 1, 20, 0.02, 4, corrupted=5, views=2, share=9.0, rate=0.02)
-_LOW_RANK = ("low_rank", "distilled")
+TINY = Size(8, 1, 20, 0.02, 4, corrupted=5, views=2, rate=0.02)
+_LOW_RANK = ("low_rank", "distilled", "tied")
 
 
 class Images:
@@ -93,7 +92,9 @@ class Programs:
             return self.programs[network, kind]
         size, begun = self.size, time.time()
         build = partial(cifar10_networks.build, network, kind, ranks, self.dtype, size.width, self.images.x.shape[1])
-        program = ImageProgram(build, size.batch, size.chunk, size.block, taught=kind == "distilled")
+        program = ImageProgram(
+            build, size.batch, size.chunk, size.block, taught=kind == "distilled", tied=kind == "tied"
+        )
         state = jax.tree.map(_shape, program.start(0, 1.0))
         mask = self.images.mask("all")
         ids = jax.ShapeDtypeStruct((size.chunk, size.batch), np.dtype("int32"))
@@ -137,8 +138,8 @@ class Training:
     """Trains and keeps networks.
 
     Args:
-        records: where chosen configurations and ranks are found.
-        kept: folder for the weights of deterministic networks, which SVDs begin at.
+        records: where chosen configurations are found.
+        kept: folder for the weights of trained networks, which SVDs begin at and a second call goes on with.
         deadline: time after which a training raises `TimeoutError`.
     """
 
@@ -146,31 +147,17 @@ class Training:
         self.images, self.size, self.records, self.kept, self.deadline = images, size, records, kept, deadline
         self.programs = Programs(images, size, dtype)
         self.seconds_per_step: dict[tuple[str, Kind], float] = {}
-        self.pool = ThreadPoolExecutor(1)
-        self._factors: dict[tuple, Future] = {}
         self._taught: tuple[tuple, dict] | None = None
 
     def program(self, network: str, kind: Kind) -> ImageProgram:
-        return self.programs.prepare(network, kind, self.ranks(network) if kind in _LOW_RANK else ())
+        return self.programs.prepare(network, kind, self.ranks(network, kind))
 
-    def ranks(self, network: str) -> list[int]:
-        """Returns the ranks of a network, by the spectrum of a deterministic one; they are a record."""
-        known = self.records.of("ranks", network=network)
-        if known:
-            return known[0]["ranks"]
-        if network in plan.RANKS:
-            return list(plan.RANKS[network])
-        program = self.program(network, "deterministic")
-        state = self.state_of(network, "tuning", plan.TUNING_SEED)
-        kernels = [np.asarray(state["weights"][_place(program, kernel.w)]) for kernel in program.kernels]
-        plain = program.num_parameters - sum(kernel.size for kernel in kernels)
-        most = int(plan.SHARES[network] * self.size.share * program.num_parameters) - plain
-        found = cifar10_networks.spectral_ranks(kernels, most)
-        self.records.add({"stage": "ranks", "network": network, "ranks": found, "most": most})
-        return found
+    def ranks(self, network: str, kind: Kind) -> tuple[int, ...]:
+        """Returns the ranks of a network; none where it has no low rank."""
+        return (plan.TIED_RANKS if kind == "tied" else plan.RANKS)[network] if kind in _LOW_RANK else ()
 
     def epochs(self, network: str, method: Method, settings: Settings, data: str) -> int:
-        """Returns the epochs of a training; those of a network without its own are a record."""
+        """Returns the epochs of a training; those of tied scales are as many as the ensemble's."""
         if settings.epochs is not None:
             return settings.epochs
         if method.swag:
@@ -178,11 +165,9 @@ class Training:
         if data != "all":
             return plan.TUNING_EPOCHS if data == "tuning" else plan.HELD_OUT_EPOCHS
         own = plan.NETWORKS[network]
-        found = own.epochs_svd if method.svd else own.epochs
-        if found is None:
-            decided = self.records.of("epochs", network=network)[0]["epochs"]
-            found = decided // 2 if method.svd else decided
-        return found
+        if method.kind == "tied":
+            return self.records.chosen(network, "deterministic").epochs or own.epochs
+        return own.epochs_svd if method.svd else own.epochs
 
     def steps(self, network: str, method: Method, settings: Settings, data: str) -> int:
         """Returns the steps of a training, whole chunks."""
@@ -198,7 +183,11 @@ class Training:
         if method.svd:
             given = self.state_of(network, data, seed, member)
             deterministic = self.program(network, "deterministic")
-            factors = self.factors(network, given, data, seed, member).result()
+            moments = None
+            if settings.outputs:
+                rows_of = np.random.default_rng([number, 7]).permutation(rows)[: plan.OUTPUT_IMAGES]
+                moments = deterministic.output_moments(given, self.images.x[rows_of])
+            factors = program.factors_at(deterministic, given, moments)
             state = program.start_at(deterministic, given, factors, number, settings.eta, width)
         else:
             state = program.start(number, settings.eta, width, settings.dropout)
@@ -283,31 +272,32 @@ class Training:
 
     def state_of(self, network: str, data: str, seed: int, member: int = 0) -> State:
         """Returns a deterministic network that was trained and kept, or trains it."""
-        path = self.kept / f"{network}-{data}-{seed}-{member}.npz"
-        program = self.program(network, "deterministic")
+        method, settings = plan.METHODS["deterministic"], self.records.chosen(network, "deterministic")
+        return self.kept_or_trained(network, method, settings, data, seed, member)
+
+    def kept_or_trained(
+        self, network: str, method: Method, settings: Settings, data: str, seed: int, member: int
+    ) -> State:
+        """Returns a network that was trained and kept, maybe by an earlier call, or trains and keeps it."""
+        path, program = self.path(network, method, data, seed, member), self.program(network, method.kind)
         if not path.exists():
-            method, settings = plan.METHODS["deterministic"], self.records.chosen(network, "deterministic")
-            state = self.train(network, method, settings, data, seed, member)
-            self.keep(path, state)
+            self.keep(path, self.train(network, method, settings, data, seed, member))
         with np.load(path) as arrays:
             counts = len(program.model.trainable_variables), len(program.model.non_trainable_variables)
             weights, others = ([arrays[f"{n}_{i}"] for i in range(c)] for n, c in zip("wo", counts, strict=True))
         return {"weights": weights, "others": others}
 
-    def factors(self, network: str, state: State, data: str, seed: int, member: int = 0) -> Future:
-        """Returns the SVDs of a deterministic network, which another thread computes beside what runs."""
-        key = network, data, seed, member
-        if key not in self._factors:
-            programs = (self.program(network, kind) for kind in ("low_rank", "deterministic"))
-            low_rank, deterministic = programs
-            self._factors[key] = self.pool.submit(low_rank.factors_at, deterministic, state)
-        return self._factors[key]
+    def path(self, network: str, method: Method, data: str, seed: int, member: int) -> Path:
+        return self.kept / f"{network}-{method.kind}{'-svd' * method.svd}-{data}-{seed}-{member}.npz"
 
     def keep(self, path: Path, state: State) -> None:
+        """Writes the weights of a network; a call that is cut off leaves none rather than a part."""
         self.kept.mkdir(parents=True, exist_ok=True)
         named: dict[str, Any] = {f"w_{i}": np.asarray(weight) for i, weight in enumerate(state["weights"])}
         named |= {f"o_{i}": np.asarray(other) for i, other in enumerate(state["others"])}
-        np.savez(path, **named)
+        unfinished = path.with_suffix(".part.npz")
+        np.savez(unfinished, **named)
+        unfinished.replace(path)
 
     def predict(
         self,
@@ -335,10 +325,6 @@ class Training:
         if not all(np.isfinite(np.asarray(weight)).all() for weight in state["weights"]):
             every = np.full_like(every, np.nan)  # a rectifier may hide it
         return every[0, : len(images)] if features else every[:, : len(images)]
-
-
-def _place(program: ImageProgram, variable) -> int:
-    return next(i for i, each in enumerate(program.model.trainable_variables) if each is variable)
 
 
 def batches(rows: np.ndarray, batch: int, steps: int, seed: int) -> np.ndarray:

@@ -3,17 +3,18 @@
     python -m singularbayes_experiments.runs.finetune prepare --preset FOLDER --inputs inputs
     python -m singularbayes_experiments.runs.finetune run --inputs inputs --earlier experiments/results/finetune \
         --out runs/finetune --features runs/finetune-features --minutes 20
+    python -m singularbayes_experiments.runs.finetune features --inputs inputs --earlier experiments/results/finetune \
+        --out runs/finetune --features runs/finetune-features --minutes 8
 
 Networks train side by side (`methods/adapter_program.py`), 71 at a time; every chunk ends in lines of JSON in the
 folder, and a second call does what is missing. A stage that would not end in time is not begun. Training begins as soon
 as the programs of its lengths are compiled. `--features` keeps what the heads of LoRA's result networks see, for
 `runs/finetune_laplace.py`; those of settings whose results are earlier records are trained again, at the end.
+`features` does that alone, for every setting without Laplace, with as many networks side by side as result seeds.
 """
 
 import argparse
 import itertools
-import json
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -23,19 +24,14 @@ import jax
 
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune_texts import prepare
-from singularbayes_experiments.records.record import machine as machine_facts
-from singularbayes_experiments.records.record import versions
 from singularbayes_experiments.runs.finetune_machine import BLOCK, Machine
-from singularbayes_experiments.runs.finetune_stages import Records, ask, features_again, one_setting
+from singularbayes_experiments.runs.finetune_records import Records, begin
+from singularbayes_experiments.runs.finetune_stages import ask, features_again, one_setting
 
 
 def run(given, deadline: float) -> None:
     """Does what is left, in the order of the plan, while there is time."""
-    given.out.mkdir(parents=True, exist_ok=True)
-    command = shlex.join(["python", "-m", "singularbayes_experiments.runs.finetune", *sys.argv[1:]])
-    about = {"command": command, "versions": versions(), "machine": machine_facts()}
-    (given.out / "run.json").write_text(json.dumps(about, indent=1) + "\n")
-    records = Records(given.out, given.earlier)
+    records = begin(given, "singularbayes_experiments.runs.finetune")
     begun = time.time()
     machine = Machine(given.inputs, given.dtype, given.tiny)
     print(f"read and converted: {time.time() - begun:.0f} s; {machine.program.num_trained:,} trained", flush=True)
@@ -57,6 +53,17 @@ def run(given, deadline: float) -> None:
         for setting in plan.SMALL:
             if setting.name in wanted and records.of("result", setting.name):
                 features_again(machine, setting, records, deadline, given.features)
+
+
+def features(given, deadline: float) -> None:
+    """Trains LoRA's result networks again where last-layer Laplace is missing, and keeps what their heads see."""
+    records = Records(given.out, given.earlier)
+    machine = Machine(given.inputs, given.dtype, given.tiny, chunk=len(plan.RESULT_SEEDS))
+    machine.compile()
+    for setting in plan.SETTINGS:
+        begun = time.time()
+        features_again(machine, setting, records, deadline, given.features)
+        print(f"{setting.name}: {time.time() - begun:.0f} s", flush=True)
 
 
 def probe(given, deadline: float) -> None:
@@ -82,7 +89,7 @@ def probe(given, deadline: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("prepare", "probe", "run"))
+    parser.add_argument("what", choices=("prepare", "probe", "run", "features"))
     parser.add_argument("--inputs", type=Path, required=True, help="folder of texts and weights")
     parser.add_argument("--preset", type=Path, help="folder of the pretrained encoder, for `prepare`")
     parser.add_argument("--out", type=Path, default=Path("runs/finetune"))
@@ -96,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.what == "prepare":
         prepare(given.preset, given.inputs)
     else:
-        {"probe": probe, "run": run}[given.what](given, time.time() + 60 * given.minutes)
+        {"probe": probe, "run": run, "features": features}[given.what](given, time.time() + 60 * given.minutes)
     return 0
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
-from singularbayes_experiments.runs.finetune_stages import Records, detection, quality
+from singularbayes_experiments.runs.finetune_records import Records, detection, quality
 
 PRECISIONS = tuple(10.0 ** np.arange(-2, 4.1, 0.5))
 DRAWS = 32

@@ -3,7 +3,7 @@
 import itertools
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ def start_of(one: Trained, num_data: int) -> Start:
 class Machine:
     """The program on this machine: compiled once for every length, with the time that its steps take."""
 
-    def __init__(self, folder: Path, dtype: str, tiny: bool = False, pretrained: bool = True):
-        self.folder, self.tiny, self.chunk = folder, tiny, CHUNK
+    def __init__(self, folder: Path, dtype: str, tiny: bool = False, pretrained: bool = True, chunk: int = CHUNK):
+        self.folder, self.tiny, self.chunk = folder, tiny, chunk
         self.most_steps = 4 if tiny else sys.maxsize
         self.lengths = plan.LENGTHS[:1] if tiny else plan.LENGTHS
         self.predicted_lengths = self.lengths if tiny else PREDICTED_LENGTHS
@@ -121,25 +121,19 @@ class Machine:
         steps = min(steps, self.most_steps)
         for place in np.unique(np.searchsorted(self.lengths, texts.lengths[texts.parts["train"]])):
             self._compiled["train", self.lengths[place]].result()  # before the time is taken
-        step, begun, tokens, nll = 0, time.time(), 0, None
-        for epoch in itertools.count():
+
+        def epoch_of(epoch: int) -> tuple[np.ndarray, np.ndarray]:
             orders = [batches(texts, rows[seed], plan.BATCH, (seed, order, epoch)) for seed, order in keys]
-            lengths = np.stack([texts.lengths[order].max(axis=1) for order in orders]).max(axis=0)
-            for number in np.random.default_rng([3, epoch]).permutation(len(lengths)):
-                length = next(one for one in self.lengths if one >= lengths[number])
-                batch = np.stack([order[number] for order in orders])[which].astype("int32")
-                program = self._compiled["train", length].result()
-                state, nll = program(state, batch, np.float32(schedule(step, steps)), self.frozen, data)
-                step, tokens = step + 1, tokens + length * plan.BATCH * self.chunk
-                if step % 20 == 0 or step == steps:
-                    nll.block_until_ready()
-                    self.seconds_per_token = (time.time() - begun) / tokens
-                    if time.time() > deadline:
-                        raise TimeoutError
-                if step == steps:
-                    print(f"  {setting.name}: {steps} steps, {tokens / (time.time() - begun):.3g} tokens/s", flush=True)
-                    return state
-        raise AssertionError
+            longest = np.stack([texts.lengths[order].max(axis=1) for order in orders]).max(axis=0)
+            lengths = np.array(self.lengths)[np.searchsorted(self.lengths, longest)]
+            return np.stack(orders)[which], lengths
+
+        def step_of(state: State, batch: np.ndarray, length: int, factor: np.float32) -> tuple[State, Any]:
+            return self._compiled["train", length].result()(state, batch, factor, self.frozen, data)
+
+        state, self.seconds_per_token, _ = take_steps(state, steps, epoch_of, step_of, deadline)
+        print(f"  {setting.name}: {steps} steps, {1 / self.seconds_per_token:.3g} tokens/s", flush=True)
+        return state
 
     def seconds(self, setting: Setting) -> float:
         """Returns how long the training of a chunk will take, and a fifth for predictions."""
@@ -197,6 +191,38 @@ class Machine:
             found[part] = got[: len(part)]
         assert found is not None
         return found
+
+
+def take_steps(
+    state: State,
+    steps: int,
+    epoch_of: Callable[[int], tuple[np.ndarray, np.ndarray]],
+    step_of: Callable[[State, np.ndarray, int, np.float32], tuple[State, Any]],
+    deadline: float,
+) -> tuple[State, float, np.ndarray]:
+    """Trains networks side by side, and raises `TimeoutError` where the deadline comes first.
+
+    Args:
+        epoch_of: number of an epoch → its batches (networks, batches, size) and the length of each.
+        step_of: state, batch (networks, size), length, factor of the learning rate → state, NLL of every network.
+
+    Returns:
+        The state, seconds per token of all networks together, and the NLL of the last batches.
+    """
+    step, tokens, begun = 0, 0, time.time()
+    for epoch in itertools.count():
+        orders, lengths = epoch_of(epoch)
+        for number in np.random.default_rng([3, epoch]).permutation(len(lengths)):
+            batch, length = orders[:, number].astype("int32"), int(lengths[number])
+            state, nll = step_of(state, batch, length, np.float32(schedule(step, steps)))
+            step, tokens = step + 1, tokens + length * batch.size
+            if step % 20 == 0 or step == steps:
+                last = np.asarray(nll)  # waits for the device
+                if time.time() > deadline:
+                    raise TimeoutError
+            if step == steps:
+                return state, (time.time() - begun) / tokens, last
+    raise AssertionError
 
 
 @jax.jit

@@ -5,9 +5,9 @@
 Encoder, rank, places, head, rows, batches, epochs and schedule are those of `problems/finetune.py`. The encoder's
 dropouts are at 0.1 in training. PEFT draws weights in training alone and predicts at their mean. It tries four
 configurations, two learning rates × the default and a hundred times the default of the scale of its noise, where the
-other methods try 16. Needs torch, transformers and peft. Without a test. It is slow beside other work: a network of
-SST-2 took eight to ten minutes with four side by side. `--earlier` names folders of records; what they have is not done
-again.
+other methods try 16. Needs torch, transformers and peft. Steps are those of `runs/monteclora_steps.py`; `--eager` takes
+them one operation at a time, as the records of 8 to 17 minutes per network did. `--earlier` names folders of records;
+what they have is not done again. At the deadline no further network is begun.
 """
 
 import argparse
@@ -27,7 +27,8 @@ from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune_texts import Texts, batches, read_texts, read_weights
 from singularbayes_experiments.runs.finetune_machine import schedule
-from singularbayes_experiments.runs.finetune_stages import Records, detection, quality
+from singularbayes_experiments.runs.finetune_records import Records, detection, quality
+from singularbayes_experiments.runs.monteclora_steps import Steps, fix_draws
 
 RATES = {"clinc150-10": (6e-4, 2e-3), "sst2-4000": (2e-4, 6e-4)}
 SCALES = (1e-4, 1e-2)
@@ -52,6 +53,7 @@ def encoder(weights: Sequence[np.ndarray]) -> Any:
         hidden_act="gelu_pytorch_tanh",
         hidden_dropout_prob=DROPOUT,
         attention_probs_dropout_prob=DROPOUT,
+        attn_implementation="eager",  # whose mask asks the device nothing
     )
     model = BertModel(config, add_pooling_layer=False)
     named: dict[str, np.ndarray] = {
@@ -88,8 +90,10 @@ def logits_of(body, head, tokens):
     return head((states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True))
 
 
-def train(folder: Path, setting_name: str, seed: int, rate: float, scale: float, tested: bool, most_steps: int) -> dict:
-    """Trains one network and returns its record."""
+def train(
+    folder: Path, setting_name: str, seed: int, rate: float, scale: float, tested: bool, most_steps: int, graphs: bool
+) -> dict:
+    """Trains one network and returns its record; `graphs` is for CUDA."""
     import torch
     from peft import LoraConfig, MontecloraConfig, get_peft_model
 
@@ -98,28 +102,31 @@ def train(folder: Path, setting_name: str, seed: int, rate: float, scale: float,
     texts = read_texts(folder, setting.data)
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # hundreds of small operations: more threads wait for each other
-    torch.linalg.cholesky = lambda matrix: torch.linalg.cholesky_ex(matrix).L  # whose check would wait for the GPU
     device = "cuda" if torch.cuda.is_available() else "cpu"
     noise = MontecloraConfig(sample_scaler=scale)
     config = LoraConfig(r=plan.RANK, lora_alpha=plan.RANK, target_modules=list(_PLACES), monteclora_config=noise)
-    body = get_peft_model(encoder(read_weights(folder)), config).to(device)
+    body = get_peft_model(encoder(read_weights(folder)).to(device), config).to(device)  # PEFT draws where it finds it
     head = torch.nn.Linear(384, texts.classes).to(device)
     trained = [one for one in [*body.parameters(), *head.parameters()] if one.requires_grad]
-    optimizer = torch.optim.Adam(trained, rate)
     rows = texts.training_rows(setting, seed)
     steps = min(setting.epochs * (len(rows) // plan.BATCH), most_steps)
     body.train()
-    for step, batch in enumerate(itertools.islice(_batches(texts, rows, seed), steps)):
-        tokens = torch.from_numpy(texts.tokens[batch, : texts.lengths[batch].max()].astype("int64")).to(device)
-        labels = torch.from_numpy(texts.labels[batch].astype("int64")).to(device)
-        for group in optimizer.param_groups:
-            group["lr"] = rate * schedule(step, steps)
+
+    def loss(tokens, labels):
         with torch.autocast(device, torch.bfloat16):
             logits = logits_of(body, head, tokens)
-        loss = torch.nn.functional.cross_entropy(logits.float(), labels) + body.base_model._get_monteclora_loss()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        return torch.nn.functional.cross_entropy(logits.float(), labels) + body.base_model._get_monteclora_loss()
+
+    step_of = Steps(loss, trained, fix_draws(body), plan.LENGTHS, graphs and device == "cuda")
+    step_of.prepare(texts.lengths[rows], plan.BATCH)
+    prepared = time.time()
+    torch.manual_seed(seed)
+    for step, batch in enumerate(itertools.islice(_batches(texts, rows, seed), steps)):
+        tokens = texts.tokens[batch, : texts.lengths[batch].max()]
+        step_of(tokens, texts.labels[batch], rate * schedule(step, steps))
+    if not all(bool(torch.isfinite(weight).all()) for weight in trained):
+        raise ValueError(f"weights must be finite; {setting.name}, seed {seed}, learning rate {rate} has others.")
+    print(f"  prepared {prepared - begun:.0f} s, {steps} steps {time.time() - prepared:.0f} s", flush=True)
     body.eval()
     few = 40 if most_steps < 10 else None
     parts = {part: texts.parts[part][:few] for part in ("validation", *(("test", "ood") if tested else ()))}
@@ -166,33 +173,40 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--earlier", type=Path, nargs="*", default=[], help="folders with records of earlier calls")
     parser.add_argument("--workers", type=int, default=4, help="networks that train side by side")
+    parser.add_argument("--eager", action="store_true", help="without CUDA graphs")
     parser.add_argument("--tiny", action="store_true", help="one configuration, 4 steps, 40 rows: does it run?")
     given = parser.parse_args(arguments)
     deadline = time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
     steps = 4 if given.tiny else 10**9
     lines = [one for one in Records(given.out, given.earlier).lines if one["method"] == "monteclora"]
-    with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
 
-        def work(jobs: list[tuple[str, int, float, float, bool]]) -> None:
+        def work(jobs: list[tuple[str, int, float, float, bool]]) -> bool:
+            """Trains what has no record yet, and returns whether all have one now."""
             left = [one for one in jobs if not any(_is(line, *one) for line in lines)]
-            for job in as_completed([pool.submit(train, given.inputs, *one, steps) for one in left]):
-                lines.append(job.result())
-                with gzip.open(given.out / "finetune-monteclora.jsonl.gz", "at") as file:
-                    file.write(json.dumps(lines[-1]) + "\n")
-                print(lines[-1], flush=True)
+            for some in (left[i : i + given.workers] for i in range(0, len(left), given.workers)):
+                if time.time() > deadline:
+                    return False
+                futures = [pool.submit(train, given.inputs, *one, steps, not given.eager) for one in some]
+                for job in as_completed(futures):
+                    lines.append(job.result())
+                    with gzip.open(given.out / "finetune-monteclora.jsonl.gz", "at") as file:
+                        file.write(json.dumps(lines[-1]) + "\n")
+                    print(lines[-1], flush=True)
+            return True
 
         for setting, rates in RATES.items():
-            if time.time() > deadline:
-                break
             tried = list(itertools.product(rates, SCALES))[: 1 if given.tiny else None]
-            work([(setting, seed, *one, False) for one in tried for seed in plan.TUNING_SEEDS])
+            if not work([(setting, seed, *one, False) for one in tried for seed in plan.TUNING_SEEDS]):
+                break
             nll = {
                 one: np.mean([line["validation"]["nll"] for line in lines if _tuned(line, setting, *one)])
                 for one in tried
             }
             best = min(nll, key=nll.__getitem__)
-            work([(setting, seed, *best, True) for seed in plan.RESULT_SEEDS[: 1 if given.tiny else None]])
+            if not work([(setting, seed, *best, True) for seed in plan.RESULT_SEEDS[: 1 if given.tiny else None]]):
+                break
 
 
 def _is(line: dict, setting: str, seed: int, rate: float, scale: float, tested: bool) -> bool:

@@ -1,73 +1,30 @@
 """The stages of the experiment `finetune`: tuning, choice, results, and what they keep."""
 
 import contextlib
-import gzip
-import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from singularbayes import metrics
-from singularbayes.prediction import ClassPredictive, recalibrate
+from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.adapter_program import State
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune import Adaptation, Setting, Trained
-from singularbayes_experiments.problems.finetune_texts import Texts
 from singularbayes_experiments.runs.finetune_machine import Machine
-
-
-def pooled(parts: Sequence[ClassPredictive]) -> ClassPredictive:
-    """Returns the averaged prediction of several networks with as many draws each."""
-    mean = np.mean([part.mean for part in parts], axis=0)
-    entropy = np.mean([np.asarray(part.expected_entropy) for part in parts], axis=0)
-    return ClassPredictive(mean, np.zeros((1, 1)), sum(part.num_draws for part in parts), expected_entropy=entropy)
-
-
-def quality(p: ClassPredictive, labels: np.ndarray) -> dict[str, float]:
-    mean = np.maximum(np.asarray(p.mean, "float64"), 1e-30)
-    return {
-        "accuracy": metrics.accuracy(mean, labels),
-        "nll": metrics.negative_log_likelihood(mean, labels),
-        "brier": metrics.brier(mean, labels),
-        "ece": metrics.expected_calibration_error(mean, labels),
-    }
-
-
-def detection(p: ClassPredictive, ood: ClassPredictive) -> dict[str, float]:
-    """Returns how well entropy and, of several draws, mutual information tell unknown queries."""
-    totals = [metrics.entropy(np.asarray(one.mean, "float64")) for one in (p, ood)]
-    found = {"auroc_entropy": metrics.auroc_ood(*totals)}
-    if p.num_draws > 1:
-        found["auroc_mi"] = metrics.auroc_ood(
-            *(t - one.expected_entropy for t, one in zip(totals, (p, ood), strict=True))
-        )
-    return found
-
-
-class Records:
-    """Lines of JSON in a folder; earlier folders are read, too."""
-
-    def __init__(self, out: Path, earlier: Sequence[Path]):
-        self.out = out
-        self.lines: list[dict] = []
-        for folder in [*earlier, out]:
-            for path in sorted(folder.glob("finetune*.jsonl.gz")):
-                with gzip.open(path, "rt") as file:
-                    self.lines += [json.loads(line) for line in file]
-
-    def add(self, lines: list[dict]) -> None:
-        self.lines += lines
-        with gzip.open(self.out / "finetune.jsonl.gz", "at") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
-
-    def of(self, stage: str, setting: str) -> list[dict]:
-        return [line for line in self.lines if line["stage"] == stage and line["setting"] == setting]
+from singularbayes_experiments.runs.finetune_records import (
+    Records,
+    cooled,
+    detection,
+    draws_of,
+    pooled,
+    quality,
+    record_line,
+    validation_nll,
+)
 
 
 def one_setting(
@@ -132,7 +89,7 @@ def validated(machine: Machine, setting: Setting, state: State, chunk: Sequence[
     seconds = time.time() - begun
     return [
         {
-            **_line(stage, setting, method, adaptation, seed, seconds),
+            **record_line(stage, setting, method, adaptation, seed, seconds),
             "validation": quality(pooled([predictions[i, draws] for i in places]), texts.labels[rows]),
         }
         for method, adaptation, seed, places, draws in lines
@@ -153,35 +110,12 @@ def _runs(chunk: Sequence[Trained]) -> list[tuple[str, Adaptation, int, list[int
     return found
 
 
-def draws_of(method: str, kind: str, draws: int) -> int:
-    """Returns the draws of each network of a method."""
-    return 1 if kind == "lora" else draws // plan.MIXTURE if method == "mixture" else draws
-
-
-def _line(stage: str, setting: Setting, method: str, adaptation: Adaptation, seed: int, seconds: float) -> dict:
-    return {
-        "stage": stage,
-        "setting": setting.name,
-        "method": method,
-        "kind": adaptation.kind,
-        "configuration": adaptation.name,
-        "settings": asdict(adaptation),
-        "seed": seed,
-        "chunk_seconds": round(seconds, 2),
-    }
-
-
 def choices(records: Records, setting: Setting) -> dict[str, Adaptation]:
     """Returns the configuration of every method with the least mean validation NLL over the tuning seeds."""
     found: dict[str, Adaptation] = {}
     for method in plan.METHODS:
         own = "lora" if method == "lora_temperature" else method
-        nll: dict[str, list[float]] = defaultdict(list)
-        settings = {}
-        for line in records.of("tuning", setting.name):
-            if line["method"] == own:
-                nll[line["configuration"]].append(line["validation"]["nll"])
-                settings[line["configuration"]] = Adaptation(**line["settings"])
+        nll, settings = validation_nll(line for line in records.of("tuning", setting.name) if line["method"] == own)
         best = protocol.choose([protocol.Tried(name, tuple(each)) for name, each in nll.items()])
         found[method] = settings[min(best.ties, key=lambda name: np.mean(nll[name]))]
     return found
@@ -215,7 +149,7 @@ def test(
         validation, tested, ood = (
             ClassPredictive(mean, np.zeros((1, 1)), p.num_draws, expected_entropy=entropy) for mean, entropy in split
         )
-        line = _line("result", setting, method, chosen[method], seed, seconds)
+        line = record_line("result", setting, method, chosen[method], seed, seconds)
         line["temperature"], with_temperature = cooled(validation, tested, ood, texts, parts)
         line["tempered"] = quality(with_temperature[1], texts.labels[parts["test"]])
         if method == "lora_temperature":
@@ -258,19 +192,6 @@ def features_again(machine: Machine, setting: Setting, records: Records, deadlin
     with contextlib.suppress(TimeoutError):
         state = machine.train(setting, members, deadline)
         save_features(machine, setting, chosen, (state, members), folder)
-
-
-def cooled(validation, tested, ood, texts: Texts, parts) -> tuple[float | None, tuple]:
-    """Returns the temperature that is best on validation rows, and all predictions with it; None where none is."""
-    safe = [
-        ClassPredictive(np.maximum(np.asarray(one.mean, "float64"), 1e-30), np.zeros((1, 1)), 1)
-        for one in (validation, tested, ood)
-    ]
-    try:
-        temperature: Any = recalibrate(safe[0], texts.labels[parts["validation"]])
-    except ValueError:  # probabilities that know nothing
-        return None, tuple(safe)
-    return temperature.value, tuple(temperature(one) if len(one.mean) else one for one in safe)
 
 
 def ask(machine: Machine, stage: str, setting: Setting, records: Records, deadline: float) -> None:

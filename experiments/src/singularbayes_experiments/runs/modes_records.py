@@ -1,7 +1,6 @@
 """Records of the comparison of modes: reading them, and which configuration of a method they choose."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 import numpy as np
 
@@ -30,7 +29,7 @@ def chosen(records: Records, one: Set, method: str, rounds: int | None = None) -
             return None
         nll, ood = (tuple(run.get(key, np.nan) for run in runs if run) for key in ("nll", "proxy_ood"))
         base = min(run["without_inputs"] for run in runs if run)
-        tried.append(protocol.Tried(name, nll, ood, asdict(settings), base))
+        tried.append(protocol.Tried(name, nll, ood, vars(settings), base))
     return DIVERGED if all(run.diverged for run in tried) else protocol.choose(tried).name
 
 
@@ -49,10 +48,15 @@ def _whole(records: Records, one: Set, rounds: int) -> bool:
     return True
 
 
-def choice(records: Records, one: Set, method: str) -> str | None:
-    """Returns the configuration chosen among the rounds that count, or among as many of them as the method has."""
-    every = (chosen(records, one, method, rounds) for rounds in range(rounds_of(records, one), 0, -1))
-    return next((name for name in every if name is not None), None)
+def choices(records: Records, one: Set) -> dict[str, str | None]:
+    """Returns for each method the configuration chosen in the rounds that count, or in as many of them as it has."""
+    count = rounds_of(records, one)
+
+    def choice(method: str) -> str | None:
+        every = (chosen(records, one, method, rounds) for rounds in range(count, 0, -1))
+        return next((name for name in every if name is not None), None)
+
+    return {method: choice(method) for method in one.methods}
 
 
 def settled(lines: Sequence[dict]) -> list[dict]:
@@ -63,19 +67,15 @@ def settled(lines: Sequence[dict]) -> list[dict]:
     seed.
     """
     records, kept = by_run(lines), []
+    runs: dict[tuple, list[dict]] = {}  # all seeds of a configuration
+    for key, run in records.items():
+        runs.setdefault(key[:-1], []).append(run)
     for one in SETS.values():
-        for method in one.methods:
-            name = choice(records, one, method)
+        for method, name in choices(records, one).items():
             if name == DIVERGED:
                 kept.append({"set": one.name, "stage": FAILED, "method": method})
-            own = (one.name, RESULTS, method, name)
-            kept += [records[*own, seed] for seed in _seeds(lines, own)]
+            kept += runs.get((one.name, RESULTS, method, name), [])
     return kept + _all_shifts(kept)
-
-
-def _seeds(lines: Sequence[dict], own: tuple) -> list[int]:
-    keys = ("set", "stage", "method", "configuration")
-    return [one["seed"] for one in lines if tuple(one[key] for key in keys) == own]
 
 
 def _all_shifts(lines: Sequence[dict]) -> list[dict]:

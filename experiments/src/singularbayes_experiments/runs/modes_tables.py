@@ -57,7 +57,7 @@ _DETECTORS = ("auroc_ood_mi", "auroc_ood_epistemic", "auroc_ood_entropy", "auroc
 
 
 def columns(one: Set) -> dict[str, tuple[tuple[str, ...], int]]:
-    """Returns the scores of a table; OOD inputs are told by mutual information, or, of one draw, by entropy."""
+    """Returns the scores of a table; OOD inputs are detected by mutual information, or, of one draw, by entropy."""
     found = dict(_COLUMNS.get(one.family, _COLUMNS["images"]))
     for name in _OOD.get(one.name, ()):
         found[f"OOD {_NAMES[name]}"] = (tuple(f"{name}/{detector}" for detector in _DETECTORS), 3)

@@ -36,7 +36,7 @@ def progress(console: Console, label: str, epochs: int) -> Iterator[Callable[[in
     with bar if console.is_terminal else nullcontext():
         yield watch
     seconds = time.perf_counter() - start
-    trained = f"{done} epochs, {state}" if done else "trained before"
+    trained = f"{done} epoch{'s' if done > 1 else ''}, {state}" if done else "trained before"
     console.print(f"{label:<24} {trained}, {seconds:.0f} s{went_on}", highlight=False)
 
 

@@ -105,7 +105,10 @@ def plan(
         variants = [settings] if overrides else found.variants(settings)
         return [Job(experiment, method, seed, each, "hand" if overrides else preset) for each in variants]
 
-    return [job for seed in seeds for method in methods for job in jobs(method, seed)]
+    planned = [job for seed in seeds for method in methods for job in jobs(method, seed)]
+    for job in planned:
+        found.problem.count_epochs(job.method, job.settings)  # refuses settings that a method cannot have
+    return planned
 
 
 def require_methods(experiment: Experiment, methods: Sequence[str] | None, default: Sequence[str] = ()) -> list[str]:

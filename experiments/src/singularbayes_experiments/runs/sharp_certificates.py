@@ -85,7 +85,7 @@ class Folder:
         line |= {"settings": record.plain(candidate.settings), "finished": record.now()}
         line |= {"versions": record.versions(), "machine": record.machine()}
         with record.lock(self.path, "rule"):
-            files.append(self.path / RULE_LINES, json.dumps(line))
+            files.append_line(self.path / RULE_LINES, json.dumps(line))
 
     def finished(self) -> set[tuple[str, int]]:
         """Returns methods and seeds with a record."""

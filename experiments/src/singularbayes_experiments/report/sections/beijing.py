@@ -195,9 +195,9 @@ SECTION = Section(
         "Where ours is behind the paper. Epistemic intervals hold fewer targets than the paper's, with the tuned "
         "settings for all methods, with the paper's for low-rank networks. Ours were chosen by the NLL with the "
         "noise, which may favour less spread between draws. With the paper's settings full-rank networks, whose wide "
-        "start it tells, cover about as much as the paper's; the start of its low-rank ones it does not tell. "
-        "Low-rank networks from a random start, and their ensemble, tell Guangzhou better with the paper's settings "
-        "than with ours, those from an SVD worse: validation windows of Beijing say nothing about other cities.",
+        "initialisation it states, cover about as much as the paper's; it does not state that of its low-rank ones. "
+        "Randomly initialised low-rank networks, and their ensemble, detect Guangzhou better with the paper's settings "
+        "than with ours, SVD-initialised ones worse: validation windows of Beijing show nothing about other cities.",
         "Ours are the best of four configurations on validation. They were written down before any was run, but for "
         "five short tuning runs of the deterministic network that were not kept; test scores of other configurations "
         "had been seen by others than their author. The ensemble of low-rank networks and other ranks have the "

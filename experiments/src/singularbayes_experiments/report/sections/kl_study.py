@@ -43,7 +43,7 @@ def _finding(rows: Sequence[Row]) -> str:
     if not gone:
         return f"{text}; nowhere in the range does the posterior collapse."
     since = f"from β = {min(gone):g} on" if len(gone) > 1 else f"at β = {gone[0]:g}"
-    return f"{text}; {since} the network hardly tells digits apart: the posterior has collapsed."
+    return f"{text}; {since} the network hardly distinguishes digits: the posterior has collapsed."
 
 
 _BETAS = sorted(digit * 10.0**power for power in range(-6, 4) for digit in (1, 2, 3, 5))

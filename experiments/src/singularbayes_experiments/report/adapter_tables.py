@@ -1,0 +1,79 @@
+"""What the pages of both experiments on adapters share: records, names, and cells of their tables."""
+
+import gzip
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from singularbayes_experiments.methods import protocol
+
+NAMES = {
+    "lora": "LoRA",
+    "lora_temperature": "LoRA + temperature",
+    "lora_ensemble": "LoRA, ensemble of 5",
+    "mc_dropout": "LoRA, MC dropout",
+    "blob": "BLoB's form",
+    "bayes": "Bayesian adapter",
+    "mixture": "mixture of 4",
+    "laplace": "LoRA, last-layer Laplace",
+    "monteclora": "MonteCLoRA (PEFT)",
+}
+OURS, THEIRS = ("bayes", "mixture"), ("lora", "lora_temperature", "lora_ensemble", "mc_dropout")
+
+
+def read_lines(folder: Path) -> list[dict]:
+    """Returns the records in a folder."""
+    lines = []
+    for path in sorted(folder.glob("*.jsonl.gz")):
+        with gzip.open(path, "rt") as file:
+            lines += [json.loads(line) for line in file]
+    return lines
+
+
+def scores(records: Sequence[dict], setting: str, method: str, part: str, score: str) -> list[float]:
+    """Returns a score of the results, one per seed in their order."""
+    own = [one for one in records if (one["stage"], one["setting"], one["method"]) == ("result", setting, method)]
+    return [one[part][score] for one in sorted(own, key=lambda one: one["seed"]) if score in one.get(part, {})]
+
+
+def difference(records: Sequence[dict], setting: str, ours: str, theirs: str) -> str:
+    """Returns one cell: the mean, its interval, and a word where that does not reach 0."""
+    found = protocol.paired(*(scores(records, setting, method, "test", "nll") for method in (ours, theirs)))
+    word = " better" if found.high < 0 else " worse" if found.low > 0 else ""
+    return f"{signed(found.mean)} [{signed(found.low)}, {signed(found.high)}]{word}"
+
+
+def averages(records: Sequence[dict], setting: str, part: str, score: str) -> dict[str, float]:
+    found = {method: scores(records, setting, method, part, score) for method in NAMES}
+    return {method: float(np.mean(values)) for method, values in found.items() if values}
+
+
+def short_name(name: str) -> str:
+    return name.replace("learning_rate", "lr").replace("rho_lr", "ρ rate").replace("beta", "β").replace("eta", "η")
+
+
+def mean_cell(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
+    error = np.std(values, ddof=1) / np.sqrt(len(values))
+    return f"{number(float(np.mean(values)))} ± {number(float(error))}"
+
+
+def number(value: float) -> str:
+    """Returns three decimals, without a 0 before them."""
+    return f"{value:.3f}".removeprefix("0")
+
+
+def signed(value: float) -> str:
+    return ("−" if round(value, 3) < 0 else "+") + number(abs(value))
+
+
+def filled(page: str, records: Sequence[dict], tables: Mapping[str, Callable[[Sequence[dict]], str]]) -> str:
+    """Returns the page with the tables between `<!-- name -->` and `<!-- end -->`."""
+    for name, table in tables.items():
+        before, rest = page.split(f"<!-- {name} -->\n")
+        _, after = rest.split("\n<!-- end -->", 1)
+        page = f"{before}<!-- {name} -->\n{table(records)}\n<!-- end -->{after}"
+    return page

@@ -1,0 +1,113 @@
+"""Tables of the experiment `finetune` on validation rows: settings of one adapter, tuned and untuned."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from singularbayes_experiments.problems.finetune import CANDIDATES, INITIAL, SCALES, SMALL, Adaptation, scaled
+from singularbayes_experiments.report.adapter_tables import number
+
+TITLES = {
+    "sst2-1000": "SST-2, 1,000 rows",
+    "sst2-4000": "SST-2, 4,000 rows",
+    "sst2": "SST-2, all rows",
+    "clinc150-10": "CLINC150, 10 per intent",
+    "clinc150": "CLINC150, all",
+    "banking77-10": "Banking77, 10 per intent",
+    "banking77": "Banking77, all",
+}
+
+
+def levels_table(records: Sequence[dict]) -> str:
+    """Returns the validation NLL of the tuning of one adapter by β, η and dropout, each at its best learning rate.
+
+    Full settings tried one level each, and are left out.
+    """
+    small = {setting.name for setting in SMALL}
+    nll: dict[tuple, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for one in records:
+        if (one["stage"], one["method"]) == ("tuning", "bayes") and one["setting"] in small:
+            own = one["settings"]
+            key = own["beta"], own["eta"], own["dropout"]
+            nll[key][one["setting"]][own["learning_rate"]].append(one["validation"]["nll"])
+    settings = [name for name in TITLES if any(name in each for each in nll.values())]
+    rows = ["| β / width² | η | dropout | " + " | ".join(TITLES[one] for one in settings) + " |"]
+    rows.append("|---" * (len(settings) + 3) + "|")
+    for (beta, eta, dropout), each in sorted(nll.items()):
+        means = [{rate: float(np.mean(found)) for rate, found in each[setting].items()} for setting in settings]
+        rates = [min(mean, key=mean.__getitem__) for mean in means]
+        cells = " | ".join(f"{number(mean[rate])} ({rate:g})" for mean, rate in zip(means, rates, strict=True))
+        rows.append(f"| {beta / 0.1**2:.3g} | {eta:g} | {dropout:g} | {cells} |")
+    return "\n".join(rows)
+
+
+def defaults_table(records: Sequence[dict]) -> str:
+    """Returns the validation NLL of adapters that nobody tunes, by β / width², and their mean loss against the best."""
+    nll: dict[tuple, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in records:
+        if one["stage"] == "defaults":
+            own = one["settings"]
+            key = (own["head"], own["beta"] / own["width"] ** 2, own["eta"], own["rho_lr"], own["width"], own["beta"])
+            nll[key][one["setting"]].append(one["validation"]["nll"])
+    settings = [name for name in TITLES if any(name in each for each in nll.values())]
+    means = {key: np.array([np.mean(each[setting]) for setting in settings]) for key, each in nll.items()}
+    least = np.min(list(means.values()), axis=0)
+    heads = [*(TITLES[setting] for setting in settings), "mean above the least"]
+    rows = [f"| β / width² | β | width | η | ρ rate | head | {' | '.join(heads)} |", "|---" * (len(heads) + 6) + "|"]
+    for head, strength, eta, rho_lr, width, beta in sorted(means):
+        values = means[head, strength, eta, rho_lr, width, beta]
+        cells = " | ".join(number(value) for value in [*values, np.mean(values - least)])
+        kind = "random" if head else "plain"
+        rows.append(f"| {strength:.3g} | {beta:g} | {width:g} | {eta:g} | {rho_lr:g} | {kind} | {cells} |")
+    return "\n".join(rows)
+
+
+def scales(records: Sequence[dict]) -> dict[Adaptation, dict[str, float]]:
+    """Returns the mean validation NLL over the tuning seeds of `SCALES`, by configuration and setting."""
+    nll: dict[Adaptation, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for one in records:
+        if one["stage"] == "scales":
+            nll[Adaptation(**one["settings"])][one["setting"]].append(one["validation"]["nll"])
+    return {one: {name: float(np.mean(each[name])) for name in TITLES if name in each} for one, each in nll.items()}
+
+
+def losses_of_scales(records: Sequence[dict]) -> dict[float, float]:
+    """Returns for every candidate c how far it is above the least, in the mean over settings and dropout 0 and .1."""
+    found = scales(records)
+    each = [
+        np.array([[found[scaled(c, dropout=dropout)][setting] for setting in found[SCALES[0]]] for c in CANDIDATES])
+        for dropout in (0.0, 0.1)
+    ]
+    above = np.mean([values - values.min(axis=0) for values in each], axis=(0, 2))
+    return dict(zip(CANDIDATES, above.tolist(), strict=True))
+
+
+def default_scale(records: Sequence[dict]) -> float:
+    """Returns the least candidate within .01 of the least mean loss: the rule of the plan."""
+    losses = losses_of_scales(records)
+    return min(c for c, loss in losses.items() if loss <= min(losses.values()) + 0.01)
+
+
+def scales_table(records: Sequence[dict]) -> str:
+    """Returns the validation NLL of adapters whose prior has c times their initial scales."""
+    found = scales(records)
+    settings = list(found[SCALES[0]])
+    least = {setting: min(each[setting] for each in found.values()) for setting in settings}
+    heads = [*(TITLES[setting] for setting in settings), "mean above the least"]
+    rows = ["| c | KL at the start | β / width² | β | η | dropout | learning rate | " + " | ".join(heads) + " |"]
+    rows.append("|---" * (len(heads) + 7) + "|")
+    for one in SCALES:
+        c = round(one.width / (one.eta * INITIAL), 1)
+        start = np.log(c) + 0.5 / c**2 - 0.5
+        values = [found[one][setting] for setting in settings]
+        cells = " | ".join(map(number, [*values, float(np.mean(np.subtract(values, list(least.values()))))]))
+        own = f"{one.beta / one.width**2:.3g} | {one.beta:g} | {one.eta:g} | {one.dropout:g} | {one.learning_rate:g}"
+        rows.append(f"| {c:g} | {number(start)} | {own} | {cells} |")
+    return "\n".join(rows)
+
+
+def scales_sentence(records: Sequence[dict]) -> str:
+    """Returns what the rule of the plan chooses."""
+    losses = ", ".join(f"{c:g}: {number(loss)}" for c, loss in losses_of_scales(records).items())
+    return f"Mean loss of every c, by the rule of the plan: {losses}. It chooses c = {default_scale(records):g}."

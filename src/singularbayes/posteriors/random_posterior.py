@@ -1,0 +1,192 @@
+"""Posteriors whose KL to a prior is part of the loss: the weight of that KL, and the seeds of draws."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from singularbayes.posteriors import noise, scope
+from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.step_watch import note_draw, watched_kl
+
+_UNSET = -1.0  # the KL weight in the variable, where it is not set
+
+
+class SharedState:
+    """One seed generator and one KL weight for a number of posteriors."""
+
+    def __init__(self, kl_scale: float, members: int):
+        self.seed_generator = keras.random.SeedGenerator()
+        self.kl_scale = keras.Variable(kl_scale, trainable=False, dtype="float32", autocast=False, name="kl_scale")
+        self.members = members
+
+
+class KLGuard(keras.metrics.Metric):
+    """Refuses a loss without its KL before any step: `fit`, `evaluate` and `train_on_batch` reset the metrics first.
+
+    The check in `next_key` alone would come too late on JAX, where an error inside a step loses the model's weights.
+    """
+
+    def __init__(self, check):
+        super().__init__(name="kl_guard")
+        self.check = check
+        self.prepare: Callable[[], None] | None = None  # what else comes before a step
+
+    def reset_state(self):
+        self.check()
+        if self.prepare is not None:
+            self.prepare()
+
+    def update_state(self, *args, **kwargs):
+        """Nothing to count."""
+
+    def result(self):
+        return {}
+
+
+class RandomPosterior(Posterior):
+    """A posterior whose KL(q ‖ p) to a prior p is part of the loss: the weight of that KL, and the seeds of its draws.
+
+    Args:
+        initializer: see `Posterior`.
+        kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it.
+    """
+
+    kl_scale: Any  # the KL weight as the loss reads it, once built
+
+    def __init__(self, initializer=None, kl_weight=None, **kwargs):
+        super().__init__(initializer, **kwargs)
+        if kl_weight is not None and not 0 <= kl_weight < float("inf"):
+            raise ValueError(f"{type(self).__name__} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
+        self.kl_weight = None if kl_weight is None else float(kl_weight)
+        self.seed_generator = keras.random.SeedGenerator()
+        self.state: SharedState | None = None  # what it shares with others, if it does
+        # None until it is set. A compiled step cannot look at a variable's value, so `kl_scale` is a copy of this.
+        self._kl_weight_now = self.kl_weight
+        self.kl_weight_from_file = False  # until it is set here
+        self._guard = KLGuard(self._require_kl_weight)
+
+    # -- the KL --------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def kl(self):
+        """Returns KL(q ‖ p) summed over the weights, in nats, as training uses it."""
+
+    @abstractmethod
+    def kl_bound(self):
+        """Returns a closed-form upper bound of the KL, in nats; the KL itself where that is closed form."""
+
+    @abstractmethod
+    def kl_exact(self) -> float:
+        """Returns the KL in nats in float64 without random numbers: closed form or quadrature."""
+
+    @abstractmethod
+    def certified_kl(self) -> tuple[float, float]:
+        """Returns an upper bound of the KL in nats, by formula in float64: as the factors are, and in the best gauge.
+
+        (A D, B D⁻¹) draws the same W as (A, B). A bound that holds for all Q holds for the Q with the smallest KL among
+        those that draw the same networks, chosen after training.
+        """
+
+    @abstractmethod
+    def switch_noise(self, on: bool) -> bool:
+        """Switches the noise on or off by a shift of ρ, and returns whether it was otherwise.
+
+        When it comes on, the means are the start of the variational part: factors are balanced, which leaves W.
+        """
+
+    @abstractmethod
+    def restarted_velocities(self, velocities: list[np.ndarray]) -> list[np.ndarray]:
+        """Returns the mean square gradients of `random_weights` that fit the means and scales after `switch_noise`."""
+
+    def prune_columns(self) -> None:
+        """Switches off what training no longer uses. `KLSchedule` calls it after every epoch with the full weight."""
+
+    @property
+    def weights(self):
+        """Weights as Keras lists and counts them: without the KL weight, a setting that posteriors may share."""
+        return [weight for weight in super().weights if not self.built or weight is not self.kl_scale]
+
+    @property
+    def training_weights(self) -> list:
+        """The variables that only training needs: the KL weight, what the prior holds, and which columns are used."""
+        parts = [part for factor in self.factors for part in (factor.reference, factor.memory, factor.live)]
+        return [self.kl_scale, *(part for part in parts if part is not None)]
+
+    def num_switched_off(self) -> int:
+        """Returns how many parameters are in the columns that are not used."""
+        return sum(factor.num_switched_off() for factor in self.factors)
+
+    @property
+    def kl_weight_is_set(self) -> bool:
+        """Whether the loss weighs the KL by a number that someone chose."""
+        return self._kl_weight_now is not None
+
+    def set_kl_weight(self, value: float) -> None:
+        """Sets the weight of this posterior's KL in the loss."""
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"The KL weight needs to be >= 0 and finite; got {value!r} for {self.path or self.name}.")
+        self._kl_weight_now, self.kl_weight_from_file = float(value), False
+        if self.built:
+            self.kl_scale.assign(value)
+
+    def load_own_variables(self, store):
+        super().load_own_variables(store)
+        if not self.built:  # a copy of one that was not built either
+            return
+        stored = float(ops.convert_to_numpy(self.kl_scale))
+        self._kl_weight_now = stored if stored >= 0 else None
+        self.kl_weight_from_file = self.kl_weight_is_set and self.kl_weight is None
+
+    def join(self, state: SharedState) -> None:
+        """Takes seeds and the KL weight from `state` from now on, instead of variables of its own."""
+        variables = self._non_trainable_variables
+        place = [variable is self.kl_scale for variable in variables].index(True)
+        self._tracker.unlock()
+        for own in (self.seed_generator, self.kl_scale):
+            self._tracker.untrack(own)
+        self.seed_generator, self.kl_scale, self.state = state.seed_generator, state.kl_scale, state
+        self._tracker.lock()
+        variables.insert(place, variables.pop())  # files hold a layer's variables by their position
+
+    # -- draws ---------------------------------------------------------------------------------------------------------
+
+    def next_key(self, training):
+        self._note_draw(training)
+        key = scope.given_key(self)
+        return noise.next_key(self.seed_generator) if key is None else key
+
+    def _note_draw(self, training) -> None:
+        if training:
+            self._require_kl_weight()
+            if self.trainable:
+                note_draw(self.path)
+
+    # -- for those that inherit ----------------------------------------------------------------------------------------
+
+    def _build_kl_scale(self):
+        self.kl_scale = self.add_weight(
+            name="kl_scale",
+            shape=(),
+            initializer=keras.initializers.Constant(_UNSET if self._kl_weight_now is None else self._kl_weight_now),
+            trainable=False,
+            dtype="float32",
+            autocast=False,
+        )
+
+    def _weigh(self, kl):
+        # Keras computes the loss once before any callback could set the weight.
+        torch = keras.backend.backend() == "torch"
+        positive = self.kl_scale.value.clamp(min=0.0) if torch else ops.maximum(self.kl_scale, 0.0)
+        return positive * watched_kl(kl, self.path)
+
+    def _require_kl_weight(self):
+        if self.trainable and not self.kl_weight_is_set:
+            raise ValueError(
+                f"The KL weight is not set, so training would ignore the prior (posterior {self.path!r}). Pass "
+                "callbacks=[singularbayes.KLSchedule()] to fit, or call "
+                "singularbayes.set_kl(model, num_data=len(x)) before `evaluate` or a loop of your own."
+            )
