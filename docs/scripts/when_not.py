@@ -39,7 +39,7 @@ def sentences() -> str:
         f"{score('fashion_mnist', 'low_rank_held_out', f'{HELD_OUT}_mi')} {seeds('fashion_mnist')}. On MNIST with two",
         f"classes held out it is the other way round: {score('mnist', 'mahalanobis', HELD_OUT)} against",
         f"{score('mnist', 'low_rank_held_out', f'{HELD_OUT}_mi')} {seeds('mnist')}, and max-softmax has",
-        f"{score('mnist', 'max_softmax', HELD_OUT)}. On Beijing's air the distance tells Guangzhou with",
+        f"{score('mnist', 'max_softmax', HELD_OUT)}. On Beijing's air the distance detects Guangzhou with",
         f"{score('beijing', 'mahalanobis', 'auroc_ood')}; the best uncertainty of a network or an ensemble there has",
         f"{means.best('beijing', 'auroc_ood_epistemic'):.3f}.",
     ]
@@ -48,7 +48,7 @@ def sentences() -> str:
     if means.runs("sst2", "mahalanobis", SIMPLE):
         more = [f"{words} {score('sst2', runs[0].method, f'{pair}_mi')}" for words, runs in found.items() if runs]
         lines += [
-            "Reviews of products are told from reviews of films by that distance with",
+            "Reviews of products are separated from reviews of films by that distance with",
             f"{score('sst2', 'mahalanobis', pair)},",
             f"by max-softmax with {score('sst2', 'max_softmax', pair)}, by rare words with",
             f"{score('sst2', 'word_rarity', pair)}" + (f"; by mutual information: {', '.join(more)}." if more else "."),

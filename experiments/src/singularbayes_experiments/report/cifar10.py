@@ -109,7 +109,7 @@ _HELD_OUT = (
 )
 _OTHER = (
     "Clothes (Fashion-MNIST) and letters (notMNIST) are grey on black, 2,000 of each; photographs are 456 windows of "
-    "two pictures, a temple and a flower. Saturation alone tells clothes and letters, so these two say nothing about "
+    "two pictures, a temple and a flower. Saturation alone detects clothes and letters, so these two say nothing about "
     "uncertainty."
 )
 
