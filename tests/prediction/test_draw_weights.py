@@ -1,6 +1,8 @@
 """Outside training a forward pass uses E[W]; inside `draw_weights` it draws, whatever was compiled before."""
 
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -271,3 +273,37 @@ def test_fit_refuses_to_train_the_mean(together):
     with pytest.raises(ValueError, match=r"uses the mean of 'forgetful.*def call\(self, x, training=None\)"):
         sb.fit_many(build, X, Y, [0], 2, callbacks=lambda: [sb.KLSchedule(6, beta=1.0)], together=together)
     assert np.isfinite(_numpy(made[0](X))).all()  # its weights are still there
+
+
+def test_first_steps_of_two_threads_are_watched_apart():
+    entered, other = threading.Event(), threading.Event()
+
+    class Meeting(Forgetful):
+        def train_step(self, *arguments):
+            entered.set()
+            assert other.wait(60)  # until the first step of the other model has begun
+            return super().train_step(*arguments)
+
+    class Sound(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(1, posterior=LowRank.paper(1))
+
+        def call(self, x, training=None):
+            return self.dense(x, training=training)
+
+        def train_step(self, *arguments):
+            other.set()
+            return super().train_step(*arguments)
+
+    def fit(model):
+        model(X)
+        model.compile("sgd", "mse")
+        model.fit(X, Y, batch_size=6, epochs=1, verbose=0, callbacks=[sb.KLSchedule(6)])
+
+    with ThreadPoolExecutor(1) as pool:
+        forgetful = pool.submit(fit, Meeting())
+        assert entered.wait(60)
+        fit(Sound())
+        with pytest.raises(ValueError, match="uses the mean of 'meeting"):
+            forgetful.result(60)

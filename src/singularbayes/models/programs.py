@@ -24,19 +24,23 @@ class Program:
                 return function(model, *arguments)
 
         self._run = jax.jit(run)
-        self._compiled: dict[tuple, Any] = {}
+        self._compiled: dict[tuple, tuple[Any, int]] = {}  # and its scratch memory, which takes a while to ask for
 
     def __call__(self, values, *arguments):
         return self._run(values, *arguments)
 
     def compiled(self, values, *arguments):
         """Returns the program for arguments of these shapes, which any thread can call: nothing is traced then."""
+        return self._compile(values, *arguments)[0]
+
+    def _compile(self, values, *arguments) -> tuple[Any, int]:
         import jax
 
         arrays, structure = jax.tree.flatten((values, arguments))
         kind = (structure, *((array.shape, array.dtype) for array in arrays))
         if kind not in self._compiled:
-            self._compiled[kind] = self._run.lower(values, *arguments).compile()
+            program = self._run.lower(values, *arguments).compile()
+            self._compiled[kind] = program, int(program.memory_analysis().temp_size_in_bytes)
         return self._compiled[kind]
 
     def output_shapes(self, values, *arguments):
@@ -47,7 +51,7 @@ class Program:
 
     def scratch_bytes(self, values, *arguments) -> int:
         """Returns the bytes that a run with arguments of these shapes takes beside its inputs and outputs."""
-        return int(self.compiled(values, *arguments).memory_analysis().temp_size_in_bytes)
+        return self._compile(values, *arguments)[1]
 
 
 _PROGRAMS: weakref.WeakKeyDictionary[Any, dict[Callable, Program]] = weakref.WeakKeyDictionary()

@@ -7,6 +7,7 @@ And a mixture that deals a first axis which is not the batch of the loss gives a
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -41,38 +42,41 @@ class Watch:
         return sorted((path, size) for path, size in self.dealt if self.outputs and size not in self.outputs)
 
 
-# Not a context variable: torch may run backward passes in threads of its own.
-_WATCHES: list[Watch] = []
+# A thread watches its own steps alone. torch may run backward passes in other threads, so what is watched by a gradient
+# remembers the watch of its forward pass.
+_WATCH: ContextVar[Watch | None] = ContextVar("singularbayes_watch", default=None)
 
 
 @contextmanager
 def watching() -> Iterator[Watch]:
     """Yields what is noticed inside the `with` block; a gradient through a mean is then no warning."""
     watch = Watch()
-    _WATCHES.append(watch)
+    token = _WATCH.set(watch)
     try:
         yield watch
     finally:
-        _WATCHES.remove(watch)
+        _WATCH.reset(token)
 
 
 def note_draw(path: str) -> None:
     """Notices that the posterior with that path was drawn for training."""
-    if _WATCHES:
-        _WATCHES[-1].drawn.append(path)
+    watch = _WATCH.get()
+    if watch is not None:
+        watch.drawn.append(path)
 
 
 def note_dealt(path: str, size: int) -> None:
     """Notices that a mixture dealt so many examples to its components."""
-    if _WATCHES:
-        _WATCHES[-1].dealt.add((path, size))
+    watch = _WATCH.get()
+    if watch is not None:
+        watch.dealt.add((path, size))
 
 
 def watched_kl(kl: Any, path: str) -> Any:
     """Returns the KL of the posterior with that path, which gives notice of a gradient while a step is watched."""
-    if not _WATCHES:
+    watch = _WATCH.get()
+    if watch is None:
         return kl
-    watch = _WATCHES[-1]
     noticed = _loss_on_jax if keras.backend.backend() == "jax" else _NOTICED[keras.backend.backend()]
     return noticed(kl, lambda: watch.with_kl.add(path))
 
@@ -85,13 +89,14 @@ def watched_mean(matrix: Any, path: str) -> Any:
         return replace(matrix, **watched)  # type: ignore[type-var]
     if isinstance(matrix, (list, tuple)):
         return type(matrix)(watched_mean(part, path) for part in matrix)
-    noticed = _NOTICED[keras.backend.backend()]
-    return noticed(matrix, lambda: _note_mean(path)) if ops.is_tensor(matrix) else matrix
+    noticed, watch = _NOTICED[keras.backend.backend()], _WATCH.get()
+    return noticed(matrix, lambda: _note_mean(path, watch)) if ops.is_tensor(matrix) else matrix
 
 
-def _note_mean(path: str) -> None:
-    if _WATCHES:
-        _WATCHES[-1].at_mean.append(path)
+def _note_mean(path: str, forward: Watch | None) -> None:
+    watch = _WATCH.get() or forward
+    if watch is not None:
+        watch.at_mean.append(path)
         return
     warnings.warn(
         f"A gradient was taken at the posterior mean of {path!r}: a step by it trains the mean without noise, which is "

@@ -179,7 +179,12 @@ class JaxSampler:
             frontier = self.prefix(x)
         others = (x,) if frontier is None else (x, frontier)
         program = program_of(self.model(), _run_chunk).compiled(values, parts[0], *others)
-        found = _threads().map(lambda draws: list(map(np.asarray, program(values, draws, *others))), parts)
+
+        def run_part(draws) -> list[np.ndarray]:
+            return list(map(np.asarray, program(values, draws, *others)))
+
+        rest = _threads().map(run_part, parts[1:])  # while this thread runs the first
+        found = [run_part(parts[0]), *rest]
         return [np.concatenate(outputs) for outputs in zip(*found, strict=True)]
 
     def run_on_devices(self, weights: tuple, x, frontier=None) -> list:
