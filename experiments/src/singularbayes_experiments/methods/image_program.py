@@ -146,7 +146,8 @@ class ImageProgram:
             moments: of its outputs, from `output_moments`: what these lose least is kept, instead of the kernels.
         """
         theirs = dict(zip(map(id, given.model.trainable_variables), state["weights"], strict=True))
-        every = [*(moments or [None] * (len(given.kernels) - 1)), None]  # the head's kernel is no convolution
+        plain: Sequence[None] = [None] * (len(given.kernels) - 1)
+        every = [*(moments or plain), None]  # the head's kernel is no convolution
         found = []
         for ours, other, covariance in zip(self.kernels, given.kernels, every, strict=True):
             kernel, rank = np.asarray(theirs[id(other.w)]), ours.factors[0].shape[1]

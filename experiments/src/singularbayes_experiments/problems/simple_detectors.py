@@ -74,16 +74,16 @@ def detect(experiment: str) -> Iterator[tuple[str, Found]]:
             "clinc150/": data.clinc150().out_of_scope,
         }
         train, dev = pieces.ids(sentences.train[0]), pieces.ids(sentences.dev[0])
-        split = {start: pieces.ids(texts) for start, texts in others.items()}
+        tokens = {start: pieces.ids(texts) for start, texts in others.items()}
         inside = np.array([len(ids) for ids in dev])
         yield (
             "text_length",
-            {f"{start}auroc_ood": auroc_ood(inside, np.array([len(ids) for ids in t])) for start, t in split.items()},
+            {f"{start}auroc_ood": auroc_ood(inside, np.array([len(ids) for ids in t])) for start, t in tokens.items()},
         )
         inside = rarity(train, dev, size)
         yield (
             "word_rarity",
-            {f"{start}auroc_ood": auroc_ood(inside, rarity(train, t, size)) for start, t in split.items()},
+            {f"{start}auroc_ood": auroc_ood(inside, rarity(train, t, size)) for start, t in tokens.items()},
         )
     elif experiment == "beijing":
         settings = forecast.ForecastSettings()
