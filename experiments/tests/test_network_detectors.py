@@ -150,7 +150,7 @@ def test_the_page_on_when_not_has_the_scores_of_the_committed_records():
     assert digits[0] < digits[1] and "{:.3f} against {:.3f} (".format(*digits) in text  # the other way round
     air = float(shown["beijing", "mahalanobis", "auroc_ood"])
     best = float(text.split("the best uncertainty of a network or an ensemble there has ")[1][:5])
-    assert f"tells Guangzhou with {air:.3f};" in text and air > best
+    assert f"detects Guangzhou with {air:.3f};" in text and air > best
 
 
 _DIGITS = (("mahalanobis", ""), ("low_rank_held_out", "_mi"))

@@ -181,6 +181,38 @@ def test_a_rematerialized_layer_has_the_gradient_of_the_draw_of_its_forward_pass
         np.testing.assert_allclose(remat, plain, rtol=1e-4, atol=1e-5)
 
 
+class _Normalised(keras.layers.Layer):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.inner, self.norm = keras.layers.Dense(3), keras.layers.BatchNormalization()
+
+    def build(self, shape):
+        self.inner.build(shape)
+        self.norm.build(self.inner.compute_output_shape(shape))
+
+    def call(self, x, training=None):
+        return self.norm(self.inner(x), training=training)
+
+
+@TORCH_FIRST
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="PyTorch's checkpoints update moving averages twice")
+def test_moving_averages_of_a_rematerialized_layer_follow_the_data():
+    x, y = np.random.default_rng(0).normal(5, size=(2, 16, 3)).astype("float32")
+    found = []
+    for mode in (None, "full"):
+        keras.utils.set_random_seed(1)
+        with keras.RematScope(mode=mode):
+            layer = _Normalised()
+        model = keras.Sequential([keras.Input((3,)), layer])
+        model.compile(keras.optimizers.SGD(0.1), "mse")
+        model = sb.bayesianize(model, sb.LowRank(2))
+        keras.utils.set_random_seed(2)
+        model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0, callbacks=[sb.KLSchedule()])
+        found.append(np.array(next(v for v in model.variables if "moving_mean" in v.path)))
+    assert np.abs(found[0]).max() > 0.01
+    np.testing.assert_allclose(*found, rtol=1e-4)
+
+
 @TORCH_FIRST
 def test_a_task_trains_under_rematerialization_as_it_does_without(folder):
     found = []

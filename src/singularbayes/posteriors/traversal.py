@@ -68,33 +68,35 @@ def rematerialized(layer: keras.layers.Layer, remat: Callable, call: Callable, *
     arrays = {name: value for name, value in kwargs.items() if name not in flags}
     call = functools.partial(_with_keys_chosen(layer, call), **flags)
     states = [generator.state for part in flat_layers(layer) for generator in part._seed_generators]
-    if keras.backend.backend() != "jax" or not states:
+    updated = list({id(variable): variable for variable in (*layer.non_trainable_variables, *states)}.values())
+    if keras.backend.backend() != "jax" or not updated:
         again = remat(call, *args, **arrays)
         return lambda *args, **_: again(*args, **arrays)
 
-    again = remat(_with_states_returned(layer, states, call), *args, **arrays)
+    again = remat(_with_updates_returned(layer, updated, call), *args, **arrays)
 
     def call_and_assign(*args, **_):
         outputs, values = again(*args, **arrays)
-        for state, value in zip(states, values, strict=True):
-            state.assign(value)
+        for i, value in values.items():
+            updated[i].assign(value)
         return outputs
 
     return call_and_assign
 
 
-def _with_states_returned(layer: keras.layers.Layer, states: Sequence, call: Callable) -> Callable:
-    """Returns a call that returns new states of generators, of dropout say, instead of setting them.
+def _with_updates_returned(layer: keras.layers.Layer, updated: Sequence, call: Callable) -> Callable:
+    """Returns a call that returns new values of variables by their number, of seeds and moving means, and sets none.
 
     What JAX computes twice must not leave values of its own in variables.
     """
-    known = {id(variable): variable for variable in (*layer.variables, *states)}
+    known = {id(variable): variable for variable in (*layer.variables, *updated)}
 
     def pure_call(*args, **kwargs):
-        before = [(variable, variable.value) for variable in known.values()]
-        with keras.StatelessScope(state_mapping=before) as inner:
+        before = {key: variable.value for key, variable in known.items()}
+        with keras.StatelessScope(state_mapping=[(known[key], value) for key, value in before.items()]) as inner:
             outputs = call(*args, **kwargs)
-        return outputs, [inner.get_current_value(state) for state in states]
+        after = [inner.get_current_value(variable) for variable in updated]
+        return outputs, {i: value for i, value in enumerate(after) if value is not before[id(updated[i])]}
 
     return pure_call
 

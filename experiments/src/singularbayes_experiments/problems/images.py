@@ -78,14 +78,14 @@ QUICK = ImageSettings(
 )
 
 
-def mlp(weights: Weights, settings: ImageSettings) -> keras.Model:
+def mlp(weights: Weights, settings: ImageSettings, classes: int = CLASSES) -> keras.Model:
     """Returns pixels → logits, fully connected with ReLU."""
     *ranks, last = ranks_of(settings, len(settings.units) + 1)
     stack: list[keras.layers.Layer] = [keras.Input((28 * 28,))]
     for i, (units, rank) in enumerate(zip(settings.units, ranks, strict=True), start=1):
         options = {"posterior": weights(rank), "estimator": settings.estimator, "name": f"hidden_{i}"}
         stack.append(layers.Dense(units, "relu", **options))
-    logits = layers.Dense(CLASSES, posterior=weights(last), estimator=settings.estimator, name="logits")
+    logits = layers.Dense(classes, posterior=weights(last), estimator=settings.estimator, name="logits")
     return keras.Sequential([*stack, logits])
 
 

@@ -6,8 +6,8 @@ Encoder, rank, places, head, rows, batches, epochs and schedule are those of `pr
 dropouts are at 0.1 in training. PEFT draws weights in training alone and predicts at their mean. It tries four
 configurations, two learning rates × the default and a hundred times the default of the scale of its noise, where the
 other methods try 16. Needs torch, transformers and peft. Steps are those of `runs/monteclora_steps.py`; `--eager` takes
-them one operation at a time, as the records of 8 to 17 minutes per network did. `--earlier` names folders of records;
-what they have is not done again. At the deadline no further network is begun.
+them one operation at a time, as all records did: capturing them as CUDA graphs failed where it was tried. `--earlier`
+names folders of records; what they have is not done again. At the deadline no further network is begun.
 """
 
 import argparse
