@@ -46,7 +46,12 @@ def sentences() -> str:
     pair = "product_reviews/auroc_ood"
     found = {words: means.runs("sst2", name, SIMPLE) for name, words in TEXTS.items()}
     if means.runs("sst2", "mahalanobis", SIMPLE):
-        more = [f"{words} {score('sst2', runs[0].method, f'{pair}_mi')}" for words, runs in found.items() if runs]
+        once = {words: " (one seed)" if len(runs) == 1 else "" for words, runs in found.items()}
+        more = [
+            f"{words} {score('sst2', runs[0].method, f'{pair}_mi')}{once[words]}"
+            for words, runs in found.items()
+            if runs
+        ]
         lines += [
             "Reviews of products are separated from reviews of films by that distance with",
             f"{score('sst2', 'mahalanobis', pair)},",

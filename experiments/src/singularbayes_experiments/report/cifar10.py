@@ -394,17 +394,18 @@ def remark(folder: Path) -> str:
 
 
 def _lost(folder: Path, ours: str, theirs: str) -> str | None:
-    """Returns None unless the test NLL on ResNet-9 is higher, and how few seeds say so."""
+    """Returns None unless the test NLL on ResNet-9 is higher with all seeds; if few, how many; or level."""
     records = _latest(folder, ours)
     if difference(records, "resnet9", ours, theirs, "test").endswith(" worse"):
         return ""
     pairs = _pairs(records, "resnet9", ours, theirs, "test")
-    few = 0 < len(pairs) < LEAST_SEEDS and all(mine > base for mine, base in pairs)
-    return f" ({_seeds(len(pairs))})" if few else None
+    if not pairs or any(mine <= base for mine, base in pairs):
+        return None
+    return f" ({_seeds(len(pairs))})" if len(pairs) < LEAST_SEEDS else " (level)"
 
 
 def losses(folder: Path) -> list[str]:
-    """Returns where mixtures have a higher NLL than the deep ensemble, a line each; few seeds are said."""
+    """Returns where mixtures have a higher NLL than the deep ensemble with all seeds, a line each."""
     found = []
     for network, title in NETWORKS.items():
         for ours in OURS:
@@ -412,11 +413,12 @@ def losses(folder: Path) -> list[str]:
                 its = _latest(folder, ours, network)
                 pairs = _pairs(its, network, ours, "deep_ensemble", part)
                 cell = difference(its, network, ours, "deep_ensemble", part)
-                few = 0 < len(pairs) < LEAST_SEEDS and all(mine > base for mine, base in pairs)
-                if cell.endswith(" worse") or few:
+                if pairs and all(mine > base for mine, base in pairs):
                     shown = cell.removesuffix(" worse").removesuffix(" (one seed)")
-                    if few:
+                    if len(pairs) < LEAST_SEEDS:
                         shown = f"{shown.split(' [')[0]} ({_seeds(len(pairs))})"
+                    elif not cell.endswith(" worse"):
+                        shown += ", level"
                     found.append(
                         f"- [CIFAR-10]({PAGE}), {title}, {part} images: {NAMES[ours]} against "
                         f"{NAMES['deep_ensemble']}: NLL {shown}"
@@ -458,13 +460,25 @@ def page(folder: Path) -> str:
     lines += [f"- {alone}"] if alone else []
     lines += ["", *_left_out(done)]
     for name, records in done.items():
-        words = {FOURTH: [_FOURTH, ""], THIRD: [_THIRD, ""], SECOND: [_SECOND, ""], "": [_FIRST, ""]}[name]
+        words = {
+            FOURTH: [f"{_FOURTH}{_by_seed(records)}", ""],
+            THIRD: [_THIRD, ""],
+            SECOND: [_SECOND, ""],
+            "": [_FIRST, ""],
+        }[name]
         if name == latest:
             lines += [*(words if name in WORK else []), *_round(folder / name, records, "## {}")]
         else:
             lines += ['<details markdown="1">', f"<summary>The {ROUNDS[name]} round</summary>", "", *words]
             lines += [*_round(folder / name, records, "**{}**"), "</details>", ""]
     return "\n".join(lines)
+
+
+def _by_seed(records: Records) -> str:
+    """Returns the test NLL of the mixture with tied scales seed by seed: they differ by much."""
+    nll = scores(records, "resnet9", "mixture_tied", "test", "nll")
+    shown = ", ".join(f"{nll[seed]:.3f}" for seed in sorted(nll))
+    return f" The test NLL of the mixture with tied scales is {shown}, one number per seed." if nll else ""
 
 
 def _left_out(done: Mapping[str, Records]) -> list[str]:

@@ -89,7 +89,10 @@ def harder_pairs(means: Means) -> str:
     def scored(experiment: str, start: str, names: dict[str, str], by: str = "") -> list[str]:
         metric = f"{start}/auroc_ood{by}"
         has = [name for name in names if any(metric in one.metrics for one in means.runs(experiment, name, SIMPLE))]
-        return [f"{names[name]} {means(experiment, name, metric, SIMPLE):.3f}" for name in has]
+        trained = [name for name in has if "pixels" not in name and name not in ("text_length", "word_rarity")]
+        once = [name for name in trained if len(means.runs(experiment, name, SIMPLE)) == 1]
+        shown = {name: f"{names[name]} {means(experiment, name, metric, SIMPLE):.3f}" for name in has}
+        return [f"{text} (one seed)" if name in once else text for name, text in shown.items()]
 
     network = {"max_softmax": "max-softmax", "energy": "energy", "mahalanobis": "Mahalanobis distance"}
     parts = []
