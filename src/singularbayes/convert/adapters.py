@@ -305,7 +305,7 @@ def _read(path: Path) -> tuple[list[_Entry], list[np.ndarray], str | None]:
             count = sum(len(entry.shapes) for entry in entries)
             arrays = [archive[f"array_{number}"] for number in range(count)]
     except (KeyError, TypeError, AttributeError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{wrong}, which is none or is damaged: {error}.") from error
+        raise ValueError(f"{wrong}, which is not an adapter file, or is damaged: {error}.") from error
     stated = [shape for entry in entries for shape in entry.shapes]
     if [list(array.shape) for array in arrays] != stated or any(array.dtype.kind not in "fiu" for array in arrays):
         raise ValueError(f"{wrong}, whose arrays are not those that it describes.")

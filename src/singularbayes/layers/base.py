@@ -15,7 +15,7 @@ from singularbayes.posteriors import scope
 ESTIMATORS = ("shared", "local")
 _REFUSED = {
     "regularizer": "the KL to the prior is the regularizer; choose the posterior's prior instead",
-    "constraint": "a constraint on one draw is none on the posterior",
+    "constraint": "a constraint on one draw does not constrain the posterior",
     "lora_rank": "LoRA is a deterministic adapter of a deterministic kernel",
     "lora_alpha": "LoRA is a deterministic adapter of a deterministic kernel",
     "quantization_config": "a posterior cannot be quantised; collapse it to its mean first",

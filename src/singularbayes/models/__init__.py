@@ -1,6 +1,6 @@
 """Questions about a Keras model: its data and outputs, its parameters, its file, its devices."""
 
-from singularbayes.models.data import Block, as_arrays, blocks, collected, is_stream, one_example
+from singularbayes.models.data import Block, as_arrays, blocks, collected, common_length, is_stream, one_example
 from singularbayes.models.distribution import ModelParallel, batch_mesh, batches_of, device_count, free_bytes
 from singularbayes.models.draw_weights import draw_weights, drawing_test_function, fixed_draw, forget_compiled
 from singularbayes.models.inputs import (
@@ -42,6 +42,7 @@ __all__ = [
     "batches_of",
     "blocks",
     "collected",
+    "common_length",
     "compiled",
     "count_examples",
     "count_stored",

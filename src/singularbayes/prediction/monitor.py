@@ -207,7 +207,7 @@ class Monitor:
             version = state["version"]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(
-                f"Monitor.load needs a file that Monitor.save wrote; got {path}, which is none."
+                f"Monitor.load needs a file that Monitor.save wrote; got {path}, which is not such a file."
             ) from error
         if version != _VERSION:
             raise ValueError(f"Monitor.load needs a file of version {_VERSION}; got {path} of version {version}.")

@@ -106,7 +106,7 @@ def _step(layer, gone: Gone) -> Step | str | None:
     if type(layer) is keras.layers.Activation:
         return _activation(layer, activation_name(layer.activation), None)
     if type(layer) not in _KINDS:
-        return "is none of those whose norms are bounded here"
+        return "has no norm bound here"
     return _activation(layer, activation_name(layer.activation), gone)
 
 

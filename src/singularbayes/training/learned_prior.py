@@ -108,8 +108,8 @@ def learn_prior(model: keras.Model, x, y, *, scale: float | None = None, **fit) 
     posteriors = [_centred(posterior) for posterior in find_random_posteriors(model)]
     if _trained(model):
         raise ValueError(
-            f"learn_prior needs a model that no other examples were seen by; {model.name!r} was trained, its means or "
-            "scales are not those that it was built or last centred with. Take a fresh model, or "
+            f"learn_prior needs a model that was not trained on other examples; {model.name!r} was trained, its "
+            "means or scales are not those that it was built or last centred with. Take a fresh model, or "
             "centre_prior(model, learned_on=all that it has seen)."
         )
     require_activations(model)
