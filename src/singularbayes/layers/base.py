@@ -143,7 +143,10 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
                 f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".'
             )
         self.estimator = estimator
+        # Set before they are layers: of a class, torch would find None and not the layer.
         self.posterior: Any = None
+        self.bias_posterior: Any = None
+        self.reverse_posterior: Any = None  # of the table from vectors back to tokens, see `ReversibleEmbedding`
         self.posterior = self._posterior(posterior)
         self._last_pass = lambda: None
 
