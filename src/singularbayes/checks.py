@@ -15,7 +15,7 @@ import numpy as np
 
 
 def require_integer(name: str, low: int = 1, /, **values: Any) -> None:
-    """Raises unless every value is an integer >= low; a boolean is none.
+    """Raises unless every value is an integer >= low; booleans are refused.
 
     >>> require_integer("predict", draws=2.5)
     Traceback (most recent call last):
@@ -97,7 +97,7 @@ def require_unmasked(name: str, /, **arrays: Any) -> None:
 
 
 def require_some(name: str, given: Sequence[object] | Mapping[str, object], what: str) -> None:
-    """Raises where there is none of what a figure draws."""
+    """Raises where the figure has nothing to draw."""
     if not len(given):
         raise ValueError(f"{name} needs at least one of {what}; got none.")
 

@@ -90,7 +90,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
 
     A base without adapters is copied and stays as it is. A model that has adapters of the same ranks and priors gets
     those of the file in their place and is returned itself, so that one base in memory serves several tasks without
-    being compiled anew. Before anything is changed the frozen weights are compared, by hash, with those that the
+    being compiled again. Before anything is changed the frozen weights are compared, by hash, with those that the
     adapters were trained on.
 
     >>> import singularbayes as sb
@@ -101,7 +101,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
     require_model("load_adapters", base)
     entries, arrays, tokens = _read(Path(path))
     if None not in (tokens, _tokenizer_hash(base)) and tokens != _tokenizer_hash(base):
-        raise ValueError(f"{_needs(path)} the tokenizer has another vocabulary. Load base and tokenizer anew.")
+        raise ValueError(f"{_needs(path)} the tokenizer has another vocabulary. Load base and tokenizer again.")
     found = _layers(base)
     _require_same_places(entries, found, path)
     made: dict[str, keras.layers.Layer] = {}  # what replaces a layer of a base without adapters
@@ -125,7 +125,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
                 f"{[tuple(shape) for shape in entry.shapes]}."
             )
         if _hash(layer, entry) != entry.frozen:
-            raise ValueError(f"{_needs(path)} the frozen weights of {entry.path!r} differ. Load the base anew.")
+            raise ValueError(f"{_needs(path)} the frozen weights of {entry.path!r} differ. Load the base again.")
     model = base
     if made:
         model = surgery.copied(base)

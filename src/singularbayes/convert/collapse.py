@@ -77,7 +77,7 @@ def _smaller_in_two(layer) -> bool:
 
 
 def _factors(layer) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the means of A and B without the columns that are 0 in one of them, but for one."""
+    """Returns the means of A and B without the columns that are 0 in one of them, except for one."""
     (a, _), (b, _) = layer.posterior.factor_moments()
     used = a.any(axis=0) & b.any(axis=0)
     used[0] |= not used.any()

@@ -61,7 +61,7 @@ class Decision:
 def decide(
     model: keras.layers.Layer, posterior, rules: Rules | None = None, per_head: bool = False, members: int = 1
 ) -> list[Decision]:
-    """Returns what becomes of every layer of a built model, the first of so many members; changes nothing."""
+    """Returns what becomes of every layer of a built model, the first of `members` models; changes nothing."""
     if not isinstance(model, keras.layers.Layer):
         remedy = ""
         if isinstance(model, (str, PurePath)):

@@ -4,7 +4,7 @@ The paper's toy function, 256 points. A deterministic network, a deep ensemble, 
 posterior, and one whose weights have a mixture of low-rank posteriors with anchored priors.
 
 The settings of the last are not the defaults: the spread of the anchors is the prior over functions, and the default
-prior, centred at 0, says that the function is flat away from the data. They were chosen by the look of the bands with
+prior, centred at 0, makes the function flat away from the data. They were chosen by the look of the bands with
 seed 0, batch size and epochs with seeds 101 to 103; the demo shows other seeds.
 """
 

@@ -8,7 +8,7 @@ from scipy import optimize, special
 from singularbayes.prediction import ValuePredictive
 
 _TEMPERATURES = (0.2, 5.0)
-_PAIRS = 20  # rows that two components did not see; with fewer they say nothing
+_PAIRS = 20  # rows that two components did not see; fewer are too few to estimate
 _MOST_APART = 4.0  # times the variance between components on rows that most of them saw
 _SHARED_ROWS = 100  # by which the error of a component is drawn to that of all
 _LEAST = 0.2  # of the squared error of one component that is left to the mean of all

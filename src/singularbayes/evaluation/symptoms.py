@@ -61,7 +61,7 @@ def weights_not_finite(case: Case) -> Iterator[Finding]:
             "weights_not_finite",
             "error",
             f"{len(wrong)} of {len(case.model.weights)} weights hold NaN or infinity, first {wrong[0]}.",
-            "a lower learning rate, clipnorm=1.0 in the optimizer, and a look at the inputs; then train anew.",
+            "a lower learning rate, clipnorm=1.0 in the optimizer, and a look at the inputs; then train again.",
         )
 
 

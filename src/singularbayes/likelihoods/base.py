@@ -70,7 +70,7 @@ class Likelihood(ABC):
     def export_interval(self, found: Mapping[str, Any], level: float) -> dict[str, Any]:
         """Returns what follows from the tensors of `export` about the targets; for regression with known noise.
 
-        These are "total_std" and, but for counts, the ends "lower" and "upper" of the central interval of the total
+        These are "total_std" and, except for counts, the ends "lower" and "upper" of the central interval of the total
         variance.
         """
         return {}

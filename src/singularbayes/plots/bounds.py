@@ -22,8 +22,8 @@ class BoundPanel:
     Attributes:
         quantity: what is bounded, with its unit: "error rate".
         ranks: ascending.
-        values: of every bound, one number a rank.
-        observed: what they are held against, such as the error on test data; may be empty.
+        values: of every bound, one number per rank.
+        observed: what they are compared with, such as the error on test data; may be empty.
         vacuous: from here on a bound is vacuous; None where there is no such value.
         full_rank: values and observed ones of a full-rank network, by their names; may be empty.
     """

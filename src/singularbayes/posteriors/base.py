@@ -102,7 +102,7 @@ class Posterior(SingleComponent, WithoutFactors):
     def center(self, matrix: np.ndarray) -> None:
         """Moves E[W] to `matrix`, or to its best approximation of this posterior's rank.
 
-        Scales stay, but for `LowRank` without an η of its own.
+        Scales stay, except for `LowRank` without an η of its own.
         """
 
     def residual(self, matrix: np.ndarray) -> float:

@@ -37,9 +37,9 @@ class Clipped(Posterior):
         posterior: any with random weights, for example `LowRank(16)`, a rank or a name. Draws row by row
             (`layers.Embedding`) and `estimator="local"` are refused.
         limit: the largest norm.
-        redraws: a draw that exceeds the limit is made again up to so often before it is scaled down: truncation by
-            rejection. It leaves the shape of the posterior within the limit as it is, and its KL is larger than the one
-            that is trained; `certify` takes (KL + h(Z))/Z, Z the probability of a draw within.
+        redraws: a draw that exceeds the limit is made again up to this many times before it is scaled down: truncation
+            by rejection. It leaves the shape of the posterior within the limit as it is, and its KL is larger than the
+            one that is trained; `certify` takes (KL + h(Z))/Z, Z the probability of a draw within.
 
     >>> from singularbayes import LowRank, layers
     >>> layers.Dense(8, posterior=Clipped(LowRank(2), limit=1.0)).posterior

@@ -176,7 +176,7 @@ def _torch_arrays() -> Any:
 
 
 class _TensorFlowArrays(GaussianArrays):
-    """As on torch, with TensorFlow's own gradients but for the mixture's KL, where they are longer."""
+    """As on torch, with TensorFlow's own gradients except for the mixture's KL, where they are longer."""
 
     def samples(self):
         import tensorflow as tf

@@ -26,7 +26,8 @@ _SMALL_MATRIX, _SMALL_RANK = 128, 8
 _OVERSAMPLES, _ITERATIONS, _CONVERGED, _HOPELESS = 24, (8, 40), 1e-6, 0.03
 _KEPT: OrderedDict[tuple, Factors] = OrderedDict()
 _KEPT_BYTES = 1 << 28
-# What is not made anew, because JAX compiles it for every shape: "values" for a count, "means" that are given later.
+# What is not computed, because JAX would compile it for every shape: "values" where parameters are only counted,
+# "means" where they are given later.
 _LEFT_OUT: ContextVar[str] = ContextVar("singularbayes_left_out", default="")
 
 
@@ -63,7 +64,7 @@ class Given(keras.initializers.Initializer):
         return np.zeros(shape, dtype) if _LEFT_OUT.get() == "values" else self.function(shape, dtype)
 
     def clone(self):
-        return self  # the function has to make its random numbers anew
+        return self  # the function has to make new random numbers
 
 
 @contextmanager
@@ -99,7 +100,7 @@ def fresh(initializer):
 
 
 def stacked(initializer, shape: tuple[int, ...]):
-    """Returns an initializer of arrays of that shape, or of several on a first axis, each made anew."""
+    """Returns an initializer of arrays of that shape, or of several on a first axis, each with random numbers of its own."""
 
     def start(whole, dtype=None):
         if tuple(whole) == tuple(shape):

@@ -2,7 +2,7 @@
 
 What a scope asks for is traced into compiled functions. JAX keeps a program for each set of posteriors that draw,
 because the set is part of the key of what it has compiled. TensorFlow has no such key: a source remembers the layers
-that were called around it while they were traced, so that their compiled functions can be made anew.
+that were called around it while they were traced, so that their compiled functions can be made again.
 """
 
 import contextlib
@@ -98,7 +98,7 @@ def with_keys(keys: dict[int, Any]) -> Iterator[None]:
 def in_call(context: Any) -> Iterator[None]:
     """Makes layers inside a `with` block part of a call of Keras, where none is under way, with its `training` flag.
 
-    What is computed again for a gradient would else take them for calls outside training. It draws anew.
+    What is computed again for a gradient would else take them for calls outside training. It draws again.
     """
     if context is None or get_global_attribute("current_call_ctx") is not None:
         yield

@@ -48,7 +48,7 @@ def copy_posterior(identifier, name: str):
 
 
 def serialize(posterior) -> dict:
-    """Returns the posterior's class and arguments; it is built anew with the layer that holds it."""
+    """Returns the posterior's class and arguments; it is built again with the layer that holds it."""
     config = keras.saving.serialize_keras_object(posterior)
     config.pop("build_config", None)
     return _unshared(config)
