@@ -78,7 +78,7 @@ def _without_code(part: dict[str, Any]) -> Any:
 
 
 def _renamed(text: str) -> str:
-    """Counts names of one kind again, in the order in which they come.
+    """Replaces the number in a name by its place among the names of one kind.
 
     >>> _renamed('["dense_7", "dense_9", "dense_7"]') == _renamed('["dense", "dense_1", "dense"]')
     True
