@@ -100,7 +100,7 @@ def fresh(initializer):
 
 
 def stacked(initializer, shape: tuple[int, ...]):
-    """Returns an initializer of arrays of that shape, or of several on a first axis, each with its own random numbers."""
+    """Returns an initializer of arrays of that shape, or of several on a first axis, each with its own noise."""
 
     def start(whole, dtype=None):
         if tuple(whole) == tuple(shape):
