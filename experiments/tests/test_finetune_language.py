@@ -168,9 +168,9 @@ def test_results_of_more_methods_change_what_the_page_says():
 
 @on_jax
 def test_results_have_the_configurations_that_the_records_of_tuning_choose(tmp_path):
-    from singularbayes_experiments.runs.finetune_language import Records, choices
+    from singularbayes_experiments.runs.finetune_language import FinetuneRecords, choices
 
-    records = Records(tmp_path, [ROOT / "experiments" / "results" / "finetune_language"])
+    records = FinetuneRecords(tmp_path, [ROOT / "experiments" / "results" / "finetune_language"])
     for setting in plan.SETTINGS:
         results, tuned = (
             [one for one in RECORDS if (one["stage"], one["setting"]) == (stage, setting.name)]

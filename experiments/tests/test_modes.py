@@ -270,7 +270,7 @@ def test_a_second_round_counts_once_all_methods_have_it_with_results():
     )
 
     def shown(lines):
-        return {line["configuration"].split()[-1] for line in modes_records.settled(lines)}
+        return {line["configuration"].split()[-1] for line in modes_records.final_results(lines)}
 
     assert shown([*lines, *early, *late]) == {"15"}
     assert shown([*lines, *early, *late[1:]]) == {"7"} == shown([*lines[1:], *early, *late]) - {"15"} | {"7"}
@@ -409,7 +409,7 @@ def test_the_page_shows_what_the_committed_records_say():
         # What was committed beforehand; the first run had no warm-up to set, and three runs no rank.
         assert {"warmup": 0, "rank": None} | run["settings"] == every[configuration]
         assert stage == "tuning" or configuration in chosen
-    final = modes_records.settled(records)
+    final = modes_records.final_results(records)
     counts = {method: [len(names) for names in modes_tables.verdicts(final, method).values()] for method in METHODS}
     assert counts["mixture_repeat"] == [2, 11, 3] and counts["mixture_svd"] == [11, 4, 1]  # better, level, worse
     assert counts["mixture_split"] == [1, 6, 9]  # as the guides say

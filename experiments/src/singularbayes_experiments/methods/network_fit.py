@@ -119,7 +119,7 @@ class Fit:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers one network trains."""
+        """How many parameters one network trains."""
         return sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
 
     def train(

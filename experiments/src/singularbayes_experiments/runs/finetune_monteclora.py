@@ -27,7 +27,7 @@ from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune_texts import Texts, batches, read_texts, read_weights
 from singularbayes_experiments.runs.finetune_machine import schedule
-from singularbayes_experiments.runs.finetune_records import Records, detection, quality
+from singularbayes_experiments.runs.finetune_records import FinetuneRecords, detection, quality
 from singularbayes_experiments.runs.monteclora_steps import Steps, fix_draws
 
 RATES = {"clinc150-10": (6e-4, 2e-3), "sst2-4000": (2e-4, 6e-4)}
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     deadline = time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
     steps = 4 if given.tiny else 10**9
-    lines = [one for one in Records(given.out, given.earlier).lines if one["method"] == "monteclora"]
+    lines = [one for one in FinetuneRecords(given.out, given.earlier).lines if one["method"] == "monteclora"]
     with ProcessPoolExecutor(given.workers, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
 
         def work(jobs: list[tuple[str, int, float, float, bool]]) -> bool:

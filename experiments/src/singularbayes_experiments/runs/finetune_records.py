@@ -68,7 +68,7 @@ def draws_of(method: str, kind: str, draws: int) -> int:
     return 1 if kind == "lora" else draws // plan.MIXTURE if method == "mixture" else draws
 
 
-class Records:
+class FinetuneRecords:
     """Lines of JSON in a folder; earlier folders are read, too."""
 
     def __init__(self, out: Path, earlier: Sequence[Path]):
@@ -88,13 +88,13 @@ class Records:
         return [line for line in self.lines if line["stage"] == stage and line["setting"] == setting]
 
 
-def begin(given: argparse.Namespace, module: str) -> Records:
+def begin(given: argparse.Namespace, module: str) -> FinetuneRecords:
     """Writes command, versions and machine into the folder of a run; returns its records and earlier ones."""
     given.out.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["python", "-m", module, *sys.argv[1:]])
     about = {"command": command, "versions": versions(), "machine": machine_facts()}
     (given.out / "run.json").write_text(json.dumps(about, indent=1) + "\n")
-    return Records(given.out, given.earlier)
+    return FinetuneRecords(given.out, given.earlier)
 
 
 def record_line(stage: str, setting: Any, method: str, adaptation: Adaptation, seed: int, seconds: float) -> dict:
