@@ -76,7 +76,7 @@ def test_a_low_rank_network_is_what_fit_gives_with_its_prior_and_rates():
     callbacks = [sb.KLSchedule(24, 0.7), rate]
     model.fit(((X[ids], Y[ids]) for ids in batches), epochs=3, steps_per_epoch=3, verbose=0, callbacks=callbacks)
     for posterior, i in zip(sb.find_posteriors(model), fit.values, strict=True):
-        loc, scale, _ = posterior.factors[0].numbers()
+        loc, scale, _ = posterior.factors[0].float64_values()
         np.testing.assert_allclose(state[0][i][0][0], loc, atol=1e-4)
         np.testing.assert_allclose(np.logaddexp(0, state[0][i][0][1]), scale, rtol=1e-3)
 

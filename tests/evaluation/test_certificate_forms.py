@@ -255,7 +255,7 @@ def test_a_constant_from_the_prior_is_refused_the_examples_it_was_chosen_on():
     with pytest.raises(ValueError, match="the prior was learned on these examples: 150 of 150"):
         certify(model, X, Y, form="holdout", draws=20)
     (factor,) = model.layers[0].posterior.factors
-    kept = factor.numbers()[2].astype("float32")
+    kept = factor.float64_values()[2].astype("float32")
     factor.reference.assign(kept + 1)  # by hand: not made good by the memory of more examples
     with pytest.raises(ValueError, match="catoni_constant needs a model as learn_prior or centre_prior left it"):
         sb.catoni_constant(model, X[100:150], Y[100:150], num_data=150)

@@ -263,7 +263,7 @@ def test_draws_that_are_made_again_cost_more_kl_by_how_often_they_are():
 
 
 def _matrices_kl(model):
-    loc, scale, _ = model.layers[0].posterior.factors[0].numbers()
+    loc, scale, _ = model.layers[0].posterior.factors[0].float64_values()
     kl = bounds.normal_kl(loc, scale)
     return float(kl[:4].sum()), float(kl[4:].sum())
 

@@ -54,7 +54,7 @@ class _Dropping(keras.Model):
     _outputs_struct = _of_model("_outputs_struct")
 
     def call(self, inputs, training=False):
-        states = scope.fixed(self.masks)
+        states = scope.fixed_draw(self.masks)
         for variable, state in zip(self.masks.states, states, strict=True):
             variable.assign(state)  # inside a pass of `predict` no assignment outlives it
         with _standing_normalisation(self.model), _seeded(states):

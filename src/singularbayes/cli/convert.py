@@ -56,7 +56,7 @@ def convert(
     from singularbayes import bayesianize, plan, posteriors
 
     trained = load_model(model, packages)
-    chosen = posteriors.get(posterior)
+    chosen = posteriors.get_posterior(posterior)
     chosen = chosen if rank is None else chosen.with_rank(rank)
     show(in_shell(str(plan(trained, chosen, init=init))))
     write_model(bayesianize(trained, chosen, init=init, unsupported=unsupported), out)

@@ -99,7 +99,7 @@ class FrozenDraws(Frozen):
     def _outputs(self, inputs, s: int) -> list:
         """Returns the outputs of draw s."""
         held = zip(self._sources, self._held, strict=True)
-        with scope.fix({id(source): tuple(array[s] for array in arrays) for source, arrays in held}):
+        with scope.fix_draws({id(source): tuple(array[s] for array in arrays) for source, arrays in held}):
             return keras.tree.flatten(self.model(inputs, training=False))
 
     def get_config(self):

@@ -46,7 +46,7 @@ def by_component(draws: np.ndarray, components: int) -> np.ndarray:
     return draws.reshape(-1, components, *draws.shape[1:])
 
 
-def of_unseen(each: np.ndarray, held_out: np.ndarray) -> np.ndarray:
+def mean_of_unseen_components(each: np.ndarray, held_out: np.ndarray) -> np.ndarray:
     """Returns, for every row, the mean over the components that did not see it.
 
     Args:
@@ -81,7 +81,7 @@ def between_components(means: np.ndarray, held_out: np.ndarray) -> np.ndarray:
     twice = count > 1
     if twice.sum() < _PAIRS:
         return over_all.mean(axis=0)
-    squares = (means - of_unseen(means, held_out)) ** 2
+    squares = (means - mean_of_unseen_components(means, held_out)) ** 2
     unseen = (np.einsum("nk,kno->no", held_out, squares)[twice] / (count[twice] - 1)[:, None]).mean(axis=0)
     seen = means[own][:, twice].var(axis=0, ddof=1).mean(axis=0)
     ratio = unseen / np.maximum(seen, 1e-30)

@@ -17,7 +17,7 @@ from singularbayes.evaluation.bounds_table import Row
 from singularbayes.evaluation.certificate_forms import certified_kl
 from singularbayes.evaluation.feed_forward import DenseWeight, factor_draws
 from singularbayes.evaluation.rank_curves import Weight
-from singularbayes.evaluation.small_variance import norm_limits, small_variance, within_limits
+from singularbayes.evaluation.small_variance import norm_limits, small_variance_of_model, within_limits
 from singularbayes.likelihoods import Classification, RunningMoments, likelihood_of_output
 from singularbayes.metrics import brier
 from singularbayes.posteriors import draw_keys, scope
@@ -193,7 +193,7 @@ def small_variance_rows(question: Question, margin: float, radius: float | None,
     if radius is not None and radius < largest:
         raise ValueError(f"bounds_report needs radius >= ‖x‖; got radius={radius} and an example of {largest:.4g}.")
     half = question.delta / question.tried / 2
-    found = small_variance(question.model, radius or largest, margin, half, question.draws, seed=question.seed)
+    found = small_variance_of_model(question.model, radius or largest, margin, half, question.draws, seed=question.seed)
     yield Row("Small variance, by draws", found.sampled)
     if found.analytic is not None:
         yield Row("Small variance, by budget", found.analytic)

@@ -60,7 +60,7 @@ def fixed_draw(model: keras.layers.Layer, draw: int = 0, seed: int = 0) -> Itera
     step = getattr(model, "train_function", None)
     _renew_functions(model)
     try:
-        with scope.fix(dict(zip(map(id, sources), arrays, strict=True))):
+        with scope.fix_draws(dict(zip(map(id, sources), arrays, strict=True))):
             yield model
     finally:
         _renew_functions(model)

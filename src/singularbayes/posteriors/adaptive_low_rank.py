@@ -70,7 +70,7 @@ class AdaptiveLowRank(Product):
     def _balance(self) -> None:
         """Moves the columns in use to the gauge in which they are uncorrelated, see `balanced`."""
         used = ops.convert_to_numpy(self.ab.live) > 0
-        loc, scale, _ = self.ab.numbers()
+        loc, scale, _ = self.ab.float64_values()
         if not (np.isfinite(loc).all() and np.isfinite(scale).all()):
             return  # training has diverged, and reports that itself
         assert isinstance(self.prior, ColumnShrinkage)

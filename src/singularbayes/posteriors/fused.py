@@ -189,7 +189,7 @@ class _TensorFlowArrays(GaussianArrays):
 
         values = tf.concat(self.values, 1)
         if prior.mixture_constants is None:
-            each = prior.each_kl(families.get("gaussian"), *loc_and_scale(values, self.rho_lr), ops)
+            each = prior.each_kl(families.get_family("gaussian"), *loc_and_scale(values, self.rho_lr), ops)
         else:
             each = self._mixture_kl(values, *prior.mixture_constants)
         return [tf.reduce_sum(part) for part in tf.split(each, self.sizes)]

@@ -44,7 +44,7 @@ class Mixture(RandomPosterior):
     """
 
     def __init__(self, posterior, components=None, examples="split", *, name=None, trainable=True, dtype=None):
-        inside: Any = registry.get(posterior, "component", "Mixture")
+        inside: Any = registry.get_posterior(posterior, "component", "Mixture")
         if not inside.random or isinstance(inside, Mixture):
             raise ValueError(f"Mixture needs a posterior with random weights that is not a mixture; got {inside!r}.")
         require_integer("Mixture", components=_COMPONENTS if components is None else components)
@@ -89,10 +89,10 @@ class Mixture(RandomPosterior):
     # -- draws ---------------------------------------------------------------------------------------------------------
 
     def sample(self, training=False, estimator="shared"):
-        if scope.fixed(self) is None and not training and scope.draws_now(self):
+        if scope.fixed_draw(self) is None and not training and scope.draws_now(self):
             number = self._number_of_pass()
             return self.weight(self.draw_number(self.next_key(training), number))
-        if scope.fixed(self) is not None or not training:
+        if scope.fixed_draw(self) is not None or not training:
             return super().sample(training, estimator)
         values, (keys, more) = self.parts.read(), self.parts.keys(self.next_key(training))
         local = estimator == "local"
@@ -165,7 +165,7 @@ class Mixture(RandomPosterior):
         return self.components, *shape
 
     def blocks(self, training, size):
-        if self.components == 1 or not training or are_blocks() or scope.fixed(self) is not None:
+        if self.components == 1 or not training or are_blocks() or scope.fixed_draw(self) is not None:
             return super().blocks(training, size)
         self.notice_batch(size)
         return Blocks(self._assignment(), self.components, size)
@@ -175,7 +175,7 @@ class Mixture(RandomPosterior):
         return assignment_of_pass(lambda: self.parts.keys(self.seed_generator.state.value)[1])
 
     def pick(self, values, training, examples):
-        choice = scope.fixed(self)
+        choice = scope.fixed_draw(self)
         if training and choice is None:
             return self._assignment().pick(values, examples, self.components)
         if choice is not None:
@@ -185,7 +185,7 @@ class Mixture(RandomPosterior):
         return ops.expand_dims(ops.take(values, component, axis=0), 0)
 
     def per_component(self, function, x, values, training):
-        choice = scope.fixed(self)
+        choice = scope.fixed_draw(self)
         if not training or choice is not None:
             return super().per_component(function, x, self.pick(values, training, 1)[0], training)
         size = ops.shape(x)[0]

@@ -28,7 +28,7 @@ def call_repr(made) -> str:
         value, default = getattr(made, name), known[name].default
         if default is inspect.Parameter.empty:
             parts.append(repr(value))
-        elif value != (priors.get(default) if name == "prior" else default):
+        elif value != (priors.get_prior(default) if name == "prior" else default):
             parts.append(f"{name}={_value(value)}")
     return f"{type(made).__name__}({', '.join(parts)})"
 

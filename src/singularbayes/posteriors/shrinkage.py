@@ -37,7 +37,7 @@ class ColumnShrinkage(priors.Prior):
     >>> prior = ColumnShrinkage()
     >>> loc, scale = np.zeros((100, 2)), np.array([[0.01, 1.0]])
     >>> from singularbayes.posteriors import families
-    >>> prior.kl_exact(families.get("gaussian"), loc, np.broadcast_to(scale, loc.shape))  # nats per column
+    >>> prior.kl_exact(families.get_family("gaussian"), loc, np.broadcast_to(scale, loc.shape))  # nats per column
     array([ 3.4399, 12.5483])
     """
 
