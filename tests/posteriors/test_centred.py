@@ -160,10 +160,10 @@ def test_a_trained_model_has_to_say_what_it_has_seen():
     model.fit(X, Y, epochs=1, verbose=0, callbacks=[sb.KLSchedule(len(X), beta=1.0)])
     with pytest.raises(ValueError, match=r"needs learned_on.*was trained, its means or scales"):
         sb.centre_prior(model, learned_on=None)
-    with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
+    with pytest.raises(ValueError, match="learn_prior needs a model that was not trained on other"):
         sb.learn_prior(model, X, Y)
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))  # forgets the steps
-    with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
+    with pytest.raises(ValueError, match="learn_prior needs a model that was not trained on other"):
         sb.learn_prior(model, X, Y)
 
 
@@ -188,7 +188,7 @@ def test_scales_that_were_learned_are_no_widths_without_data():
         factor.set_loc(factor.float64_values()[2][0])  # means back to their centres
     with pytest.raises(ValueError, match=r"centre_prior needs learned_on.*means or scales"):
         sb.centre_prior(model, learned_on=None)
-    with pytest.raises(ValueError, match="learn_prior needs a model that no other examples"):
+    with pytest.raises(ValueError, match="learn_prior needs a model that was not trained on other"):
         sb.learn_prior(model, X, Y)
 
 

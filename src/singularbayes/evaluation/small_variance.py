@@ -45,8 +45,8 @@ def small_variance_of_model(
     weights, reasons = read_dense_layers(model)
     if reasons:
         raise ValueError(
-            "small_variance_of_model needs dense layers without biases and 1-Lipschitz activations that are 0 at 0; got "
-            f"{'; '.join(reasons)}."
+            "small_variance_of_model needs dense layers without biases and 1-Lipschitz activations that are 0 at 0; "
+            f"got {'; '.join(reasons)}."
         )
     threshold = sum_threshold(margin, [weight.norm for weight in weights], radius)
     layers = [GaussianLayer.from_factors(weight.a, weight.b) for weight in weights]
