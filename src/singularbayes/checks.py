@@ -55,6 +55,20 @@ def require_at_least(name: str, low: float, /, **values: Any) -> None:
             raise ValueError(f"{name} needs {key} >= {low}; got {key}={value!r}.")
 
 
+def require_not_negative(name: str, /, **values: Any) -> None:
+    """Raises unless every value is a number >= 0 and finite."""
+    for key, value in values.items():
+        if not _is_number(value) or not 0 <= value < math.inf:
+            raise ValueError(f"{name} needs {key} >= 0 and finite; got {key}={value!r}.")
+
+
+def require_below_one(name: str, /, **values: Any) -> None:
+    """Raises unless every value is a number >= 0 and below 1."""
+    for key, value in values.items():
+        if not _is_number(value) or not 0 <= value < 1:
+            raise ValueError(f"{name} needs 0 <= {key} < 1; got {key}={value!r}.")
+
+
 def require_positive(name: str, /, **values: Any) -> None:
     """Raises unless every value, a number or an array of numbers, is finite and above 0."""
     for key, value in values.items():

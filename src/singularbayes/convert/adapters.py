@@ -6,7 +6,6 @@ arrays that were trained, or a hash of the frozen weights, by which the base is 
 
 import hashlib
 import json
-import tempfile
 import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,7 +20,7 @@ from singularbayes.convert.decisions import is_whole, weights_at
 from singularbayes.convert.layer_matrices import Slot, find_slots, find_weights
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
-from singularbayes.models import has_unknown_objects, require_model
+from singularbayes.models import has_unknown_objects, require_model, write_whole
 from singularbayes.posteriors import Posterior, find_posteriors, quantize_columns, serialize
 
 _FORMAT = "singularbayes adapters 1"
@@ -79,10 +78,13 @@ def save_adapters(model: keras.Model, path: str | Path) -> None:
     tokens = _tokenizer_hash(model)
     about = json.dumps({"format": _FORMAT, "tokenizer": tokens, "layers": [asdict(e) for e in entries]}).encode()
     named: dict[str, Any] = {f"array_{number}": array for number, array in enumerate(arrays)}
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        written = Path(folder) / "adapters.npz"
-        np.savez(written, about=np.frombuffer(about, "uint8"), **named)
-        written.replace(path)
+    named["about"] = np.frombuffer(about, "uint8")
+
+    def write(part: Path) -> None:
+        with part.open("wb") as file:  # of any suffix, which a path would be given
+            np.savez(file, **named)
+
+    write_whole(path, write)
 
 
 def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:

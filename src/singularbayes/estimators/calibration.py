@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy import optimize, special
 
+from singularbayes.metrics import gaussian_nll_of_each, label_nll
 from singularbayes.prediction import ValuePredictive
 
 _TEMPERATURES = (0.2, 5.0)
@@ -35,10 +36,9 @@ def folds(rows: int, count: int, strata: np.ndarray | None, rng: np.random.Gener
     return parts
 
 
-def gaussian_nll(p: ValuePredictive, y: np.ndarray) -> np.ndarray:
+def value_nll(p: ValuePredictive, y: np.ndarray) -> np.ndarray:
     """Returns −log N(y; mean, total variance) of every row, summed over outputs."""
-    variance = p.variance("total")
-    return 0.5 * ((y - p.mean) ** 2 / variance + np.log(2 * np.pi * variance)).sum(axis=1)
+    return gaussian_nll_of_each(p.mean, np.sqrt(p.variance("total")), y).sum(axis=1)
 
 
 def by_component(draws: np.ndarray, components: int) -> np.ndarray:
@@ -141,5 +141,5 @@ def temper(p: np.ndarray, value: float, exclusive: bool = True) -> np.ndarray:
 def class_nll(p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Returns −log p(labels) of every row; probabilities count as at least 1e-12."""
     if y.ndim == 1:
-        return -np.log(np.maximum(p[np.arange(len(y)), y], 1e-12))
+        return label_nll(p, y, floor=1e-12)
     return -(np.log(np.maximum(np.where(y == 1, p, 1 - p), 1e-12))).sum(axis=1)

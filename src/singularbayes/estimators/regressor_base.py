@@ -14,9 +14,9 @@ from singularbayes.estimators.base import BayesianEstimator, Scaler
 from singularbayes.estimators.calibration import (
     between_components,
     by_component,
-    gaussian_nll,
     mean_of_unseen_components,
     pooled_error,
+    value_nll,
 )
 from singularbayes.estimators.defaults import DEFAULTS
 from singularbayes.estimators.fitting import Data, draw_outputs
@@ -161,7 +161,7 @@ class Regressor(RegressorMixin, BayesianEstimator):
         return values[:, 0] if self._one_output else values
 
     def _row_nll(self, p, y):
-        return gaussian_nll(p, y)
+        return value_nll(p, y)
 
     # -- calibration ---------------------------------------------------------------------------------------------------
 

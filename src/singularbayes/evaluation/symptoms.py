@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import why_no_elbo
-from singularbayes.metrics import accuracy, negative_log_likelihood
+from singularbayes.metrics import accuracy, label_nll, negative_log_likelihood
 from singularbayes.posteriors import RandomPosterior
 from singularbayes.prediction import ClassPredictive, ValuePredictive
 
@@ -176,7 +176,7 @@ def component_losses(case: Case, only: int | None = None, without: int | None = 
     used = (component == only) if only is not None else (component != (-1 if without is None else without))
     mean = case.p.draws[used].mean(axis=0)
     if isinstance(case.p, ClassPredictive):
-        return -np.log(np.maximum(mean[np.arange(len(mean)), case.y], 1e-30))
+        return label_nll(mean, case.y)
     return ((mean - case.y) ** 2).reshape(len(mean), -1).mean(axis=1)
 
 

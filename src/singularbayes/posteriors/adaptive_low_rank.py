@@ -6,6 +6,7 @@ from keras import ops
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import linear_sum_assignment
 
+from singularbayes.checks import require_below_one
 from singularbayes.posteriors.moments import Moments
 from singularbayes.posteriors.product import Product, checked_rank
 from singularbayes.posteriors.shrinkage import ColumnShrinkage
@@ -34,8 +35,7 @@ class AdaptiveLowRank(Product):
     def __init__(self, max_rank=64, tolerance=0.01, prior=_PRIOR, **kwargs):
         super().__init__(prior=prior, **kwargs)
         self.max_rank = checked_rank("AdaptiveLowRank", max_rank, "max_rank")
-        if isinstance(tolerance, bool) or not 0 <= tolerance < 1:
-            raise ValueError(f"AdaptiveLowRank needs 0 <= tolerance < 1; got tolerance={tolerance!r}.")
+        require_below_one("AdaptiveLowRank", tolerance=tolerance)
         self.tolerance = float(tolerance)
         if not isinstance(self.prior, ColumnShrinkage):
             raise ValueError(

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from singularbayes.checks import is_integer, require_positive
+from singularbayes.checks import require_integer, require_positive
 from singularbayes.posteriors import families, priors
 from singularbayes.posteriors.factor import RHO_SHIFT, Factor
 from singularbayes.posteriors.random_posterior import RandomPosterior
@@ -52,8 +52,8 @@ class Variational(RandomPosterior):
         super().__init__(initializer, kl_weight, **kwargs)
         kind = type(self).__name__
         require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
-        if kl_rows is not None and not is_integer(kl_rows):
-            raise ValueError(f"{kind} needs kl_rows to be an integer >= 1 or None; got kl_rows={kl_rows!r}.")
+        if kl_rows is not None:
+            require_integer(kind, kl_rows=kl_rows)
         self.prior = priors.get_prior(prior)
         if self.prior.by_column and not (self.has_columns and kl_rows is None):
             raise ValueError(
