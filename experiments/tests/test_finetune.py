@@ -100,6 +100,14 @@ def test_new_results_of_laplace_and_monteclora_change_what_the_page_says_of_them
     assert "SST-2, all rows" in report.others_lines(old).splitlines()[0] and "SST-2, all rows" not in lines[0]
 
 
+def test_the_ece_of_a_calibrated_predictor_is_that_of_its_sample():
+    small, large = (report.calibrated_error(0.3, rows, repeats=40) for rows in (200, 20_000))
+    assert 0.05 < small < 0.12 and small / large == pytest.approx(10, rel=0.2)  # as 1 / √rows
+    # Where nothing is known, each of 15 bins of m rows has the mean |share − ½| = √(1 / (2 π m)).
+    uninformed = report.calibrated_error(0.4999, 1500)
+    assert uninformed == pytest.approx(np.sqrt(1 / (2 * np.pi * 100)), rel=0.05)
+
+
 def test_what_the_page_says_in_words_is_so():
     mean, settings = averages, report.settings_of(RECORDS)
     guide = (ROOT / "docs" / "finetuning.md").read_text(encoding="utf-8")
