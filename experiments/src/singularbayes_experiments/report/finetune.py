@@ -218,8 +218,8 @@ def calibrated_line(records: Sequence[dict]) -> str:
     }
     least = ", ".join(f"{number(value)} ({TITLES[one].removeprefix('SST-2, ')})" for one, value in floor.items())
     return (
-        f"- SST-2 has {SENTENCES} test sentences, {round(SENTENCES / 15)} per bin. A perfectly calibrated predictor with the methods' "
-        f"mean Brier score\n  has an expected ECE of {least} there, by simulation.\n"
+        f"- SST-2 has {SENTENCES} test sentences, {round(SENTENCES / 15)} per bin. A perfectly calibrated predictor "
+        f"with the methods' mean Brier score\n  has an expected ECE of {least} there, by simulation.\n"
         "  Differences between ECEs near or below these mean nothing."
     )
 
