@@ -203,7 +203,7 @@ def _train(name: str, kind: str, method: str, seed: int, settings) -> tuple[Any,
         )
         training = problem.training(settings)
     # The members of an ensemble are trained at once where that is possible.
-    together = name == "sst2" and keras.config.backend() == "jax"
+    together = (name == "sst2" or method.endswith("ensemble")) and keras.config.backend() == "jax"
     trainer = (OneProgram if together else OneByOne)(problem.network_of(method, settings), training, settings)
     [trained] = methods.find_method(method).train(trainer, [seed])
     return trained, found
