@@ -1,6 +1,6 @@
 """Every figure of singularbayes.plots, made from real runs: the script of figures.md.
 
-    pip install 'singularbayes[plots]'
+    pip install ".[plots]"
     python docs/scripts/figures.py
 
 It needs no download and takes about ten minutes on two cores. It writes figures.json, what the figures were made from,

@@ -1,6 +1,6 @@
 """The comparison on tables: fills estimators.md and estimators_results.md from the records and draws the figure.
 
-pip install 'singularbayes[plots]' ./experiments
+pip install ".[plots]" ./experiments
 python docs/scripts/tables.py           # writes tables.png and what is between marks in the pages
 """
 

@@ -15,6 +15,7 @@ from singularbayes.models.outputs import loss_of, names_of, output_mask, positio
 from singularbayes.models.parameters import count_stored, count_trained
 from singularbayes.models.programs import (
     compiled,
+    form_of,
     kind_of,
     no_gradient,
     optimizer_kind,
@@ -53,6 +54,7 @@ __all__ = [
     "find_backbone",
     "fixed_draw",
     "forget_compiled",
+    "form_of",
     "free_bytes",
     "has_text",
     "has_unknown_objects",
