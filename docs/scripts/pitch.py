@@ -12,8 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from singularbayes_experiments.records.record import machine, versions
 
-from singularbayes.demo import figures, regression
-from singularbayes.demo.training import Trainer
+from singularbayes.demo import Trainer, figures, regression
 from singularbayes.plots import write
 
 FOLDER = Path(__file__).parents[1]

@@ -46,7 +46,7 @@ def _low_rank():
 
 
 def _fit(build, **options):
-    return Fit(build, X, Y, lambda seed: ROWS, 8, 24, **options)
+    return Fit(build, X, Y, rows=lambda seed: ROWS, size=8, num_data=24, **options)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.3])
@@ -119,7 +119,9 @@ def test_a_start_at_a_trained_network_predicts_as_it_does_where_the_rank_is_full
 
 def test_the_spread_is_the_standard_deviation_of_the_weights_at_the_start():
     one = SETS["toy"]
-    fit = Fit(lambda: modes_data.network(one, "low_rank", 1), X[:, :1], X[:, :1], lambda seed: ROWS, 8, 24)
+    fit = Fit(
+        lambda: modes_data.network(one, "low_rank", 1), X[:, :1], X[:, :1], rows=lambda seed: ROWS, size=8, num_data=24
+    )
     spread = (6.0, 0.2, 0.3)
     state = fit.program.start(
         Network(Settings(1, 1e-3), 0).member, fit._spread(Network(Settings(1, 1e-3, spread=spread), 0))
@@ -215,7 +217,7 @@ def test_batches_of_a_bucket_are_its_rows_alone_and_train_as_whole_inputs_do():
     states = []
     for widths in ((2, 4), (4, 4)):
         buckets = [replace(one, width=width) for one, width in zip(rows, widths, strict=True)]
-        fit = Fit(build, x, Y, lambda seed: ROWS, 4, 24, buckets=buckets, parts=3)
+        fit = Fit(build, x, Y, rows=lambda seed: ROWS, size=4, num_data=24, buckets=buckets, parts=3)
         batches = [fit._batches([Network(Settings(2, 0.02), 5)], 1, bucket) for bucket in buckets]
         assert [set(each.ravel() % 2) for each in batches] == [{0}, {1}]
         states.append(fit.train([Network(Settings(2, 0.02), 5)], [None])[0])

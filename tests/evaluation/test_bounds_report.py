@@ -120,7 +120,7 @@ def test_complexity_is_that_of_the_norms_of_the_factors(close, report):
 def test_the_score_of_a_draw_is_over_all_examples_also_where_they_come_in_batches(close):
     x, y = np.tile(X, (3, 1)), np.concatenate([Y, 1 - Y, Y])  # more than one batch of 256
     weights, _ = read_dense_layers(close)
-    _, each = accepted_brier(close, weights, x, y, norm_limits(weights, 0.01), 3, 0)
+    _, each = accepted_brier(close, weights, x, y, limits=norm_limits(weights, 0.01), draws=3, seed=0)
     draws = sb.predict(close, x, draws=3, keep_draws=True).draws
     np.testing.assert_allclose(each, [0.5 * sb.metrics.brier(p, y) for p in draws], rtol=1e-5)
 
@@ -136,7 +136,7 @@ def test_approaches_a_and_b_are_the_bounds_from_numbers(close, report):
     delta, part = 0.05, 0.01
     weights, _ = read_dense_layers(close)
     limits = {"A": norm_limits(weights, part), "B": norm_limits(weights, part / 2)}
-    _, each = accepted_brier(close, weights, X, Y, limits["A"], 50, 0)
+    _, each = accepted_brier(close, weights, X, Y, limits=limits["A"], draws=50, seed=0)
     draws = sb.predict(close, X, draws=50, keep_draws=True).draws
     np.testing.assert_allclose(each, [0.5 * sb.metrics.brier(p, Y) for p in draws], rtol=1e-5)
     risk = bounds.empirical_risk(each, part, method="betting").value

@@ -124,7 +124,10 @@ def test_the_averaged_predictor_has_twice_the_bound_of_one_or_four_times_that_of
 def test_pairs_pay_twice_the_kl_and_share_the_delta_of_draws_with_single_ones():
     forms, numbers = ("kl", "catoni", "tandem"), np.full(1000, 0.03)
     predictor, shares = Predictor(ERROR, 20, seed=0), share_delta(forms, 0.05)
-    found = {form: pac_bayes_bound(form, predictor, shares, numbers, (60.0, 50.0), 10_000, 2) for form in forms}
+    found = {
+        form: pac_bayes_bound(form, predictor, shares, risks=numbers, kl=(60.0, 50.0), num_data=10_000, tried=2)
+        for form in forms
+    }
     risk = bounds.betting_mean(numbers, 0.01 / 2 / 2)  # of 0.01 half for pairs and half for single draws, and two tried
     budget = (100 + np.log(2 * np.sqrt(10_000) / (0.04 / 3 / 2))) / 10_000
     tandem = found["tandem"].value

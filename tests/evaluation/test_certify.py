@@ -50,7 +50,7 @@ def _network(prior=None, middle=(), **options):
 
 def certificate(risks, kl, kl_in_gauge, num_data, delta=0.05, tried=1):
     predictor, shares = Predictor(ERROR, None, seed=0), share_delta(["kl"], delta)
-    bound = pac_bayes_bound("kl", predictor, shares, risks, (kl, kl_in_gauge), num_data, tried)
+    bound = pac_bayes_bound("kl", predictor, shares, risks=risks, kl=(kl, kl_in_gauge), num_data=num_data, tried=tried)
     return with_statement(bound, "kl", ("kl",), predictor, shares, num_data)
 
 

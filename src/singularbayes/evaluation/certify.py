@@ -131,7 +131,19 @@ def certify(
     forms = compared_forms(form, predictor, unseen)
     shares = share_delta(forms, delta)
     options = {"likelihood": likelihood, "output": output}
-    found = bounds_of_forms(model, x, y, forms, predictor, shares, draws, tried, constant, loss, options)
+    found = bounds_of_forms(
+        model,
+        x,
+        y,
+        forms=forms,
+        predictor=predictor,
+        shares=shares,
+        draws=draws,
+        tried=tried,
+        constant=constant,
+        loss=loss,
+        options=options,
+    )
     chosen = min(found, key=lambda one: found[one].value)
     kind = "holdout" if chosen == "holdout" else "pac_bayes"
     bound = with_statement(found[chosen], chosen, forms, predictor, shares, len(np.asarray(y)))

@@ -93,7 +93,14 @@ def complexity_rows(question: Question, weights: list[DenseWeight]) -> Iterator[
     failure, draws = question.delta / 5, min(question.draws, _AVERAGED)
     inside = NormClass.from_weights(weights, failure)
     mean, each = accepted_brier(
-        question.model, weights, question.x, question.y, inside.limits, draws, question.seed, question.likelihood
+        question.model,
+        weights,
+        question.x,
+        question.y,
+        limits=inside.limits,
+        draws=draws,
+        seed=question.seed,
+        likelihood=question.likelihood,
     )
     surely = all(weight.limit is not None for weight in weights)
 
@@ -210,6 +217,7 @@ def accepted_brier(
     weights: Sequence[DenseWeight],
     x: np.ndarray,
     y: np.ndarray,
+    *,
     limits: Sequence[tuple[float, float]],
     draws: int,
     seed: int,

@@ -102,6 +102,7 @@ class Fit:
         build: Callable[[], keras.Model],
         x: np.ndarray,
         y: np.ndarray,
+        *,
         rows: Callable[[int], np.ndarray],
         size: int,
         num_data: int,

@@ -304,6 +304,7 @@ class Training:
         network: str,
         kind: Kind,
         state: State,
+        *,
         images: np.ndarray,
         data: str,
         draws: int,

@@ -89,7 +89,15 @@ def logits_of(body, head, tokens):
 
 
 def train(
-    folder: Path, setting_name: str, seed: int, rate: float, scale: float, tested: bool, most_steps: int, graphs: bool
+    folder: Path,
+    setting_name: str,
+    seed: int,
+    *,
+    rate: float,
+    scale: float,
+    tested: bool,
+    most_steps: int,
+    graphs: bool,
 ) -> dict:
     """Trains one network and returns its record; `graphs` is for CUDA."""
     import torch
@@ -186,7 +194,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for some in (left[i : i + given.workers] for i in range(0, len(left), given.workers)):
                 if time.time() > deadline:
                     return False
-                futures = [pool.submit(train, given.inputs, *one, steps, not given.eager) for one in some]
+                own = {"most_steps": steps, "graphs": not given.eager}
+                futures = [
+                    pool.submit(train, given.inputs, name, seed, rate=rate, scale=scale, tested=tested, **own)
+                    for name, seed, rate, scale, tested in some
+                ]
                 for job in as_completed(futures):
                     lines.append(job.result())
                     append(given.out / "finetune-monteclora.jsonl.gz", [lines[-1]])

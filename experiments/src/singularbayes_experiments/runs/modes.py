@@ -150,7 +150,9 @@ class Trainer:
             size = min(one.batch_size, count)
             text = {"buckets": modes_large.buckets(own.x), "parts": modes_large.TEXT_PARTS}
             options: dict[str, Any] = text if one.family == "text" else {}
-            self._fits[key] = Fit(build, own.x, own.y, own.train, size, count, method.newton, **options)
+            self._fits[key] = Fit(
+                build, own.x, own.y, rows=own.train, size=size, num_data=count, newton=method.newton, **options
+            )
         return self._fits[key]
 
     def network_draws(self, task: ModesTask, fit: Fit, draws: int) -> NetworkDraws:
