@@ -8,7 +8,7 @@ from numbers import Integral
 
 
 class Refused(ValueError):
-    """Why no certificate speaks about a model as it is: nothing is wrong with the call."""
+    """A model that has no certificate as it is, with the reason; the call itself is right."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,7 +51,7 @@ class Bound:
 
     @property
     def vacuous(self) -> bool:
-        shown = float(self.rounded)  # a risk of at most 100 % is no statement
+        shown = float(self.rounded)  # a risk of at most 100 % states nothing
         return shown >= self.trivial if self.side == "≤" else shown <= self.trivial
 
     def with_defect(self, defect: str) -> "Bound":
