@@ -1,6 +1,11 @@
 """The experiment `finetune`: its plan, its batches, and the program against plain `fit`."""
 
+import argparse
+import contextlib
 import dataclasses
+import json
+import os
+import zlib
 from pathlib import Path
 
 import jax
@@ -16,7 +21,8 @@ from singularbayes_experiments.problems.finetune_texts import Texts, batches
 from singularbayes_experiments.report import finetune as report
 from singularbayes_experiments.report import finetune_settings
 from singularbayes_experiments.report.adapter_tables import averages
-from singularbayes_experiments.runs import finetune_laplace, finetune_machine
+from singularbayes_experiments.runs import finetune_laplace, finetune_machine, finetune_stages
+from singularbayes_experiments.runs.finetune_records import Records, begin
 
 import singularbayes as sb
 
@@ -98,6 +104,14 @@ def test_new_results_of_laplace_and_monteclora_change_what_the_page_says_of_them
         "results of 5 seeds." in lines
     )
     assert "SST-2, all rows" in report.others_lines(old).splitlines()[0] and "SST-2, all rows" not in lines[0]
+
+
+def test_the_ece_of_a_calibrated_predictor_is_that_of_its_sample():
+    small, large = (report.calibrated_error(0.3, rows, repeats=40) for rows in (200, 20_000))
+    assert 0.05 < small < 0.12 and small / large == pytest.approx(10, rel=0.2)  # as 1 / √rows
+    # Where nothing is known, each of 15 bins of m rows has the mean |share − ½| = √(1 / (2 π m)).
+    uninformed = report.calibrated_error(0.4999, 1500)
+    assert uninformed == pytest.approx(np.sqrt(1 / (2 * np.pi * 100)), rel=0.05)
 
 
 def test_what_the_page_says_in_words_is_so():
@@ -408,3 +422,85 @@ def test_the_prior_precision_of_laplace_is_chosen_on_validation_rows_alone(monke
     assert line["configuration"] == f"prior precision {chosen:.3g}" and len(line["precisions"]) == 13
     assert line["validation"]["nll"] == pytest.approx(-np.log(0.9)) == line["precisions"][chosen]
     assert line["test"]["nll"] == pytest.approx(-np.log(0.1)) and line["ood"]["auroc_entropy"] == 0.5
+
+
+class MadeUpMachine:
+    """A machine whose networks predict anything, but always the same; it is killed when so many have been trained."""
+
+    tiny, chunk = True, finetune_machine.CHUNK
+
+    def __init__(self, trainings: int):
+        self.left = trainings
+
+    def texts(self, name: str) -> Texts:
+        parts = {
+            "train": np.arange(12),
+            "validation": np.arange(12, 18),
+            "test": np.arange(18, 24),
+            "ood": np.arange(0),
+        }
+        return dataclasses.replace(made_up_texts(), parts=parts)
+
+    def seconds(self, setting: Setting) -> float:
+        return 0.0
+
+    def train(self, setting: Setting, members: list, deadline: float) -> list:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return members
+
+    def predict(self, setting: Setting, state: list, wanted: list, rows: np.ndarray) -> dict:
+        found = {}
+        for place, draws in wanted:
+            rng = np.random.default_rng([zlib.crc32(repr(state[place]).encode()), draws])
+            p = rng.dirichlet(np.ones(CLASSES), len(rows))
+            found[place, draws] = sb.ClassPredictive(p, np.zeros((1, 1)), draws, expected_entropy=p.sum(axis=1))
+        return found
+
+
+def test_a_killed_run_resumes_to_the_records_of_one_that_was_not(tmp_path):
+    def call(folder, trainings):
+        machine = MadeUpMachine(trainings)
+        with contextlib.suppress(KeyboardInterrupt):
+            finetune_stages.one_setting(machine, plan.SETTINGS[2], Records(folder, []), float("inf"))
+        return machine
+
+    for name, calls in {"whole": (9,), "killed": (0, 2, 3, 9)}.items():
+        (tmp_path / name).mkdir()
+        done = [call(tmp_path / name, trainings) for trainings in calls]
+        assert done[-1].left == 9 - 6 + sum(calls[:-1])  # none is trained twice
+    whole, killed = (Records(tmp_path / name, []).lines for name in ("whole", "killed"))
+    assert len(whole) == 6 * 16 * 2 + 7 * 5
+    for line in [*whole, *killed]:
+        del line["chunk_seconds"]
+    assert killed == whole
+
+
+def test_a_kill_while_a_record_is_written_leaves_the_earlier_ones(tmp_path, monkeypatch):
+    records = Records(tmp_path, [])
+    records.add([{"stage": "tuning", "setting": "sst2"}])
+
+    def kill(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", kill)
+    with pytest.raises(KeyboardInterrupt):
+        records.add([{"stage": "result", "setting": "sst2"}])
+    monkeypatch.undo()
+    again = Records(tmp_path, [])
+    assert again.lines == [{"stage": "tuning", "setting": "sst2"}]
+    again.add([{"stage": "result", "setting": "sst2"}])
+    assert [line["stage"] for line in Records(tmp_path, []).lines] == ["tuning", "result"]
+
+
+def test_every_call_in_a_folder_keeps_its_command(tmp_path):
+    given = argparse.Namespace(out=tmp_path, earlier=[])
+    for module in "abc":
+        begin(given, module)
+    commands = {path.name: json.loads(path.read_text())["command"] for path in tmp_path.glob("run*.json")}
+    assert {name: command.split()[2] for name, command in commands.items()} == {
+        "run.json": "a",
+        "run-2.json": "b",
+        "run-3.json": "c",
+    }

@@ -115,7 +115,7 @@ class MCDropout:
         self.history: keras.callbacks.History | None = None
         self._dropping: keras.Model | None = None
 
-    def fit(self, x, y, epochs: int, batch_size: int = 32, *, seed: int = 0, **options) -> Self:
+    def fit(self, x, y, epochs: int = 1, batch_size: int = 32, *, seed: int = 0, **options) -> Self:
         """Trains the model; `options` are those of `fit_many`. Returns the baseline."""
         (self.history,) = fit_many(lambda: self.model, x, y, [seed], epochs, batch_size, **options)
         return self

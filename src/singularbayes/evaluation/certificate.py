@@ -73,7 +73,7 @@ class Certificate(Bound):
         except ValueError:  # neither JSON nor text
             content = None
         if not isinstance(content, dict) or not names <= set(content):
-            raise ValueError(f"Certificate.load needs a file that `save` wrote; got {path}, which is none.")
+            raise ValueError(f"Certificate.load needs a file that `save` wrote; got {path}, which is not such a file.")
         content = {name: content[name] for name in names}
         return cls(**{**content, "assumptions": tuple(content["assumptions"])})
 

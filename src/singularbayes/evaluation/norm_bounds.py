@@ -218,9 +218,11 @@ def accepted_brier(
     """Returns half the Brier score, from 0 to 1, of the average of the draws within the limits, and of each of them."""
     accepted = [within_limits(draw, limits) for draw in factor_draws(model, list(weights), draws, seed)]
     if not any(accepted):
-        raise ValueError(f"A mean over accepted draws needs one; none of {draws} was within its norms.")
+        raise ValueError(
+            f"bounds_report needs at least one draw within the norm limits; got none of {draws}. Take more draws."
+        )
     meaning = likelihood_of_output(model, None, likelihood, "bounds_report")
-    assert isinstance(meaning, Classification)  # `certify` has checked it
+    assert isinstance(meaning, Classification)  # `bounds_report` has checked it
     moments = RunningMoments(len(x))
     keys = draw_keys(seed, draws)[np.array(accepted)]
     each = np.zeros(len(keys))

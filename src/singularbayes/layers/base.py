@@ -15,7 +15,7 @@ from singularbayes.posteriors import scope
 ESTIMATORS = ("shared", "local")
 _REFUSED = {
     "regularizer": "the KL to the prior is the regularizer; choose the posterior's prior instead",
-    "constraint": "a constraint on one draw is none on the posterior",
+    "constraint": "a constraint on one draw does not constrain the posterior",
     "lora_rank": "LoRA is a deterministic adapter of a deterministic kernel",
     "lora_alpha": "LoRA is a deterministic adapter of a deterministic kernel",
     "quantization_config": "a posterior cannot be quantised; collapse it to its mean first",
@@ -147,7 +147,10 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
                 f'{type(self).__name__} needs estimator="shared": {self.many_uses}. Got estimator="local".'
             )
         self.estimator = estimator
+        # Set before they are layers: of a class, torch would find None and not the layer.
         self.posterior: Any = None
+        self.bias_posterior: Any = None
+        self.reverse_posterior: Any = None  # of the table from vectors back to tokens, see `ReversibleEmbedding`
         self.posterior = self._posterior(posterior)
         self._last_pass = lambda: None
 

@@ -29,6 +29,10 @@ class Centred(priors.Prior):
         if self.prior.by_column:
             raise ValueError(f"Centred needs a prior of single weights; got prior={self.prior!r}, of whole columns.")
 
+    @property
+    def unit_scale_prior(self) -> priors.ScalePrior | None:  # type: ignore[override]
+        return self.prior if isinstance(self.prior, priors.ScalePrior) else None
+
     def log_density(self, w, xp=keras.ops):
         return self.prior.log_density(w, xp)
 

@@ -285,7 +285,7 @@ class Mixture(RandomPosterior):
         return self.parts.factors() if self.built else []
 
     @property
-    def prior(self):
+    def prior(self):  # type: ignore[override]
         """The prior of every component."""
         return self.parts.one.prior
 

@@ -10,6 +10,7 @@ from keras import ops
 
 from singularbayes.posteriors import noise, scope
 from singularbayes.posteriors.base import Posterior
+from singularbayes.posteriors.priors import Prior
 from singularbayes.posteriors.step_watch import note_draw, watched_kl
 
 _UNSET = -1.0  # the KL weight in the variable, where it is not set
@@ -55,6 +56,7 @@ class RandomPosterior(Posterior):
         kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it.
     """
 
+    prior: Prior
     kl_scale: Any  # the KL weight as the loss reads it, once built
 
     def __init__(self, initializer=None, kl_weight=None, **kwargs):
@@ -70,6 +72,15 @@ class RandomPosterior(Posterior):
         self._guard = KLGuard(self._require_kl_weight)
 
     # -- the KL --------------------------------------------------------------------------------------------------------
+
+    def matrices(self, scalars) -> list:
+        """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
+        return []
+
+    def set_penalty(self, penalty: Callable | None) -> None:
+        """Adds penalty(means) of every factor to the loss beside the KL; None adds nothing."""
+        for factor in self.factors:
+            factor.penalty = penalty
 
     @abstractmethod
     def kl(self):

@@ -17,7 +17,8 @@ def call_repr(made) -> str:
     A class that takes `**kwargs` hands them to the next one, whose arguments come behind its own.
     """
     known: dict = {}
-    for cls in takewhile(lambda cls: cls is not Source, type(made).__mro__):
+    ours = takewhile(lambda cls: cls is not Source, type(made).__mro__)
+    for cls in (cls for cls in ours if "__init__" in vars(cls)):
         arguments = inspect.signature(cls).parameters
         known |= {name: argument for name, argument in arguments.items() if name not in known}
         if "kwargs" not in arguments:

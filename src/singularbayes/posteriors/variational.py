@@ -1,6 +1,5 @@
 """Posteriors of independent scalars with a prior and a family."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -27,7 +26,7 @@ class Variational(RandomPosterior):
             activations and Glorot else. An initializer with a variance is variance-matched, any other is taken as W
             itself and split by SVD.
         rho_initializer: the start of ρ instead of η, for example `keras.initializers.RandomUniform(-5, -4)`.
-        rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam and its kin.
+        rho_lr: learning rate of ρ as a multiple of the optimizer's, under Adam-like optimizers.
         kl_weight: weight of this posterior's KL in the loss, where neither `KLSchedule` nor `set_kl` sets it. Only
             these two keep an optimizer's weight decay from the posterior.
         kl_rows: estimate the KL from this many random rows per step (unbiased), for very tall matrices.
@@ -99,15 +98,6 @@ class Variational(RandomPosterior):
         """Returns the one factor of W where its draw and its KL may be made together with those of others."""
         together = not self.by_rows and type(factor) is Factor and factor.has_joint_kl
         return factor if together else None
-
-    def matrices(self, scalars) -> list:
-        """Returns the matrices in an array of all scalars: A and B, or W; none where there are vectors."""
-        return []
-
-    def set_penalty(self, penalty: Callable | None) -> None:
-        """Adds penalty(means) of every factor to the loss beside the KL; None adds nothing."""
-        for factor in self.factors:
-            factor.penalty = penalty
 
     # -- noise-free training ------------------------------------------------------------------------------------------
 

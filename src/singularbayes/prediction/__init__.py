@@ -5,6 +5,7 @@ from singularbayes.prediction.bounded_loss import BoundedLoss, find_bounded_loss
 from singularbayes.prediction.conformal import ConformalIntervals, ConformalSets, conformal_intervals, conformal_sets
 from singularbayes.prediction.monitor import Monitor, MonitorStatus
 from singularbayes.prediction.predict import pool, predict, predict_batches
+from singularbayes.prediction.prefix import outputs_under, split_of
 from singularbayes.prediction.randomized import drawn_risks, fresh_draw_losses, has_other_noise, paired_risks
 from singularbayes.prediction.recalibration import Temperature, VarianceScale, recalibrate
 from singularbayes.prediction.sampler import stream_draws
@@ -26,10 +27,12 @@ __all__ = [
     "find_bounded_loss",
     "fresh_draw_losses",
     "has_other_noise",
+    "outputs_under",
     "paired_risks",
     "pool",
     "predict",
     "predict_batches",
     "recalibrate",
+    "split_of",
     "stream_draws",
 ]

@@ -21,7 +21,7 @@ from singularbayes.bounds import Bound, probability_at_least, project_spectral, 
 from singularbayes.checks import require_at_least, require_integer, require_positive
 from singularbayes.models import forget_compiled
 from singularbayes.posteriors import (
-    Variational,
+    RandomPosterior,
     draw_keys,
     draw_sources,
     find_random_posteriors,
@@ -88,7 +88,7 @@ class SpectralPenalty(keras.callbacks.Callback):
             posterior.set_penalty(penalties.get(id(posterior)))
         forget_compiled(self.model)  # the penalty is traced into what Keras has compiled
 
-    def _penalty(self, posterior: Variational):
+    def _penalty(self, posterior: RandomPosterior):
         def penalty(loc):
             norms = [spectral_norm(part) for part in posterior.matrices(loc)]
             return self.weight * sum(ops.square(ops.maximum(0.0, norm - self.limit)) for norm in norms)
@@ -143,7 +143,7 @@ def truncation(
     return Truncation(limit, share, truncated_kl(kl, share) if share.value > 0 else float("inf"))
 
 
-def _matrix_posteriors(name: str, model: keras.Model) -> list[Variational]:
+def _matrix_posteriors(name: str, model: keras.Model) -> list[RandomPosterior]:
     """Returns the posteriors of a model whose draws are matrices or their factors, biases left out."""
     found = [q for q in find_random_posteriors(model) if q.factors and q.matrices(q.factors[0].loc)]
     chosen = [q for q in found if all(min(part.shape) > 1 for part in q.matrices(q.factors[0].loc))]

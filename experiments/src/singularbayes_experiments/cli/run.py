@@ -209,7 +209,8 @@ def network_detectors(
     seeds
         Seeds, such as 42,123 or 0-4.
     kinds
-        Of sst2, which networks: deterministic, low_rank, deep_ensemble and low_rank_ensemble; all by default.
+        Which networks; all by default. Of sst2: deterministic, low_rank, deep_ensemble and low_rank_ensemble. Of
+        images: all classes, held out, held out by deep_ensemble and held out by low_rank_ensemble.
     out
         Folder for records.jsonl.
     """

@@ -4,12 +4,14 @@
 records equal.
 """
 
+import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from singularbayes import metrics
 from singularbayes_experiments.problems.finetune import METHODS
 from singularbayes_experiments.report import adapter_tables
 from singularbayes_experiments.report.adapter_tables import (
@@ -182,6 +184,46 @@ def conclusions(records: Sequence[dict]) -> str:
     return "\n".join(f"- {line[0].upper()}{line[1:].rstrip('.')}." for line in lines)
 
 
+SENTENCES = 872  # of SST-2's dev set, by which it is tested
+
+
+def calibrated_error(brier: float, rows: int, repeats: int = 200) -> float:
+    """Returns the mean ECE on so many rows of two classes of a predictor that is calibrated, and has this Brier score.
+
+    Its log-odds are normal around 0, as wide as the score needs; labels are drawn by its probabilities, so that all of
+    the ECE is that of the sample.
+    """
+    rng = np.random.default_rng(0)
+    middle = (np.arange(2000) + 0.5) / 2000
+    z = np.array([statistics.NormalDist().inv_cdf(one) for one in middle])
+    low, high = 0.0, 1e3  # widths between which the Brier score, the mean of 2 p (1 − p), is found by bisection
+    for _ in range(60):
+        width = (low + high) / 2
+        p = 1 / (1 + np.exp(-np.clip(width * z, -700, 700)))
+        low, high = (width, high) if (2 * p * (1 - p)).mean() > brier else (low, width)
+    found = []
+    for _ in range(repeats):
+        p = 1 / (1 + np.exp(-np.clip(width * rng.normal(size=rows), -700, 700)))
+        labels = (rng.random(rows) < p).astype(int)
+        found.append(metrics.expected_calibration_error(np.stack([1 - p, p], axis=1), labels))
+    return float(np.mean(found))
+
+
+def calibrated_line(records: Sequence[dict]) -> str:
+    """Returns how small an ECE SST-2's few test sentences can show."""
+    settings = [setting for setting in settings_of(records) if setting.startswith("sst2")]
+    floor = {
+        one: calibrated_error(float(np.mean(list(averages(records, one, "test", "brier").values()))), SENTENCES)
+        for one in settings
+    }
+    least = ", ".join(f"{number(value)} ({TITLES[one].removeprefix('SST-2, ')})" for one, value in floor.items())
+    return (
+        f"- SST-2 has {SENTENCES} test sentences, {round(SENTENCES / 15)} per bin. A perfectly calibrated predictor "
+        f"with the methods' mean Brier score\n  has an expected ECE of {least} there, by simulation.\n"
+        "  Differences between ECEs near or below these mean nothing."
+    )
+
+
 def _count(some: Sequence[str], settings: Sequence[str]) -> str:
     return f"{len(some)} of {len(settings)} settings"
 
@@ -282,6 +324,7 @@ TABLES = {
     "state": state_line,
     "others": others_lines,
     "conclusions": conclusions,
+    "calibrated": calibrated_line,
     "results": results_table,
     "standing": standing_table,
     "tempered": tempered_table,

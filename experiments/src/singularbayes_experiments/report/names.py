@@ -36,6 +36,8 @@ SIMPLE_NAMES = {
     "energy": "energy score of the deterministic network",
     "mahalanobis": "Mahalanobis distance of its last hidden layer",
     "low_rank_held_out": "low-rank, trained without two classes",
+    "deep_ensemble_held_out": "deep ensemble of 5, trained without two classes",
+    "low_rank_ensemble_held_out": "five low-rank modes, trained without two classes",
     "low_rank_texts": "low-rank, trained again",
     "deep_ensemble_texts": "deep ensemble of 5, trained again",
     "low_rank_ensemble_texts": "five low-rank modes, trained again",

@@ -95,15 +95,15 @@ def harder_pairs(means: Means) -> str:
         return [f"{text} (one seed)" if name in once else text for name, text in shown.items()]
 
     network = {"max_softmax": "max-softmax", "energy": "energy", "mahalanobis": "Mahalanobis distance"}
+    networks = {"low_rank": "low-rank", "deep_ensemble": "deep ensemble", "low_rank_ensemble": "five modes"}
     parts = []
     for experiment, title in (("mnist", "MNIST"), ("fashion_mnist", "Fashion-MNIST"), ("cnn", "Fashion-MNIST, CNN")):
         pixels = {"more_pixels": "non-zero pixels", "fewer_pixels": "non-zero pixels"}
         found = scored(experiment, "held_out", pixels | network)
-        found += scored(experiment, "held_out", {"low_rank_held_out": "low-rank"}, "_mi")
+        found += scored(experiment, "held_out", {f"{name}_held_out": words for name, words in networks.items()}, "_mi")
         parts += [f"two classes of {title} that training did not have ({', '.join(found)})"] if found else []
     for start, what in (("product_reviews", "reviews of products"), ("clinc150", "queries to an assistant")):
         found = scored("sst2", start, {"text_length": "length", "word_rarity": "rare words"} | network)
-        networks = {"low_rank": "low-rank", "deep_ensemble": "deep ensemble", "low_rank_ensemble": "five modes"}
         found += scored("sst2", start, {f"{name}_texts": words for name, words in networks.items()}, "_mi")
         parts += [f"{what} against reviews of films ({', '.join(found)})"] if found else []
     if not parts:

@@ -9,8 +9,6 @@ A test has its choice and record, not Laplace.
 """
 
 import argparse
-import gzip
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +17,7 @@ import numpy as np
 
 from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
-from singularbayes_experiments.runs.finetune_records import Records, detection, quality
+from singularbayes_experiments.runs.finetune_records import Records, append, detection, quality
 
 PRECISIONS = tuple(10.0 ** np.arange(-2, 4.1, 0.5))
 DRAWS = 32
@@ -111,8 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         path = min(found, key=lambda path: (order.index(path.stem.rsplit("-", 1)[0]), path))
         done.add(path.stem)
         line = score(path)
-        with gzip.open(given.out / "finetune-laplace.jsonl.gz", "at") as file:
-            file.write(json.dumps(line) + "\n")
+        append(given.out / "finetune-laplace.jsonl.gz", [line])
         print(path.stem, line["configuration"], line["test"], f"{line['seconds']} s", flush=True)
 
 

@@ -11,9 +11,7 @@ names folders of records; what they have is not done again. At the deadline no f
 """
 
 import argparse
-import gzip
 import itertools
-import json
 import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +25,7 @@ from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
 from singularbayes_experiments.problems.finetune_texts import Texts, batches, read_texts, read_weights
 from singularbayes_experiments.runs.finetune_machine import schedule
-from singularbayes_experiments.runs.finetune_records import Records, detection, quality
+from singularbayes_experiments.runs.finetune_records import Records, append, detection, quality
 from singularbayes_experiments.runs.monteclora_steps import Steps, fix_draws
 
 RATES = {"clinc150-10": (6e-4, 2e-3), "sst2-4000": (2e-4, 6e-4)}
@@ -191,8 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 futures = [pool.submit(train, given.inputs, *one, steps, not given.eager) for one in some]
                 for job in as_completed(futures):
                     lines.append(job.result())
-                    with gzip.open(given.out / "finetune-monteclora.jsonl.gz", "at") as file:
-                        file.write(json.dumps(lines[-1]) + "\n")
+                    append(given.out / "finetune-monteclora.jsonl.gz", [lines[-1]])
                     print(lines[-1], flush=True)
             return True
 
