@@ -110,8 +110,8 @@ def monitoring() -> str:
     )
     return (
         f"{table(header, rows)}\n\nEach cell has two numbers: after how many inputs 50 % and 90 % of 200 streams had "
-        f"raised an alarm. – : fewer did so within 1,000 inputs. False alarms in {REPETITIONS:,} streams of 1,000 inputs "
-        f"without a change: {alarms}. {source(list(found.values()), 'monitoring')}\n\n"
+        f"raised an alarm. – : fewer did so within 1,000 inputs. False alarms in {REPETITIONS:,} streams of 1,000 "
+        f"inputs without a change: {alarms}. {source(list(found.values()), 'monitoring')}\n\n"
         "![evidence of a change against the number of inputs, one stream of each kind](monitoring.png)"
     )
 
