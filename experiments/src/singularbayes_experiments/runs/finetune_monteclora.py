@@ -104,7 +104,7 @@ def train(
     from peft import LoraConfig, MontecloraConfig, get_peft_model
 
     begun = time.time()
-    setting = next(one for one in plan.SETTINGS if one.name == name)
+    setting = next(one for one in plan.SETTINGS if one.name == setting_name)
     texts = read_texts(folder, setting.data)
     torch.manual_seed(seed)
     torch.set_num_threads(1)  # hundreds of small operations: more threads wait for each other
