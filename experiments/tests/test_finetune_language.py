@@ -157,7 +157,7 @@ def test_results_of_more_methods_change_what_the_page_says():
         for one in lora
     ]
     assert "not begun" in report.calls_line(old) and "third run" in report.calls_line([*old, *new])
-    assert report.state_line([*old, *new]) == "ARC-Easy: all methods. OpenBookQA: all methods."
+    assert report.state_line([*old, *new]) == "ARC-Easy: all seven methods. OpenBookQA: all seven methods."
     assert "to 9.00" in report.temperature_lines([*old, *new]) and "9.00" not in report.temperature_lines(old)
     assert ".500 (BLoB's form) to 1.500 (LoRA, MC dropout)" in report.temperature_lines([*old, *new])
     assert "All choices" in report.edges_line(old)

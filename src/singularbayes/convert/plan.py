@@ -74,7 +74,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a conversion would do, layer by layer. Printed, it is a table; in a notebook too."""
+    """What a conversion would do, layer by layer. Printed, it is a table; in a notebook too.
+
+    >>> import keras
+    >>> found = plan(keras.Sequential([keras.Input((20,)), keras.layers.Dense(10)]), 4)
+    >>> found.before, found.after
+    (210, 250)
+    """
 
     model: str
     rows: tuple[Row, ...]

@@ -18,7 +18,14 @@ Runs = dict[str, dict[int, Evaluation]]  # by method and seed
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: one row per method, one column per measure. `evaluation.comparison_table` renders it."""
+    """A table: one row per method, one column per measure. `evaluation.comparison_table` renders it.
+
+    >>> from singularbayes.evaluation import Evaluation, compare
+    >>> runs = [Evaluation(name, "classification", 0, {"nll": nll}) for name, nll in (("a", 0.3), ("b", 0.4))]
+    >>> table = compare(runs, ["nll"])
+    >>> table.methods, table.values()
+    (('a', 'b'), {'a': [0.3], 'b': [0.4]})
+    """
 
     task: str
     methods: tuple[str, ...]

@@ -38,6 +38,12 @@ def small_variance_of_model(
         delta: probability that the bound by draws is wrong.
         failure: look at draws within the good event only, in which every factor has a norm that it exceeds with
             probability failure/(number of factors); then ½/(1 − failure) is required.
+
+    >>> import keras, singularbayes as sb
+    >>> layer = sb.layers.Dense(2, use_bias=False, posterior=sb.LowRank(2, eta=1e-3))
+    >>> model = keras.Sequential([keras.Input((4,)), layer])
+    >>> small_variance_of_model(model, radius=1.0, draws=100).reached
+    True
     """
     require_positive("small_variance_of_model", radius=radius, margin=margin)
     require_integer("small_variance_of_model", draws=draws)

@@ -26,7 +26,11 @@ _GAP = 0.02  # of confidence over accuracy, or of coverage under its level
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem. An "error" makes results invalid; a "warning" makes them doubtful; a "notice" informs."""
+    """One problem. An "error" makes results invalid; a "warning" makes them doubtful; a "notice" informs.
+
+    >>> Finding("no_noise", "notice", "The loss has no noise.", "Use MeanScaleNLL.").severity
+    'notice'
+    """
 
     name: str
     severity: str

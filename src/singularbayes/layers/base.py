@@ -125,6 +125,10 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
         estimator: "shared" draws the weights once for the batch (the paper's). "local" draws the outputs of every
             example in training: less gradient noise, exact for the Gaussian family and one use of the weight per
             example.
+
+    >>> import singularbayes as sb
+    >>> isinstance(sb.layers.Dense(8, posterior=sb.LowRank(2)), BayesianLayer)
+    True
     """
 
     many_uses: str | None = None  # why an example uses the weight more than once, where it always does

@@ -17,7 +17,8 @@ class LSTM(Recurrent):
     sequence from its first step to its last.
 
     Args:
-        posterior, bias_posterior: see `KernelLayer`.
+        posterior: see `BayesianLayer`.
+        bias_posterior: how the bias is distributed, for example `FullRank()`; None makes it a plain weight.
         recurrent_posterior: how the recurrent kernel is distributed; None is the same as `posterior`.
 
     >>> import numpy as np

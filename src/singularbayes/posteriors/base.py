@@ -23,6 +23,12 @@ class Posterior(SingleComponent, WithoutFactors):
     Args:
         initializer: the start of the mean of W; a layer fills in its `kernel_initializer`, or He for rectified
             activations and Glorot else.
+
+    >>> from singularbayes import LowRank
+    >>> posterior = LowRank(2)
+    >>> posterior.build((5, 4))
+    >>> posterior.random, posterior.mean().dense().shape == (5, 4)
+    (True, True)
     """
 
     frozen = False  # whether training leaves all of it as it is

@@ -18,7 +18,12 @@ _register = keras.saving.register_keras_serializable(package="singularbayes")
 
 
 class Prior(ABC):
-    """What a weight is believed to be before the data. A prior is a value: equal arguments, equal priors."""
+    """What a weight is believed to be before the data. A prior is a value: equal arguments, equal priors.
+
+    >>> from singularbayes import Normal
+    >>> isinstance(Normal(0.3), Prior), Normal(0.3) == Normal(0.3)
+    (True, True)
+    """
 
     by_column = False  # whether it is about whole columns: then arrays are (entries, columns), and a KL is a column's
     has_centres = False  # whether every weight has a centre and a width, which are kept beside it

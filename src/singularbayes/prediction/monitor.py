@@ -31,6 +31,10 @@ class MonitorStatus:
         first: the stream that alarmed first and how many of its inputs it had seen then; None without an alarm.
         seen: inputs so far, over all groups.
         evidence: the largest wealth of a bet against "nothing has changed" now, as a multiple of its threshold.
+
+    >>> status = Monitor(np.linspace(0, 1, 500)).update(np.full(50, 2.0))
+    >>> status.alarm, status.seen, status.first is not None
+    (True, 50, True)
     """
 
     alarm: bool

@@ -59,6 +59,8 @@ class Ray(Engine):
 
     The machines need Keras, its backend and the same version of Ray. This copy of `singularbayes` is sent to them.
 
+    `Local()` has the same interface; docs/scaling.md has an example.
+
     Args:
         address: HOST:PORT of the cluster's head, or None: the cluster of this machine, else a new one.
         cpus: cores, and gpus: GPUs, that are set aside for a task.

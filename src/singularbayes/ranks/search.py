@@ -53,6 +53,8 @@ def sweep(
         task: "classification" or "regression", where the compiled loss does not determine it.
         seed: of the sampler; seeds of training are 0, 1, ….
         engine: where trials are trained; None is this process. Trials and their scores are the same on all engines.
+
+    docs/ranks.md has an example.
     """
     require_optuna()
     budget = Budget(trials=budget) if isinstance(budget, int) else budget

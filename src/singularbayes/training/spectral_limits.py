@@ -98,7 +98,14 @@ class SpectralPenalty(keras.callbacks.Callback):
 
 @dataclass(frozen=True)
 class Truncation:
-    """Draws outside a limit rejected: the share that is kept, from below, and KL(q_kept ‖ p), from above, in nats."""
+    """Draws outside a limit rejected: the share that is kept, from below, and KL(q_kept ‖ p), from above, in nats.
+
+    >>> import singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
+    >>> found = truncation(model, limit=10.0, kl=5.0, draws=100)
+    >>> found.kept.value > 0.9, found.kl > 5.0
+    (True, True)
+    """
 
     limit: float
     kept: Bound
@@ -117,6 +124,11 @@ def truncation(
 
     Args:
         kl: KL(q ‖ p) of the model before rejection, exact or from above.
+
+    >>> import singularbayes as sb
+    >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
+    >>> truncation(model, limit=10.0, kl=5.0, draws=100).kl < 6.0
+    True
     """
     require_positive("truncation", limit=limit)
     require_integer("truncation", draws=draws)
