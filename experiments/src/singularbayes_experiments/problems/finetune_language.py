@@ -48,14 +48,14 @@ CHANCE, MARGIN = 0.25, 0.05
 
 
 @dataclass(frozen=True)
-class Setting:
+class LanguageSetting:
     """A data set and how long it trains."""
 
     name: str
     epochs: int
 
 
-SETTINGS = (Setting("arc_easy", 3), Setting("openbookqa", 2))
+SETTINGS = (LanguageSetting("arc_easy", 3), LanguageSetting("openbookqa", 2))
 RATES = (2e-4, 6e-4)
 LEVELS: dict[Kind, tuple[dict[str, Any], ...]] = {
     "lora": ({}, {"dropout": 0.1}),

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from singularbayes_experiments.methods.protocol import edges
-from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS, Set
+from singularbayes_experiments.problems.modes import METHODS, SECOND, SETS, ModesSet
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.records.record import Record, read
 from singularbayes_experiments.report.names import SIMPLE_NAMES
@@ -120,7 +120,7 @@ def scope(lines: Sequence[dict]) -> str:
     return " ".join(filter(None, [*parts, _edges(records)]))
 
 
-def _fewer_rounds(records: dict, one: Set, rounds: int) -> str:
+def _fewer_rounds(records: dict, one: ModesSet, rounds: int) -> str:
     """Returns the methods that have fewer rounds than the others."""
     had = {
         method: sum(chosen(records, one, method, number) is not None for number in range(1, rounds + 1))
@@ -133,7 +133,7 @@ def _fewer_rounds(records: dict, one: Set, rounds: int) -> str:
     return " ".join(parts)
 
 
-def _uncounted(records: dict, one: Set) -> str:
+def _uncounted(records: dict, one: ModesSet) -> str:
     """Returns the NLL of the ensemble and of mixtures in a round that does not count, where they have results."""
     counted, parts = rounds_of(records, one), []
     for method in (RIVAL, "mixture_repeat", "mixture_svd"):
@@ -170,7 +170,7 @@ def set_tables(lines: Sequence[dict]) -> str:
     return "\n\n".join(parts)
 
 
-def detector_rows(one: Set, simple: Sequence[Record]) -> list[str]:
+def detector_rows(one: ModesSet, simple: Sequence[Record]) -> list[str]:
     """Returns rows of detectors that need no posterior, with their AUROC below those of the methods."""
     experiment = one.name
     places = {name: names[0].split("/")[0] for name, (names, _) in columns(one).items() if name.startswith("OOD ")}
