@@ -3,8 +3,8 @@
 A piece is one method on one split of one table: with its defaults, or tuned. A tuned one fits eight configurations on
 four fifths of the training rows of split 0, takes the one with the least NLL on the other fifth, and fits it on the
 training rows of `TUNED_SPLITS`. Scores are of test rows. With defaults programs are compiled again in every fit, so
-that seconds are those of a first call; a process has one core. A piece of ours ends in the label of the configuration of
-`table_configurations` that it is, so records of other defaults are not taken for it.
+that seconds are those of a first call; a process has one core. A piece of ours ends in the label of the configuration
+of `table_configurations` that it is, so records of other defaults are not taken for it.
 """
 
 from collections.abc import Iterable, Iterator
