@@ -16,7 +16,7 @@ from singularbayes_experiments.report.names import SIMPLE
 from singularbayes_experiments.report.picture import Panel, panel
 from singularbayes_experiments.report.summary import DataSet, Scores, head, shown_mean, verdicts
 from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import CARE, RESULTS, by_run, settled
+from singularbayes_experiments.runs.modes_records import CARE, RESULTS, by_run, final_results
 from singularbayes_experiments.runs.modes_tables import cost, name_of
 
 UCI = tuple(name for name, one in SETS.items() if one.family == "uci")
@@ -74,7 +74,7 @@ def collect(folder: Path) -> list[Scores]:
     configurations all diverged has no runs; one that was not run is not among the methods.
     """
     every = read_lines([folder / FOLDER])
-    records, final = by_run(every), settled(every)
+    records, final = by_run(every), final_results(every)
     found = []
     for data in _SETS:
         runs: dict[str, dict[Any, Record]] = {}
