@@ -90,8 +90,9 @@ _THIRD = (
     "classes train for 12 epochs."
 )
 _SECOND = (
-    "Five configurations of a family on ResNet-9: three rates, one with another weight decay, β or prior width, and "
-    "the best of the four with 24 epochs instead of 16; one tuning seed. MC dropout and SWAG were cut before the run."
+    "A family has five configurations on ResNet-9: three rates; one with another weight decay, β or prior width; and "
+    "the best of these four with 24 epochs instead of 16. There is one tuning seed. MC dropout and SWAG were cut "
+    "before the run."
 )
 _FIRST = (
     "Every method has three configurations, tuned with one seed and half the epochs. For the deterministic network "
