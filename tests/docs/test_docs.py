@@ -1,6 +1,8 @@
 """What README and docs show is true: their Python runs, their links lead somewhere, their figures are the records'."""
 
+import contextlib
 import importlib.util
+import io
 import json
 import re
 from pathlib import Path
@@ -15,18 +17,21 @@ from singularbayes.estimators.defaults import Defaults
 ROOT = Path(__file__).parents[2]
 MIGRATE = sorted((ROOT / "docs" / "migrate").glob("*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *MIGRATE]
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)  # code, and its output
 MORE_PAGES = [*sorted((ROOT / "docs").glob("[!m]*/*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 
-# The code of convert.md is that of convert.py, which has a test of its own.
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "convert.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
     # The 2,000 steps of the default, which the doctests of the estimators take on a smaller table.
     monkeypatch.setattr(Defaults, "epochs", lambda *_: 50)
-    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     names: dict = {}
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), names)
+    for block, shown in BLOCK.findall(page.read_text(encoding="utf-8")):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, page.name, "exec"), names)
+        if shown:
+            assert_alike(printed.getvalue(), shown)
     if page.name == "mixtures.md":
         assert names["ratio"] > 2 and len(names["plain"]) == 3
     if page.name == "README.md":
@@ -37,6 +42,22 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
         assert further.entropy.mean() < names["p"].entropy.mean()  # as its limits say
     if page.name == "decisions.md":
         assert names["wrong"][names["sure"]].mean() < names["wrong"].mean()
+
+
+def assert_alike(printed, shown):
+    """Raises unless the words are those that a page shows, and the numbers are near: they differ between backends."""
+    number = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
+    words = [re.sub(r"─+", "─", re.sub(number, "#", text)).split() for text in (printed, shown)]
+    assert words[0] == words[1]
+    found, expected = ([float(n.replace(",", "")) for n in re.findall(number, text)] for text in (printed, shown))
+    np.testing.assert_allclose(found, expected, rtol=0.3, atol=0.2)
+
+
+def test_output_that_a_page_shows_has_the_words_and_nearly_the_numbers_of_its_run():
+    assert_alike("coverage 0.93, width 1,210\n", "coverage 0.95, width 1,200")
+    for wrong in ("coverage 0.2, width 1,200", "covered 0.95, width 1,200", "coverage 0.95"):
+        with pytest.raises(AssertionError):
+            assert_alike("coverage 0.93, width 1,210\n", wrong)
 
 
 @pytest.mark.parametrize("page", [*PAGES, *MORE_PAGES], ids=lambda page: str(page.relative_to(ROOT)))
