@@ -38,7 +38,7 @@ def assert_printed(shown: str, printed: str) -> None:
         else:
             raise AssertionError(f"{line!r} is not in what was printed: {printed}")
         if keras.backend.backend() == "jax":
-            np.testing.assert_allclose(found[1][: len(numbers)], numbers, rtol=0.3, atol=0.05)
+            np.testing.assert_allclose(found[1][: len(numbers)], numbers, rtol=0.3, atol=0.1)
 
 
 def _parts(line: str) -> tuple[list[str], list[float]]:
@@ -55,8 +55,7 @@ def test_what_a_page_shows_has_to_be_printed_in_order_with_numbers_that_are_near
             assert_printed(wrong, printed)
 
 
-# The code of convert.md is that of convert.py, which has a test of its own.
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "convert.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_it_shows(page, monkeypatch, tmp_path, capsys):
     # The 2,000 steps of the default, which the doctests of the estimators take on a smaller table.
     monkeypatch.setattr(Defaults, "epochs", lambda *_: 50)
