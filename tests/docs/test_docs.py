@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import keras
@@ -134,6 +135,18 @@ def test_what_the_readme_says_of_adapters_and_tables_stands_on_their_pages():
     assert "five of seven settings" in read[0] and "nine regression tables" in read[0]
     assert "Mixture of 4: least mean NLL on 5 of 7 settings." in read[1]
     assert "| NLL below that of all others | 9: " in read[2]
+
+
+def test_the_scores_of_the_first_figure_are_those_of_its_record_and_its_spread_is_that_which_was_chosen():
+    specification = importlib.util.spec_from_file_location("pitch", ROOT / "docs" / "scripts" / "pitch.py")
+    pitch = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(pitch)
+    record = json.loads((ROOT / "docs" / "pitch.json").read_text(encoding="utf-8"))
+    page = pitch.PAGE.read_text(encoding="utf-8")
+    assert filled(page, "pitch.py", pitch.table(record), "anchored_priors.md") == page
+    assert record["settings"] == json.loads(json.dumps(asdict(pitch.regression.Settings())))
+    away = {float(spread): sum(scores["nll_away"]) for spread, scores in record["tuning"]["spreads"].items()}
+    assert min(away, key=away.get) == record["settings"]["spread"] and f"spread={min(away, key=away.get)}" in page
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
