@@ -17,7 +17,8 @@ from singularbayes.estimators.defaults import Defaults
 ROOT = Path(__file__).parents[2]
 MIGRATE = sorted((ROOT / "docs" / "migrate").glob("*.md"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *MIGRATE]
-BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)  # code, and its output
+# Code, and the output that a page shows behind it.
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 MORE_PAGES = [*sorted((ROOT / "docs").glob("[!m]*/*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 
 

@@ -89,7 +89,6 @@ class TestPrograms:
         sb.predict(model, np.ones((16, 4)), 8, likelihood="gaussian")
         assert set(seen) == {(1, 8)}
 
-
     def test_a_body_that_chunks_share_is_not_counted_and_nothing_is_compiled_twice(self, monkeypatch):
         monkeypatch.setattr(sampler, "_cores", lambda: 1)
         body = [keras.layers.Dense(4000, "tanh"), keras.layers.Dense(4000, "tanh"), keras.layers.Dense(2)]
