@@ -92,7 +92,7 @@ def test_tuning_runs_and_other_presets_do_not_count(records):
 def test_the_comparison_under_the_protocol_has_the_differences_of_its_own_tables():
     folder = ROOT / "experiments" / "results"
     scores = modes_summary.collect(folder)
-    records = modes_summary.settled(modes_summary.read_lines([folder / "modes"]))
+    records = modes_summary.final_results(modes_summary.read_lines([folder / "modes"]))
     assert len(scores) == 16
     for each in scores:
         found = each.difference("mixture_repeat", "deep_ensemble", "nll")
@@ -141,7 +141,7 @@ def test_a_folder_without_that_comparison_has_no_such_rows(tmp_path):
 
 def test_sentences_of_the_pages_count_as_the_records_do():
     number = {1: "one", 2: "two", 3: "three", 9: "nine", 10: "ten", 11: "eleven", 15: "fifteen", 16: "sixteen"}
-    records = modes_summary.settled(modes_summary.read_lines([ROOT / "experiments" / "results" / "modes"]))
+    records = modes_summary.final_results(modes_summary.read_lines([ROOT / "experiments" / "results" / "modes"]))
     found = {
         method: verdicts(records, method) for method in ("mixture_repeat", "mixture_svd", "mixture_split", "low_rank")
     }

@@ -54,6 +54,18 @@ def test_frozen_draws_answer_as_predict_does_in_onnxruntime(name, tmp_path):
     _assert_same(found, sb.predict(model, x, draws=2, seed=1, likelihood="categorical_logits"))
 
 
+@needs_onnx
+def test_the_layers_before_the_first_random_one_are_in_the_file_once(tmp_path):
+    import onnx
+
+    body = [keras.layers.Dense(5, "tanh"), keras.layers.Dense(4, "tanh")]
+    model = keras.Sequential([keras.Input((4,), name="rows"), *body, sb.layers.Dense(3, posterior=sb.FullRank())])
+    path = str(tmp_path / "frozen.onnx")
+    frozen = sb.freeze_draws(model, 4, seed=1, likelihood="categorical_logits")
+    _assert_same(_onnx(frozen, ROWS, path), sb.predict(model, ROWS, 4, seed=1, likelihood="categorical_logits"))
+    assert [node.op_type for node in onnx.load(path).graph.node].count("Tanh") == len(body)
+
+
 def _assert_same(found, p):
     """Outputs of an ONNX file are in the alphabetical order of their names."""
     expected = dict(sorted(expected_outputs(p).items()))

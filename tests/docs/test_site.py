@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -69,6 +70,29 @@ def test_pages_load_nothing_from_the_network_and_figures_have_alt_texts(site):
         alts = re.findall(r'<img alt="([^"]*)"', text)
         assert len(alts) == text.count("<img") and all(len(alt) > 15 for alt in alts), page.name
         assert re.search(r"singularbayes \d+\.\d+\.\d+", text), page.name  # the version that it describes
+
+
+def test_every_link_of_a_page_leads_to_a_file_and_an_anchor_of_the_site(site):
+    texts = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html") if page.name != "404.html"}
+    anchors = {page: set(re.findall(r'\s(?:id|name)="([^"]+)"', text)) for page, text in texts.items()}
+    lost = set()
+    for page, text in texts.items():
+        for link in set(re.findall(r'\s(?:href|src)="(?!\w+:|//)([^"]*)"', text)):
+            path, _, anchor = html.unescape(link).partition("#")
+            target = (page.parent / unquote(path.split("?")[0])).resolve() if path else page
+            target = target / "index.html" if target.is_dir() else target
+            if not target.is_file() or (anchor and unquote(anchor) not in anchors.get(target, {unquote(anchor)})):
+                lost.add(f"{page.relative_to(site)}: {link}")
+    assert sorted(lost) == []
+
+
+def test_links_to_files_that_are_not_on_the_site_go_to_the_repository(site):
+    page = (site / "convert.html").read_text(encoding="utf-8")
+    for name in ("scripts/convert.py", "convert.json", "scripts/unet.py", "convert_models.json"):
+        assert f'/blob/main/docs/{name}"' in page and (ROOT / "docs" / name).is_file()
+    assert 'href="notebooks/forecast.html"' in (site / "sequences.html").read_text(encoding="utf-8")
+    own = (site / "notebooks" / "forecast.html").read_text(encoding="utf-8")
+    assert '/blob/main/examples/forecast.ipynb"' in own
 
 
 def test_signatures_show_values_and_a_number_and_its_error_stay_on_one_line(site):

@@ -48,6 +48,25 @@ def test_wealth_is_a_martingale_and_false_alarms_are_at_most_alpha():
     assert abs(np.mean(wealth) - 1) < 4 * np.std(wealth) / np.sqrt(streams)
 
 
+def test_false_alarms_after_a_restart_are_at_most_alpha_where_its_time_was_fixed_and_more_after_an_alarm():
+    rng = np.random.default_rng(7)
+    alpha, streams, longest = 0.1, 3000, 150
+    martingales = [ConformalMartingale.from_reference(x, seed=i) for i, x in enumerate(rng.normal(size=(streams, 40)))]
+
+    def alarms(some):
+        return wealth_side_by_side(some, rng.normal(size=(len(some), longest))) >= np.log(1 / alpha)
+
+    first = alarms(martingales)
+    for martingale in martingales:
+        martingale.seen = longest
+    error = 2 * np.sqrt(alpha * (1 - alpha) / streams)
+    again = alarms([martingale.restarted() for martingale in martingales]).any(axis=1)
+    hit = first.any(axis=1)
+    assert hit.mean() <= alpha + error
+    assert again.mean() <= alpha + error  # of all streams, whatever was found before
+    assert again[hit].mean() > 2 * alpha  # the same, unlucky reference
+
+
 def test_streams_side_by_side_have_the_wealth_of_each_alone():
     rng = np.random.default_rng(5)
     references, streams = np.round(rng.normal(size=(4, 60)), 1), np.round(rng.normal(0.5, 1, size=(4, 30)), 1)
@@ -166,7 +185,10 @@ def test_a_refused_update_changes_nothing():
     assert monitor._martingales["uncertainty of a"].to_dict() == before
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"version": 99})])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", json.dumps({"version": 99}), json.dumps({"version": 3}), json.dumps({"version": 3, "alpha": 0.1})],
+)
 def test_a_file_that_is_no_monitor_is_named(tmp_path, text):
     (tmp_path / "file.json").write_text(text)
     with pytest.raises(ValueError, match=r"Monitor\.load needs"):

@@ -14,8 +14,8 @@ from networks import NETWORKS
 from table import stir
 
 import singularbayes as sb
-from singularbayes import LowRank, layers
-from singularbayes.models import compiled, share_programs
+from singularbayes import FullRank, LowRank, layers
+from singularbayes.models import compiled, program_of, share_programs
 from singularbayes.posteriors import draw_keys, noise
 from singularbayes.prediction import memory, sampler
 from singularbayes.prediction.sampler import JaxSampler, outputs_of_draw, sampler_of
@@ -84,10 +84,64 @@ class TestPrograms:
         monkeypatch.setattr(
             JaxSampler, "run", lambda self, draws, x, *known: seen.append((chunk(draws), len(x))) or run(self, draws, x)
         )
-        monkeypatch.setattr(JaxSampler, "scratch_bytes", lambda self, draws, x: chunk(draws) * len(x) * 100)
+        monkeypatch.setattr(JaxSampler, "scratch_bytes", lambda self, draws, x, shared: chunk(draws) * len(x) * 100)
         monkeypatch.setattr(sampler, "program_limit", lambda: 800)
         sb.predict(model, np.ones((16, 4)), 8, likelihood="gaussian")
         assert set(seen) == {(1, 8)}
+
+    def test_a_body_that_chunks_share_is_not_counted_and_nothing_is_compiled_twice(self, monkeypatch):
+        monkeypatch.setattr(sampler, "_cores", lambda: 1)
+        body = [keras.layers.Dense(4000, "tanh"), keras.layers.Dense(4000, "tanh"), keras.layers.Dense(2)]
+        model = keras.Sequential([keras.Input((4,)), *body, layers.Dense(2, posterior=LowRank.paper(1))])
+        run, x = sampler_of(model), np.ones((50, 4), "float32")
+        weights = run.draw(draw_keys(0, 4))
+        assert run.scratch_bytes(weights, x, shared=True) < run.scratch_bytes(weights, x) / 10
+        monkeypatch.setattr(memory, "_CHUNK_BYTES", 4 * memory.draw_bytes(model) + 4 * 32 * 50 * 2)
+        chunks, draw = [], JaxSampler.draw
+        monkeypatch.setattr(JaxSampler, "draw", lambda self, keys: chunks.append(len(keys)) or draw(self, keys))
+        monkeypatch.setattr(sampler, "program_limit", lambda: 100_000)  # one of the body's layers takes 800 kB
+        sb.predict(model, x, 8, likelihood="gaussian", batch_size=50)
+        assert set(chunks) == {4}
+        assert program_of(model, sampler._run_chunk)._run._cache_size() == 0  # all went through the program asked about
+
+
+@on_jax
+def test_threads_are_those_of_this_process(monkeypatch):
+    before = sampler._threads()
+    assert sampler._threads() is before
+    monkeypatch.setattr(sampler.os, "getpid", lambda: -1)  # as in a fork
+    assert sampler._threads() is not before
+
+
+@pytest.mark.backend
+def test_requests_of_all_sizes_use_few_batches_and_have_the_same_predictions():
+    model = stir(keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=LowRank.paper(1))]))
+    x = RNG.normal(size=(256, 4)).astype("float32")
+    batches = {memory.chunk_sizes(model, x[:size], size, 10, 256)[1] for size in range(1, 257)}
+    assert len(batches) == (256 if keras.backend.backend() == "torch" else 16)
+    assert all(memory.chunk_sizes(model, x[:size], size, 10, 100)[1] <= 100 for size in (99, 100, 101, 256))
+    five, six = (sb.predict(model, x[:size], 4, likelihood="gaussian", keep_draws=True).draws for size in (5, 6))
+    assert five.shape == (4, 5, 3)
+    np.testing.assert_allclose(five, six[:, :5], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.backend
+def test_a_model_with_states_keeps_its_batch_size():
+    state = layers.LSTM(3, stateful=True, posterior=LowRank(1))
+    fixed = keras.Sequential([keras.Input(batch_shape=(5, 3, 4)), state])
+    assert memory.chunk_sizes(fixed, np.ones((5, 3, 4), "float32"), 5, 2, 256)[1] == 5
+
+
+@pytest.mark.backend
+def test_the_weights_that_all_models_keep_are_bounded_together(monkeypatch):
+    models = [keras.Sequential([keras.Input((4,)), layers.Dense(3, posterior=FullRank())]) for _ in range(3)]
+    first, second, third = map(sampler_of, models)
+    monkeypatch.setattr(memory, "_CHUNK_BYTES", 2 * 5 * 4 * 12)  # five draws of two models
+    keys = draw_keys(0, 5)
+    kept = {run: run.draw(keys) for run in (first, second, third)}
+    assert first.draw(keys) is not kept[first]  # and now the second's have gone
+    assert third.draw(keys) is kept[third]
+    assert second.draw(keys) is not kept[second]
 
 
 @on_jax
@@ -118,6 +172,44 @@ def test_weights_are_made_once_for_requests_that_follow():
     second = run.draw(draw_keys(1, 5))
     model.layers[0].posterior.ab.values.assign(model.layers[0].posterior.ab.values + 1.0)
     assert run.draw(draw_keys(1, 5)) is not second
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others bound the draws that run at once by batch")
+def test_few_examples_take_no_more_draws_at_once_than_fit(monkeypatch):
+    make, x = NETWORKS["mlp"]
+    model = make()
+    kind, groups = type(sampler_of(model)), []
+    run = kind._run_group
+
+    def counting(self, draws, x, frontier):
+        groups.append(len(keras.tree.flatten(draws)[0]))
+        return run(self, draws, x, frontier)
+
+    whole = sb.predict(model, x[:2], 6, likelihood="gaussian", keep_draws=True).draws
+    monkeypatch.setattr(kind, "_run_group", counting)
+    monkeypatch.setattr(memory, "kept_limit", lambda: 3 * 2 * 4 * 8)  # three draws of two examples of eight numbers
+    found = sb.predict(model, x[:2], 6, likelihood="gaussian", keep_draws=True).draws
+    assert groups == [3, 3]
+    np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_model_changed_without_new_variables_predicts_as_it_is_now(nested):
+    inner = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, "tanh"), layers.Dense(3, "relu", posterior=2)])
+    model = keras.Sequential([keras.Input((4,)), inner]) if nested else inner
+    x, options = NETWORKS["mlp"][1], {"draws": 3, "likelihood": "gaussian", "keep_draws": True}
+    before = sb.predict(model, x, **options).draws
+    inner.add(keras.layers.Softmax())
+    grown = sb.predict(model, x, **options).draws
+    np.testing.assert_allclose(grown, np.exp(before) / np.exp(before).sum(-1, keepdims=True), rtol=1e-5)
+    inner.pop()
+    inner.layers[-1].activation = keras.activations.linear
+    model.compile("sgd", "mse")
+    linear = sb.predict(model, x, **options).draws
+    assert linear.min() < 0
+    np.testing.assert_allclose(np.maximum(linear, 0), before, rtol=1e-5, atol=1e-6)
 
 
 class Unbatched(keras.layers.Layer):
@@ -219,3 +311,23 @@ def test_devices_share_the_work_and_give_the_answer_of_one(tmp_path):
     code = textwrap.dedent(SPREAD.format(devices=4, path=four))
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "XLA_FLAGS": flags})
     np.testing.assert_allclose(np.load(four), np.load(one), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="other backends meet a wrong id in a compiled function")
+def test_a_refused_request_leaves_draws_side_by_side(monkeypatch):
+    model = keras.Sequential([keras.Input((3,), dtype="int32"), layers.Embedding(5, 4, posterior=LowRank(2))])
+    good, bad = np.zeros((2, 3), "int32"), np.full((2, 3), 9, "int32")
+    with pytest.raises(ValueError, match="got the id 9"):
+        sb.predict(model, bad, 4, likelihood="gaussian")
+    assert sampler_of(model)._vectorised
+    import torch
+
+    def fail(self, draws, x, frontier):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(sampler_of(model)), "_run_group", fail)
+        with pytest.raises(torch.OutOfMemoryError):
+            sb.predict(model, good, 4, likelihood="gaussian")
+    assert sampler_of(model)._vectorised

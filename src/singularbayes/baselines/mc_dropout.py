@@ -54,7 +54,7 @@ class _Dropping(keras.Model):
     _outputs_struct = _of_model("_outputs_struct")
 
     def call(self, inputs, training=False):
-        states = scope.fixed(self.masks)
+        states = scope.fixed_draw(self.masks)
         for variable, state in zip(self.masks.states, states, strict=True):
             variable.assign(state)  # inside a pass of `predict` no assignment outlives it
         with _standing_normalisation(self.model), _seeded(states):
@@ -115,7 +115,7 @@ class MCDropout:
         self.history: keras.callbacks.History | None = None
         self._dropping: keras.Model | None = None
 
-    def fit(self, x, y, epochs: int, batch_size: int = 32, *, seed: int = 0, **options) -> Self:
+    def fit(self, x, y, epochs: int = 1, batch_size: int = 32, *, seed: int = 0, **options) -> Self:
         """Trains the model; `options` are those of `fit_many`. Returns the baseline."""
         (self.history,) = fit_many(lambda: self.model, x, y, [seed], epochs, batch_size, **options)
         return self

@@ -34,7 +34,12 @@ _KINDS = ("Dense", "InputLayer", "Flatten", "Reshape", "Activation")  # all but 
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """What the rules ask of a layer: its class by name, whether it adds a bias, and its activation's name."""
+    """What the rules ask of a layer: its class by name, whether it adds a bias, and its activation's name.
+
+    >>> from singularbayes.bounds import reasons_outside
+    >>> reasons_outside([LayerFacts("Dense", has_bias=True)])
+    ('layer 1 (Dense) has a bias',)
+    """
 
     kind: str
     has_bias: bool

@@ -9,7 +9,8 @@ from singularbayes.convert.frozen import Frozen, as_graph, require_inputs, resto
 from singularbayes.convert.surgery import copied
 from singularbayes.likelihoods import likelihood_of_output
 from singularbayes.models import position_of
-from singularbayes.posteriors import draw_keys, draw_sources, find_posteriors, find_sources, flat_layers, noise, scope
+from singularbayes.posteriors import draw_keys, draw_sources, find_posteriors, find_sources, flat_layers, noise
+from singularbayes.prediction import outputs_under, split_of
 
 
 def freeze_draws(
@@ -28,7 +29,8 @@ def freeze_draws(
     "total_std" and the ends "lower" and "upper" of the interval that has a new value with probability `level` (counts
     have no such ends here). Nothing in it is random: the draws are weights of its own, draws · r (m + n) numbers for a
     low-rank weight, so `save` and `export` keep the uncertainty. What `export` writes needs nothing of this package; a
-    `.keras` file needs it to be loaded. The graph holds the model once per draw, one after another.
+    `.keras` file needs it to be loaded. The graph holds the layers before the first random one once, and the rest once
+    per draw, one after another.
 
     Args:
         likelihood, output: as for `predict`.
@@ -36,7 +38,8 @@ def freeze_draws(
 
     >>> import keras, numpy as np, singularbayes as sb
     >>> model = keras.Sequential([keras.Input((4,)), sb.layers.Dense(3, posterior=sb.LowRank(2))])
-    >>> frozen = freeze_draws(model, 8, likelihood="categorical_logits")
+    >>> model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    >>> frozen = freeze_draws(model, 8)
     >>> outputs = frozen.predict(np.ones((5, 4)), verbose=0)
     >>> outputs["mean"].shape, outputs["mutual_information"].shape
     ((5, 3), (5,))
@@ -94,13 +97,12 @@ class FrozenDraws(Frozen):
         return held
 
     def _output_lists(self, inputs) -> list[list]:
-        return [self._outputs(inputs, s) for s in range(self.draws)]
+        split = split_of(self.model)
+        frontier = None if split is None else split.prefix(inputs)
+        return [outputs_under(self.model, self._sources, self._draw(s), inputs, frontier) for s in range(self.draws)]
 
-    def _outputs(self, inputs, s: int) -> list:
-        """Returns the outputs of draw s."""
-        held = zip(self._sources, self._held, strict=True)
-        with scope.fix({id(source): tuple(array[s] for array in arrays) for source, arrays in held}):
-            return keras.tree.flatten(self.model(inputs, training=False))
+    def _draw(self, s: int) -> list[tuple]:
+        return [tuple(array[s] for array in arrays) for arrays in self._held]
 
     def get_config(self):
         return {

@@ -98,7 +98,7 @@ def run(trainer: Trainer, settings: Settings) -> Story:
             f"callbacks=[sb.KLSchedule(beta={settings.beta:g})]. “Trained further” is the Keras model with as many "
             "more epochs.",
             f"Not the library's defaults: the rank, {settings.rank} instead of 32, for a smaller model, and β, "
-            f"{settings.beta:g} instead of 0.03, for wider posteriors: few images with much noise say little.",
+            f"{settings.beta:g} instead of 0.03, for wider posteriors: few images with much noise determine little.",
             "Images, noise, epochs, rank and β were chosen by the test scores of other splits of the same images.",
         ),
         table=table,

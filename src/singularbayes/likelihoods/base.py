@@ -29,6 +29,10 @@ class Likelihood(ABC):
         task: "classification" or "regression".
         from_logits: the outputs still need `activation`; None where they are neither logits nor probabilities.
         predicts_noise: every draw of a regression predicts the noise around its prediction.
+
+    >>> from singularbayes.likelihoods import Categorical, Gaussian
+    >>> Categorical().task, Gaussian(0.1).task
+    ('classification', 'regression')
     """
 
     task: str
@@ -70,7 +74,7 @@ class Likelihood(ABC):
     def export_interval(self, found: Mapping[str, Any], level: float) -> dict[str, Any]:
         """Returns what follows from the tensors of `export` about the targets; for regression with known noise.
 
-        These are "total_std" and, but for counts, the ends "lower" and "upper" of the central interval of the total
+        These are "total_std" and, except for counts, the ends "lower" and "upper" of the central interval of the total
         variance.
         """
         return {}
@@ -88,6 +92,10 @@ class Classification(Likelihood):
 
     Attributes:
         activation: what makes probabilities out of logits.
+
+    >>> from singularbayes.likelihoods import Categorical
+    >>> isinstance(Categorical(), Classification)
+    True
     """
 
     task = "classification"
@@ -113,6 +121,10 @@ class Regression(Likelihood):
         scale: standard deviation of the noise, where it is one number; None where it is unknown, or where every draw
             predicts it. Then `predicts_noise` is True, and its variance is the statistic "noise_variance".
         family: how targets are distributed around their mean.
+
+    >>> from singularbayes.likelihoods import Gaussian
+    >>> Gaussian(scale=0.1).scale
+    0.1
     """
 
     task = "regression"

@@ -17,6 +17,10 @@ class NoiseFamily(ABC):
 
     Attributes:
         discrete: targets are counts.
+
+    >>> from singularbayes.likelihoods import COUNTS, GAUSSIAN
+    >>> COUNTS.discrete, GAUSSIAN.discrete
+    (True, False)
     """
 
     discrete = False

@@ -54,9 +54,38 @@ class Program:
         return self._compile(values, *arguments)[1]
 
 
-_PROGRAMS: weakref.WeakKeyDictionary[Any, dict[Callable, Program]] = weakref.WeakKeyDictionary()
-# By model: another one of its architecture, whose programs it uses.
+class Form:
+    """What compiled functions of a model depend on beside shapes and values: its layers, and its last `compile`."""
+
+    def __init__(self, layers: list, compilation):
+        # References, because a form is kept as long as its model lives.
+        self._layers = [weakref.ref(layer) for layer in layers]
+        self._compilation = None if compilation is None else weakref.ref(compilation)
+
+    def is_of(self, layers: list, compilation) -> bool:
+        """Returns whether these are still the layers and what `compile` got."""
+        known = None if self._compilation is None else self._compilation()
+        if known is not compilation or len(layers) != len(self._layers):
+            return False
+        return all(reference() is layer for reference, layer in zip(self._layers, layers, strict=True))
+
+
+_FORMS: weakref.WeakKeyDictionary[Any, Form] = weakref.WeakKeyDictionary()
+_PROGRAMS: weakref.WeakKeyDictionary[Any, tuple[Form, dict[Callable, Program]]] = weakref.WeakKeyDictionary()
+# By model: another one of its architecture, whose programs it uses, and the forms of both at that time.
 _LENDERS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def form_of(model: keras.Model) -> Form:
+    """Returns an object that stays the same until a model gets or loses layers, or is compiled again.
+
+    So programs follow changes as Keras's own `predict` does: those inside a layer after another `compile`.
+    """
+    layers, compilation = flat_layers(model)[1:], getattr(model, "_compile_config", None)
+    known = _FORMS.get(model)
+    if known is None or not known.is_of(layers, compilation):
+        known = _FORMS[model] = Form(layers, compilation)
+    return known
 
 
 def compiled(model: keras.Model, function: Callable, *arguments):
@@ -70,7 +99,9 @@ def compiled(model: keras.Model, function: Callable, *arguments):
 def program_of(model: keras.Model, function: Callable) -> Program:
     """Returns the compiled function of a model, or of the model that lends it its programs; on JAX."""
     lender = _lender(model)
-    programs = _PROGRAMS.setdefault(lender, {})
+    form, programs = _PROGRAMS.get(lender, (None, {}))
+    if form is not form_of(lender):
+        form, programs = _PROGRAMS[lender] = form_of(lender), {}
     if function not in programs:
         programs[function] = Program(lender, function)
     return programs[function]
@@ -97,12 +128,16 @@ def share_programs(models: list[keras.Model]) -> None:
     kind, lender = kind_of(first), _lender(first)
     for model in others:
         if model is not lender and kind_of(model) == kind:
-            _LENDERS[model] = lender
+            _LENDERS[model] = lender, form_of(lender), form_of(model)
 
 
 def _lender(model: keras.Model) -> keras.Model:
     while model in _LENDERS:
-        model = _LENDERS[model]
+        lender, *forms = _LENDERS[model]
+        if forms != [form_of(lender), form_of(model)]:  # one of them is another network by now
+            del _LENDERS[model]
+            break
+        model = lender
     return model
 
 

@@ -21,6 +21,8 @@ def trade_offs(sweep: "Sweep") -> dict[str, Figure]:
     Labels are ranks, marks are values of β or whatever else was varied. A ring is around the recommended trial; bars
     are standard errors over seeds. A sweep without OOD examples has one figure, of its size against its first
     objective.
+
+    docs/ranks.md has an example.
     """
     detections = [name for name in _names(sweep) if name.rpartition("/")[2] == _DETECTION[sweep.task]]
     pairs = [(x, y) for y in detections for x in _AGAINST[sweep.task]]

@@ -1,6 +1,9 @@
 """How many draws and examples of a prediction run at a time, so that they fit memory."""
 
 import math
+import threading
+import weakref
+from typing import Any
 
 import keras
 
@@ -9,7 +12,7 @@ from singularbayes.models import device_count, free_bytes
 from singularbayes.posteriors import find_sources, flat_layers
 from singularbayes.prediction.prefix import split_of
 
-FEW = 16  # examples, up to which products are so small that draws are best taken together, whatever is copied for it
+FEW = 16  # Up to this many examples, products are so small that draws are best computed together.
 _CHUNK_BYTES = 256 << 20  # the drawn weights of a chunk, and its outputs while they are reduced
 # The largest layer's outputs for the draws that run side by side: what stays in the caches of a CPU, and a share of an
 # accelerator's free memory, which also holds the outputs of other layers.
@@ -23,7 +26,7 @@ _PROGRAM_FACTOR = 8  # so many chunks, or shares of free memory, may a compiled 
 def chunk_sizes(model: keras.Model, x, examples: int, draws: int, batch_size: int) -> tuple[int, int]:
     """Returns how many draws are a chunk, whose weights are made together, and how many examples are a batch."""
     devices, fitting = device_count(), _layer_bytes() // _example_bytes(model, x)  # draws × examples side by side
-    batch = min(batch_size, examples, max(1, fitting))
+    batch = min(batch_size, _usual_size(model, examples), max(1, fitting))
     # Examples, or where there are too few the draws, are in equal parts for all devices.
     batch = devices * math.ceil(batch / devices) if batch >= devices else batch
     reduced = 32 * batch * _output_size(model, x)  # in float64, and some copies
@@ -53,8 +56,12 @@ def side_by_side(model: keras.Model, x, chunk: int) -> int:
     batch = len(keras.tree.flatten(x)[0])
     if free_bytes() is not None or batch < device_count():
         return chunk
-    most = max(1, _layer_bytes() // _example_bytes(model, x) // batch)
-    return next(group for group in range(min(chunk, most), 0, -1) if chunk % group == 0)
+    return _divisor(chunk, _layer_bytes() // _example_bytes(model, x) // batch)
+
+
+def together(model: keras.Model, x, chunk: int) -> int:
+    """Returns how many draws of a chunk may run at once for few examples: equal groups whose outputs fit memory."""
+    return _divisor(chunk, kept_limit() // _example_bytes(model, x) // len(keras.tree.flatten(x)[0]))
 
 
 def program_limit() -> int:
@@ -77,6 +84,44 @@ def draw_bytes(model: keras.Model) -> int:
 def _layer_bytes() -> int:
     free = free_bytes()
     return _CACHE_BYTES if free is None else int(free * _FREE_SHARE)
+
+
+_KEPT: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # bytes by sampler, the last used last
+_LOCK = threading.Lock()
+
+
+def forget_others(sampler, draws) -> None:
+    """Keeps drawn weights for the next request: those of the samplers used last, 256 MB of them in all.
+
+    Args:
+        sampler: the one that is used now; the others have a method `forget`.
+        draws: its drawn weights.
+    """
+    with _LOCK:
+        size = _KEPT.pop(sampler, None)
+        _KEPT[sampler] = size = sum(4 * math.prod(array.shape) for array in keras.tree.flatten(draws))
+        for other, own in reversed(list(_KEPT.items())[:-1]):
+            size += own
+            if size > _CHUNK_BYTES:
+                other.forget()
+                del _KEPT[other]
+
+
+def _usual_size(model: keras.Model, examples: int) -> int:
+    """Returns the next of 1, 2, 3, 4, 6, 8, 12, 16, 24, …: so few programs are compiled for requests of all sizes.
+
+    PyTorch compiles none, and a model with states has them for one size.
+    """
+    fixed = any(tensor.shape[0] for tensor in getattr(model, "inputs", None) or ())
+    if keras.backend.backend() == "torch" or fixed or any(getattr(p, "stateful", False) for p in flat_layers(model)):
+        return examples
+    power = 1 << (examples - 1).bit_length()
+    return 3 * power // 4 if power > 2 and examples <= 3 * power // 4 else power
+
+
+def _divisor(total: int, most: int) -> int:
+    """Returns the largest divisor of `total` that is not above `most`, at least 1."""
+    return next(part for part in range(max(1, min(total, most)), 0, -1) if total % part == 0)
 
 
 def _equal_part(total: int, most: int) -> int:

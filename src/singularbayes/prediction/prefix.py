@@ -2,7 +2,8 @@
 
 A functional model is a graph of calls, and so is a Sequential one. A call is random where its layer draws, or where one
 of its inputs is random; the others are the prefix. A nested model in which only some calls are random is taken apart
-into its own calls. What crosses from the prefix to the rest is the frontier: tensors, and their masks.
+into its own calls. The frontier is what crosses from the prefix to the rest: the tensors that calls of the prefix make
+(or that the model is given) and that random calls or the outputs use, with their masks.
 """
 
 import weakref
@@ -16,6 +17,7 @@ from keras import ops
 from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.models.functional import Functional, operation_fn
 
+from singularbayes.models import form_of
 from singularbayes.posteriors import Source, find_sources, flat_layers, scope
 
 # Layers of these packages draw nothing outside training but what a `Source` of theirs draws.
@@ -222,14 +224,16 @@ def _run(calls: list[_Call], values: dict[int, Any]) -> None:
 def _call_of(model) -> Iterator[None]:
     """Makes layers find themselves inside a call of the model outside training."""
     context = model._get_call_context()
+    before = context.get_value("training", None)
     context.set_value("training", False)
     try:
         yield
     finally:
+        context.set_value("training", before)  # where a call of another layer is under way
         model._maybe_reset_call_context()
 
 
-_SPLITS: weakref.WeakKeyDictionary[Any, Split | None] = weakref.WeakKeyDictionary()
+_SPLITS: weakref.WeakKeyDictionary[Any, tuple[Any, Split]] = weakref.WeakKeyDictionary()
 
 
 def split_of(model: keras.Model) -> Split | None:
@@ -237,10 +241,11 @@ def split_of(model: keras.Model) -> Split | None:
     graph = graph_of(model)
     if graph is None or keras.distribution.distribution() is not None:  # which lays out tensors by paths of layers
         return None
-    known = _SPLITS.get(model)
-    if known is None or known.graph() is not graph:
-        known = _SPLITS[model] = Split(model, graph)
-    return known if known.is_useful else None
+    form, split = _SPLITS.get(model, (None, None))
+    if split is None or form is not form_of(model) or split.graph() is not graph:
+        split = Split(model, graph)
+        _SPLITS[model] = form_of(model), split
+    return split if split.is_useful else None
 
 
 def frontier_of(model: keras.Model, x) -> dict | None:
@@ -254,7 +259,7 @@ def frontier_of(model: keras.Model, x) -> dict | None:
 
 def outputs_under(model: keras.Model, sources, draw, x, frontier=None) -> list:
     """Returns the outputs, flattened, of one draw; where there is a frontier, by the rest of the model after it."""
-    with scope.fix({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
+    with scope.fix_draws({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
         if frontier is None:
             return keras.tree.flatten(model(x, training=False))
         split: Any = split_of(model)

@@ -19,7 +19,7 @@ from keras import ops
 
 from singularbayes.models import batch_mesh, free_bytes, no_gradient, program_of, track, variable_values
 from singularbayes.posteriors import draw_sources, find_sources, noise
-from singularbayes.prediction.memory import FEW, chunk_sizes, kept_limit, program_limit, side_by_side
+from singularbayes.prediction.memory import FEW, chunk_sizes, forget_others, kept_limit, program_limit, side_by_side
 from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
 from singularbayes.prediction.vectorized import TensorFlowSampler, TorchSampler
 
@@ -51,7 +51,11 @@ def stream_draws(
         return where, data if lengths is None else data[:, : _rounded(lengths[where].max(), data.shape[1])]
 
     weights, data = sampler.draw(_padded(keys[:chunk], chunk)), part(0)[1]
-    while form not in sizes and sampler.scratch_bytes(weights, data) > program_limit() and chunk * batch > 1:
+    while (
+        form not in sizes
+        and chunk * batch > 1
+        and sampler.scratch_bytes(weights, data, shared=chunk < draws) > program_limit()
+    ):
         group = side_by_side(model, data, chunk)
         chunk, batch = (math.ceil(group / 2), batch) if chunk > 1 else (1, math.ceil(batch / 2))
         weights, data = sampler.draw(_padded(keys[:chunk], chunk)), part(0)[1]
@@ -151,7 +155,12 @@ class JaxSampler:
             program, number = program_of(model, _draw_chunk), _number_of_parts(len(keys))
             weights = values, [program(values, noise.as_keys(some)) for some in np.split(keys, number)]
             self._drawn = keys, weights
+        forget_others(self, weights[1])
         return weights
+
+    def forget(self) -> None:
+        """Frees the weights of the last draws."""
+        self._drawn = None, ((), [])
 
     @property
     def splits(self) -> bool:
@@ -190,15 +199,23 @@ class JaxSampler:
     def run_on_devices(self, weights: tuple, x, frontier=None) -> list:
         """Returns the outputs of draws in one part as they lie on the devices."""
         (values, [draws]), known = weights, () if frontier is None else (frontier,)
-        return program_of(self.model(), _run_chunk)(values, *_spread(draws, x), *known)
+        program = program_of(self.model(), _run_chunk)
+        if batch_mesh()[0].size == 1:  # the program whose memory was asked for: not another one of `jit`
+            return program.compiled(values, draws, x, *known)(values, draws, x, *known)
+        return program(values, *_spread(draws, x), *known)
 
-    def scratch_bytes(self, weights: tuple, x) -> int:
-        """Returns the bytes that a run of these shapes takes beside its inputs and outputs."""
+    def scratch_bytes(self, weights: tuple, x, shared: bool = False) -> int:
+        """Returns the bytes that a run of these shapes takes beside its inputs and outputs.
+
+        Args:
+            shared: whether `run` gets the frontier also of draws in one part, as it does where chunks share it.
+        """
         model, (values, parts) = self.model(), weights
-        if len(parts) == 1 or not self.splits:
-            return len(parts) * program_of(model, _run_chunk).scratch_bytes(values, *_spread(parts[0], x))
+        program = program_of(model, _run_chunk)
+        if not self.splits or (len(parts) == 1 and not shared):
+            return len(parts) * program.scratch_bytes(values, *_spread(parts[0], x))
         frontier = program_of(model, frontier_of).output_shapes(values, x)
-        return len(parts) * program_of(model, _run_chunk).scratch_bytes(values, parts[0], x, frontier)
+        return len(parts) * program.scratch_bytes(values, parts[0], x, frontier)
 
 
 def _number_of_parts(draws: int) -> int:
@@ -212,8 +229,12 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@functools.cache
 def _threads() -> ThreadPoolExecutor:
+    return _threads_of(os.getpid())  # those of another process are not in a fork of it
+
+
+@functools.cache
+def _threads_of(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_cores())
 
 

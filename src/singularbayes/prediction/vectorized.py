@@ -1,7 +1,7 @@
 """Draws side by side on torch (`torch.func.vmap`) and TensorFlow (a compiled function of all draws).
 
-The weights of the last draws are kept for the next request while the variables they were made from are the same. A
-model with an operation that cannot run for several draws at once runs one draw after another.
+The weights of the last draws are kept for the next request while the variables they were made from are the same, of
+the models used last. A model with an operation that cannot run for several draws at once runs one draw after another.
 """
 
 import weakref
@@ -14,9 +14,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.models import no_gradient
+from singularbayes.models import form_of, no_gradient
 from singularbayes.posteriors import draw_sources, find_sources, noise
-from singularbayes.prediction.memory import FEW, side_by_side
+from singularbayes.prediction.memory import FEW, forget_others, side_by_side, together
 from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
 
 _NOT_VECTORISED = (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError)
@@ -43,7 +43,12 @@ class _Sampler:
             with no_gradient():
                 draws = self._stacked_draws(sources, keys)
                 self._drawn = ([ops.copy(value) for value in values], keys, draws)
+        forget_others(self, draws)
         return draws
+
+    def forget(self) -> None:
+        """Frees the weights of the last draws."""
+        self._drawn = ([], np.zeros(0), None)
 
     @property
     def splits(self) -> bool:
@@ -65,7 +70,7 @@ class _Sampler:
         sources, number = find_sources(model), len(arrays[0]) if arrays else 1
         x = keras.tree.map_structure(ops.convert_to_tensor, x)
         frontier = self.prefix(x) if frontier is None else frontier
-        outputs = []
+        outputs, failed = [], False
         with no_gradient():
             group = self._group_size(x, number) if arrays else 0
             if self._vectorised and group:
@@ -73,11 +78,15 @@ class _Sampler:
                     for first in range(0, number, group):
                         some = [tuple(array[first : first + group] for array in draw) for draw in draws]
                         outputs.append(self._run_group(some, x, frontier))
-                except _NOT_VECTORISED:  # what is wrong with the model or the data is raised again below
-                    self._vectorised, outputs = False, []
+                except _NOT_VECTORISED as error:
+                    if _is_lack_of_memory(error):
+                        raise
+                    failed, outputs = True, []
             for s in range(number) if not outputs else ():
                 one = self._run_one(sources, [tuple(array[s] for array in draw) for draw in draws], x, frontier)
                 outputs.append([output[None] for output in one])
+            if failed:  # and one draw after another did not: it was neither the data nor the model
+                self._vectorised = False
         return [np.concatenate([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
 
     @staticmethod
@@ -102,9 +111,14 @@ class _Sampler:
         with keras.StatelessScope():
             return outputs_under(self.model(), sources, draw, x, frontier)
 
-    def scratch_bytes(self, draws, x) -> int:
+    def scratch_bytes(self, draws, x, shared: bool = False) -> int:
         """Returns 0: groups of draws take what fits the caches, or what a plain forward pass takes."""
         return 0
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    # torch has a class for accelerators, and words for a CPU.
+    return type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error)
 
 
 class TorchSampler(_Sampler):
@@ -161,7 +175,8 @@ class TensorFlowSampler(_Sampler):
 
     def __init__(self, model: keras.Model):
         super().__init__(model)
-        self._functions: dict[tuple, Any] = {}  # by name, and the variables and the graph that they were made for
+        self._state: tuple = ()  # the form and the variables that functions were made for
+        self._functions: dict[str, Any] = {}
 
     @staticmethod
     def _equal(value, other) -> bool:
@@ -170,12 +185,12 @@ class TensorFlowSampler(_Sampler):
     def _function(self, name: str, make: Callable) -> Any:
         import tensorflow as tf
 
-        split, model = split_of(self.model()), self.model()
-        state = (name, id(split), *(id(variable) for variable in model.variables))
-        if state not in self._functions:
-            self._functions = {key: value for key, value in self._functions.items() if key[1:] == state[1:]}
-            self._functions[state] = tf.function(make(), autograph=False)
-        return self._functions[state]
+        state = (form_of(self.model()), *(id(variable) for variable in self.model().variables))
+        if state != self._state:
+            self._state, self._functions = state, {}
+        if name not in self._functions:
+            self._functions[name] = tf.function(make(), autograph=False)
+        return self._functions[name]
 
     def _stacked_draws(self, sources, keys) -> list[tuple]:
         def make():
@@ -191,7 +206,8 @@ class TensorFlowSampler(_Sampler):
         return self._function("draw", make)(noise.as_keys(keys))
 
     def _group_size(self, x, number: int) -> int:
-        return number
+        few = len(keras.tree.flatten(x)[0]) <= FEW
+        return together(self.model(), x, number) if few else number
 
     def _run_group(self, draws, x, frontier) -> list:
         def make():

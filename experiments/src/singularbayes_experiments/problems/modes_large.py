@@ -36,7 +36,7 @@ class Parts(NamedTuple):
     """What trains and what is predicted: inputs with targets, or inputs alone, by name."""
 
     train: tuple[np.ndarray, np.ndarray]
-    asked: dict[str, tuple[np.ndarray, ...]]
+    evaluation_parts: dict[str, tuple[np.ndarray, ...]]
 
 
 def parts_of(one: Set, tuning: bool) -> Parts:

@@ -216,8 +216,8 @@ def _network(inputs: int, outputs: int, loss, steps: int, rate: float, decay: fl
     return build
 
 
-def _trained(x, targets, outputs, loss, seed, members, rate=1e-3, decay=1e-4, dropout=0.0, steps=10_000):
-    """Returns a deep ensemble, or one network with dropout, trained for at least 40 epochs and so many steps."""
+def _trained(x, targets, *, outputs, loss, seed, members, rate=1e-3, decay=1e-4, dropout=0.0, steps=10_000):
+    """Returns a deep ensemble, or one network with dropout, trained for at least 40 epochs and this many steps."""
     from singularbayes.baselines import DeepEnsemble, MCDropout
 
     batch = 32 if len(x) < 5_000 else 256
@@ -238,7 +238,7 @@ def _networks(x, y, seed, **settings):
 
     scaled, centre, scale = _scaled(x, y)
     targets = ((y - centre) / scale).astype("float32")[:, None]
-    trained = _trained(scaled(x), targets, 2, sb.MeanScaleNLL(), seed, 5, **settings)
+    trained = _trained(scaled(x), targets, outputs=2, loss=sb.MeanScaleNLL(), seed=seed, members=5, **settings)
 
     def predict(new):
         p = trained.predict(scaled(new), draws=100, likelihood="mean_scale")
@@ -252,7 +252,9 @@ def _networks_classes(x, y, seed, **settings):
 
     scaled, _, _ = _scaled(x, y)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    trained = _trained(scaled(x), y.astype("int32"), int(y.max()) + 1, loss, seed, 5, **settings)
+    trained = _trained(
+        scaled(x), y.astype("int32"), outputs=int(y.max()) + 1, loss=loss, seed=seed, members=5, **settings
+    )
     return lambda new: trained.predict(scaled(new), draws=100, likelihood="categorical_logits").mean
 
 

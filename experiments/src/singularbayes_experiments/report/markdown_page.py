@@ -20,11 +20,16 @@ FIRST, PAPER, DISCLOSED, FIGURE = "index.md", "paper_tables.md", "disclosures.md
 
 @dataclass(frozen=True)
 class OwnPage:
-    """The page of an experiment with records of its own: its text begins with a title; the rest goes to the summary."""
+    """The page of an experiment with records of its own.
+
+    Args:
+        text: begins with a title; losses and remark: lines of the summary; disclosed: a title and its disclosures.
+    """
 
     text: str
     losses: Sequence[str] = ()
     remark: str = ""
+    disclosed: tuple[str, Sequence[str]] = ("", ())
 
 
 _CELLS = (
@@ -105,7 +110,7 @@ def pages(
         title, _, description, *rest = _chapter(chapter, "", level="#", first="chosen", pairs=paired.get(name, ()))
         lines = [title, "", description, *(["", newer[name]] if name in newer else []), *rest]
         found[_page(chapter)] = "\n".join([*lines, _made(command), ""])
-    found[DISCLOSED] = "\n".join([*disclosed(chapters), _made(command), ""])
+    found[DISCLOSED] = "\n".join([*disclosed(chapters, more), _made(command), ""])
     found[PAPER] = "\n".join([*_index(chapters, links, level="#"), _made(command), ""])
     return found
 
@@ -159,7 +164,7 @@ def _only_earlier(scores: Sequence[summary.Scores], modes: Sequence[summary.Scor
     return f"The newer comparison does not have these: {'; '.join(only)}." if only else ""
 
 
-def disclosed(chapters: Sequence[Chapter]) -> list[str]:
+def disclosed(chapters: Sequence[Chapter], more: Mapping[str, OwnPage] | None = None) -> list[str]:
     """Returns the lines of the page of disclosures."""
     lead = (
         "What a sceptic should know about the results: which scores had been seen when settings were written, what "
@@ -167,7 +172,8 @@ def disclosed(chapters: Sequence[Chapter]) -> list[str]:
     )
     every = (lead, *modes_summary.DISCLOSURES, *summary.DISCLOSURES)
     lines = ["# Disclosures", "", *(line for each in every for line in (each, ""))]
-    sections = {chapter.section.title: chapter.section.notes for chapter in chapters} | disclosures.SECTIONS
+    sections: dict[str, Sequence[str]] = {chapter.section.title: chapter.section.notes for chapter in chapters}
+    sections |= dict(own.disclosed for own in (more or {}).values()) | disclosures.SECTIONS
     for title, notes in sections.items():
         lines += [f"## {title}", "", *(f"- {note}" for note in notes), ""] if notes else []
     return lines

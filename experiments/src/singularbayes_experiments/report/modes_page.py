@@ -20,7 +20,7 @@ from singularbayes_experiments.problems.modes_grids import configurations, round
 from singularbayes_experiments.records.record import Record, read
 from singularbayes_experiments.report.names import SIMPLE_NAMES
 from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import RESULTS, by_run, choices, chosen, rounds_of, settled
+from singularbayes_experiments.runs.modes_records import RESULTS, by_run, choices, chosen, final_results, rounds_of
 from singularbayes_experiments.runs.modes_tables import (
     RIVAL,
     columns,
@@ -100,7 +100,7 @@ def _size(lines: Sequence[dict], name: str, method: str) -> int:
 def scope(lines: Sequence[dict]) -> str:
     """Returns which data sets there are, how many rounds each had, what is missing, and how many choices are edges."""
     records = by_run(lines)
-    final = settled(lines)
+    final = final_results(lines)
     there = {name: one for name, one in data_sets().items() if results(final, name, RIVAL)}
     tuned = [one for one in SETS.values() if one.tuned_on is None and one.rounds > 1]
     counted = {one.name: rounds_of(records, one) for one in tuned}
@@ -229,7 +229,7 @@ BLOCKS: dict[str, Callable[[Sequence[dict]], str]] = {
 
 def filled(page: str, lines: Sequence[dict]) -> str:
     """Returns the page with what the records say between `<!-- name -->` and `<!-- end -->`."""
-    final = settled(lines)
+    final = final_results(lines)
     blocks = {name: make(final) for name, make in BLOCKS.items()} | {"modes: scope": scope(lines)}
     for name, text in blocks.items():
         before, rest = page.split(f"<!-- {name} -->\n")

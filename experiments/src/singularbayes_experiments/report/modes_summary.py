@@ -14,7 +14,7 @@ from singularbayes_experiments.report.names import SIMPLE
 from singularbayes_experiments.report.picture import Panel, panel
 from singularbayes_experiments.report.summary import DataSet, Scores, head, verdicts
 from singularbayes_experiments.runs.claimed_work import read_lines
-from singularbayes_experiments.runs.modes_records import RESULTS, settled
+from singularbayes_experiments.runs.modes_records import RESULTS, final_results
 
 FOLDER = "modes"  # of the records, beside those of other experiments
 METHODS = {
@@ -72,7 +72,7 @@ def collect(folder: Path) -> list[Scores]:
     A data set needs results of the deep ensemble and of the mixture that is compared with it. A method whose
     configurations all diverged has no runs; one that was not run is not among the methods.
     """
-    lines = [one for one in settled(read_lines([folder / FOLDER])) if one["method"] in METHODS]
+    lines = [one for one in final_results(read_lines([folder / FOLDER])) if one["method"] in METHODS]
     found = []
     for data in _SETS:
         runs: dict[str, dict[Any, Record]] = {}

@@ -59,7 +59,7 @@ def opening(
     """Returns the summary that the site has, and pages of experiments with records of their own, and disclosures."""
     text = [f"# {TITLE}", "", *markdown_page.opening(records, modes, more)]
     pages = {name.removesuffix(".md"): own.text for name, own in more.items()}
-    pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(markdown_page.disclosed(made))
+    pages[markdown_page.DISCLOSED.removesuffix(".md")] = "\n".join(markdown_page.disclosed(made, more))
     return Opening("\n".join(text), modes_summary.figure(modes).svg, pages)
 
 

@@ -31,7 +31,7 @@ from singularbayes_experiments.problems import image_corruptions, other_photogra
 from singularbayes_experiments.problems.cifar10 import Kind, Method, Piece, Settings
 from singularbayes_experiments.records.record import machine as machine_facts
 from singularbayes_experiments.records.record import versions
-from singularbayes_experiments.runs.cifar10_records import NotTuned, Records
+from singularbayes_experiments.runs.cifar10_records import Cifar10Records, NotTuned
 from singularbayes_experiments.runs.cifar10_training import FULL, TINY, Images, Training
 
 PREDICTING = 1.3  # a training with its share of predictions, in trainings
@@ -40,7 +40,7 @@ PREDICTING = 1.3  # a training with its share of predictions, in trainings
 class Experiment:
     """Does pieces of the plan."""
 
-    def __init__(self, training: Training, records: Records):
+    def __init__(self, training: Training, records: Cifar10Records):
         self.training, self.records, self.images = training, records, training.images
 
     def tune(self, piece: Piece) -> None:
@@ -86,7 +86,9 @@ class Experiment:
         if len(states) > 1:
             draws = 1
         every = [
-            self.training.predict(piece.network, method.kind, state, images, data, draws, member=member)
+            self.training.predict(
+                piece.network, method.kind, state, images=images, data=data, draws=draws, member=member
+            )
             for state in states
         ]
         return np.concatenate(every)
@@ -270,7 +272,7 @@ def run(given, deadline: float) -> int:
     images = Images(train, test, size.corrupted or plan.CORRUPTED[given.network], other)
     print(f"read: {time.time() - begun:.0f} s; {jax.devices()}", flush=True)
     dtype = "float32" if given.tiny else "mixed_bfloat16"
-    records = Records(given.out)
+    records = Cifar10Records(given.out)
     training = Training(images, size, dtype, records, given.kept, deadline)
     experiment = Experiment(training, records)
     work = [

@@ -16,7 +16,7 @@ from singularbayes_experiments.methods.image_program import ImageProgram, State,
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems import cifar10_networks, image_corruptions
 from singularbayes_experiments.problems.cifar10 import Kind, Method, Settings
-from singularbayes_experiments.runs.cifar10_records import Records
+from singularbayes_experiments.runs.cifar10_records import Cifar10Records
 
 _MANY = 10**9  # steps of a schedule that stays at its peak from the second step on
 ABSENT = -1e9  # added to the logits of classes that are held out
@@ -139,11 +139,11 @@ class Training:
 
     Args:
         records: where chosen configurations are found.
-        kept: folder for the weights of trained networks, which SVDs begin at and a second call goes on with.
+        kept: folder for the weights of trained networks, which SVDs begin at and a second call resumes from.
         deadline: time after which a training raises `TimeoutError`.
     """
 
-    def __init__(self, images: Images, size: Size, dtype: str, records: Records, kept: Path, deadline: float):
+    def __init__(self, images: Images, size: Size, dtype: str, records: Cifar10Records, kept: Path, deadline: float):
         self.images, self.size, self.records, self.kept, self.deadline = images, size, records, kept, deadline
         self.programs = Programs(images, size, dtype)
         self.seconds_per_step: dict[tuple[str, Kind], float] = {}
@@ -304,6 +304,7 @@ class Training:
         network: str,
         kind: Kind,
         state: State,
+        *,
         images: np.ndarray,
         data: str,
         draws: int,

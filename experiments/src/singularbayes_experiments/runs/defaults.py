@@ -260,6 +260,7 @@ def work(
     sets: Sequence[Set],
     configurations: Sequence[Configuration],
     seeds: Sequence[int],
+    *,
     out: Path,
     earlier: Sequence[Path],
     deadline: float,
@@ -320,7 +321,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if given.claims is not None:  # one of the processes beside
         sets = [one for one in sets if one.name not in IMAGES]
-        work(sets, wanted(given.stage), STAGES[given.stage], out, given.earlier, deadline, given.claims, given.worker)
+        work(
+            sets,
+            wanted(given.stage),
+            STAGES[given.stage],
+            out=out,
+            earlier=given.earlier,
+            deadline=deadline,
+            claims=given.claims,
+            worker=given.worker,
+        )
         return 0
     cores = os.cpu_count() or 1
     count = given.workers if given.workers is not None else max(0, cores // 2 - 2)
@@ -333,7 +343,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         orders |= {f"cpu{i}": claimed_work.turned(names[::-1], i) for i in range(min(count, len(sets)))}
         module = "singularbayes_experiments.runs.defaults"
         workers = [claimed_work.start(module, given, name, order, more) for name, order in orders.items()]
-        work(sets, wanted(stage), seeds, out, given.earlier, deadline, given.claims, "main")
+        work(
+            sets,
+            wanted(stage),
+            seeds,
+            out=out,
+            earlier=given.earlier,
+            deadline=deadline,
+            claims=given.claims,
+            worker="main",
+        )
         claimed_work.wait(workers, deadline)
         done = _keys(read([out, *given.earlier]))
         missing = sum(len(chunk.members) for chunk in chunks(sets, wanted(stage), seeds, done))

@@ -33,13 +33,13 @@ ANY = Trained(Adaptation("lora", 1e-3), 0)
 _ARRAYS = ("tokens", "groups", "positions", "sources", "targets", "owners", "labels")
 
 
-class Machine:
+class LanguageMachine:
     """The program on this machine: compiled once for every length, with the time that its steps take."""
 
     def __init__(self, gguf: Path | None, inputs: Path, dtype: str, most_steps: int, most_rows: int):
         self.most_steps, self.most_rows = most_steps, most_rows
         self.sets = {one.name: questions.load(inputs / f"{one.name}.npz") for one in plan.SETTINGS}
-        self.room = max(len(every.labels) for every in self.sets.values())
+        self.capacity = max(len(every.labels) for every in self.sets.values())
         fields, arrays = model.read_gguf(gguf) if gguf else ({}, None)
         with jax.default_device(jax.devices("cpu")[0]):  # hundreds of small operations, which compile quicker there
             backbone = model.language_model(model.backbone_sizes(fields) if gguf else _TINY, arrays, dtype=dtype)
@@ -55,7 +55,7 @@ class Machine:
             arrays: dict[str, Any] = {"power": np.float32(power)}
             for key in _ARRAYS:
                 values = getattr(self.sets[name], key).astype("int32")
-                arrays[key] = np.concatenate([values, np.repeat(values[:1], self.room - len(values), axis=0)])
+                arrays[key] = np.concatenate([values, np.repeat(values[:1], self.capacity - len(values), axis=0)])
             self._data[name, power] = jax.device_put(arrays, jax.devices()[0])
         return self._data[name, power]
 

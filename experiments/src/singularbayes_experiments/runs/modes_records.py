@@ -10,7 +10,7 @@ from singularbayes_experiments.problems.modes_grids import configurations
 
 TUNING, RESULTS = "tuning", "results"
 DIVERGED = ""  # the name of the choice where every configuration diverged; there are no results then
-FAILED = "diverged"  # the stage of such a method among what is settled
+FAILED = "diverged"  # the stage of such a method among the final results
 CARE = "icu"  # all shifts of intensive care together
 Records = dict[tuple, dict]  # by set, stage, method, configuration and seed
 
@@ -59,7 +59,7 @@ def choices(records: Records, one: Set) -> dict[str, str | None]:
     return {method: choice(method) for method in one.methods}
 
 
-def settled(lines: Sequence[dict]) -> list[dict]:
+def final_results(lines: Sequence[dict]) -> list[dict]:
     """Returns the results of the configurations that are chosen in the end, one for each method and data set.
 
     A method whose configurations all diverged has one line with the stage `FAILED`; one that was not run has none.

@@ -1,4 +1,4 @@
-"""Tables of the comparison of modes, in Markdown, from its records alone: those that `modes_records.settled` gives.
+"""Tables of the comparison of modes, in Markdown, from records alone: those that `modes_records.final_results` gives.
 
 A method whose configurations all diverged in tuning, or that diverged with a result seed, is called so; one of a data
 set's methods that the run did not reach is called "not run".
