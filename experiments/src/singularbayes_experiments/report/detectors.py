@@ -160,7 +160,7 @@ def harder_table(means: Means) -> list[str]:
 
 def _harder_rows(means: Means) -> dict[str, dict[str, str]]:
     """Returns the cells of every pair that has records, by column; those of networks with one seed are marked."""
-    found = {}
+    found: dict[str, dict[str, str]] = {}
     for words, (experiment, start, names, end) in _HARDER.items():
         metric = f"{start}auroc_ood"
         plain = {each: value for each in names if (value := means.simple(experiment, each, metric)) is not None}

@@ -87,7 +87,7 @@ class Experiment:
             draws = 1
         every = [
             self.training.predict(
-                piece.network, method.kind, state, images=images, data=data, draws=draws, member=member
+                piece.network, method.kind, state, images, data=data, draws=draws, member=member
             )
             for state in states
         ]
