@@ -13,8 +13,8 @@ from singularbayes_experiments.report import (
     chapters,
     class_pictures,
     general,
-    looks,
     measure_pictures,
+    method_styles,
     spectrum_pictures,
 )
 from singularbayes_experiments.report.names import LINES, NAMES
@@ -88,11 +88,11 @@ def test_a_method_has_one_look_in_all_figures_and_shares_it_with_none(drawn):
 
 
 def test_looks_are_those_of_the_methods_whoever_is_beside_them():
-    every = looks.row_looks(rows_of(image_records(seeds=(0,), presets=("paper",))))
-    assert looks.row_looks(rows_of([image_record("swag")]))["SWAG"] == every["SWAG"]
+    every = method_styles.row_looks(rows_of(image_records(seeds=(0,), presets=("paper",))))
+    assert method_styles.row_looks(rows_of([image_record("swag")]))["SWAG"] == every["SWAG"]
     methods = [*NAMES, *(f"low_rank_{rank}" for rank in (1, 2, 4, 8, 16))]
     rows = rows_of([Record("elsewhere", method, 0, {}, {}, 1, 1.0) for method in methods])
-    by = {row.method: look for row, look in zip(rows, looks.row_looks(rows).values(), strict=True)}
+    by = {row.method: look for row, look in zip(rows, method_styles.row_looks(rows).values(), strict=True)}
     assert len({(look.colour, look.marker) for look in by.values()}) == len(methods)
     spectra = [by[method] for method in (*LINES, "low_rank_laplace")]  # lines without markers
     assert len({(look.colour, look.line) for look in spectra}) == len(spectra)
@@ -103,7 +103,7 @@ def test_looks_are_those_of_the_methods_whoever_is_beside_them():
 
 def test_two_settings_of_a_method_look_apart():
     rows = rows_of([image_record(preset="hand", changes={"beta": beta}) for beta in (0.1, 0.3, 1.0)])
-    assert len(set(looks.row_looks(rows).values())) == 3
+    assert len(set(method_styles.row_looks(rows).values())) == 3
 
 
 def test_radars_are_weighed_by_the_numbers_stored_and_say_so(drawn):

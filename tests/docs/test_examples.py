@@ -18,9 +18,8 @@ IN_A_GUIDE = {"sweep": "ranks.md", "trade_offs": "ranks.md", "panels_of": "certi
 def _listed(page):
     """Returns the names that a page of the API shows: those of `members`, and functions that share a module's name."""
     text = page.read_text(encoding="utf-8")
-    return re.findall(r"^        - (\w+)$", text, re.MULTILINE) + re.findall(
-        r"^::: [\w.]+\.(\w+)\.\1$", text, re.MULTILINE
-    )
+    shadowed = re.findall(r"^::: [\w.]+\.(\w+)\.\1$", text, re.MULTILINE)
+    return shadowed + re.findall(r"^        - (\w+)$", text, re.MULTILINE)
 
 
 def test_every_public_name_has_an_example():

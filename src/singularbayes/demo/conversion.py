@@ -85,6 +85,7 @@ def run(trainer: Trainer, settings: Settings) -> Story:
         name="conversion",
         title="One line from a trained Keras model",
         sentence=summary(table, line, further.epochs),
+        code=f"bayes = {line}",
         ours=OURS,
         figures=(figures.conversion(drawn, wide=True), figures.conversion(drawn, wide=False)),
         alt=(

@@ -131,6 +131,7 @@ def run(trainer: Trainer, settings: Settings) -> Story:
         name="digits",
         title="A classifier that knows what to refuse",
         sentence=summary(table),
+        code=f"""Dense({settings.units}, "relu", posterior="mixture")\nsb.selective(sb.predict(model, x), y)""",
         ours=OURS,
         figures=(figures.refusals(drawn, wide=True), figures.refusals(drawn, wide=False)),
         alt=(

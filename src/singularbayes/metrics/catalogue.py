@@ -14,7 +14,7 @@ _OF_VALUES = {"epistemic": "epistemic", "total": "total"}
 
 
 def _measures() -> Iterable[Measure]:
-    yield Measure("num_trained", "lower", label="trained parameters", whole=True)
+    yield Measure("num_trained", "lower", label="trainable parameters", whole=True)
     yield Measure("num_stored", "lower", label="parameters", whole=True)
     yield Measure("seconds", "lower", label="predict s", ranked=False)
     yield Measure("train_seconds", "lower", label="train s", ranked=False)

@@ -86,9 +86,7 @@ class Experiment:
         if len(states) > 1:
             draws = 1
         every = [
-            self.training.predict(
-                piece.network, method.kind, state, images=images, data=data, draws=draws, member=member
-            )
+            self.training.predict(piece.network, method.kind, state, images, data=data, draws=draws, member=member)
             for state in states
         ]
         return np.concatenate(every)
