@@ -16,7 +16,7 @@ os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # programs that 
 import hypothesis
 import keras
 import pytest
-from table import POSTERIORS, RANDOM, one_row_each, stirred
+from posterior_table import POSTERIORS, RANDOM, one_row_each, stirred
 
 # The same examples in every run, so that a failure can be repeated.
 hypothesis.settings.register_profile("same", derandomize=True)

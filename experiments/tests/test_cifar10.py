@@ -10,6 +10,7 @@ import jax
 import keras
 import numpy as np
 import pytest
+from posterior_table import ON_TORCH
 from scipy import special
 from singularbayes_experiments.methods import image_program, image_scores
 from singularbayes_experiments.methods.image_program import ImageProgram, Step
@@ -19,7 +20,6 @@ from singularbayes_experiments.report import cifar10 as report
 from singularbayes_experiments.report import cifar10_scores
 from singularbayes_experiments.runs import cifar10 as command
 from singularbayes_experiments.runs import cifar10_records, cifar10_training
-from table import ON_TORCH
 
 import singularbayes as sb
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from keras import ops
 from made_up import Answers, scored_by_hand
+from posterior_table import JAX_FIRST
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores, methods, trainers
 from singularbayes_experiments.methods.posterior_scores import of_posteriors
@@ -16,7 +17,6 @@ from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import cnn, fashion_mnist, images, kl_study, mnist
 from singularbayes_experiments.records import record
 from singularbayes_experiments.records.checkpoints import Keep
-from table import JAX_FIRST
 
 import singularbayes as sb
 from singularbayes.models import count_trained

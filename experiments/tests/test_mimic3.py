@@ -6,10 +6,10 @@ from dataclasses import replace
 import made_up_mimic
 import numpy as np
 import pytest
+from posterior_table import ON_TORCH
 from singularbayes_experiments import data
 from singularbayes_experiments.methods import class_scores
 from singularbayes_experiments.problems import mimic3, mimic3_features, mortality
-from table import ON_TORCH
 
 import singularbayes as sb
 

@@ -9,11 +9,11 @@ import made_up_reviews
 import numpy as np
 import pytest
 from marks import filled
+from posterior_table import JAX_FIRST
 from singularbayes_experiments import data
 from singularbayes_experiments.problems import network_detectors, reviews, text
 from singularbayes_experiments.problems.registry import EXPERIMENTS
 from singularbayes_experiments.records import record
-from table import JAX_FIRST
 from test_images import TINY
 from test_sst2 import TINY as TINY_TEXT
 

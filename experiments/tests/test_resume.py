@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import TORCH_FIRST
 from singularbayes_experiments.methods.methods import METHODS
 from singularbayes_experiments.methods.pools import fit_swag
 from singularbayes_experiments.methods.settings import TrainingSettings
@@ -14,7 +15,6 @@ from singularbayes_experiments.methods.stopping import EarlyStop, Plateau
 from singularbayes_experiments.methods.trainers import OneByOne, Training
 from singularbayes_experiments.methods.training import Diverged, fit, train
 from singularbayes_experiments.records.checkpoints import Keep
-from table import TORCH_FIRST
 
 from singularbayes import FullRank, LowRank, layers, predict
 

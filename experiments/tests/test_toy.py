@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 from made_up import all_records
+from posterior_table import TORCH_FIRST
 from singularbayes_experiments.methods.weights import Weights
 from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
-from table import TORCH_FIRST
 
 from singularbayes.models import count_trained
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
+from posterior_table import TORCH_FIRST
 from singularbayes_experiments import data
 from singularbayes_experiments.data.uci import UCI_SETS, Regression
 from singularbayes_experiments.problems import small_regression, uci
 from singularbayes_experiments.records import record
-from table import TORCH_FIRST
 
 from singularbayes import find_posteriors
 from singularbayes.models import count_trained

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import JAX_FIRST, TORCH_FIRST
 from scipy import special
-from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import DeepEnsemble, LowRank, LowRankEnsemble, layers

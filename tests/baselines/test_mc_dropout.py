@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import TORCH_FIRST, assert_unbiased
+from posterior_table import TORCH_FIRST, assert_unbiased
 
 import singularbayes as sb
 from singularbayes import MCDropout

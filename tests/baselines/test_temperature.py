@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
+from posterior_table import TORCH_FIRST
 from scipy import special
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, TemperatureScaled, layers

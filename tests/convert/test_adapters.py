@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from convertible import CASES, assert_close, case, numpy
 from keras import ops
-from table import TORCH_FIRST
+from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, LowRank, Mixture

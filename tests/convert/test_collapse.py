@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import TORCH_FIRST, as_program, stir
+from posterior_table import TORCH_FIRST, as_program, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, RankOne, layers

@@ -19,7 +19,7 @@ from convertible import (
     subclassed,
 )
 from keras import ops
-from table import TORCH_FIRST
+from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank, find_posteriors, layers

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from convertible import RNG, array, not_on_jax, stirred
 from keras import ops
-from table import TORCH_FIRST
+from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, find_posteriors

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import ON_TORCH, TORCH_FIRST
+from posterior_table import ON_TORCH, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.posteriors import Origin

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from convertible import RNG, Backbone, Subclassed, Unregistered, assert_close, not_on_jax
 from keras import ops
-from table import TORCH_FIRST
+from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors, layers

@@ -3,7 +3,7 @@
 import keras
 import pytest
 from convertible import Block, functional, not_on_jax, ranks
-from table import JAX_FIRST, TORCH_FIRST
+from posterior_table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, find_posteriors

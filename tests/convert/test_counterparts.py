@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import LAYERS, OPTIONS, SEQUENCE
-from table import TORCH_FIRST
+from layer_table import LAYERS, OPTIONS, SEQUENCE
+from posterior_table import TORCH_FIRST
 
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, layers
 from singularbayes.convert import counterparts

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import ON_TORCH, stir
+from posterior_table import ON_TORCH, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers

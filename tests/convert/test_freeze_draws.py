@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from networks import NETWORKS, ROWS, expected_outputs, mlp
-from table import ON_TORCH, RANDOM, SHAPE, TORCH_FIRST, stir, stirred
+from posterior_table import ON_TORCH, RANDOM, SHAPE, TORCH_FIRST, stir, stirred
 
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, layers

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from convertible import CASES, RNG, array, assert_close, case, not_on_jax, sequences, sequential, stirred
-from table import TORCH_FIRST
+from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from networks import NETWORKS
-from table import ON_TORCH
+from posterior_table import ON_TORCH
 
 import singularbayes as sb
 from singularbayes import Adapter, FullRank, LowRank

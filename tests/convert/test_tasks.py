@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from convertible import assert_close
 from keras import ops
-from table import TORCH_FIRST
+from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, Mixture

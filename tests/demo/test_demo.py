@@ -5,8 +5,8 @@ import io
 import keras
 import numpy as np
 import pytest
+from posterior_table import ON_TORCH, TORCH_FIRST
 from rich.console import Console
-from table import ON_TORCH, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import demo

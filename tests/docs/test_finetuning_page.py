@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from keras import ops
-from table import ON_TORCH  # where CI has KerasHub
+from posterior_table import ON_TORCH  # where CI has KerasHub
 
 pytest.importorskip("keras_hub")
 presets = pytest.importorskip("presets")

@@ -8,7 +8,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from table import ON_TORCH
+from posterior_table import ON_TORCH
 
 import singularbayes as sb
 

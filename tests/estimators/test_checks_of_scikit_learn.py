@@ -1,10 +1,10 @@
 """scikit-learn's own checks of estimators: torch has those of regressors, for each fits a network of another shape."""
 
 import pytest
+from posterior_table import ON_TORCH
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 from small_tables import MLP, SMALL, build
-from table import ON_TORCH
 
 from singularbayes.estimators import BayesianClassifier, BayesianMLPClassifier, BayesianMLPRegressor, BayesianRegressor
 

@@ -3,8 +3,8 @@
 import keras
 import numpy as np
 import pytest
+from posterior_table import TORCH_FIRST
 from small_tables import MLP, SMALL, build, table
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes.estimators import BayesianClassifier, BayesianMLPClassifier, BayesianMLPRegressor

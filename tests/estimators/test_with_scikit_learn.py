@@ -7,6 +7,7 @@ import joblib
 import numpy as np
 import pandas
 import pytest
+from posterior_table import TORCH_FIRST
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -16,7 +17,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from small_tables import MLP, build, table
-from table import TORCH_FIRST
 from test_light_imports import run
 
 from singularbayes.estimators import BayesianMLPClassifier, BayesianMLPRegressor, BayesianRegressor

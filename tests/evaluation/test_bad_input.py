@@ -8,7 +8,7 @@ import zipfile
 import keras
 import numpy as np
 import pytest
-from table import TORCH_FIRST
+from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Deterministic, FullRank, LowRank, RankOne, ScaleMixture, layers

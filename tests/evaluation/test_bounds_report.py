@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import TORCH_FIRST, set_factor
 from scipy.integrate import quad
-from table import TORCH_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import Clipped, FullRank, LowRank, Normal, bounds, bounds_report, layers

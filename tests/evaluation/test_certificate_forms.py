@@ -5,8 +5,8 @@ import json
 import keras
 import numpy as np
 import pytest
+from posterior_table import TORCH_FIRST, set_factor
 from scipy.stats import beta
-from table import TORCH_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, BoundedError, Centred, FullRank, LowRank, Normal, bounds, certify, layers

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, set_factor
+from posterior_table import JAX_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, Clipped, FullRank, Laplace, LowRank, Normal, ScaleMixture, bounds, certify, layers

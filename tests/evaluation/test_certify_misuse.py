@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 from keras import ops
-from table import set_factor
+from posterior_table import set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Normal, certify, layers

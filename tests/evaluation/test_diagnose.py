@@ -5,8 +5,8 @@ from dataclasses import replace
 import keras
 import numpy as np
 import pytest
+from posterior_table import TORCH_FIRST
 from predictions import class_predictive, value_predictive
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, GaussianNLL, LowRank, MeanScaleNLL, layers

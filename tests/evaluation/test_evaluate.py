@@ -6,9 +6,9 @@ import math
 import keras
 import numpy as np
 import pytest
+from posterior_table import TORCH_FIRST
 from predictions import class_predictive, value_predictive
 from sklearn.linear_model import LinearRegression
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Adapter, GaussianNLL, LowRank, layers, metrics

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import TORCH_FIRST, set_factor
+from posterior_table import TORCH_FIRST, set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, Normal, certify, layers

@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 import pytest
+from posterior_table import TORCH_FIRST
 from predictions import class_predictive, value_predictive
 from scipy import special, stats
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, metrics

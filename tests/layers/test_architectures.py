@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import ON_TORCH, as_program, stir
+from posterior_table import ON_TORCH, as_program, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers

@@ -5,8 +5,8 @@ import re
 import keras
 import numpy as np
 import pytest
-from options import LAYERS
-from table import TORCH_FIRST
+from layer_table import LAYERS
+from posterior_table import TORCH_FIRST
 
 from singularbayes import LowRank, find_posteriors, layers
 

@@ -4,8 +4,18 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import IDS, MASK, OPTIONS, PAIRS_SEEN, SEQUENCE, load
-from table import JAX_FIRST, ON_TORCH, POSTERIORS, as_program, draw_of, gradient, input_gradient, on_torch, stir
+from layer_table import IDS, MASK, OPTIONS, PAIRS_SEEN, SEQUENCE, load
+from posterior_table import (
+    JAX_FIRST,
+    ON_TORCH,
+    POSTERIORS,
+    as_program,
+    draw_of,
+    gradient,
+    input_gradient,
+    on_torch,
+    stir,
+)
 
 from singularbayes import Deterministic, FullRank, LowRank, find_posteriors, layers
 from singularbayes.posteriors import scope

@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import LAYERS, counterpart_of
-from table import (
+from layer_table import LAYERS, counterpart_of
+from posterior_table import (
     BY_ROWS,
     ON_TORCH,
     POSTERIORS,

@@ -3,8 +3,8 @@
 import keras
 import pytest
 from keras.src.testing import TestCase
-from options import LAYERS, PAIRS
-from table import ON_TORCH, POSTERIORS, RANDOM
+from layer_table import LAYERS, PAIRS
+from posterior_table import ON_TORCH, POSTERIORS, RANDOM
 
 from singularbayes import FullRank, layers
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import TORCH_FIRST, draw_of, on_torch, stir
+from posterior_table import TORCH_FIRST, draw_of, on_torch, stir
 
 from singularbayes import FullRank, LowRank, layers
 from singularbayes.posteriors import scope

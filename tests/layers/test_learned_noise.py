@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import TORCH_FIRST
 from scipy import stats
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import GaussianNLL, LowRank, MeanScale, MeanScaleNLL, layers

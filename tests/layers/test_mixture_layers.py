@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import LAYERS, OPTIONS, alone
-from table import ON_TORCH, stir
+from layer_table import LAYERS, OPTIONS, alone
+from posterior_table import ON_TORCH, stir
 
 import singularbayes as sb
 from singularbayes import layers

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import ALL_PAIRS, KINDS, LAYERS, alone
-from table import MIXTURES, ON_TORCH, POSTERIORS, as_program, dense_of, draw_of
+from layer_table import ALL_PAIRS, KINDS, LAYERS, alone
+from posterior_table import MIXTURES, ON_TORCH, POSTERIORS, as_program, dense_of, draw_of
 
 import singularbayes as sb
 from singularbayes.posteriors import scope

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import stir
+from posterior_table import stir
 
 from singularbayes import FullRank, LowRank, draw_weights, find_posteriors, kl, layers
 

@@ -6,8 +6,8 @@ import json
 import keras
 import numpy as np
 import pytest
-from options import LAYERS, OPTIONS, PAIRS
-from table import POSTERIORS
+from layer_table import LAYERS, OPTIONS, PAIRS
+from posterior_table import POSTERIORS
 
 from singularbayes import FullRank, LowRank, layers
 

@@ -4,7 +4,7 @@ import re
 
 import keras
 import pytest
-from table import TORCH_FIRST
+from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import layers

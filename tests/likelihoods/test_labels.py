@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from table import JAX_FIRST, TORCH_FIRST
+from posterior_table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import BoundedCrossentropy, LowRank, layers

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import TORCH_FIRST
 from scipy import special, stats
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Bernoulli, Categorical, Gaussian, GaussianNLL, MeanScale, MeanScaleNLL

@@ -9,7 +9,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from table import POSTERIORS
+from posterior_table import POSTERIORS
 
 import singularbayes as sb
 

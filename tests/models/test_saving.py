@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from keras import ops
 from keras.src.saving.serialization_lib import ObjectSharingScope  # what reading a file enters
-from table import as_program, stir
+from posterior_table import as_program, stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, RankOne, layers, posteriors

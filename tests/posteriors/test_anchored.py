@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import JAX_FIRST, SCALAR_PRIOR, TORCH_FIRST, one_row_each, set_factor
 from scipy import integrate, stats
-from table import JAX_FIRST, SCALAR_PRIOR, TORCH_FIRST, one_row_each, set_factor
 
 import singularbayes as sb
 from singularbayes import Anchored, FullRank, LowRank, layers

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import SCALAR_PRIOR, TORCH_FIRST, one_row_each, set_factor
+from posterior_table import SCALAR_PRIOR, TORCH_FIRST, one_row_each, set_factor
 
 import singularbayes as sb
 from singularbayes import Centred, FullRank, LowRank, Normal, layers

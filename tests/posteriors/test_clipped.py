@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import RANDOM, TORCH_FIRST, built, one_row_each, over_keys, set_factor, stirred
 from scipy.stats import ks_2samp
-from table import RANDOM, TORCH_FIRST, built, one_row_each, over_keys, set_factor, stirred
 
 import singularbayes as sb
 from singularbayes import Adapter, AdaptiveLowRank, Clipped, Deterministic, FullRank, LowRank, RankOne, layers

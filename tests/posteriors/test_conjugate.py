@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import set_factor
 from scipy import stats
-from table import set_factor
 
 import singularbayes as sb
 from singularbayes import FullRank, GaussianNLL, Normal, layers

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import stirred
 from scipy import stats
-from table import stirred
 
 from singularbayes import FullRank
 from singularbayes.posteriors import families

@@ -6,8 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from scipy import stats
-from table import (
+from posterior_table import (
     ON_TORCH,
     POSTERIORS,
     RANDOM,
@@ -19,6 +18,7 @@ from table import (
     gradient,
     stirred,
 )
+from scipy import stats
 
 from singularbayes import Adapter, Deterministic, FullRank, KTied, LowRank, Mixture, RankOne, layers
 from singularbayes.posteriors import initializers, noise

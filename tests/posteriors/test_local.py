@@ -6,8 +6,18 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import (
+    LOCAL,
+    SHAPE,
+    TORCH_FIRST,
+    assert_unbiased,
+    assert_uncorrelated,
+    map_keys,
+    over_keys,
+    slope,
+    stirred,
+)
 from scipy import stats
-from table import LOCAL, SHAPE, TORCH_FIRST, assert_unbiased, assert_uncorrelated, map_keys, over_keys, slope, stirred
 
 from singularbayes import FullRank, LowRank, RankOne, layers
 

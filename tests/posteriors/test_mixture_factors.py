@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import RANDOM, TORCH_FIRST, built, set_factor, stirred
+from posterior_table import RANDOM, TORCH_FIRST, built, set_factor, stirred
 
 import singularbayes as sb
 from singularbayes import layers

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import assert_unbiased, assert_uncorrelated, over_keys
 from scipy import stats
-from table import assert_unbiased, assert_uncorrelated, over_keys
 
 from singularbayes.posteriors import families, noise
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import (
+from posterior_table import (
     JAX_FIRST,
     POSTERIORS,
     RANDOM,

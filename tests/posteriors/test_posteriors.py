@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import (
+from posterior_table import (
     BY_ROWS,
     JAX_FIRST,
     POSTERIORS,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
+from posterior_table import RANDOM, assert_unbiased, built, gradient, over_keys, over_seeds, set_factor, stirred
 from scipy import integrate, special
-from table import RANDOM, assert_unbiased, built, gradient, over_keys, over_seeds, set_factor, stirred
 
 from singularbayes import FullRank, Laplace, LowRank, Normal, ScaleMixture
 from singularbayes.posteriors import families, priors

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keras import ops
+from posterior_table import TORCH_FIRST, built, gradient, set_factor
 from scipy import integrate, stats
 from scipy.special import digamma, gammaln
-from table import TORCH_FIRST, built, gradient, set_factor
 
 from singularbayes import Adapter, AdaptiveLowRank, Centred, ColumnShrinkage, FullRank, LowRank, Normal
 from singularbayes.posteriors import families

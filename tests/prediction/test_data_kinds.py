@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from posterior_table import BACKEND, JAX_FIRST, ON_TORCH, TORCH_FIRST
 from scipy import sparse
-from table import BACKEND, JAX_FIRST, ON_TORCH, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import FullRank, layers

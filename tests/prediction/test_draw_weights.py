@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import gradient, stirred_layer
+from posterior_table import gradient, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers

@@ -6,9 +6,17 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from options import LAYERS, PAIRS, alone
+from layer_table import LAYERS, PAIRS, alone
+from posterior_table import (
+    JAX_FIRST,
+    POSTERIORS,
+    RANDOM,
+    assert_unbiased,
+    assert_uncorrelated,
+    jax_first,
+    stirred_layer,
+)
 from scipy import special
-from table import JAX_FIRST, POSTERIORS, RANDOM, assert_unbiased, assert_uncorrelated, jax_first, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, layers

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from keras.src.backend import get_keras_mask
-from table import stir
+from posterior_table import stir
 
 import singularbayes as sb
 from singularbayes import Deterministic, LowRank, layers

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import pytest
 from networks import NETWORKS
-from table import stir
+from posterior_table import stir
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, layers

@@ -11,7 +11,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from table import TORCH_FIRST
+from posterior_table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import ranks

@@ -6,9 +6,9 @@ import math
 import keras
 import numpy as np
 import pytest
+from posterior_table import TORCH_FIRST
 from singularbayes_experiments.problems import adaptive_rank
 from singularbayes_experiments.records.record import Record
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, plots, ranks

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import pytest
 import small_sweep
+from posterior_table import TORCH_FIRST
 from small_sweep import BUDGET, DATA, SPACE, build
-from table import TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers, ranks

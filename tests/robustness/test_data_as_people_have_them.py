@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from posterior_table import TORCH_FIRST, on_torch
 from robustness_cases import DRAWS, TARGETS, X, Y, is_clear
 from scipy import sparse
-from table import TORCH_FIRST, on_torch
 
 import singularbayes as sb
 from singularbayes.training.member_examples import read_examples

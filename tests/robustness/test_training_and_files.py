@@ -10,9 +10,9 @@ from contextlib import nullcontext
 import keras
 import numpy as np
 import pytest
+from posterior_table import JAX_FIRST, TORCH_FIRST
 from robustness_cases import DRAWS, RNG, TARGETS, X, Y, is_clear
 from scipy import special
-from table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import LowRank, layers

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from table import JAX_FIRST, jax_first
+from posterior_table import JAX_FIRST, jax_first
 
 import singularbayes as sb
 from singularbayes import FullRank, Normal, layers

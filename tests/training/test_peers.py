@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from posterior_table import JAX_FIRST, TORCH_FIRST, gradient, set_factor, stirred_layer
 from scipy import integrate, special, stats
-from table import JAX_FIRST, TORCH_FIRST, gradient, set_factor, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, ScaleMixture, layers

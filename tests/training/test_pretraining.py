@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, TORCH_FIRST
+from posterior_table import JAX_FIRST, TORCH_FIRST
 
 import singularbayes as sb
 from singularbayes import Anchored, FullRank, KLSchedule, LowRank, layers

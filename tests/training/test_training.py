@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import JAX_FIRST, gradient, set_factor, stirred_layer
+from posterior_table import JAX_FIRST, gradient, set_factor, stirred_layer
 
 import singularbayes as sb
 from singularbayes import FullRank, LowRank, Normal, RankOne, layers

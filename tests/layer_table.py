@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from table import BY_ROWS, ON_TORCH, POSTERIORS, dense_of, stir
+from posterior_table import BY_ROWS, ON_TORCH, POSTERIORS, dense_of, stir
 
 from singularbayes import layers
 

@@ -1,4 +1,4 @@
-"""The table of posteriors and the helpers that invariants are stated with; `options.py` has the table of layers."""
+"""The table of posteriors and the helpers that invariants are stated with; `layer_table.py` has the table of layers."""
 
 from functools import partial
 
