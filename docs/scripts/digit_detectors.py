@@ -65,7 +65,7 @@ def on_convert(settings: convert.Settings = convert.Settings()) -> dict[int, Sco
 
 
 PAGES: dict[str, Callable[..., dict[int, Scores]]] = {"compare": on_compare, "convert": on_convert}
-PIXELS = {"compare": "the share of pixels above one half", "convert": "the share of pixels that are not 0"}
+PIXELS = {"compare": "above one half", "convert": "that are not 0"}
 
 
 def sentence(page: str, record: dict[str, Any]) -> str:
@@ -73,10 +73,11 @@ def sentence(page: str, record: dict[str, Any]) -> str:
     by_seed = record[page]["auroc"].values()
     mean = {name: f"{np.mean([one[name] for one in by_seed]):.3f}" for name in next(iter(by_seed))}
     seeds = f"means over {len(by_seed)} seeds" if len(by_seed) > 1 else "one seed"
+    again = f", trained again (entropy: {mean['entropy']})," if page == "compare" else ""
     return textwrap.fill(
-        f"Without a posterior, 8 and 9 are detected with an AUROC of {mean['pixels']} by {PIXELS[page]}, and by the "
-        f"deterministic network's max-softmax with {mean['max_softmax']}, energy with {mean['energy']} and Mahalanobis "
-        f"distance in the last hidden layer with {mean['mahalanobis']} ({seeds}; "
+        f"Without a posterior: the share of pixels {PIXELS[page]} detects 8 and 9 with an AUROC of {mean['pixels']}. "
+        f"The deterministic network{again} detects them with {mean['max_softmax']} by max-softmax, {mean['energy']} by "
+        f"energy and {mean['mahalanobis']} by the Mahalanobis distance in its last hidden layer ({seeds}; "
         "[digit_detectors.py](scripts/digit_detectors.py)).",
         120,
         break_on_hyphens=False,
