@@ -124,16 +124,17 @@ def behind(comparison: Comparison) -> str:
         found = [each for each in map(ahead, own) if each]
         which = f": {', '.join(found)}" if found else ""
         lines.append(
-            f"On {words[len(found)]} of the {words[len(own)]} {kind} tables another library has an NLL that is lower by "
-            f"more than a standard error{which}."
+            f"On {words[len(found)]} of the {words[len(own)]} {kind} tables another library has an NLL that is lower "
+            f"by more than a standard error{which}."
         )
+    tables = [name for name in comparison.scores if name in REGRESSION]
     fits = {
-        method: sorted(comparison.mean(name, method, "fit_seconds")[0] for name in comparison.scores if name in REGRESSION)
+        method: sorted(comparison.mean(name, method, "fit_seconds")[0] for name in tables)
         for method in (OURS, "deep ensemble", "CatBoost", "boosted quantiles")
     }
     seconds = [f"{method} {number(values[len(values) // 2], digits=1)} s" for method, values in fits.items()]
     lines.append(
-        f"Median over the regression tables of the time of a fit, on one core and with compilation: {', '.join(seconds)}."
+        f"Median time of a fit over the regression tables, on one core and with compilation: {', '.join(seconds)}."
     )
     return "\n".join(lines) + "\n"
 

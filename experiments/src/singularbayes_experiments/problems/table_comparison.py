@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from singularbayes_experiments.problems import table_configurations, table_methods
-from singularbayes_experiments.problems.table_methods import Method
+from singularbayes_experiments.problems.table_methods import TableMethod
 from singularbayes_experiments.problems.table_scores import scores_of_fit
 from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION, table
 
@@ -22,7 +22,7 @@ MIDDLE = ("kin8nm", "power_plant", "naval_propulsion_plant")
 LARGE = ("protein_tertiary_structure",)
 
 
-def methods_of(name: str) -> dict[str, Method]:
+def methods_of(name: str) -> dict[str, TableMethod]:
     """Returns the methods for a table."""
     return table_methods.REGRESSION if name in REGRESSION else table_methods.CLASSIFICATION
 
