@@ -3,9 +3,11 @@
 import json
 import os
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,8 @@ def keep(name: str, results: dict[str, Any], folder: Path | None = None) -> None
     """Writes benchmarks/records/NAME.json, or the same into another folder."""
     record = {
         "command": shlex.join(["python", *map(_relative, sys.argv)]),
+        "commit": _commit(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "machine": {**machine(), "load": round(LOAD, 2)},
         "results": results,
@@ -105,6 +109,15 @@ def keep(name: str, results: dict[str, Any], folder: Path | None = None) -> None
     Console().print(f"Kept in {_relative(str(path))}")
     if LOAD > 0.5:
         Console().print(f"Others used this machine (load {LOAD:.1f}), which slows PyTorch most. Wait; measure again.")
+
+
+def _commit() -> str:
+    """Returns the commit of the code that was measured, with a mark where files have changed since."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):  # no repository, or no git
+        return "unknown"
 
 
 def _relative(path: str) -> str:

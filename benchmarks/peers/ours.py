@@ -1,6 +1,7 @@
 """singularbayes, and Keras itself as the variant "keras", through `fit` and `predict` as a user calls them."""
 
 from collections.abc import Callable
+from importlib import metadata
 
 import keras
 import numpy as np
@@ -9,7 +10,9 @@ from shapes import NUM_DATA, SHAPES, Shape, targets
 
 import singularbayes as sb
 
-PACKAGES = ("keras", "jax")
+_BACKEND = keras.backend.backend()
+# TensorFlow is one module of several wheels: tensorflow-cpu has it too.
+PACKAGES = ("keras", metadata.packages_distributions()[_BACKEND][0])
 VECTORISED = True
 
 

@@ -38,11 +38,17 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def source(found: list[dict[str, Any]], command: str) -> str:
-    """Returns where the numbers come from."""
-    one = found[-1]
-    place = one["machine"].get("accelerator") or f"{one['machine']['cpu']}, {one['machine']['cores']} cores"
-    versions = ", ".join(f"{name} {version}" for name, version in one["versions"].items())
-    return f"`singularbayes-experiments {command}` · {place} · {versions}."
+    """Returns where the numbers come from: every machine, with its versions."""
+    places = [f"{_place(one['machine'])} · {_versions(one['versions'])}" for one in found]
+    return f"`singularbayes-experiments {command}` · {'; '.join(dict.fromkeys(places))}."
+
+
+def _place(machine: dict[str, Any]) -> str:
+    return machine.get("accelerator") or f"{machine['cpu']}, {machine['cores']} cores"
+
+
+def _versions(versions: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def students() -> str:
@@ -103,9 +109,9 @@ def monitoring() -> str:
         for name, run in found.items()
     )
     return (
-        f"{table(header, rows)}\n\nInputs from the change until half, and nine tenths, of 200 streams had alarmed; a "
-        f"dash where fewer did within 1,000 inputs. False alarms in {REPETITIONS:,} streams of 1,000 inputs without a "
-        f"change: {alarms}. {source(list(found.values()), 'monitoring')}\n\n"
+        f"{table(header, rows)}\n\nEach cell has two numbers: after how many inputs 50 % and 90 % of 200 streams had "
+        f"raised an alarm. – : fewer did so within 1,000 inputs. False alarms in {REPETITIONS:,} streams of 1,000 "
+        f"inputs without a change: {alarms}. {source(list(found.values()), 'monitoring')}\n\n"
         "![evidence of a change against the number of inputs, one stream of each kind](monitoring.png)"
     )
 

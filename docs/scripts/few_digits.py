@@ -20,8 +20,7 @@ from singularbayes_experiments.records.record import machine, now, versions
 
 import singularbayes as sb
 from singularbayes import layers
-from singularbayes.demo import digits
-from singularbayes.demo.training import Trainer
+from singularbayes.demo import Trainer, digits
 from singularbayes.evaluation import Comparison, Evaluation
 from singularbayes.metrics import Measure
 

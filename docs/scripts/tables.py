@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from singularbayes_experiments.problems import table_candidates, table_comparison
+from singularbayes_experiments.problems import table_comparison, table_configurations
 from singularbayes_experiments.problems.table_sets import CLASSIFICATION, REGRESSION
 from singularbayes_experiments.report.table_summary import OURS, OWN, Comparison, statements
 from singularbayes_experiments.runs.tables import KEPT, read_records
@@ -186,14 +186,14 @@ def about_records(records: list[dict]) -> str:
 
 
 def candidate_rows(records: list[dict], task: str, stage: str = "") -> str:
-    """Returns a markdown table of the candidates of a stage with their mean ranks on validation rows."""
-    ranks_of = table_candidates.ranks(records, task, stage)
+    """Returns a markdown table of the configurations of a stage with their mean ranks on validation rows."""
+    ranks_of = table_configurations.ranks(records, task, stage)
     count = len(next(iter(ranks_of.values())))
     if not count:
         return NONE
-    stages = table_candidates.STAGES
-    chosen = table_candidates.choice(records, task, stages[: stages.index(stage) + 1]).label
-    lines = [f"| candidate ({task}, {count} pairs of table and split) | mean rank by NLL |", "|---|---:|"]
+    stages = table_configurations.STAGES
+    chosen = table_configurations.choice(records, task, stages[: stages.index(stage) + 1]).label
+    lines = [f"| configuration ({task}, {count} pairs of table and split) | mean rank by NLL |", "|---|---:|"]
     for each in sorted(ranks_of, key=lambda one: ranks_of[one].mean()):
         mark = "**" if each == chosen else ""
         lines.append(f"| {mark}{each}{mark} | {mark}{ranks_of[each].mean():.1f}{mark} |")
@@ -202,7 +202,7 @@ def candidate_rows(records: list[dict], task: str, stage: str = "") -> str:
 
 def longer_rows(records: list[dict]) -> str:
     """Returns a markdown table of the stage with all training rows of the large tables: scores, since few are whole."""
-    lines = ["| data, split | candidate | NLL | RMSE | coverage | fit, s |", "|---|---|---:|---:|---:|---:|"]
+    lines = ["| data, split | configuration | NLL | RMSE | coverage | fit, s |", "|---|---|---:|---:|---:|---:|"]
     for record in records:
         _, name, split, candidate, *stage = record["piece"]
         if stage == ["rows"]:

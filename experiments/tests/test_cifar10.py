@@ -216,7 +216,7 @@ def test_draws_of_swag_have_the_mean_of_the_snapshots(tmp_path):
 
     images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
     size = cifar10_training.Size(8, 1, 20, 1.0, 4)
-    training = Moving(images, size, "float32", cifar10_records.Records(tmp_path), tmp_path, np.inf)
+    training = Moving(images, size, "float32", cifar10_records.Cifar10Records(tmp_path), tmp_path, np.inf)
     drawn = training.swag("resnet9", plan.Settings(1.0), "all", seed=0)
     values = np.array([np.concatenate([weight.ravel() for weight in one["weights"]]) for one in drawn])
     assert values.shape == (plan.DRAWS, 7) and [np.shape(w) for w in drawn[0]["weights"]] == [(3,), (2, 2)]
@@ -401,7 +401,7 @@ class Untrained(cifar10_training.Training):
     def kept_or_trained(self, network, method, settings, data, seed, member):
         return self.train(network, method, settings, data, seed, member)
 
-    def predict(self, network, kind, state, images, data, draws, features=False, member=0):
+    def predict(self, network, kind, state, *, images, data, draws, features=False, member=0):
         rng = np.random.default_rng([state["seed"], len(images)])
         if features:
             return rng.normal(size=(len(images), 3)) + images.mean(axis=(1, 2))
@@ -414,7 +414,7 @@ def experiment(folder, diverging=""):
     images = cifar10_training.Images(
         *command.made_up_images(), corrupted=3, other={"clothes": command.made_up_images()[1][0][::-1]}
     )
-    records = cifar10_records.Records(folder)
+    records = cifar10_records.Cifar10Records(folder)
     training = Untrained(images, cifar10_training.TINY, "float32", records, folder, np.inf)
     training.diverging = diverging
     return command.Experiment(training, records), records
@@ -433,7 +433,7 @@ def test_the_work_ends_in_one_record_per_method_and_a_page(tmp_path):
     chosen = records.chosen("resnet9", "deterministic").epochs
     assert epochs["resnet9", "mixture_tied", False] == epochs["resnet9", "deep_ensemble", False] == chosen in (24, 36)
     assert epochs["resnet9", "mc_dropout", True] == 12
-    again = cifar10_records.Records(tmp_path)  # as a second call reads it
+    again = cifar10_records.Cifar10Records(tmp_path)  # as a second call reads it
     assert again.lines == records.lines
     one = again.of("result", network="resnet9", method="mixture_tied", held_out=False, seed=0)[0]
     assert one["parameters"] == 400 and np.shape(list(one["corrupted_nll"].values())) == (8, 5)
@@ -492,7 +492,9 @@ def test_a_second_call_goes_on_with_the_networks_that_were_kept(tmp_path):
     trained: list[tuple] = []
     images = cifar10_training.Images(*command.made_up_images(), corrupted=3)
     for member in (0, 1, 0, 1):
-        call = Counting(images, cifar10_training.TINY, "float32", cifar10_records.Records(tmp_path), tmp_path, np.inf)
+        call = Counting(
+            images, cifar10_training.TINY, "float32", cifar10_records.Cifar10Records(tmp_path), tmp_path, np.inf
+        )
         for method in (plan.METHODS["mixture"], plan.METHODS["mixture_svd"]):
             state = call.kept_or_trained("resnet20", method, plan.Settings(0.1), "all", 2, member)
             np.testing.assert_array_equal(state["weights"][0], [2, member])

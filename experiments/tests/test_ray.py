@@ -20,7 +20,7 @@ from singularbayes_experiments.cli import app as cli
 from singularbayes_experiments.methods.training import Diverged
 from singularbayes_experiments.problems import toy
 from singularbayes_experiments.records import record
-from singularbayes_experiments.runs import board, progress, runner
+from singularbayes_experiments.runs import progress, progress_files, runner
 
 from singularbayes.cli import EngineOptions
 from singularbayes.ranks import Engine, Local, engines
@@ -105,20 +105,20 @@ def test_what_other_machines_did_is_told_as_it_ends(elsewhere, monkeypatch, tmp_
     assert [line.split()[0] for line in shown if "800 epochs" in line] == ["3/4", "2/4", "1/4"]
     assert run_toy(tmp_path, "--engine", "ray") == 0
     assert capsys.readouterr().out.count("finished before; --again does it again") == 2
-    assert not list((tmp_path / board.BOARD).iterdir())
+    assert not list((tmp_path / progress_files.BOARD).iterdir())
 
 
 def test_a_run_says_how_far_it_is_where_all_can_see_it(tmp_path, monkeypatch):
-    assert board.read(tmp_path, "toy-0") is None
-    with board.written(tmp_path, "toy-0") as watch:
+    assert progress_files.read(tmp_path, "toy-0") is None
+    with progress_files.written(tmp_path, "toy-0") as watch:
         watch(4, {"loss": 0.25})
-        assert board.read(tmp_path, "toy-0") == (5, 0.25)
+        assert progress_files.read(tmp_path, "toy-0") == (5, 0.25)
         watch(5, {"loss": 0.5})  # less than a second later
-        assert board.read(tmp_path, "toy-0") == (5, 0.25)
-        monkeypatch.setattr(board, "EVERY_S", 0.0)
+        assert progress_files.read(tmp_path, "toy-0") == (5, 0.25)
+        monkeypatch.setattr(progress_files, "EVERY_S", 0.0)
         watch(6, {"loss": 0.125})
-        assert board.read(tmp_path, "toy-0") == (7, 0.125)
-    assert board.read(tmp_path, "toy-0") is None
+        assert progress_files.read(tmp_path, "toy-0") == (7, 0.125)
+    assert progress_files.read(tmp_path, "toy-0") is None
 
 
 def test_bars_follow_the_runs_that_are_under_way(tmp_path):
@@ -128,7 +128,7 @@ def test_bars_follow_the_runs_that_are_under_way(tmp_path):
     with progress.Bars(Console(force_terminal=True, file=io.StringIO()), tmp_path, jobs, "ab") as bars:
         bars.tick()
         assert bars.bar.tasks == []
-        with board.written(tmp_path, jobs[1].name) as watch:
+        with progress_files.written(tmp_path, jobs[1].name) as watch:
             watch(9, {"loss": 0.5})
             bars.tick()
         (task,) = bars.bar.tasks

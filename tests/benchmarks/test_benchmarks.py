@@ -1,9 +1,12 @@
 """The benchmarks' own arithmetic, order and protocol, on rivals made up here: no other library is needed."""
 
+import importlib.metadata
 import io
 import json
 import os
+import re
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import bench_inference
@@ -12,13 +15,14 @@ import bench_prediction
 import bench_training_step
 import environments
 import interleaved
+import keras
 import lineup
 import numpy as np
 import performance_page
 import pytest
 import workers
 from builders import rivals
-from peers import worker
+from peers import ours, worker
 from shapes import SHAPES, targets
 from singularbayes_experiments.problems import reviews
 
@@ -185,18 +189,27 @@ def test_the_page_has_every_ratio_of_inference_and_says_who_is_absent(monkeypatc
     monkeypatch.setattr(performance_page, "RECORDS", tmp_path)
     monkeypatch.setattr(performance_page, "INFERENCE", ("one",))
     times = {name: {"median_ms": ms} for name, ms in (("a", 6.0), ("b", 10.0), ("c", 5.0))}
-    result = {"steps": times, "ratios": {"a / b": (0.6, 0.5), "c / b": (0.5, 0.5), "b / a": (1.7, None)}}
+    result = {"steps": times, "ratios": {"a / b": (0.50001, 0.5), "c / b": (0.5, 0.5), "b / a": (1.7, None)}}
     kept = {"command": "python x", "versions": {}, "machine": {"cpu": "c", "cores": 2, "load": 0.1}}
     record = {**kept, "results": {"w": {**result, "absent": {"e": "why"}}}}
     (tmp_path / "inference_one.json").write_text(json.dumps(record))
     page = performance_page.inference()
     for line in (
-        "| w | a / b | 0.60 | 6 / 10 |  |",
-        "| w | c / b | 0.50 | 5 / 10 |  |",
-        "| w | b / a | 1.70 | 10 / 6 |  |",
-        "| w | e | – |  | why |",
+        "| w | a / b | 0.5 | ≤ 0.5, **missed** | 6 / 10 |  |",
+        "| w | c / b | 0.5 | ≤ 0.5 | 5 / 10 |  |",
+        "| w | b / a | 1.7 |  | 10 / 6 |  |",
+        "| w | e | – |  |  | why |",
     ):
         assert line in page
+
+
+def test_a_record_says_when_and_of_which_code_it_is_and_which_backend_was_timed(tmp_path):
+    interleaved.keep("one", {}, tmp_path)
+    record = json.loads((tmp_path / "one.json").read_text())
+    assert datetime.fromisoformat(record["finished"]).tzinfo is not None
+    assert re.fullmatch(r"[0-9a-f]{10,}(-dirty)?|unknown", record["commit"])
+    name = ours.PACKAGES[1]
+    assert name in importlib.metadata.packages_distributions()[keras.backend.backend()] and name != "keras"
 
 
 def test_the_page_of_performance_is_made_of_the_records():

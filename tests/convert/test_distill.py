@@ -56,6 +56,15 @@ def test_its_outputs_are_valid_everywhere_and_the_same_from_a_file_and_as_a_grap
         np.testing.assert_allclose(ops.convert_to_numpy(value), getattr(p, name), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.backend
+def test_outputs_of_a_student_are_valid_before_it_has_learned_anything():
+    teacher = _teacher(3, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    p = sb.predict(sb.distill(teacher, X[:16], draws=2, epochs=1, batch_size=16), 100 * X[:16])
+    np.testing.assert_allclose(p.mean.sum(axis=-1), 1, rtol=1e-12)
+    assert (p.mean >= 0).all() and np.isfinite(p.entropy).all()
+    assert (p.mutual_information >= 0).all() and (p.mutual_information <= p.entropy).all()
+
+
 @ON_TORCH
 def test_a_student_of_a_regression_has_the_teachers_noise_and_epistemic_spread():
     teacher = _teacher(1, sb.GaussianNLL(0.3))

@@ -15,7 +15,7 @@ from singularbayes.prediction import memory, sampler
 from singularbayes.prediction.prefix import split_of
 from singularbayes.prediction.sampler import outputs_of_draw
 
-pytestmark = [pytest.mark.backend, pytest.mark.rows_on_torch]
+pytestmark = [pytest.mark.backend, pytest.mark.all_rows]
 RNG = np.random.default_rng(4)
 ROWS = RNG.normal(size=(7, 4)).astype("float32")
 IDS = np.where(np.arange(6) < np.array([6, 3, 1, 5, 2, 6, 4])[:, None], RNG.integers(1, 11, (7, 6)), 0).astype("int32")
@@ -137,7 +137,7 @@ def test_the_two_parts_are_the_model_bit_by_bit(name):
         # New tensors, as after a compiled program: masks are in the frontier, not attached to its tensors.
         frontier = keras.tree.map_structure(lambda t: ops.convert_to_tensor(ops.convert_to_numpy(t)), frontier)
         for key in noise.as_keys(draw_keys(1, 2)):
-            with scope.fix(dict(zip(map(id, sources), draw_sources(sources, key), strict=True))):
+            with scope.fix_draws(dict(zip(map(id, sources), draw_sources(sources, key), strict=True))):
                 Counted.calls, found = 0, split.rest(frontier)
             assert Counted.calls == 0
             expected = outputs_of_draw(model, key, x)
@@ -151,7 +151,8 @@ def test_predictions_are_those_of_whole_passes_however_draws_are_grouped(monkeyp
     draws = [outputs_of_draw(model, key, x)[0] for key in noise.as_keys(draw_keys(0, 6))]
     expected = np.stack([ops.convert_to_numpy(draw) for draw in draws])
     options = {"likelihood": "gaussian", "keep_draws": True, "output": "a"}
-    np.testing.assert_allclose(sb.predict(model, x, 6, **options).draws, expected, rtol=1e-5, atol=1e-6)
+    exact = {"rtol": 1e-6, "atol": 1e-6 * np.abs(expected).max()}
+    np.testing.assert_allclose(sb.predict(model, x, 6, **options).draws, expected, **exact)
     prefix = type(sampler.sampler_of(model)).prefix
     seen = []
 
@@ -166,7 +167,24 @@ def test_predictions_are_those_of_whole_passes_however_draws_are_grouped(monkeyp
     monkeypatch.setattr(sampler, "kept_limit", lambda: 2 * 4 * 2 * (4 + 4 + 2))  # two of: 2 × left, body, and output b
     found = sb.predict(model, x, 6, batch_size=2, **options).draws
     assert seen == [2] * 4
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, expected, **exact)
+
+
+def test_every_draw_starts_from_the_states_of_a_plain_layer_before_the_head_and_leaves_them():
+    memory_layer = keras.layers.LSTM(3, stateful=True)
+    model = stir(keras.Sequential([keras.Input(batch_shape=(7, 2, 2)), memory_layer, _bayes()]))
+    x = ROWS.reshape(7, 2, 2)
+    model(x)
+    states = [ops.convert_to_numpy(state) for state in memory_layer.states]
+    assert all(state.any() for state in states)
+    found = sb.predict(model, x, 3, likelihood="gaussian", keep_draws=True).draws
+    for state, before in zip(memory_layer.states, states, strict=True):
+        np.testing.assert_array_equal(ops.convert_to_numpy(state), before)
+    for draw, key in zip(found, noise.as_keys(draw_keys(0, 3)), strict=True):
+        [expected] = outputs_of_draw(model, key, x)  # a plain pass, which changes the states
+        np.testing.assert_allclose(draw, ops.convert_to_numpy(expected), rtol=1e-5, atol=1e-6)
+        for state, before in zip(memory_layer.states, states, strict=True):
+            state.assign(before)
 
 
 def test_noise_of_other_layers_and_what_is_no_graph_are_left_as_they_are():

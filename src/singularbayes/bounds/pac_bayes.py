@@ -1,4 +1,4 @@
-"""PAC-Bayes bounds of the risk of the randomised predictor, which draws its weights anew for every prediction.
+"""PAC-Bayes bounds of the risk of the randomised predictor, which draws fresh weights for every prediction.
 
 With probability 1 − δ over N examples, for all posteriors Q at once (Maurer 2004),
 

@@ -67,6 +67,6 @@ def load_model(path: Path, packages: Sequence[str] | None) -> Any:
 
 def write_model(model: Any, path: Path) -> None:
     """Saves a model under its name when it is complete: a failure leaves the old file, or none."""
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".singularbayes-") as folder:
-        model.save(Path(folder) / path.name)
-        (Path(folder) / path.name).replace(path)
+    from singularbayes.models import write_whole
+
+    write_whole(path, model.save)

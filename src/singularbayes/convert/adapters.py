@@ -7,7 +7,6 @@ Priors are in it with their centres and widths, of which long runs of one value 
 
 import hashlib
 import json
-import tempfile
 import zipfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ from singularbayes.convert.decisions import is_whole, weights_at
 from singularbayes.convert.layer_matrices import Slot, find_slots, find_weights
 from singularbayes.convert.members import make_per_component
 from singularbayes.layers import PerComponent
-from singularbayes.models import has_unknown_objects, require_model
+from singularbayes.models import has_unknown_objects, require_model, write_whole
 from singularbayes.posteriors import Posterior, find_posteriors, quantize_columns, serialize
 
 _FORMAT = "singularbayes adapters 1"
@@ -85,10 +84,13 @@ def save_adapters(model: keras.Model, path: str | Path) -> None:
         named[f"array_{number}"] = packed.values
         if len(packed.runs):
             named[f"runs_{number}"] = packed.runs
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        written = Path(folder) / "adapters.npz"
-        np.savez(written, about=np.frombuffer(about, "uint8"), **named)
-        written.replace(path)
+    named["about"] = np.frombuffer(about, "uint8")
+
+    def write(part: Path) -> None:
+        with part.open("wb") as file:  # of any suffix, which a path would be given
+            np.savez(file, **named)
+
+    write_whole(path, write)
 
 
 def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
@@ -96,7 +98,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
 
     A base without adapters is copied and stays as it is. A model that has adapters of the same ranks and priors gets
     those of the file in their place and is returned itself, so that one base in memory serves several tasks without
-    being compiled anew. Before anything is changed the frozen weights are compared, by hash, with those that the
+    being compiled again. Before anything is changed the frozen weights are compared, by hash, with those that the
     adapters were trained on.
 
     >>> import singularbayes as sb
@@ -107,7 +109,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
     require_model("load_adapters", base)
     entries, arrays, tokens = _read(Path(path))
     if None not in (tokens, _tokenizer_hash(base)) and tokens != _tokenizer_hash(base):
-        raise ValueError(f"{_needs(path)} the tokenizer has another vocabulary. Load base and tokenizer anew.")
+        raise ValueError(f"{_needs(path)} the tokenizer has another vocabulary. Load base and tokenizer again.")
     found = _layers(base)
     _require_same_places(entries, found, path)
     made: dict[str, keras.layers.Layer] = {}  # what replaces a layer of a base without adapters
@@ -131,7 +133,7 @@ def load_adapters(base: keras.Model, path: str | Path) -> keras.Model:
                 f"{[tuple(shape) for shape in entry.shapes]}."
             )
         if _hash(layer, entry) != entry.frozen:
-            raise ValueError(f"{_needs(path)} the frozen weights of {entry.path!r} differ. Load the base anew.")
+            raise ValueError(f"{_needs(path)} the frozen weights of {entry.path!r} differ. Load the base again.")
     model = base
     if made:
         model = surgery.copied(base)
@@ -300,7 +302,7 @@ def _require_same_posteriors(layer, entry: _Entry, path) -> None:
 def _read(path: Path) -> tuple[list[_Entry], list[Packed], str | None]:
     """Returns what a file describes, its arrays without long runs, and the hash of a vocabulary.
 
-    Raises where it is no file of adapters, or names unknown classes.
+    Raises where it is not a file of adapters, or names unknown classes.
     """
     if not path.is_file():
         raise FileNotFoundError(f"load_adapters needs a file that save_adapters wrote; got {str(path)!r}, none.")

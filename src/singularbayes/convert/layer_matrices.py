@@ -43,7 +43,7 @@ class Slot:
         return sizes[0], sizes[1]
 
     def read(self) -> np.ndarray:
-        """Returns the matrix, (rows, columns); what is none is one row."""
+        """Returns the matrix, (rows, columns); a vector becomes one row."""
         return self._part(as_float32(self.variable)).reshape(self.shape)
 
     def write(self, matrix: np.ndarray) -> None:

@@ -65,7 +65,7 @@ def compare(
     """Returns the table of several evaluations: one row per method, mean ± standard error over its seeds.
 
     A method is marked as the best of a column only where the interval of its paired difference to every other method
-    excludes 0: so often none is. Counts, such as parameters, are compared as they are.
+    excludes 0; often no method is marked. Counts, such as parameters, are compared as they are.
 
     Time and memory are shown but not ranked: they hold compilation and the rest of the process.
 

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from singularbayes.likelihoods import why_no_elbo
-from singularbayes.metrics import accuracy, negative_log_likelihood
+from singularbayes.metrics import accuracy, label_nll, negative_log_likelihood
 from singularbayes.posteriors import RandomPosterior
 from singularbayes.prediction import ClassPredictive, ValuePredictive
 
@@ -65,7 +65,7 @@ def weights_not_finite(case: Case) -> Iterator[Finding]:
             "weights_not_finite",
             "error",
             f"{len(wrong)} of {len(case.model.weights)} weights hold NaN or infinity, first {wrong[0]}.",
-            "a lower learning rate, clipnorm=1.0 in the optimizer, and a look at the inputs; then train anew.",
+            "a lower learning rate, clipnorm=1.0 in the optimizer, and a look at the inputs; then train again.",
         )
 
 
@@ -180,7 +180,7 @@ def component_losses(case: Case, only: int | None = None, without: int | None = 
     used = (component == only) if only is not None else (component != (-1 if without is None else without))
     mean = case.p.draws[used].mean(axis=0)
     if isinstance(case.p, ClassPredictive):
-        return -np.log(np.maximum(mean[np.arange(len(mean)), case.y], 1e-30))
+        return label_nll(mean, case.y)
     return ((mean - case.y) ** 2).reshape(len(mean), -1).mean(axis=1)
 
 
@@ -232,7 +232,7 @@ def no_noise(case: Case) -> Iterator[Finding]:
 
 
 def no_elbo(case: Case) -> Iterator[Finding]:
-    """A loss that is no likelihood."""
+    """A loss that is not a likelihood."""
     reason = why_no_elbo(case.loss) if case.posteriors else None
     if reason is not None:
         yield Finding(

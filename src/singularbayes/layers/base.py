@@ -29,8 +29,6 @@ _POSTERIOR_OF = {
     "embeddings": "posterior",
     "reverse_embeddings": "reverse_posterior",
 }
-# Torch keeps the parts of a module apart and finds them by this method; the other backends have none.
-_find = getattr(keras.layers.Layer, "__getattr__", None)
 
 
 def refuse(layer: str, **arguments) -> None:
@@ -108,9 +106,7 @@ class WithoutArrays(keras.layers.Layer):
                 name=name,
                 obj=self,
             )
-        if _find is not None:
-            return _find(self, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return scope.keras_getattr(self, name)
 
 
 class Rematerialized(keras.layers.Layer):
@@ -157,7 +153,7 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
     def _posterior(self, identifier, name="posterior"):
         """Returns a posterior of this layer's own that its estimator can use."""
         # Names differ within a layer: Keras on torch keeps parameters by their path.
-        posterior = posteriors.get(identifier, name)
+        posterior = posteriors.get_posterior(identifier, name)
         if self.posterior is not None:
             posterior = self.posterior.like(posterior)
         if self.estimator == "local":
@@ -185,9 +181,9 @@ class BayesianLayer(Summarized, FreezesWhole, WithoutArrays, Rematerialized):
 
     def _draw(self, posterior, training):
         """Returns the weight of this forward pass; every use of a weight in a pass is the same draw."""
-        if scope.fixed(posterior) is not None:  # one pass may use several fixed draws, one after another
+        if scope.fixed_draw(posterior) is not None:  # one pass may use several fixed draws, one after another
             return posterior.sample(training, self.estimator)
-        return scope.once(posterior, lambda: posterior.sample(training, self.estimator))
+        return scope.once_per_pass(posterior, lambda: posterior.sample(training, self.estimator))
 
     def _require_one_use(self, inputs) -> None:
         where = f"{type(self).__name__} layer {self.name!r}"

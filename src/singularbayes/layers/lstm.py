@@ -103,7 +103,9 @@ class LSTM(Recurrent):
             return self.bias_initializer
 
         def with_open_forget_gate(shape, dtype=None):
-            start = ops.reshape(posteriors.initializers.fresh(self.bias_initializer)(shape, dtype), (4, self.units))
+            start = ops.reshape(
+                posteriors.initializers.fresh_copy(self.bias_initializer)(shape, dtype), (4, self.units)
+            )
             return ops.reshape(ops.concatenate([start[:1], ops.ones_like(start[:1]), start[2:]]), shape)
 
         return with_open_forget_gate

@@ -24,7 +24,7 @@ from singularbayes.models.programs import (
     variable_values,
 )
 from singularbayes.models.progress import quiet, track
-from singularbayes.models.saving import has_unknown_objects, load_without_optimizer, read_model
+from singularbayes.models.saving import has_unknown_objects, load_without_optimizer, read_model, write_whole
 from singularbayes.models.text import (
     find_backbone,
     has_text,
@@ -82,4 +82,5 @@ __all__ = [
     "tokenized",
     "track",
     "variable_values",
+    "write_whole",
 ]

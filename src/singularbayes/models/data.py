@@ -165,7 +165,7 @@ def _batches(stream, caller: str) -> Iterator[Block]:
 
 
 def _gathered(batches: Iterator[Block], rows: Callable[[Any], int] | None, caller: str) -> Iterator[Block]:
-    """Yields batches together, as many as `rows` allows; batches of another shape, such as longer ones, begin anew."""
+    """Yields batches together, as many as `rows` allows; batches of another shape begin a new group."""
     waiting: list[Block] = []
     count, limit = 0, None
     for block in batches:

@@ -77,9 +77,9 @@ _LENDERS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def form_of(model: keras.Model) -> Form:
-    """Returns an object that stays the same until layers are added to a model or taken from it, or it is compiled again.
+    """Returns an object that stays the same until a model gets or loses layers, or is compiled again.
 
-    So what is compiled here follows changes as Keras's own `predict` does: those inside a layer after another `compile`.
+    So programs follow changes as Keras's own `predict` does: those inside a layer after another `compile`.
     """
     layers, compilation = flat_layers(model)[1:], getattr(model, "_compile_config", None)
     known = _FORMS.get(model)

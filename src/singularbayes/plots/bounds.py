@@ -22,8 +22,8 @@ class BoundPanel:
     Attributes:
         quantity: what is bounded, with its unit: "error rate".
         ranks: ascending.
-        values: of every bound, one number a rank.
-        observed: what they are held against, such as the error on test data; may be empty.
+        values: of every bound, one number per rank.
+        observed: what they are compared with, such as the error on test data; may be empty.
         vacuous: from here on a bound is vacuous; None where there is no such value.
         full_rank: values and observed ones of a full-rank network, by their names; may be empty.
 
@@ -79,9 +79,7 @@ def panels_of(report: "BoundsReport") -> list[BoundPanel]:
     """
     curves = report.curves
     if curves is None or not (curves.pac_bayes or curves.complexity):
-        raise ValueError(
-            f"panels_of needs a model with weight matrices that a bound speaks about; got {report.model!r}."
-        )
+        raise ValueError(f"panels_of needs a model with weight matrices that a bound is about; got {report.model!r}.")
     at = "" if curves.own is None else f", from rank {curves.own}"
     panels = []
     if curves.pac_bayes:

@@ -48,7 +48,7 @@ class Posterior(SingleComponent, WithoutFactors):
 
     def default_kernel_initializer(self, activation) -> keras.initializers.Initializer:
         """Returns what the mean of a kernel starts with where neither the layer nor the posterior was given one."""
-        return initializers.default(activation)
+        return initializers.default_kernel_initializer(activation)
 
     def require_local(self, where: str) -> None:
         """Raises unless `local` draws outputs with the distribution of x W; `where` is the layer."""
@@ -57,7 +57,7 @@ class Posterior(SingleComponent, WithoutFactors):
 
     def sample(self, training=False, estimator="shared"):
         """Returns the weight that a forward pass uses now: in training a fresh draw, else the mean; see `scope`."""
-        draw = scope.fixed(self)
+        draw = scope.fixed_draw(self)
         if draw is not None:
             return self.weight(draw)
         if not training and not scope.draws_now(self):
@@ -108,7 +108,7 @@ class Posterior(SingleComponent, WithoutFactors):
     def center(self, matrix: np.ndarray) -> None:
         """Moves E[W] to `matrix`, or to its best approximation of this posterior's rank.
 
-        Scales stay, but for `LowRank` without an η of its own.
+        Scales stay, except for `LowRank` without an η of its own.
         """
 
     def residual(self, matrix: np.ndarray) -> float:

@@ -23,7 +23,7 @@ class Centred(priors.Prior):
     has_centres = True
 
     def __init__(self, prior="normal"):
-        self.prior = priors.get(prior)
+        self.prior = priors.get_prior(prior)
         if self.prior.has_centres:
             raise ValueError(f"Centred needs a prior without centres of its own; got prior={self.prior!r}.")
         if self.prior.by_column:

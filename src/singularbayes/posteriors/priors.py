@@ -314,7 +314,7 @@ class ScaleMixture(Prior):
 PRIORS = {"normal": Normal, "laplace": Laplace, "scale_mixture": ScaleMixture, "anchored": Anchored}
 
 
-def get(identifier) -> Prior:
+def get_prior(identifier) -> Prior:
     """Returns a prior from a prior, its name, or its serialised form."""
     if isinstance(identifier, Prior):
         return identifier

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from singularbayes.checks import require_not_negative
 from singularbayes.posteriors import noise, scope
 from singularbayes.posteriors.base import Posterior
 from singularbayes.posteriors.priors import Prior
@@ -61,8 +62,8 @@ class RandomPosterior(Posterior):
 
     def __init__(self, initializer=None, kl_weight=None, **kwargs):
         super().__init__(initializer, **kwargs)
-        if kl_weight is not None and not 0 <= kl_weight < float("inf"):
-            raise ValueError(f"{type(self).__name__} needs kl_weight >= 0 and finite; got kl_weight={kl_weight!r}.")
+        if kl_weight is not None:
+            require_not_negative(type(self).__name__, kl_weight=kl_weight)
         self.kl_weight = None if kl_weight is None else float(kl_weight)
         self.seed_generator = keras.random.SeedGenerator()
         self.state: SharedState | None = None  # what it shares with others, if it does
@@ -138,8 +139,7 @@ class RandomPosterior(Posterior):
 
     def set_kl_weight(self, value: float) -> None:
         """Sets the weight of this posterior's KL in the loss."""
-        if not 0 <= value < float("inf"):
-            raise ValueError(f"The KL weight needs to be >= 0 and finite; got {value!r} for {self.path or self.name}.")
+        require_not_negative(f"Posterior {self.path or self.name!r}", kl_weight=value)
         self._kl_weight_now, self.kl_weight_from_file = float(value), False
         if self.built:
             self.kl_scale.assign(value)

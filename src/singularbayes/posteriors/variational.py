@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from singularbayes.checks import is_integer, require_positive
+from singularbayes.checks import require_integer, require_positive
 from singularbayes.posteriors import families, priors
 from singularbayes.posteriors.factor import RHO_SHIFT, Factor
 from singularbayes.posteriors.random_posterior import RandomPosterior
@@ -52,15 +52,15 @@ class Variational(RandomPosterior):
         super().__init__(initializer, kl_weight, **kwargs)
         kind = type(self).__name__
         require_positive(kind, eta=eta, damping=damping, rho_lr=rho_lr)
-        if kl_rows is not None and not is_integer(kl_rows):
-            raise ValueError(f"{kind} needs kl_rows to be an integer >= 1 or None; got kl_rows={kl_rows!r}.")
-        self.prior = priors.get(prior)
+        if kl_rows is not None:
+            require_integer(kind, kl_rows=kl_rows)
+        self.prior = priors.get_prior(prior)
         if self.prior.by_column and not (self.has_columns and kl_rows is None):
             raise ValueError(
                 f"{self.prior!r} needs a posterior with factors, LowRank or Adapter, and kl_rows=None; got {kind} with "
                 f"kl_rows={kl_rows}."
             )
-        self.family = families.get(family).name
+        self.family = families.get_family(family).name
         self.eta, self.damping, self.rho_lr = float(eta), float(damping), float(rho_lr)
         self.initial_eta = self.eta  # of a random start
         self.rho_initializer = keras.initializers.get(rho_initializer)
@@ -113,7 +113,7 @@ class Variational(RandomPosterior):
     def _balance_means(self) -> None:
         """Makes the means that training has found the start: of W the same, of factors those with equal norms."""
         for factor in self.factors:
-            factor.start_at(factor.numbers()[0].astype("float32"))
+            factor.start_at(factor.float64_values()[0].astype("float32"))
 
     def restarted_velocities(self, velocities):
         return [factor.restarted_velocity(each) for factor, each in zip(self.factors, velocities, strict=True)]

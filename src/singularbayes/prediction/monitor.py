@@ -11,7 +11,8 @@ import numpy as np
 
 from singularbayes.checks import aligned, labelled, require_finite, require_integer, require_package, require_share
 from singularbayes.likelihoods import ClassPredictive, Predictive, ValuePredictive
-from singularbayes.metrics import ConformalMartingale
+from singularbayes.metrics import ConformalMartingale, label_nll
+from singularbayes.models import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -200,10 +201,8 @@ class Monitor:
         """Writes the state into a JSON file, about 20 kB per stream; `Monitor.load` resumes it."""
         streams = {name: martingale.to_dict() for name, martingale in self._martingales.items()}
         state = {"version": _VERSION, "alpha": self.alpha, "seed": self.seed, "score": self.score, "first": self.first}
-        target = Path(path)
-        half = target.with_name(f"{target.name}.part")
-        half.write_text(json.dumps({**state, "streams": streams}))
-        half.replace(target)
+        text = json.dumps({**state, "streams": streams})
+        write_whole(path, lambda part: part.write_text(text))
 
     @classmethod
     def load(cls, path) -> "Monitor":
@@ -234,7 +233,7 @@ def _losses(name: str, predictions, y) -> np.ndarray:
     """Returns −log p(label), or the absolute error in standard deviations where the noise is known."""
     if isinstance(predictions, ClassPredictive):
         probabilities, labels = labelled(name, predictions.mean, y)
-        return -np.log(np.maximum(probabilities[np.arange(len(labels)), labels], 1e-300))
+        return label_nll(probabilities, labels)
     if isinstance(predictions, ValuePredictive):
         sd = np.ones_like(predictions.mean) if predictions.noise is None else np.sqrt(predictions.variance("total"))
         targets, mean, sd = aligned(name, y=y, predictions=predictions.mean, sd=sd)

@@ -2,8 +2,8 @@
 
 A functional model is a graph of calls, and so is a Sequential one. A call is random where its layer draws, or where one
 of its inputs is random; the others are the prefix. A nested model in which only some calls are random is taken apart
-into its own calls. The frontier is what crosses from the prefix to the rest: the tensors that calls of the prefix make (or that
-the model is given) and that random calls or the outputs use, with their masks.
+into its own calls. The frontier is what crosses from the prefix to the rest: the tensors that calls of the prefix make
+(or that the model is given) and that random calls or the outputs use, with their masks.
 """
 
 import weakref
@@ -259,7 +259,7 @@ def frontier_of(model: keras.Model, x) -> dict | None:
 
 def outputs_under(model: keras.Model, sources, draw, x, frontier=None) -> list:
     """Returns the outputs, flattened, of one draw; where there is a frontier, by the rest of the model after it."""
-    with scope.fix({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
+    with scope.fix_draws({id(source): arrays for source, arrays in zip(sources, draw, strict=True)}):
         if frontier is None:
             return keras.tree.flatten(model(x, training=False))
         split: Any = split_of(model)

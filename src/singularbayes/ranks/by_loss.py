@@ -10,6 +10,7 @@ import numpy as np
 from singularbayes.checks import aligned, labelled
 from singularbayes.convert import MatrixSpectrum, Spectrum, collapse, counterparts, find_slots, spectrum, surgery
 from singularbayes.likelihoods import likelihood_of_loss
+from singularbayes.metrics import label_nll
 from singularbayes.models import as_arrays, loss_of, position_of
 from singularbayes.posteriors import find_posteriors
 from singularbayes.prediction import ClassPredictive, predict
@@ -120,7 +121,6 @@ def _losses(model, x, y, likelihood, batch_size: int) -> tuple[str, np.ndarray]:
     p = predict(model, x, draws=1, likelihood=likelihood, batch_size=batch_size)
     if isinstance(p, ClassPredictive):
         probabilities, labels = labelled("by_loss", p.mean, y)
-        chosen = probabilities[np.arange(len(labels)), labels]
-        return "NLL", -np.log(np.maximum(chosen, 1e-300))
+        return "NLL", label_nll(probabilities, labels)
     mean, targets = aligned("by_loss", predictions=p.mean, y=as_arrays(y, "by_loss"))
     return "squared error", ((mean - targets) ** 2).reshape(len(mean), -1).mean(axis=1)

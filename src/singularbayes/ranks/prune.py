@@ -9,6 +9,7 @@ from keras import ops
 
 from singularbayes import posteriors
 from singularbayes.bounds import Bound
+from singularbayes.checks import require_below_one
 from singularbayes.convert import counterparts, surgery
 from singularbayes.posteriors import Posterior, find_posteriors, flat_layers
 from singularbayes.ranks import change
@@ -99,8 +100,8 @@ def prune(model: keras.Model, tolerance: float | None = None) -> Pruned:
     """
     if not isinstance(model, keras.layers.Layer) or not model.built:
         raise ValueError(f"prune needs a built Keras model; got {model!r}. Call it once on a batch first.")
-    if tolerance is not None and (isinstance(tolerance, bool) or not 0 <= tolerance < 1):
-        raise ValueError(f"prune needs 0 <= tolerance < 1; got tolerance={tolerance!r}.")
+    if tolerance is not None:
+        require_below_one("prune", tolerance=tolerance)
     copy = surgery.copied(model)
     mixed = [q for q in _adaptive(copy) if q.components > 1]
     if mixed:

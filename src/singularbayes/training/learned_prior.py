@@ -60,7 +60,7 @@ def _centre(
         require_positive("centre_prior", scale=scale)
     for posterior, unit in posteriors:
         for factor in posterior.factors:
-            loc, own, _ = factor.numbers()
+            loc, own, _ = factor.float64_values()
             memory = factor.prior_memory()
             if examples is not None:
                 memory = memory.with_examples(examples, origin)
@@ -83,7 +83,7 @@ def remember_examples(model: keras.Model, x, caller: str) -> None:
     examples = hash_examples(arranged(model, x, caller))
     for posterior in posteriors:
         for factor in posterior.factors:
-            _, _, reference = factor.numbers()
+            _, _, reference = factor.float64_values()
             assert reference is not None
             factor.set_prior(reference[0], reference[1], factor.prior_memory().with_examples(examples, Origin.LEARNED))
 

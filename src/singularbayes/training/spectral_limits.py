@@ -4,8 +4,8 @@
 - `Clipped(posterior, limit)` bounds every *draw*, almost surely; the KL of the clipped posterior to the clipped prior
   is at most the one that is trained,
 - `SpectralPenalty` bounds nothing; with `bounds.gaussian_norm` draws are bounded with a probability,
-- `Clipped` with `redraws` makes draws outside anew, up to so often, before it clips them: bounded almost surely too,
-  with the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
+- `Clipped` with `redraws` makes draws outside again, up to that many times, before it clips them: bounded almost surely
+  too, with the posterior's own shape inside the limit; the KL grows to (KL + h(Z))/Z, Z the share of draws inside,
 - `truncation` computes what rejection would cost a model, without changing it.
 
 Factors are A and B of W = A Bᵀ each, or W itself where all of it is drawn: ‖W‖₂ ≤ limit² or limit.

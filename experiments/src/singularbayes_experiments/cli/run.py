@@ -14,7 +14,7 @@ from singularbayes_experiments.runs.progress import progress
 
 if TYPE_CHECKING:
     from singularbayes.ranks import Engine
-    from singularbayes_experiments.runs.piece import Outcome
+    from singularbayes_experiments.runs.run_once import Outcome
     from singularbayes_experiments.runs.runner import Job
 
 PROGRAM = "singularbayes-experiments"
@@ -318,7 +318,7 @@ Found = Iterator[tuple[str, "Outcome"]]
 
 def _here(jobs, labels, *, folder, again, engine, console) -> Found:
     """Yields what becomes of the runs, each with a bar of its own."""
-    from singularbayes_experiments.runs.piece import outcome
+    from singularbayes_experiments.runs.run_once import outcome
 
     def carry_out(numbered):
         label, job = numbered

@@ -102,6 +102,7 @@ class Fit:
         build: Callable[[], keras.Model],
         x: np.ndarray,
         y: np.ndarray,
+        *,
         rows: Callable[[int], np.ndarray],
         size: int,
         num_data: int,
@@ -119,7 +120,7 @@ class Fit:
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers one network trains."""
+        """How many parameters one network trains."""
         return sum(math.prod(variable.shape) for variable in self.model.trainable_variables)
 
     def train(

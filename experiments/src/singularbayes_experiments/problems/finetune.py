@@ -54,7 +54,7 @@ as above. MonteCLoRA's steps are CUDA graphs now (`runs/monteclora_steps.py`), w
 `DEFAULTS` is another question, asked on validation rows alone: which prior width, β, η and learning rate of ρ suit an
 adapter that nobody tunes, and should its head be random, too. It takes no part in the comparison.
 
-`SCALES` goes on from there. A newcomer sets nothing: β is the .03 of `KLSchedule()`, η .1, and the encoder drops out at
+`SCALES` continues there. A newcomer sets nothing: β is the .03 of `KLSchedule()`, η .1, and the encoder drops out at
 the .1 of its preset. Which scale should the default prior have then, as a multiple of the initial posterior scales? The
 KL starts with log c + 1/(2 c²) − ½ nats per scalar: 0 for c = 1, .32 for 2, .65 for 3, .92 for 4, 1.99 for 12. By the
 table of `DEFAULTS`, β / width² = 100 loses least, which is c = 2 here. The rule, written before the run: for each c of

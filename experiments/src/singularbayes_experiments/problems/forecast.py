@@ -182,7 +182,7 @@ class Forecast(study.Comparison):
 
 
 @lru_cache(maxsize=1)
-def windows(sizes: tuple[int, int, int], hours: int) -> air.Split:
+def windows(sizes: tuple[int, int, int], hours: int) -> air.AirSplit:
     """Returns the windows of Beijing."""
     return air.split(air.rows_of(data.beijing_pm25().table), sizes, hours)
 
@@ -219,7 +219,7 @@ def _rules(settings: ForecastSettings) -> list[Resumable]:
     ]
 
 
-def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.Scaling, settings: ForecastSettings) -> np.ndarray:
+def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.AirScaling, settings: ForecastSettings) -> np.ndarray:
     """Returns what the noise of every window is weighed from, (windows, kinds), none below 0.
 
     Of a noise that grows: 1, the last value and the mean change from hour to hour, both in µg/m³.
@@ -233,11 +233,11 @@ def noise_kinds(p: ValuePredictive, x: np.ndarray, scaling: air.Scaling, setting
     return np.stack([ones, values[:, -1], np.abs(np.diff(values, axis=1)).mean(axis=1)], axis=1)
 
 
-def _in_units(p: ValuePredictive, scaling: air.Scaling) -> ValuePredictive:
+def _in_units(p: ValuePredictive, scaling: air.AirScaling) -> ValuePredictive:
     """Returns predictions in µg/m³."""
     return value_scores.in_units(p, scaling.target_mean, scaling.target_std)
 
 
-def _values(split: air.Split, part: str) -> np.ndarray:
+def _values(split: air.AirSplit, part: str) -> np.ndarray:
     """Returns the targets of a part in µg/m³."""
     return split.scaling.target_mean + split.scaling.target_std * getattr(split, part).y.astype("float64")

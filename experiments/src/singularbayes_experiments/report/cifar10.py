@@ -55,8 +55,8 @@ from singularbayes_experiments.runs.cifar10_records import read_lines
 
 TITLE = "CIFAR-10"
 # Methods whose networks start at trained ones.
-STARTED = ("low_rank_svd", "mixture_svd", "low_rank_tied", "mixture_tied", "low_rank_distilled", "mixture_distilled")
-STARTED += ("swag",)
+STARTED: tuple[str, ...] = ("low_rank_svd", "mixture_svd", "low_rank_tied", "mixture_tied", "swag")
+STARTED += ("low_rank_distilled", "mixture_distilled")
 COUNTED = ("no", "one", "two", "three", "four", "five", "six")
 
 _LEAD = (
@@ -90,8 +90,9 @@ _THIRD = (
     "classes train for 12 epochs."
 )
 _SECOND = (
-    "Five configurations of a family on ResNet-9: three rates, one with another weight decay, β or prior width, and "
-    "the best of the four with 24 epochs instead of 16; one tuning seed. MC dropout and SWAG were cut before the run."
+    "A family has five configurations on ResNet-9: three rates; one with another weight decay, β or prior width; and "
+    "the best of these four with 24 epochs instead of 16. There is one tuning seed. MC dropout and SWAG were cut "
+    "before the run."
 )
 _FIRST = (
     "Every method has three configurations, tuned with one seed and half the epochs. For the deterministic network "

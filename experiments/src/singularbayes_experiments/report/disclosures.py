@@ -6,7 +6,7 @@ SECTIONS = {
         "test results of the first, on SST-2 with 4,000 rows, had been seen.",
         "The four levels of the Bayesian adapter and its mixture were written with a table of 33 other configurations "
         "in view, scored on validation rows. The other methods had no such search.",
-        "Not all settings and methods have results, because the time was over: the page says which.",
+        "Not all settings and methods have results, because time ran out: the page says which.",
     ),
     "Tables beside other libraries": (
         "Student-t tails, corrections of the variances, 2,000 steps instead of 8,000, larger batches and the settings "

@@ -17,7 +17,7 @@ import numpy as np
 
 from singularbayes.prediction import ClassPredictive
 from singularbayes_experiments.problems import finetune as plan
-from singularbayes_experiments.runs.finetune_records import Records, append, detection, quality
+from singularbayes_experiments.runs.finetune_records import FinetuneRecords, append, detection, quality
 
 PRECISIONS = tuple(10.0 ** np.arange(-2, 4.1, 0.5))
 DRAWS = 32
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     deadline = time.time() + 60 * given.minutes
     given.out.mkdir(parents=True, exist_ok=True)
     order = [one.name for one in plan.SETTINGS]
-    known = [line for line in Records(given.out, []).lines if line["method"] == "laplace"]
+    known = [line for line in FinetuneRecords(given.out, []).lines if line["method"] == "laplace"]
     done = {f"{line['setting']}-{line['seed']}" for line in known}
     while time.time() < deadline:
         found = [path for path in given.features.glob("*.npz") if path.suffixes == [".npz"] and path.stem not in done]

@@ -76,7 +76,7 @@ def append(path: Path, lines: list[dict]) -> None:
     files.replace(path, before + gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
 
 
-class Records:
+class FinetuneRecords:
     """Lines of JSON in a folder; earlier folders are read, too."""
 
     def __init__(self, out: Path, earlier: Sequence[Path]):
@@ -95,7 +95,7 @@ class Records:
         return [line for line in self.lines if line["stage"] == stage and line["setting"] == setting]
 
 
-def begin(given: argparse.Namespace, module: str) -> Records:
+def begin(given: argparse.Namespace, module: str) -> FinetuneRecords:
     """Writes command, versions and machine into the folder of a run; returns its records and earlier ones.
 
     They are in `run.json`, and in `run-2.json` and so on of calls that resume in the same folder.
@@ -106,7 +106,7 @@ def begin(given: argparse.Namespace, module: str) -> Records:
     names = itertools.chain(["run.json"], (f"run-{number}.json" for number in itertools.count(2)))
     free = next(given.out / name for name in names if not (given.out / name).exists())
     files.replace(free, (json.dumps(about, indent=1) + "\n").encode())
-    return Records(given.out, given.earlier)
+    return FinetuneRecords(given.out, given.earlier)
 
 
 def record_line(stage: str, setting: Any, method: str, adaptation: Adaptation, seed: int, seconds: float) -> dict:

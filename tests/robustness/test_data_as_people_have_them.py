@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from careless_cases import DRAWS, TARGETS, X, Y, is_clear
+from robustness_cases import DRAWS, TARGETS, X, Y, is_clear
 from scipy import sparse
 from table import TORCH_FIRST, on_torch
 

@@ -264,7 +264,7 @@ def test_callbacks_of_batches_are_refused_in_a_program(callback):
         ({"sample_weight": Y[:2]}, "x, y and sample_weight with .*; x has 21, y has 21, sample_weight has 2"),
         ({"validation_data": (X[:0], Y[:0])}, r"fit_many\(validation_data\) needs x and y with the same number"),
         ({"callbacks": []}, r"needs callbacks to be a function.*got a list. Write callbacks=lambda: \[...\]"),
-        ({"validation_data": X}, r"validation_data needs to be \(x, y\)"),
+        ({"validation_data": X}, r"fit_many needs validation_data to be \(x, y\)"),
         ({"x": np.full_like(X, np.nan)}, "fit_many needs x and y without NaN; got NaN in x"),
     ],
 )
