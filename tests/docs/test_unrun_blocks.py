@@ -18,8 +18,10 @@ RUN_BY = {
     "convert.md": "an exporter: below, and test_convert_page.py",
     "deploy.md": "an exporter and a server: below, and test_service.py",
     "finetuning.md": "a folder of a preset: test_finetuning_page.py",
+    "index.md": "the heart of the quickstart, which runs",
+    "language_model_results.md": "a file of 90 MB, of which the names are checked",
     "training.md": "torch: below",
-    "transformers.md": "a folder of a preset: below; a file of 90 MB, of which the names are checked",
+    "transformers.md": "a folder of a preset: below",
 }
 
 
@@ -29,7 +31,10 @@ def _blocks(page):
 
 def test_pages_with_such_blocks_are_listed_and_no_other_fence_hides_python():
     texts = {page.relative_to(DOCS).as_posix(): page.read_text(encoding="utf-8") for page in DOCS.rglob("*.md")}
-    assert {name for name, text in texts.items() if "\n```py\n" in text} == set(RUN_BY)
+    unrun = {name for name, text in texts.items() if "\n```py\n" in text}
+    assert {name for name in unrun if not name.startswith("migrate/")} == set(
+        RUN_BY
+    )  # there it is other libraries' code
     fences = {fence for text in texts.values() for fence in re.findall(r"^```(\w+)$", text, re.MULTILINE)}
     assert fences <= {"python", "py", "pycon", "sh", "text", "bibtex", "latex", "toml"}
 
@@ -60,8 +65,8 @@ def test_the_parameter_groups_of_the_training_guide_exempt_the_posteriors_alone_
     exec(compile(block, "training.md", "exec"), names)
     random, others = names["optimizer"].param_groups
     assert random["weight_decay"] == 0 and others["weight_decay"] == 0.01
-    assert sum(p.numel() for p in random["params"]) == 2 * 2 * 2 * (4 + 3)  # mean and scale, components, A and B
-    assert [tuple(p.shape) for p in others["params"]] == [(3,)]
+    assert sum(p.numel() for p in random["params"]) == 2 * 2 * 2 * (4 + 3)  # mean and scale, components, rank 2
+    assert [tuple(p.shape) for p in others["params"] if p.requires_grad] == [(2, 3)]  # a bias per component
 
 
 @ON_TORCH
