@@ -22,7 +22,7 @@ import convert
 import keras
 import numpy as np
 from marks import fill
-from singularbayes_experiments.problems.network_detectors import Sets, detect
+from singularbayes_experiments.problems.network_detectors import DetectorSets, detect
 from singularbayes_experiments.records.record import machine, now, versions
 
 import singularbayes as sb
@@ -35,7 +35,7 @@ OTHER = "digits"  # the name of the held-out digits among the sets
 Scores = dict[str, float]  # AUROC by the name of the detector
 
 
-def detectors(network: keras.Model, data: Sets, above: float) -> Scores:
+def detectors(network: keras.Model, data: DetectorSets, above: float) -> Scores:
     """Returns the AUROC of the held-out digits by every score."""
     inside, outside = ((x > above).reshape(len(x), -1).mean(axis=1) for x in (data.test, data.others[OTHER]))
     p, q = (sb.predict(network, x, draws=1) for x in (data.test, data.others[OTHER]))
@@ -48,7 +48,7 @@ def on_compare(settings: compare.Settings = compare.Settings()) -> dict[int, Sco
     """Returns the scores by seed; the networks are those of the row `deterministic`."""
     s = settings
     data = noisy_digits.add_noise(noisy_digits.load(s.held_out, s.split), s.pixel_noise, s.split)
-    sets = Sets(data.train, data.test[0], {OTHER: data.ood[0]}, len(data.classes))
+    sets = DetectorSets(data.train, data.test[0], {OTHER: data.ood[0]}, len(data.classes))
     networks = compare.Trainer(data, s).seeds(lambda _: sb.Deterministic())
     return {seed: detectors(one, sets, above=0.5) for seed, one in zip(s.seeds, networks, strict=True)}
 
@@ -60,7 +60,7 @@ def on_convert(settings: convert.Settings = convert.Settings()) -> dict[int, Sco
     model = convert.cnn()
     model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(*data["train"], epochs=settings.epochs, verbose=0)
-    sets = Sets(data["train"], data["test"][0], {OTHER: data["ood"][0]}, 8)
+    sets = DetectorSets(data["train"], data["test"][0], {OTHER: data["ood"][0]}, 8)
     return {settings.seed: detectors(model, sets, above=0.0)}
 
 

@@ -1,6 +1,6 @@
 """The figure of README.md: the first story of the demo with its first seed, three kinds of networks beyond their data.
 
-    python docs/scripts/pitch.py        # about two minutes on a quiet core; writes docs/pitch.png and docs/pitch.json
+    python docs/scripts/pitch.py        # two minutes on a quiet core; docs/pitch.png, docs/pitch.json, and a table
 
 The spread of the anchored prior is that of SPREADS with the least mean NLL away from the data, with other seeds of the
 same function than the figure's. Other settings, and how they were chosen: `singularbayes.demo.regression`.
@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
+from marks import fill
 from rich.console import Console
 from singularbayes_experiments.records.record import machine, versions
 
@@ -22,6 +23,8 @@ FOLDER = Path(__file__).parents[1]
 SEED = 1
 SPREADS, TUNING_SEEDS = (0.5, 0.7, 1.0, 1.4), (101, 102, 103)
 DRAWN = ("deterministic", "deep ensemble", "anchored mixture")
+PAGE = FOLDER / "anchored_priors.md"
+HEADS = ("RMSE", "NLL", "in the 95 % interval", "NLL, away", "in the 95 % interval, away")
 
 
 def tuned() -> dict[str, dict[str, list[float]]]:
@@ -39,6 +42,19 @@ def tuned() -> dict[str, dict[str, list[float]]]:
         ]
         found[f"{spread:g}"] = {name: [run.metrics[name] for run in runs] for name in regression.SCORES}
     return found
+
+
+def table(record: dict) -> str:
+    """Returns the scores of every method, and those of the tuning seeds with every spread."""
+    rows = {method: list(scores.values()) for method, scores in record["scores"].items()}
+    for spread, scores in record["tuning"]["spreads"].items():
+        rows[f"tuning, spread {spread}"] = [sum(values) / len(values) for values in scores.values()]
+    lines = [f"| | {' | '.join(HEADS)} |", f"|---|{'---:|' * len(HEADS)}"]
+    for name, (rmse, nll, inside, nll_away, away) in rows.items():
+        lines.append(
+            f"| {name} | {rmse:.3f} | {nll:.2f} | {100 * inside:.0f} % | {nll_away:.2f} | {100 * away:.0f} % |"
+        )
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -64,6 +80,7 @@ def main() -> None:
         "machine": machine(),
     }
     (FOLDER / "pitch.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    fill(PAGE, "pitch.py", table(record))
     print(scores)
 
 

@@ -117,14 +117,25 @@ def behind(comparison: Comparison) -> str:
         difference, error, _ = comparison.difference(name, OURS, best, "nll")
         return f"{label(name)} ({best})" if difference > (0.0 if math.isnan(error) else error) else None
 
+    words = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
     lines = []
     for kind, names in (("regression", REGRESSION), ("classification", CLASSIFICATION)):
         own = [name for name in names if comparison.scores.get(name, {}).get(OURS)]
         found = [each for each in map(ahead, own) if each]
+        which = f": {', '.join(found)}" if found else ""
         lines.append(
-            f"On {len(found)} of {len(own)} {kind} tables another library has an NLL that is lower by more than a "
-            f"standard error: {', '.join(found) or 'none'}."
+            f"On {words[len(found)]} of the {words[len(own)]} {kind} tables another library has an NLL that is lower "
+            f"by more than a standard error{which}."
         )
+    tables = [name for name in comparison.scores if name in REGRESSION]
+    fits = {
+        method: sorted(comparison.mean(name, method, "fit_seconds")[0] for name in tables)
+        for method in (OURS, "deep ensemble", "CatBoost", "boosted quantiles")
+    }
+    seconds = [f"{method} {number(values[len(values) // 2], digits=1)} s" for method, values in fits.items()]
+    lines.append(
+        f"Median time of a fit over the regression tables, on one core and with compilation: {', '.join(seconds)}."
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -77,10 +77,10 @@ def head_of(units: int) -> keras.Model:
     return keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(units, name="logit")])
 
 
-def numbers(classes: int) -> network_detectors.Sets:
+def numbers(classes: int) -> network_detectors.DetectorSets:
     rng = np.random.default_rng(0)
     x, test, far = (rng.normal(size=(rows, 3)).astype("float32") for rows in (60, 20, 25))
-    return network_detectors.Sets(
+    return network_detectors.DetectorSets(
         (x, np.arange(60) % classes if classes else np.linspace(0, 1, 60)), test, {"": far, "b": 2 * far}, classes
     )
 

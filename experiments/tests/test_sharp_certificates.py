@@ -17,9 +17,9 @@ from singularbayes_experiments.problems.sharp_certificates import (
     METHODS,
     QUICK,
     RULE,
+    CertificateSplit,
     Configuration,
     SharpSettings,
-    Split,
 )
 from singularbayes_experiments.records import record
 from singularbayes_experiments.runs import sharp_certificates as runs
@@ -140,7 +140,7 @@ def test_a_second_call_does_what_the_first_left_and_takes_the_configuration_with
 
 
 def test_the_split_has_every_image_once(images):
-    split = Split.of(QUICK, images)
+    split = CertificateSplit.of(QUICK, images)
     parts = np.concatenate([split.fitted[0], split.choosing[0], split.certifying[0]])
     np.testing.assert_array_equal(np.sort(parts, axis=0), np.sort(images[0][0], axis=0))
 

@@ -224,7 +224,7 @@ def test_a_tuned_method_is_the_configuration_with_the_least_validation_nll(metho
 
 def test_tables_with_too_many_rows_for_a_method_are_left_out(monkeypatch):
     monkeypatch.setattr(table_comparison, "table", lambda name: made_up(classes=False))
-    monkeypatch.setitem(table_methods.REGRESSION, "few", table_methods.Method(lambda: None, {}, most_rows=20))
+    monkeypatch.setitem(table_methods.REGRESSION, "few", table_methods.TableMethod(lambda: None, {}, most_rows=20))
     assert table_comparison.run(("defaults", "yacht", 0, "few")) == {"left_out": "more than 20 rows"}
 
 

@@ -188,8 +188,11 @@ def test_of_a_task_in_int8_the_head_trains_in_float32(folder, tmp_path):
     assert all((old != new).any() for old, new in zip(before, _values(head.weights), strict=True))
     sb.save_adapters(model, tmp_path / "a.npz")
     options = {"draws": 2, "keep_draws": True, "likelihood": "categorical_logits"}
-    found = [sb.predict(m, TEXTS[:4], **options).draws for m in (model, sb.load_adapters(base, tmp_path / "a.npz"))]
-    np.testing.assert_allclose(*found, atol=1e-6)
+    model.save(tmp_path / "m.keras")
+    found = [model, sb.load_adapters(base, tmp_path / "a.npz"), sb.load(tmp_path / "m.keras")]
+    expected, *others = (sb.predict(one, TEXTS[:4], **options).draws for one in found)
+    for draws in others:
+        np.testing.assert_allclose(draws, expected, atol=1e-6)
 
 
 @TORCH_FIRST

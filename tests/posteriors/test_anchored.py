@@ -11,7 +11,7 @@ import singularbayes as sb
 from singularbayes import Anchored, FullRank, LowRank, layers
 from singularbayes.bounds import normal_kl
 from singularbayes.posteriors import Origin
-from singularbayes.posteriors.families import get as family
+from singularbayes.posteriors.families import get_family as family
 
 pytestmark = pytest.mark.on_torch
 

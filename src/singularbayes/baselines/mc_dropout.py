@@ -45,7 +45,7 @@ class _Dropping(keras.Model):
         self.masks = _Masks([variable for variable in model.variables if id(variable) not in weights])
         self.built = True
 
-    # What `predict` wants to know of a model; one that was not made as a graph knows none of it.
+    # What `predict` reads from a model; one that was not made as a graph has none of it.
     inputs = _of_model("inputs")
     outputs = _of_model("outputs")
     input_shape = _of_model("input_shape")

@@ -1,4 +1,4 @@
-"""Which networks the bounds by norms speak about, as data: Gaussian complexity and the small-variance certificate.
+"""Which networks the bounds by norms are about, as data: Gaussian complexity and the small-variance certificate.
 
 Both need f(0) = 0 and ‖f(x) − f(x′)‖ ≤ ∏‖W_i‖ ‖x − x′‖: dense layers one after another, no bias, and activations that
 are 1-Lipschitz and 0 at 0.

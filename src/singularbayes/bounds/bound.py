@@ -60,7 +60,7 @@ class Bound:
 
     @property
     def vacuous(self) -> bool:
-        shown = float(self.rounded)  # a risk of at most 100 % is no statement
+        shown = float(self.rounded)  # a risk of at most 100 % states nothing
         return shown >= self.trivial if self.side == "≤" else shown <= self.trivial
 
     def with_defect(self, defect: str) -> "Bound":

@@ -65,7 +65,7 @@ def certify(
     duplicates
         The word independent, if examples that are equal were drawn independently.
     allow_seen
-        Print a number even if the prior saw the examples; it is no certificate.
+        Print a number even if the prior saw the examples; it is not a certificate.
     likelihood
         What the outputs mean, such as categorical_logits, where the file does not specify it.
     seed

@@ -302,7 +302,7 @@ def _require_same_posteriors(layer, entry: _Entry, path) -> None:
 def _read(path: Path) -> tuple[list[_Entry], list[Packed], str | None]:
     """Returns what a file describes, its arrays without long runs, and the hash of a vocabulary.
 
-    Raises where it is no file of adapters, or names unknown classes.
+    Raises where it is not a file of adapters, or names unknown classes.
     """
     if not path.is_file():
         raise FileNotFoundError(f"load_adapters needs a file that save_adapters wrote; got {str(path)!r}, none.")

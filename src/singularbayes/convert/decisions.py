@@ -31,7 +31,7 @@ NO_MATRIX, NO_COUNTERPART, BAYESIAN = "no weight matrix", "no Bayesian counterpa
 FROZEN, HEAD = "frozen, as all of the backbone", "trained as it is, beside the backbone"
 _CONV_LSTM = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)
 _REASONS = {
-    (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D): "one small filter per channel is no matrix",
+    (keras.layers.DepthwiseConv1D, keras.layers.DepthwiseConv2D): "one small filter per channel is not a matrix",
     _CONV_LSTM: "a recurrence of convolutions",
 }
 

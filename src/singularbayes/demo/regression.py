@@ -168,6 +168,10 @@ def run(trainer: Trainer, settings: Settings) -> Story:
         name="regression",
         title="A network that knows where it has no data",
         sentence=summary(table),
+        code=(
+            f"anchored = {_line(settings)}\n"
+            f'Dense({settings.units}, "tanh", posterior=anchored, bias_posterior=anchored)'
+        ),
         ours=OURS,
         figures=(figures.bands(bands, wide=True), figures.bands(bands, wide=False)),
         alt=(
@@ -179,10 +183,8 @@ def run(trainer: Trainer, settings: Settings) -> Story:
             f"{settings.points} points of the paper's toy function lie in [−{-_LOW:g}, {_HIGH:g}]; the noise of the "
             f"likelihood is known. All networks are 1-{settings.units}-{settings.units}-1 with tanh, trained for "
             f"{settings.epochs} epochs on the same points. The figure is of the first seed.",
-            f"The anchored mixture is sb.Mixture(sb.LowRank({settings.rank}, prior=sb.Anchored({settings.anchored:g}, "
-            f'spread={settings.spread:g})), {settings.components}, examples="repeat"), as posterior and as '
-            "bias_posterior of every layer. The spread of the anchors is the prior over functions, so it has to be "
-            "chosen; here it was, with other seeds of the same function. "
+            "All layers of the anchored mixture have the posterior above. The spread of the anchors is the prior over "
+            "functions, so it has to be chosen; here it was, with other seeds of the same function. "
             'posterior="mixture", the default, has a prior that is centred at 0: its components agree again away from '
             "the data, as its row shows.",
         ),
@@ -193,6 +195,11 @@ def run(trainer: Trainer, settings: Settings) -> Story:
         ),
         settings=asdict(settings),
     )
+
+
+def _line(settings: Settings) -> str:
+    prior = f"sb.Anchored({settings.anchored:g}, spread={settings.spread:.1f})"
+    return f'sb.Mixture(sb.LowRank({settings.rank}, prior={prior}), {settings.components}, examples="repeat")'
 
 
 def summary(table: Comparison) -> str:

@@ -42,7 +42,7 @@ def value_nll(p: ValuePredictive, y: np.ndarray) -> np.ndarray:
 
 
 def by_component(draws: np.ndarray, components: int) -> np.ndarray:
-    """Returns draws (draws of a component, components, …) of draws (draws, …), of which s is of component s mod K."""
+    """Returns draws (draws of a component, components, …) of draws (draws, …), where draw s is of component s mod K."""
     return draws.reshape(-1, components, *draws.shape[1:])
 
 

@@ -215,7 +215,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def copy_component(network: Network, source: int, target: int) -> None:
-    """Makes a component of the mixtures of a network that of another number."""
+    """Copies a component of the mixtures of a network to the place of another."""
     for layer in network.model.layers:
         for variable in layer.trainable_variables if find_posteriors(layer) else ():
             values = np.array(ops.convert_to_numpy(variable))

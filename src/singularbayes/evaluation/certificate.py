@@ -96,7 +96,7 @@ class Certificate(Bound):
         differences = [
             f"the {name} differ" for name in ("data", "weights") if getattr(self, name) != getattr(again, name)
         ]
-        if not abs(again.value - self.value) <= tolerance:  # a value that is no number too
+        if not abs(again.value - self.value) <= tolerance:  # also where a value is NaN
             differences.append(f"the value is {self.value:.6g}, recomputed {again.value:.6g}")
         skipped = {"value", "data", "weights", "call", "versions"}
         if again.value != self.value:  # other draws, which move the terms and may move what is printed

@@ -97,7 +97,7 @@ class Predictor:
 
 
 def compared_forms(form: str, predictor: Predictor, unseen: bool) -> tuple[str, ...]:
-    """Returns the forms that are compared; raises where none speaks about the predictor."""
+    """Returns the forms that are compared; raises where none is about the predictor."""
     averaged, binary = predictor.average is not None, predictor.loss.binary
     if form == "tandem" and not (averaged and binary):
         raise ValueError(

@@ -87,7 +87,7 @@ def certify(
         tried: number of models (ranks, priors, settings, seeds) that might have been chosen by their results on
             (x, y), this one included.
         seed: of the draws; fixed before the result is seen.
-        allow_seen: compute the number even if the prior saw (x, y); then it is no certificate.
+        allow_seen: compute the number even if the prior saw (x, y); then it is not a certificate.
         likelihood, output: what the outputs mean, and which of several; see `predict`.
 
     >>> import singularbayes as sb
@@ -118,7 +118,7 @@ def certify(
     if seen and not allow_seen:
         raise Refused(
             f"certify needs examples that the prior has not seen; {seen}. Certify on others, or pass allow_seen=True "
-            "for a number that is no certificate."
+            "for a number that is not a certificate."
         )
     if has_other_noise(model, x, draws, EXAMPLES, seed):
         raise Refused(

@@ -141,7 +141,7 @@ def _exact(question: Question, inside: NormClass, risk: float) -> Bound:
 
 
 def _approaches(question: Question, weights: list[DenseWeight], each: np.ndarray) -> Iterator[Row]:
-    """Yields the paper's approaches A and B, which speak about the mean over all draws, and both as printed.
+    """Yields the paper's approaches A and B, which are about the mean over all draws, and both as printed.
 
     The loss is half the Brier score of probabilities, convex and in [0, 1] as they need it. For a convex loss the mean
     over draws has no larger loss than a draw has on average, which draws bound with a fifth of δ.

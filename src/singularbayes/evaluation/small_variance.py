@@ -42,7 +42,7 @@ def small_variance_of_model(
     >>> import keras, singularbayes as sb
     >>> layer = sb.layers.Dense(2, use_bias=False, posterior=sb.LowRank(2, eta=1e-3))
     >>> model = keras.Sequential([keras.Input((4,)), layer])
-    >>> small_variance(model, radius=1.0, draws=100).reached
+    >>> small_variance_of_model(model, radius=1.0, draws=100).reached
     True
     """
     require_positive("small_variance_of_model", radius=radius, margin=margin)

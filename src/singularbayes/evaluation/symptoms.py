@@ -232,7 +232,7 @@ def no_noise(case: Case) -> Iterator[Finding]:
 
 
 def no_elbo(case: Case) -> Iterator[Finding]:
-    """A loss that is no likelihood."""
+    """A loss that is not a likelihood."""
     reason = why_no_elbo(case.loss) if case.posteriors else None
     if reason is not None:
         yield Finding(

@@ -11,7 +11,7 @@ class _Separable(Convolution):
     """What SeparableConv1D and SeparableConv2D share: all but the number of dimensions.
 
     The pointwise kernel, (channels · depth_multiplier) × filters, has the posterior. The depthwise kernel is a plain
-    weight: one small filter per channel is no matrix.
+    weight: one small filter per channel is not a matrix.
     """
 
     arrays = ("pointwise_kernel",)

@@ -51,7 +51,7 @@ class Likelihood(ABC):
 
     @classmethod
     def highest_label(cls, loss, width: int) -> int | None:
-        """Returns the highest label that the loss takes for outputs of that width; None where targets are no labels."""
+        """Returns the highest label that the loss takes for outputs of that width; None if targets are not labels."""
         return None
 
     @abstractmethod
@@ -148,7 +148,7 @@ class Regression(Likelihood):
         if noise is None or "std" not in found:
             return {}
         total = ops.sqrt(ops.square(found["std"]) + ops.square(ops.cast(noise, found["std"].dtype)))
-        if self.family.discrete:  # quantiles of counts are no multiple of their standard deviation
+        if self.family.discrete:  # quantiles of counts are not multiples of their standard deviation
             return {"total_std": total}
         z = float(self.family.quantile((1 + level) / 2, np.zeros(()), np.ones(())))
         return {"total_std": total, "lower": found["mean"] - z * total, "upper": found["mean"] + z * total}

@@ -79,9 +79,7 @@ def panels_of(report: "BoundsReport") -> list[BoundPanel]:
     """
     curves = report.curves
     if curves is None or not (curves.pac_bayes or curves.complexity):
-        raise ValueError(
-            f"panels_of needs a model with weight matrices that a bound speaks about; got {report.model!r}."
-        )
+        raise ValueError(f"panels_of needs a model with weight matrices that a bound is about; got {report.model!r}.")
     at = "" if curves.own is None else f", from rank {curves.own}"
     panels = []
     if curves.pac_bayes:

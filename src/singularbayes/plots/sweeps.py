@@ -60,7 +60,7 @@ def _ranks(trial: "Trial") -> str:
 
 
 def _rest(trial: "Trial", varied: set[str]) -> str:
-    """Returns the settings that are no ranks: numbers that were sampled are rounded, so that groups are few."""
+    """Returns the settings other than ranks: sampled values are rounded, so that there are few groups."""
     rest = {name: value for name, value in trial.settings.items() if "rank" not in name and name in varied}
     shown = (f"{name} {value:.1g}" if isinstance(value, float) else f"{name} {value}" for name, value in rest.items())
     return ", ".join(shown) or "trials"

@@ -34,7 +34,7 @@ class StackedVariable:
 class Components:
     """The posterior of one component, and the variables of the mixture that have the values of all.
 
-    It is no layer, so that Keras neither finds nor saves the posterior, whose variables have values only inside
+    It is not a layer, so that Keras neither finds nor saves the posterior, whose variables have values only inside
     `with_values`.
     """
 

@@ -95,7 +95,7 @@ def has_step(layer: keras.layers.Layer) -> bool:
 
 
 def _step(layer, gone: Gone) -> Step | str | None:
-    """Returns a layer's step, None for one that moves nothing apart, or why there is no bound for it."""
+    """Returns a layer's step; None if the layer moves no two inputs further apart; or why it has no bound."""
     if type(layer) in _STILL:
         return None
     if type(layer) in _POOLS:

@@ -19,7 +19,7 @@ from singularbayes_experiments.methods.network_draws import NetworkDraws
 from singularbayes_experiments.methods.network_fit import RATE
 from singularbayes_experiments.problems import defaults, fashion_mnist, mnist, modes_large, toy
 from singularbayes_experiments.problems.images import ImageSettings
-from singularbayes_experiments.problems.modes import IMAGES, RESULT_SEEDS, TOY, TUNING_SEEDS, Set
+from singularbayes_experiments.problems.modes import IMAGES, RESULT_SEEDS, TOY, TUNING_SEEDS, ModesSet
 
 SMALL = ("images", TOY, "uci")  # families whose data and networks are here
 PERTURBED = 2000  # training inputs that are perturbed for the proxy OOD score
@@ -51,7 +51,7 @@ class Data:
         return self.parts.get(seed, self.parts[min(self.parts)])
 
 
-def data_of(one: Set, tuning: bool) -> Data:
+def data_of(one: ModesSet, tuning: bool) -> Data:
     """Returns what tuning sees, validation rows and perturbed training inputs, or what results are scored on."""
     if one.name in IMAGES:
         return _images(one, tuning)
@@ -69,12 +69,12 @@ def data_of(one: Set, tuning: bool) -> Data:
     return Data(x, y, {0: np.arange(len(x))}, {0: parts})
 
 
-def result_seeds(one: Set) -> tuple[int, ...]:
+def result_seeds(one: ModesSet) -> tuple[int, ...]:
     """Returns the seeds of the results."""
     return RESULT_SEEDS[: one.seeds]
 
 
-def _images(one: Set, tuning: bool) -> Data:
+def _images(one: ModesSet, tuning: bool) -> Data:
     problem, settings = _PROBLEMS[one.name], ImageSettings()
     (x, y), held = problem.split(settings)
     if tuning:
@@ -97,7 +97,7 @@ def _toy(tuning: bool) -> Data:
     return Data(x, y, {0: np.arange(len(x))}, {0: parts})
 
 
-def _uci(one: Set, tuning: bool) -> Data:
+def _uci(one: ModesSet, tuning: bool) -> Data:
     table = data.uci_regression(one.name)
     every: list[tuple[np.ndarray, np.ndarray]] = []
     rows, parts = {}, {}
@@ -123,7 +123,7 @@ def _uci(one: Set, tuning: bool) -> Data:
 # -- networks ----------------------------------------------------------------------------------------------------------
 
 
-def network(one: Set, kind: str, inputs: int) -> keras.Model:
+def network(one: ModesSet, kind: str, inputs: int) -> keras.Model:
     """Returns a compiled network: "deterministic", "full_rank" or "low_rank"; priors are centred, of unit width."""
     if one.family not in SMALL:
         model = modes_large.network(one, kind)
@@ -156,7 +156,7 @@ def network(one: Set, kind: str, inputs: int) -> keras.Model:
     return defaults.compiled(keras.Model(first, hidden if classes else layers.LearnedNoise()(hidden)), one.task)
 
 
-def products(one: Set, model: keras.Model) -> int:
+def products(one: ModesSet, model: keras.Model) -> int:
     """Returns the multiplications of one example in the matrix products of a forward pass; of text, of one token."""
     biases = {id(getattr(layer, "bias_posterior", None)) for layer in model.layers}
     matrices = [each for each in find_posteriors(model) if id(each) not in biases]

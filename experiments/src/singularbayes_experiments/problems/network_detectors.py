@@ -60,7 +60,7 @@ Scores = dict[str, dict[str, float]]  # by detector, then by metric
 
 
 @dataclass(frozen=True)
-class Sets:
+class DetectorSets:
     """Inputs of a network: those that train, in-distribution test inputs, and others by name; classes 0: regression.
 
     The main out-of-distribution set of an experiment other than of images has no name, as its metrics have no prefix.
@@ -79,42 +79,42 @@ def kinds(name: str) -> tuple[str, ...]:
     return TEXT_KINDS if name == "sst2" else (DETERMINISTIC,)
 
 
-def sets(problem: images.ImageProblem, settings, held_out: tuple[int, ...] = ()) -> Sets:
+def sets(problem: images.ImageProblem, settings, held_out: tuple[int, ...] = ()) -> DetectorSets:
     """Returns the images of an experiment; with classes held out, their test images are the only others."""
     (x, y), _ = problem.split(settings)
     (x_test, y_test), others = problem.testing(settings)
     if not held_out:
-        return Sets((x, y), x_test, others, images.CLASSES)
+        return DetectorSets((x, y), x_test, others, images.CLASSES)
     known, tested = ~np.isin(y, held_out), ~np.isin(y_test, held_out)
     places = np.cumsum(~np.isin(np.arange(images.CLASSES), held_out)) - 1  # labels without gaps
     train = x[known], places[y[known]]
-    return Sets(train, x_test[tested], {"held_out": x_test[~tested]}, images.CLASSES - len(held_out))
+    return DetectorSets(train, x_test[tested], {"held_out": x_test[~tested]}, images.CLASSES - len(held_out))
 
 
-def texts(problem: reviews.Reviews, settings) -> Sets:
+def texts(problem: reviews.Reviews, settings) -> DetectorSets:
     """Returns reviews of films, and news, reviews of products and queries as token ids."""
     *_, (dev, _), news = reviews.encoded(settings.length)
     found = {"product_reviews": data.product_reviews().texts, "clinc150": data.clinc150().out_of_scope}
     others = {name: text.bert().encode(each, settings.length) for name, each in found.items()}
-    return Sets(problem.trained(settings), dev, {"": news, **others}, settings.classes)
+    return DetectorSets(problem.trained(settings), dev, {"": news, **others}, settings.classes)
 
 
-def windows(settings) -> Sets:
+def windows(settings) -> DetectorSets:
     """Returns the windows of Beijing, and those of other cities."""
     split = forecast.windows(settings.windows, settings.hours)
     cities = forecast.ood_windows(settings.windows, settings.hours, settings.every)
     others = {"" if city == forecast.MAIN else city.lower(): x for city, x in cities.items()}
-    return Sets((split.train.x, split.train.y), split.test.x, others, classes=0)
+    return DetectorSets((split.train.x, split.train.y), split.test.x, others, classes=0)
 
 
-def stays(settings) -> Sets:
+def stays(settings) -> DetectorSets:
     """Returns the stays of a shift of intensive care."""
     found = icu.split(settings.shift, settings.scaling)
     assert found.ood is not None
-    return Sets(found.train, found.test[0], {settings.shift: found.ood[0]}, classes=2)
+    return DetectorSets(found.train, found.test[0], {settings.shift: found.ood[0]}, classes=2)
 
 
-def detect(network: keras.Model, data: Sets, head: str = "logits") -> Scores:
+def detect(network: keras.Model, data: DetectorSets, head: str = "logits") -> Scores:
     """Returns the AUROC of every other set by the scores that a deterministic network has."""
     hidden = keras.Model(network.inputs, network.get_layer(head).input)
     ask = partial(hidden.predict, batch_size=1000, verbose=0)
@@ -150,7 +150,7 @@ def metric(name: str, score: str) -> str:
     return f"{name}/{score}" if name else score
 
 
-def detect_by_draws(trained, data: Sets, seed: int, **options) -> dict[str, float]:
+def detect_by_draws(trained, data: DetectorSets, seed: int, **options) -> dict[str, float]:
     """Returns the AUROC of every other set by mutual information and by entropy of a network or an ensemble."""
     others = {name or "ag_news": inputs for name, inputs in data.others.items()}
     p: dict[str, Any] = predict_sets(trained, seed, options, {"test": data.test, **others})
@@ -191,7 +191,7 @@ def run(name: str, kind: str, seed: int, settings=None) -> list[Record]:
     ]
 
 
-def _train(name: str, kind: str, method: str, seed: int, settings) -> tuple[Any, Sets]:
+def _train(name: str, kind: str, method: str, seed: int, settings) -> tuple[Any, DetectorSets]:
     problem: Any = EXPERIMENTS[name].problem
     if name in IMAGES:
         found = sets(problem, settings, () if kind == ALL else HELD_OUT)

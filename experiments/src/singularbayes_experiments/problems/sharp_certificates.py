@@ -136,7 +136,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Split:
+class CertificateSplit:
     """The images of the prior, of which the last sixth chooses, those that certify, and those that test."""
 
     prior: tuple[np.ndarray, np.ndarray]
@@ -144,7 +144,7 @@ class Split:
     test: tuple[np.ndarray, np.ndarray]
 
     @classmethod
-    def of(cls, settings: SharpSettings, images=None) -> "Split":
+    def of(cls, settings: SharpSettings, images=None) -> "CertificateSplit":
         (x, y), test = images or certificates.mnist(settings.pixel_scale)
         order = np.random.default_rng(SPLIT).permutation(len(x))
         first = int(settings.share * len(x))
@@ -175,7 +175,7 @@ def run(method: str, seed: int, settings: SharpSettings = SharpSettings(), image
     if METHODS[method][0] == "initial":
         return run_initial(seed, images)
     require_paid(settings)
-    split, start = Split.of(settings, images), time.perf_counter()
+    split, start = CertificateSplit.of(settings, images), time.perf_counter()
     configurations = [Configuration(one, seed) for one in combinations(settings)]
     mistakes = [
         count_mistakes(model, split, seed, settings) for model in fit_priors(method, configurations, *split.fitted)
@@ -202,7 +202,7 @@ def certified(
     method: str,
     chosen: Configuration,
     mistakes: float,
-    split: Split,
+    split: CertificateSplit,
     settings: SharpSettings,
     spent: float = 0.0,
     copies: CopiesFolder | None = None,
@@ -258,7 +258,7 @@ def combinations(settings: SharpSettings) -> list[SharpSettings]:
     return [replace(settings, **dict(zip(RULE, values, strict=True))) for values in products]
 
 
-def count_mistakes(model: keras.Model, split: Split, seed: int, settings: SharpSettings) -> float:
+def count_mistakes(model: keras.Model, split: CertificateSplit, seed: int, settings: SharpSettings) -> float:
     """Returns the share of mistakes of a configuration on the last sixth of the prior's images."""
     # With draws of its own: those of the certificate have to know nothing of the choice.
     return float(drawn_risks(model, *split.choosing, max(20, settings.draws // 15), seed=seed + _OTHER).mean())

@@ -20,7 +20,7 @@ Z = NormalDist().inv_cdf(0.95)
 
 
 @dataclass(frozen=True)
-class Method:
+class TableMethod:
     """A method, the values of its settings that are tuned, and the largest number of training rows it is run with."""
 
     fit: Callable[..., Callable]
@@ -272,27 +272,27 @@ _ENSEMBLE = {"rate": (1e-3, 5e-3), "decay": (1e-4, 1e-2), "steps": (3_000, 10_00
 _DROPOUT = {"rate": (1e-3, 5e-3), "dropout": (0.02, 0.2), "steps": (3_000, 10_000)}
 
 OURS = ("ours", "ours, full rank")
-REGRESSION: dict[str, Method] = {
-    "ours": Method(_ours, _OURS),
-    "ours, full rank": Method(_full_rank(_ours), _OURS),
-    "NGBoost": Method(_ngboost, _TREES),
-    "CatBoost": Method(_catboost, _CATBOOST),
-    "boosted quantiles": Method(_quantiles, _BOOSTING),
-    "Gaussian process": Method(_process, _PROCESS, most_rows=1_500),
-    "MLP + MAPIE": Method(_mlp_mapie, _MLP),
-    "deep ensemble": Method(_networks, _ENSEMBLE),
-    "MC dropout": Method(_dropping(_networks), _DROPOUT),
+REGRESSION: dict[str, TableMethod] = {
+    "ours": TableMethod(_ours, _OURS),
+    "ours, full rank": TableMethod(_full_rank(_ours), _OURS),
+    "NGBoost": TableMethod(_ngboost, _TREES),
+    "CatBoost": TableMethod(_catboost, _CATBOOST),
+    "boosted quantiles": TableMethod(_quantiles, _BOOSTING),
+    "Gaussian process": TableMethod(_process, _PROCESS, most_rows=1_500),
+    "MLP + MAPIE": TableMethod(_mlp_mapie, _MLP),
+    "deep ensemble": TableMethod(_networks, _ENSEMBLE),
+    "MC dropout": TableMethod(_dropping(_networks), _DROPOUT),
 }
-CLASSIFICATION: dict[str, Method] = {
-    "ours": Method(_ours_classes, _OURS),
-    "ours, full rank": Method(_full_rank(_ours_classes), _OURS),
-    "NGBoost": Method(_ngboost_classes, _TREES),
-    "CatBoost": Method(_catboost_classes, _CATBOOST),
-    "boosted trees": Method(_boosted_classes, _BOOSTING),
-    "Gaussian process": Method(_process_classes, _PROCESS, most_rows=1_000),
-    "MLP": Method(_mlp_classes, _MLP),
-    "deep ensemble": Method(_networks_classes, _ENSEMBLE),
-    "MC dropout": Method(_dropping(_networks_classes), _DROPOUT),
+CLASSIFICATION: dict[str, TableMethod] = {
+    "ours": TableMethod(_ours_classes, _OURS),
+    "ours, full rank": TableMethod(_full_rank(_ours_classes), _OURS),
+    "NGBoost": TableMethod(_ngboost_classes, _TREES),
+    "CatBoost": TableMethod(_catboost_classes, _CATBOOST),
+    "boosted trees": TableMethod(_boosted_classes, _BOOSTING),
+    "Gaussian process": TableMethod(_process_classes, _PROCESS, most_rows=1_000),
+    "MLP": TableMethod(_mlp_classes, _MLP),
+    "deep ensemble": TableMethod(_networks_classes, _ENSEMBLE),
+    "MC dropout": TableMethod(_dropping(_networks_classes), _DROPOUT),
 }
 
 

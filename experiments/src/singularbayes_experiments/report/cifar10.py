@@ -55,8 +55,8 @@ from singularbayes_experiments.runs.cifar10_records import read_lines
 
 TITLE = "CIFAR-10"
 # Methods whose networks start at trained ones.
-STARTED = ("low_rank_svd", "mixture_svd", "low_rank_tied", "mixture_tied", "low_rank_distilled", "mixture_distilled")
-STARTED += ("swag",)
+STARTED: tuple[str, ...] = ("low_rank_svd", "mixture_svd", "low_rank_tied", "mixture_tied", "swag")
+STARTED += ("low_rank_distilled", "mixture_distilled")
 COUNTED = ("no", "one", "two", "three", "four", "five", "six")
 
 _LEAD = (

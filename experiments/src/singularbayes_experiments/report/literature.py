@@ -21,7 +21,7 @@ class Other:
     numbers: Mapping[str, str]
 
 
-_TABLES = ("boston_housing", "concrete", "energy", "kin8nm", "naval_propulsion_plant", "power_plant")
+_TABLES: tuple[str, ...] = ("boston_housing", "concrete", "energy", "kin8nm", "naval_propulsion_plant", "power_plant")
 _TABLES += ("protein_tertiary_structure", "wine_quality_red", "yacht")
 SETS = {name: name_of(name) for name in _TABLES}
 _METHODS = (

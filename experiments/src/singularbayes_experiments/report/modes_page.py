@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from singularbayes_experiments.problems.modes import METHODS, SETS, Set
+from singularbayes_experiments.problems.modes import METHODS, SETS, ModesSet
 from singularbayes_experiments.records.record import Record, read
 from singularbayes_experiments.report.modes_rounds import choices_at_edges, incomplete
 from singularbayes_experiments.report.modes_sentences import pairs_of_care
@@ -126,7 +126,7 @@ def _wrapped(text: str, indent: str = "") -> str:
     return textwrap.fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def _fewer_rounds(records: dict, one: Set, rounds: int) -> str:
+def _fewer_rounds(records: dict, one: ModesSet, rounds: int) -> str:
     """Returns the methods that have fewer rounds than the others."""
     had = {
         method: sum(chosen(records, one, method, number) is not None for number in range(1, rounds + 1))
@@ -139,7 +139,7 @@ def _fewer_rounds(records: dict, one: Set, rounds: int) -> str:
     return " ".join(parts)
 
 
-def _uncounted(records: dict, one: Set) -> str:
+def _uncounted(records: dict, one: ModesSet) -> str:
     """Returns the NLL of a round that does not count, of the methods that have results there."""
     found = incomplete(records, one, (RIVAL, *_COMPARED, "deterministic"))
     parts = [f"{METHODS[method].words} {nll:.4f}" for method, nll in found.items()]
@@ -166,7 +166,7 @@ def set_tables(lines: Sequence[dict]) -> str:
     return "\n\n".join(parts)
 
 
-def detector_rows(one: Set, simple: Sequence[Record]) -> list[str]:
+def detector_rows(one: ModesSet, simple: Sequence[Record]) -> list[str]:
     """Returns rows of detectors that need no posterior, with their AUROC below those of the methods."""
     experiment = one.name
     places = {name: names[0].split("/")[0] for name, (names, _) in columns(one).items() if name.startswith("OOD ")}

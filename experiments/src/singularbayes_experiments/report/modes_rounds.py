@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from singularbayes_experiments.methods.protocol import edges
-from singularbayes_experiments.problems.modes import SECOND, Set
+from singularbayes_experiments.problems.modes import SECOND, ModesSet
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.runs.modes_records import RESULTS, Records, choices, chosen, rounds_of
 
 
-def incomplete(records: Records, one: Set, methods: Sequence[str]) -> dict[str, float]:
+def incomplete(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, float]:
     """Returns the mean NLL of the methods that have results in a round that does not count."""
     counted = rounds_of(records, one)
     found: dict[str, float] = {}
@@ -20,7 +20,7 @@ def incomplete(records: Records, one: Set, methods: Sequence[str]) -> dict[str, 
     return found
 
 
-def given_up(records: Records, one: Set, methods: Sequence[str]) -> dict[str, float]:
+def given_up(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, float]:
     """Returns the least mean NLL of choices of earlier rounds, where the last choice has a higher one on test data."""
     last = choices(records, one)
     found: dict[str, float] = {}
@@ -33,7 +33,7 @@ def given_up(records: Records, one: Set, methods: Sequence[str]) -> dict[str, fl
     return found
 
 
-def choices_at_edges(records: Records, one: Set) -> tuple[int, int]:
+def choices_at_edges(records: Records, one: ModesSet) -> tuple[int, int]:
     """Returns how many choices of a data set lie at an edge of some setting that was tried, and how many there are."""
     at, every = 0, 0
     counted, names = rounds_of(records, one), choices(records, one)
@@ -48,6 +48,6 @@ def choices_at_edges(records: Records, one: Set) -> tuple[int, int]:
     return at, every
 
 
-def _nll(records: Records, one: Set, method: str, name: str | None) -> float | None:
+def _nll(records: Records, one: ModesSet, method: str, name: str | None) -> float | None:
     nll = [run["nll"] for key, run in records.items() if key[:4] == (one.name, RESULTS, method, name)]
     return sum(nll) / len(nll) if name and nll else None

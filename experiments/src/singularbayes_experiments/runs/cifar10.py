@@ -28,7 +28,7 @@ from singularbayes_experiments.methods.image_program import State
 from singularbayes_experiments.methods.image_scores import detection, quality
 from singularbayes_experiments.problems import cifar10 as plan
 from singularbayes_experiments.problems import image_corruptions, other_photographs
-from singularbayes_experiments.problems.cifar10 import Kind, Method, Piece, Settings
+from singularbayes_experiments.problems.cifar10 import ImageMethod, Kind, Piece, Settings
 from singularbayes_experiments.records.record import machine as machine_facts
 from singularbayes_experiments.records.record import versions
 from singularbayes_experiments.runs.cifar10_records import Cifar10Records, NotTuned
@@ -64,7 +64,7 @@ class Experiment:
             self.training.keep(path, states[0])
 
     def _states(
-        self, piece: Piece, method: Method, settings: Settings, data: str, seed: int, member: int
+        self, piece: Piece, method: ImageMethod, settings: Settings, data: str, seed: int, member: int
     ) -> list[State]:
         """Returns a trained network, or the draws of SWAG."""
         if method.swag:
@@ -78,7 +78,7 @@ class Experiment:
         return [self.training.kept_or_trained(piece.network, method, settings, data, seed, member)]
 
     def _logits(
-        self, piece: Piece, method: Method, states: list[State], images, data: str, draws: int, member: int = 0
+        self, piece: Piece, method: ImageMethod, states: list[State], images, data: str, draws: int, member: int = 0
     ):
         """Returns the logits of draws of one network, or of one draw of each of several."""
         if not states:
@@ -86,9 +86,7 @@ class Experiment:
         if len(states) > 1:
             draws = 1
         every = [
-            self.training.predict(
-                piece.network, method.kind, state, images=images, data=data, draws=draws, member=member
-            )
+            self.training.predict(piece.network, method.kind, state, images, data=data, draws=draws, member=member)
             for state in states
         ]
         return np.concatenate(every)

@@ -27,7 +27,7 @@ from singularbayes_experiments.problems import finetune_language as plan
 from singularbayes_experiments.problems import finetune_language_model as model
 from singularbayes_experiments.problems import finetune_questions as questions
 from singularbayes_experiments.problems.finetune import Adaptation, Kind, Trained
-from singularbayes_experiments.problems.finetune_language import Setting
+from singularbayes_experiments.problems.finetune_language import LanguageSetting
 from singularbayes_experiments.runs.finetune_language_machine import ANY, CHUNK, LanguageMachine
 from singularbayes_experiments.runs.finetune_machine import start_of
 from singularbayes_experiments.runs.finetune_records import (
@@ -44,7 +44,7 @@ from singularbayes_experiments.runs.finetune_records import (
 Predictions = dict[tuple[Trained, int], ClassPredictive]  # by network and draws
 
 
-def zero_shot(machine: LanguageMachine, setting: Setting, records: FinetuneRecords) -> float:
+def zero_shot(machine: LanguageMachine, setting: LanguageSetting, records: FinetuneRecords) -> float:
     """Adds the scores of the untrained model; returns the power of the number of tokens that validation chooses."""
     done = records.of("zero-shot", setting.name)
     if not done:
@@ -64,7 +64,7 @@ def zero_shot(machine: LanguageMachine, setting: Setting, records: FinetuneRecor
 
 
 def tune(
-    machine: LanguageMachine, setting: Setting, power: float, kinds, records: FinetuneRecords, deadline: float
+    machine: LanguageMachine, setting: LanguageSetting, power: float, kinds, records: FinetuneRecords, deadline: float
 ) -> None:
     """Adds the validation scores of every configuration and tuning seed."""
     done = {(line["kind"], line["configuration"], line["seed"]) for line in records.of("tuning", setting.name)}
@@ -89,7 +89,7 @@ def tune(
         )
 
 
-def choices(records: FinetuneRecords, setting: Setting, kinds: Sequence[Kind]) -> dict[Kind, Adaptation]:
+def choices(records: FinetuneRecords, setting: LanguageSetting, kinds: Sequence[Kind]) -> dict[Kind, Adaptation]:
     """Returns the configuration of every kind with the least mean validation NLL over the tuning seeds."""
     found: dict[Kind, Adaptation] = {}
     for kind in kinds:
@@ -99,7 +99,12 @@ def choices(records: FinetuneRecords, setting: Setting, kinds: Sequence[Kind]) -
 
 
 def test(
-    machine: LanguageMachine, setting: Setting, power: float, chosen: dict, records: FinetuneRecords, deadline: float
+    machine: LanguageMachine,
+    setting: LanguageSetting,
+    power: float,
+    chosen: dict,
+    records: FinetuneRecords,
+    deadline: float,
 ) -> None:
     """Trains the chosen configurations with the result seeds and adds the scores of methods as they are complete."""
     done = {(line["method"], line["seed"]) for line in records.of("result", setting.name)}
@@ -129,7 +134,7 @@ def test(
 
 
 def scored(
-    machine: LanguageMachine, setting: Setting, one: tuple, known: Predictions, rows: dict, seconds: float
+    machine: LanguageMachine, setting: LanguageSetting, one: tuple, known: Predictions, rows: dict, seconds: float
 ) -> dict:
     """Returns the line of one method and seed."""
     method, adaptation, seed, members = one
@@ -152,7 +157,7 @@ def scored(
 
 def one_stage(
     machine: LanguageMachine,
-    setting: Setting,
+    setting: LanguageSetting,
     power: float,
     kinds: Sequence[Kind],
     records: FinetuneRecords,

@@ -16,7 +16,7 @@ from singularbayes_experiments.problems import finetune_language as plan
 from singularbayes_experiments.problems import finetune_language_model as model
 from singularbayes_experiments.problems import finetune_questions as questions
 from singularbayes_experiments.problems.finetune import Adaptation, Trained
-from singularbayes_experiments.problems.finetune_language import Setting
+from singularbayes_experiments.problems.finetune_language import LanguageSetting
 from singularbayes_experiments.runs.finetune_machine import start_of, take_steps
 
 CHUNK = 8  # networks that train side by side
@@ -79,10 +79,10 @@ class LanguageMachine:
             for key, job in jobs.items():
                 self._compiled[key] = job.result()
 
-    def steps(self, setting: Setting) -> int:
+    def steps(self, setting: LanguageSetting) -> int:
         return min(setting.epochs * (len(self.sets[setting.name].parts["train"]) // plan.BATCH), self.most_steps)
 
-    def train(self, setting: Setting, power: float, members: Sequence[Trained], deadline: float) -> State:
+    def train(self, setting: LanguageSetting, power: float, members: Sequence[Trained], deadline: float) -> State:
         """Returns the trained state of at most `CHUNK` networks; raises `TimeoutError` at the deadline."""
         texts, data = self.sets[setting.name], self.data(setting.name, power)
         rows = texts.parts["train"]
@@ -105,21 +105,21 @@ class LanguageMachine:
         print(f"  {setting.name}: {steps} steps, {speed:.3g} tokens/s, NLL {nll.round(2)}", flush=True)
         return state
 
-    def seconds(self, setting: Setting) -> float:
+    def seconds(self, setting: LanguageSetting) -> float:
         """Returns how long a chunk will take, with a half more for predictions."""
         mean = float(self.sets[setting.name].buckets.mean())
         return 1.5 * mean * plan.BATCH * self.steps(setting) * CHUNK * self.seconds_per_token
 
-    def check_time(self, setting: Setting, deadline: float) -> None:
+    def check_time(self, setting: LanguageSetting, deadline: float) -> None:
         """Raises `TimeoutError` where a chunk would end after the deadline, by the time of the last one."""
         if time.time() + self.seconds(setting) > deadline:
             raise TimeoutError
 
-    def part(self, setting: Setting, name: str) -> np.ndarray:
+    def part(self, setting: LanguageSetting, name: str) -> np.ndarray:
         return self.sets[setting.name].parts[name][: self.most_rows]
 
     def predict(
-        self, setting: Setting, power: float, state: State, wanted: Sequence[tuple[int, int]], rows: np.ndarray
+        self, setting: LanguageSetting, power: float, state: State, wanted: Sequence[tuple[int, int]], rows: np.ndarray
     ) -> list[ClassPredictive]:
         """Returns predictions of some rows for every wanted (place of a network, number of draws)."""
         data, buckets = self.data(setting.name, power), self.sets[setting.name].buckets[rows]

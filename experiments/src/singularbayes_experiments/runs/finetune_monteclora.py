@@ -16,6 +16,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -194,9 +195,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for some in (left[i : i + given.workers] for i in range(0, len(left), given.workers)):
                 if time.time() > deadline:
                     return False
-                own = {"most_steps": steps, "graphs": not given.eager}
+                task = partial(train, given.inputs, most_steps=steps, graphs=not given.eager)
                 futures = [
-                    pool.submit(train, given.inputs, name, seed, rate=rate, scale=scale, tested=tested, **own)
+                    pool.submit(task, name, seed, rate=rate, scale=scale, tested=tested)
                     for name, seed, rate, scale, tested in some
                 ]
                 for job in as_completed(futures):

@@ -30,7 +30,7 @@ from singularbayes_experiments.methods import protocol
 from singularbayes_experiments.methods.network_draws import NetworkDraws
 from singularbayes_experiments.methods.network_fit import Fit, Network, Settings
 from singularbayes_experiments.problems import modes_data, modes_large
-from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, Method, Set
+from singularbayes_experiments.problems.modes import METHODS, SETS, TUNING_SEEDS, ModesMethod, ModesSet
 from singularbayes_experiments.problems.modes_data import Data, data_of, result_seeds
 from singularbayes_experiments.problems.modes_grids import configurations, round_of
 from singularbayes_experiments.records.record import machine
@@ -58,7 +58,7 @@ _SETS_HELP = (
 class ModesTask:
     """One method on one data set: all its configurations of a round, or the one chosen of all rounds up to it."""
 
-    set: Set
+    set: ModesSet
     method: str
     stage: str
     round: int = 1
@@ -103,7 +103,9 @@ class ModesTask:
         return self.runs(records) != []
 
 
-def tasks(sets: Sequence[tuple[Set, Sequence[int]]], methods: Sequence[str] = tuple(METHODS)) -> Iterator[ModesTask]:
+def tasks(
+    sets: Sequence[tuple[ModesSet, Sequence[int]]], methods: Sequence[str] = tuple(METHODS)
+) -> Iterator[ModesTask]:
     """Yields what there is to do, set by set and round by round, the most important methods first."""
     for one, rounds in sets:
         for number, method in itertools.product(rounds, [method for method in one.methods if method in methods]):
@@ -112,9 +114,9 @@ def tasks(sets: Sequence[tuple[Set, Sequence[int]]], methods: Sequence[str] = tu
             yield ModesTask(one, method, RESULTS, number)
 
 
-def _named(names: str, tiny: bool = False) -> list[tuple[Set, Sequence[int]]]:
+def _named(names: str, tiny: bool = False) -> list[tuple[ModesSet, Sequence[int]]]:
     """Returns data sets and their rounds from names with commas between: all rounds, or with `name:2` the second."""
-    found: list[tuple[Set, Sequence[int]]] = []
+    found: list[tuple[ModesSet, Sequence[int]]] = []
     for name, _, number in (each.partition(":") for each in names.split(",")):
         one = SETS[name]
         rounds = [int(number)] if number else range(1, one.rounds + 1)
@@ -137,7 +139,7 @@ class Trainer:
             self._data[key] = data_of(task.set, task.stage == TUNING)
         return self._data[key]
 
-    def fit(self, task: ModesTask, method: Method, rank: int | None = None) -> Fit:
+    def fit(self, task: ModesTask, method: ModesMethod, rank: int | None = None) -> Fit:
         """Returns what trains networks of a method, with the ranks of the data set or another one."""
         one, own = task.set, self.data(task)
         key = one.name, method.kind, method.newton, rank, task.stage if one.family == "uci" else ""
@@ -273,13 +275,13 @@ class Trainer:
         return found
 
 
-def _with_rank(one: Set, rank: int | None) -> Set:
+def _with_rank(one: ModesSet, rank: int | None) -> ModesSet:
     """Returns the data set with another rank of the hidden weights; outputs keep theirs."""
     return one if rank is None else replace(one, ranks=(*(rank for _ in one.units), *one.ranks[len(one.units) :]))
 
 
 def _programs(
-    one: Set, wanted: dict[str, Settings], runs: Sequence[tuple[str, int]], components: int
+    one: ModesSet, wanted: dict[str, Settings], runs: Sequence[tuple[str, int]], components: int
 ) -> Iterator[list[tuple[str, int]]]:
     """Yields the runs that are trained as one program: of as many epochs and one rank, in equal shares that fit."""
     shapes = {name: (own.rank or 0, own.epochs) for name, own in wanted.items()}
@@ -290,7 +292,7 @@ def _programs(
 
 
 def _shares(runs: Sequence[tuple[str, int]], parts: int) -> list[list[tuple[str, int]]]:
-    """Returns the runs in so many lists of nearly the same length."""
+    """Returns the runs in this many lists of nearly the same length."""
     cuts = [round(i * len(runs) / parts) for i in range(parts + 1)]
     return [list(runs[a:b]) for a, b in itertools.pairwise(cuts)]
 
@@ -328,7 +330,7 @@ def work(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing for so many minutes, and prints the tables."""
+    """Runs what is missing for this many minutes, and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     claimed_work.add_arguments(parser, tiny="small networks and few epochs")
     parser.add_argument("--sets", default=",".join(SETS), help=_SETS_HELP)

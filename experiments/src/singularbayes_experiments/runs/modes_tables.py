@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from singularbayes_experiments.methods import protocol
-from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, SHIFTS, Set
+from singularbayes_experiments.problems.modes import METHODS, NEWTON_SETS, SETS, SHIFTS, ModesSet
 from singularbayes_experiments.runs.modes_records import CARE, FAILED
 
 RIVAL = "deep_ensemble"
@@ -60,7 +60,7 @@ _NAMES = {
 _DETECTORS = ("auroc_ood_mi", "auroc_ood_epistemic", "auroc_ood_entropy", "auroc_ood_total")
 
 
-def columns(one: Set) -> dict[str, tuple[tuple[str, ...], int]]:
+def columns(one: ModesSet) -> dict[str, tuple[tuple[str, ...], int]]:
     """Returns the scores of a table; OOD inputs are detected by mutual information, or, of one draw, by entropy."""
     found = dict(_COLUMNS.get(one.family, _COLUMNS["images"]))
     for name in _OOD.get(one.name, ()):
@@ -68,10 +68,10 @@ def columns(one: Set) -> dict[str, tuple[tuple[str, ...], int]]:
     return found
 
 
-def data_sets() -> dict[str, Set]:
+def data_sets() -> dict[str, ModesSet]:
     """Returns what a table or a count is about: every data set, and intensive care once for all its shifts."""
     first = SETS[f"{CARE}_{SHIFTS[0]}"]
-    found: dict[str, Set] = {}
+    found: dict[str, ModesSet] = {}
     for name, one in SETS.items():
         if one.family != "icu":
             found[name] = one
@@ -115,7 +115,7 @@ def _verdict(found: protocol.Paired) -> str:
     return " better" if found.high < 0 else "" if found.not_worse else " worse"
 
 
-def table(records: Sequence[dict], one: Set) -> str:
+def table(records: Sequence[dict], one: ModesSet) -> str:
     """Returns the table of one data set: mean ± standard error over seeds, and the paired difference of the NLL."""
     head = ["method", "stored parameters", "cost", *columns(one), "NLL less the deep ensemble's [95 %]"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
@@ -147,7 +147,7 @@ def tables(records: Sequence[dict]) -> str:
     return "\n\n".join([*parts, *([f"### IVON\n\n{newton}"] if newton else [])])
 
 
-def table_of_many(records: Sequence[dict], sets: Sequence[Set]) -> str:
+def table_of_many(records: Sequence[dict], sets: Sequence[ModesSet]) -> str:
     """Returns one row a method and one column a set: the NLL less the deep ensemble's, its own in the last row."""
     lines = [f"| method | {' | '.join(name_of(one.name) for one in sets)} |", f"|---|{'---|' * len(sets)}"]
     for method, own in METHODS.items():

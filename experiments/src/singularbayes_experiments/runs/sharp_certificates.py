@@ -23,7 +23,7 @@ from singularbayes_experiments.methods.training import require_method
 from singularbayes_experiments.problems import certificates
 from singularbayes_experiments.problems import sharp_certificates as plan
 from singularbayes_experiments.problems.image_copies import CopiesFolder
-from singularbayes_experiments.problems.sharp_certificates import Configuration, SharpSettings, Split
+from singularbayes_experiments.problems.sharp_certificates import CertificateSplit, Configuration, SharpSettings
 from singularbayes_experiments.records import files, record
 
 RULE_LINES = "rule.jsonl"
@@ -98,7 +98,7 @@ class Folder:
         known = self.mistakes()
         return all((task.method, one) in known for one in task.configurations)
 
-    def is_ready(self, task: CertificateTask, split: Split) -> bool:
+    def is_ready(self, task: CertificateTask, split: CertificateSplit) -> bool:
         if task.method == "low_rank_initial":
             return True
         if task.configurations:
@@ -108,7 +108,7 @@ class Folder:
         made = all(self.copies.path(one.moves, len(split.prior[0])).exists() for one in wanted)
         return made and all((task.method, one) in known for one in wanted)
 
-    def carry_out(self, task: CertificateTask, split: Split, images=None) -> str:
+    def carry_out(self, task: CertificateTask, split: CertificateSplit, images=None) -> str:
         """Does a task, writes what came out, and returns a line about it."""
         start = time.perf_counter()
         if task.configurations:
@@ -132,7 +132,7 @@ class Folder:
 
 def work(folder: Folder, todo: Sequence[CertificateTask], images=None) -> Iterator[str]:
     """Does tasks that no other process holds until none is left; one that fails is left to the next call."""
-    split, failed = Split.of(folder.settings, images), set[CertificateTask]()
+    split, failed = CertificateSplit.of(folder.settings, images), set[CertificateTask]()
     while left := [task for task in todo if task not in failed and not folder.is_done(task)]:
         for task in left:
             if not folder.is_ready(task, split):
@@ -178,7 +178,9 @@ def run_sharp_certificates(
     helpers = [subprocess.Popen(command) for _ in range(processes)]
     try:
         if set(names) != {"low_rank_initial"}:
-            _make_copies(Folder(folder, settings), Split.of(settings, first_images(rows, settings)), seeds, processes)
+            _make_copies(
+                Folder(folder, settings), CertificateSplit.of(settings, first_images(rows, settings)), seeds, processes
+            )
             yield "copies are made"
         for helper in helpers:
             helper.wait(None if end is None else max(0.0, end - time.monotonic()))
@@ -198,7 +200,7 @@ def first_images(rows: int | None, settings: SharpSettings):
     return tuple(tuple(array[:rows] for array in part) for part in (train, test))
 
 
-def _make_copies(folder: Folder, split: Split, seeds: Sequence[int], processes: int) -> None:
+def _make_copies(folder: Folder, split: CertificateSplit, seeds: Sequence[int], processes: int) -> None:
     shifts = {one.shift: one for one in plan.combinations(folder.settings)}.values()
     configurations = [Configuration(one, seed) for seed in seeds for one in shifts]
     folder.copies.make([(one.moves, x) for x in (split.fitted[0], split.prior[0]) for one in configurations], processes)
