@@ -168,10 +168,7 @@ def run(trainer: Trainer, settings: Settings) -> Story:
         name="regression",
         title="A network that knows where it has no data",
         sentence=summary(table),
-        code=(
-            f"anchored = {_line(settings)}\n"
-            f'Dense({settings.units}, "tanh", posterior=anchored, bias_posterior=anchored)'
-        ),
+        code=_code(settings),
         ours=OURS,
         figures=(figures.bands(bands, wide=True), figures.bands(bands, wide=False)),
         alt=(
@@ -197,9 +194,13 @@ def run(trainer: Trainer, settings: Settings) -> Story:
     )
 
 
-def _line(settings: Settings) -> str:
-    prior = f"sb.Anchored({settings.anchored:g}, spread={settings.spread:.1f})"
-    return f'sb.Mixture(sb.LowRank({settings.rank}, prior={prior}), {settings.components}, examples="repeat")'
+def _code(settings: Settings) -> str:
+    """Returns the lines that make the anchored mixture."""
+    return (
+        f"prior = sb.Anchored({settings.anchored:g}, spread={settings.spread:g})\n"
+        f'anchored = sb.Mixture(sb.LowRank({settings.rank}, prior=prior), {settings.components}, examples="repeat")\n'
+        f'Dense({settings.units}, "tanh", posterior=anchored, bias_posterior=anchored)'
+    )
 
 
 def summary(table: Comparison) -> str:
