@@ -94,4 +94,5 @@ def test_the_task_of_the_transformers_guide_becomes_bayesian(tmp_path):
     presets = pytest.importorskip("presets")
     names = {"sb": sb, "keras_hub": keras_hub, "folder": str(presets.make_bert(tmp_path / "bert", positions=64))}
     exec(compile(_blocks("transformers.md")[0], "transformers.md", "exec"), names)
-    assert {type(posterior).__name__ for posterior in sb.find_posteriors(names["model"])} == {"Adapter"}
+    random = {type(posterior).__name__ for posterior in sb.find_posteriors(names["model"]) if posterior.random}
+    assert random == {"Adapter"}
