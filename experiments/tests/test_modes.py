@@ -385,7 +385,7 @@ def test_a_method_whose_configurations_all_diverged_has_no_results(tmp_path):
     ]
     records = command.by_run(json.loads(json.dumps(lines)))
     assert command.chosen(records, one, "low_rank") == command.DIVERGED
-    assert not command.Task(one, "low_rank", "results").missing(records)
+    assert not command.ModesTask(one, "low_rank", "results").missing(records)
     assert command.chosen(dict(list(records.items())[1:]), one, "low_rank") is None
     lines[0]["nll"] = lines[1]["nll"] = 0.5
     assert command.chosen(command.by_run(lines), one, "low_rank") == "low_rank 0"

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 from singularbayes_experiments.problems.modes import SETS
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import markdown_page, modes_page, modes_summary, page, summary
+from singularbayes_experiments.report import markdown_page, modes_page, modes_sentences, modes_summary, page, summary
 from singularbayes_experiments.runs.modes_tables import difference, verdicts
 
 ROOT = Path(__file__).parents[2]
@@ -99,8 +99,8 @@ def test_the_comparison_under_the_protocol_has_the_differences_of_its_own_tables
         own = difference(records, each.data.experiment, "mixture_repeat")
         np.testing.assert_allclose([found.mean, found.low, found.high], [own.mean, own.low, own.high])
     counts = [len(names) for names in verdicts(records, "mixture_svd").values()]
-    assert "better on {}, level on {} and worse on {}".format(*counts) in modes_summary.headline(scores)[0]
-    said = modes_summary.sentence(scores)
+    assert "better on {}, level on {} and worse on {}".format(*counts) in modes_sentences.headline(scores)[0]
+    said = modes_sentences.sentence(scores)
     assert f"an SVD-initialised one on {counts[0] + counts[1]} (better on {counts[0]})" in said
     ratios = [each.cost["mixture_svd"] for each in scores]
     assert f"{min(ratios):.2g} to {max(ratios):.2g} times the multiplications" in said
@@ -121,7 +121,7 @@ def test_rounds_that_do_not_count_are_marked_and_named():
     # The bold NLL of protein would not be the least, that of the CNN would.
     assert "‡" in modes_summary.cell(scores["protein_tertiary_structure"], "mixture_svd")
     assert "‡" not in modes_summary.cell(scores["cnn"], "mixture_svd") + modes_summary.cell(scores["sst2"], "low_rank")
-    lines = " ".join(modes_summary.headline(list(scores.values())))
+    lines = " ".join(modes_sentences.headline(list(scores.values())))
     assert "Of these, deep ensemble of 5 and mixture of 5 are below the best of the table" in lines
     assert "None of these is below the best of the table" in lines
     assert "validation chose in the first round has 0.386, below the mixture of 5 (0.392) and the SVD-" in lines
@@ -130,7 +130,7 @@ def test_rounds_that_do_not_count_are_marked_and_named():
 def test_pairs_of_intensive_care_are_counted_by_shift_and_by_seed():
     scores = modes_summary.collect(ROOT / "experiments" / "results")
     [care] = [each for each in scores if each.data.experiment == "icu"]
-    found = dict(modes_summary.pairs_of_care(scores))["mixture_repeat"]
+    found = dict(modes_sentences.pairs_of_care(scores))["mixture_repeat"]
     own = care.difference("mixture_repeat", "deep_ensemble", "nll")
     np.testing.assert_allclose([found[0].mean, found[0].low], [own.mean, own.low])
     np.testing.assert_allclose([each.mean for each in found], own.mean)

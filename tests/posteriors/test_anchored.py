@@ -11,7 +11,7 @@ import singularbayes as sb
 from singularbayes import Anchored, FullRank, LowRank, layers
 from singularbayes.bounds import normal_kl
 from singularbayes.posteriors import Origin
-from singularbayes.posteriors.families import get_family
+from singularbayes.posteriors.families import get_family as family
 
 pytestmark = pytest.mark.on_torch
 
@@ -55,7 +55,7 @@ def test_the_kl_of_a_scalar_equals_quadrature(name):
     anchor = factor.float64_values()[2][0]
     set_factor(factor, anchor + 0.4, np.full((1, 1), 0.2))
     assert posterior.kl_exact() == pytest.approx(expected, rel=1e-5)
-    assert Anchored(0.3).kl_exact(get_family(name), np.array(0.4), np.array(0.2)) == pytest.approx(expected, rel=1e-6)
+    assert Anchored(0.3).kl_exact(family(name), np.array(0.4), np.array(0.2)) == pytest.approx(expected, rel=1e-6)
 
 
 @JAX_FIRST

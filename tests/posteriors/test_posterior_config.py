@@ -109,9 +109,10 @@ def test_a_class_for_a_posterior_is_told_how_to_make_one():
 @pytest.mark.parametrize("bad", ["lowrank", "", None, 0, -3, 2.0, True, [8]])
 def test_what_stands_for_no_posterior_is_refused_with_what_does(bad):
     known = r"LowRank\(32\), an integer rank >= 1, or one of \['adapter', .*'low_rank', 'mixture', 'paper', .*\]; got "
-    for get, name in ((posteriors.get, "posterior"), (Mixture, "Mixture"), (lambda q: Clipped(q, 1.0), "Clipped")):
+    clipped = (lambda q: Clipped(q, 1.0), "Clipped")
+    for make, name in ((posteriors.get_posterior, "posterior"), (Mixture, "Mixture"), clipped):
         with pytest.raises(ValueError, match=f"{name} needs a Posterior such as {known}{re.escape(repr(bad))}"):
-            get(bad)
+            make(bad)
 
 
 @pytest.mark.parametrize("make", [LowRank, Adapter])

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import weakref
 
 import keras
@@ -243,6 +244,34 @@ def test_draws_side_by_side_are_those_one_after_another(name):
     np.testing.assert_allclose(found, [keras.ops.convert_to_numpy(draw) for draw in expected], rtol=1e-4, atol=1e-5)
     loops = keras.backend.backend() == "torch" and name in ("lstm", "unbatched")  # torch's own loop takes one draw
     assert sampler_of(model)._vectorised is not loops
+
+
+@pytest.mark.backend
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="torch has a loop that takes one draw at a time")
+def test_draws_that_cannot_run_side_by_side_run_in_threads(monkeypatch):
+    import torch
+
+    make, x = NETWORKS["lstm"]
+    model, threads, before = make(), [], torch.get_num_threads()
+    kind = type(sampler_of(model))
+    run, options = kind._run_one, {"likelihood": "gaussian", "keep_draws": True}
+
+    def watched(self, *arguments):
+        threads.append((threading.get_ident(), torch.get_num_threads()))
+        return run(self, *arguments)
+
+    found = []
+    try:
+        for number in (1, 2):
+            torch.set_num_threads(number)
+            found.append(sb.predict(model, x, 6, **options).draws)
+            assert torch.get_num_threads() == number
+            monkeypatch.setattr(kind, "_run_one", watched)
+    finally:
+        torch.set_num_threads(before)
+    assert threading.get_ident() not in {thread for thread, _ in threads[-6:]}
+    assert {number for _, number in threads[-6:]} == {1}
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.backend

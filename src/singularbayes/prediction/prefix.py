@@ -21,7 +21,7 @@ from singularbayes.models import form_of
 from singularbayes.posteriors import Source, find_sources, flat_layers, scope
 
 # Layers of these packages draw nothing outside training but what a `Source` of theirs draws.
-_QUIET = ("keras.", "keras_hub.", "singularbayes.")
+QUIET = ("keras.", "keras_hub.", "singularbayes.")
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _draws(layer) -> bool:
     graph = graph_of(layer)
     if graph is not None:
         return own and any(_draws(part) for part in graph.operations)
-    return own and not type(layer).__module__.startswith(_QUIET)
+    return own and not type(layer).__module__.startswith(QUIET)
 
 
 def _is_plain(node, graph: Functional) -> bool:

@@ -7,6 +7,7 @@ the models used last. A model with an operation that cannot run for several draw
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -14,10 +15,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from singularbayes.models import form_of, no_gradient
-from singularbayes.posteriors import draw_sources, find_sources, noise
+from singularbayes.models import form_of, free_bytes, no_gradient
+from singularbayes.posteriors import draw_sources, find_sources, flat_layers, noise
 from singularbayes.prediction.memory import FEW, forget_others, side_by_side, together
-from singularbayes.prediction.prefix import frontier_of, outputs_under, split_of
+from singularbayes.prediction.prefix import QUIET, frontier_of, outputs_under, split_of
 
 _NOT_VECTORISED = (RuntimeError, NotImplementedError, TypeError, ValueError, LookupError)
 
@@ -82,9 +83,12 @@ class _Sampler:
                     if _is_lack_of_memory(error):
                         raise
                     failed, outputs = True, []
-            for s in range(number) if not outputs else ():
-                one = self._run_one(sources, [tuple(array[s] for array in draw) for draw in draws], x, frontier)
-                outputs.append([output[None] for output in one])
+
+            def one(s: int) -> list:
+                draw = [tuple(array[s] for array in arrays) for arrays in draws]
+                return [output[None] for output in self._run_one(sources, draw, x, frontier)]
+
+            outputs = outputs or self._each(one, number)
             if failed:  # and one draw after another did not: it was neither the data nor the model
                 self._vectorised = False
         return [np.concatenate([ops.convert_to_numpy(o) for o in output]) for output in zip(*outputs, strict=True)]
@@ -105,6 +109,10 @@ class _Sampler:
     @abstractmethod
     def _run_group(self, draws, x, frontier) -> list:
         """Returns the outputs of stacked draws, side by side."""
+
+    def _each(self, one: Callable[[int], list], number: int) -> list[list]:
+        """Returns one(s) of every draw s."""
+        return [one(s) for s in range(number)]
 
     def _run_one(self, sources, draw, x, frontier) -> list:
         # Stateless, so that every draw starts from the states of a stateful layer, and leaves them.
@@ -137,6 +145,27 @@ class TorchSampler(_Sampler):
     def _group_size(self, x, number: int) -> int:
         group = side_by_side(self.model(), x, number)
         return group if group > 1 else 0
+
+    def _each(self, one: Callable[[int], list], number: int) -> list[list]:
+        """Returns one(s) of every draw s: on a CPU as many at once as torch has threads, each in one thread."""
+        import torch
+
+        threads = min(number, torch.get_num_threads())
+        own = all(type(layer).__module__.startswith(QUIET) for layer in flat_layers(self.model()))
+        if threads == 1 or free_bytes() is not None or not own:  # layers of others may not stand threads
+            return super()._each(one, number)
+
+        def run(s: int) -> list:
+            with torch.no_grad():
+                return one(s)
+
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with ThreadPoolExecutor(threads) as pool:
+                return list(pool.map(run, range(number)))
+        finally:
+            torch.set_num_threads(before)
 
     def _run_group(self, draws, x, frontier) -> list:
         import torch

@@ -60,7 +60,7 @@ def run(
     again
         Do finished runs again; the later record counts.
     together
-        Train all seeds of a method as one program, as suits a GPU. An interrupted program starts anew.
+        Train all seeds of a method as one program, as suits a GPU. An interrupted program starts again.
     choose
         With --together: "chosen" is tuned by the tuning runs in --out, not by the committed ones.
     configuration

@@ -377,7 +377,7 @@ def augmented(key, padded):
 
 
 def cropped(padded, corners, flips):
-    """Returns the crop of every padded image at its corner, flipped where `flips` says so."""
+    """Returns the crop of every padded image at its corner, flipped where `flips` is set."""
     side = padded.shape[1] - 2 * PADDING
     x = jax.vmap(lambda image, corner: jax.lax.dynamic_slice(image, (*corner, 0), (side, side, 3)))(padded, corners)
     return jnp.where(flips[:, None, None, None], x[:, :, ::-1], x)

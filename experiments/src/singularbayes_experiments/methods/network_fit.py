@@ -63,7 +63,7 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Network:
-    """Settings and seeds of one network; `examples` says what of the batch of its run it sees ("own": another)."""
+    """Settings and seeds of one network; `examples` is the part of its run's batch that it sees ("own": another)."""
 
     settings: Settings
     seed: int

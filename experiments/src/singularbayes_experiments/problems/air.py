@@ -13,7 +13,7 @@ The tables of other cities differ. What follows was fixed before any score of ou
 - PM2.5 is that of PM_US Post, as in Beijing. A row counts if no cell of it is missing, other stations included (in
   Guangzhou 20,074 rows, the paper's number); −9999 and what no weather can be is missing.
 - Is and Ir: the table has millimetres of precipitation instead. An hour with more than 0 is one of snow at or below
-  0 °C and one of rain above; hours in a row are counted up, and a dry hour starts anew, as Beijing's own columns do.
+  0 °C and one of rain above; hours in a row are counted up, and a dry hour starts again, as Beijing's own columns do.
   Made from the precipitation of Beijing, which the five cities' table has too, Ir has a correlation of 0.82 with the
   published one and Is of 0.63 (the published hours include traces that measure 0 mm).
 - A wind from SW, which Beijing's table lacks, is cv (calm and variable): the one kind that names no direction.
@@ -113,7 +113,7 @@ def count_in_a_row(happens: np.ndarray) -> np.ndarray:
 
 
 def split(rows: np.ndarray, sizes: tuple[int, int, int], hours: int = 24) -> AirSplit:
-    """Returns windows of `rows` in the order of time: so many to train on, then to validate, then to test."""
+    """Returns windows of `rows` in the order of time: some to train on, then to validate, then to test."""
     train, validation, test = sizes
     needed = train + validation + test + hours
     if needed > len(rows):

@@ -6,7 +6,7 @@ the tokens. Frozen weights compute in bfloat16; what is trained is kept in float
 
 Settings: SST-2 with 1,000, 4,000 and all rows (test: the 872 sentences of dev; no OOD data), CLINC150 with 10 queries
 per intent and all (OOD: its 1,000 out-of-scope test queries), Banking77 with 10 per intent and all (OOD: the same
-queries). Small settings draw their rows anew for every seed. Validation rows are fixed: 435 whole sentences of SST-2
+queries). Small settings draw other rows for every seed. Validation rows are fixed: 435 whole sentences of SST-2
 with all their phrases, of which 2,000 rows; CLINC150's own 3,000; every seventh query of each intent of Banking77
 (whose full setting is the rest).
 
@@ -76,8 +76,8 @@ TUNING_SEEDS = (0, 1)
 RESULT_SEEDS = (10, 11, 12, 13, 14)
 TUNING_DRAWS, RESULT_DRAWS = 8, 16
 ENSEMBLE, MIXTURE = 5, 4
-OFF = 1e-9  # a posterior scale that is none
-FLAT = 1e6  # the width of a prior that is none
+OFF = 1e-9  # a posterior scale of practically 0
+FLAT = 1e6  # the width of a prior without influence
 
 Kind = Literal["lora", "mc_dropout", "blob", "bayes"]
 

@@ -65,8 +65,8 @@ class ForecastSettings(TrainingSettings):
     Args:
         windows: how many to train on, to validate and to test, in the order of time.
         ranks: of the input and recurrent kernel of both layers and of the head.
-        noise: in training, "one" and "grows" assume a standard deviation of 1, and "own" lets the network say it. In
-            scores it is fitted to the validation windows: "one" is the same for all windows, "grows" a sum of a
+        noise: in training, "one" and "grows" assume a standard deviation of 1, and "own" lets the network predict it.
+            In scores it is fitted to the validation windows: "one" is the same for all windows, "grows" a sum of a
             constant, the window's last value and its mean change from hour to hour, each with a weight, "own" what the
             network predicts, times a factor.
         from_last: the network predicts the change from the last hour instead of the value.

@@ -98,7 +98,7 @@ def _tried(what: str, name: str, values: dict[Units, tuple], more: Changes) -> d
 
 
 VARIATIONAL = _tried("beta {:g}", "beta", {"range": (0.1, 0.03), "deviation": (1.0, 0.3)}, _STARTS)
-# Rank-one networks are deterministic networks but for two vectors a layer, and with the configurations above (100
+# Rank-one networks are deterministic networks except for two vectors a layer, and with the configurations above (100
 # epochs) all four overfitted on validation (not kept). They got four others, by how long they train. Their prior is
 # centred at the point weight, as their authors have it.
 _FEWER: Changes = _STARTS | {"beta": 1.0, "warmup": 4, "rank_one_form": "product"}

@@ -25,7 +25,7 @@ class PhraseSplit:
 
 
 def split(rows: Sequence[Sequence[int]], sentences: int, seed: int = 0) -> PhraseSplit:
-    """Returns a split that holds out so many whole sentences with their phrases.
+    """Returns a split that holds out this many whole sentences with their phrases.
 
     A sentence is a row that is no part of another; a phrase is a part, of whichever sentences it stands in.
 

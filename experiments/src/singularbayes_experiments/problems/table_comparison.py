@@ -2,9 +2,9 @@
 
 A piece is one method on one split of one table: with its defaults, or tuned. A tuned one fits eight configurations on
 four fifths of the training rows of split 0, takes the one with the least NLL on the other fifth, and fits it on the
-training rows of `TUNED_SPLITS`. Scores are of test rows. With defaults programs are compiled anew in every fit, so that
-seconds are those of a first call; a process has one core. A piece of ours ends in the label of the configuration of
-`table_configurations` that it is, so records of other defaults are not taken for it.
+training rows of `TUNED_SPLITS`. Scores are of test rows. With defaults programs are compiled again in every fit, so
+that seconds are those of a first call; a process has one core. A piece of ours ends in the label of the configuration
+of `table_configurations` that it is, so records of other defaults are not taken for it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -75,7 +75,7 @@ def run(piece: tuple) -> dict:
 
     def scores(settings: dict, train: np.ndarray, test: np.ndarray, seed: int) -> dict:
         own = table_configurations.by_label(_task(name), label[0]).arguments(len(train)) if label else {}
-        return scores_of_fit(one, method.fit, own | settings, train, test, seed, anew=kind == "defaults")
+        return scores_of_fit(one, method.fit, own | settings, train, test, seed, compile_again=kind == "defaults")
 
     if kind == "defaults":
         train, test = one.splits[split]

@@ -86,7 +86,7 @@ class Configuration:
         return self.steps * self.batch * self.epochs * self.width
 
     def arguments(self, rows: int) -> dict[str, Any]:
-        """Returns the arguments of an estimator for so many rows."""
+        """Returns the arguments of an estimator for this many rows."""
         defaults = replace(DEFAULTS, batches=self.batches, fewest_epochs=self.epochs)
         batch = defaults.batch_size(rows, self.batch)
         own = {"hidden_layer_sizes": (self.width, self.width)} if self.warm else {}

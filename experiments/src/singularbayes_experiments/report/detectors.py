@@ -111,7 +111,9 @@ def paper_pairs(means: Means) -> str:
 
 def simple_detectors(means: Means) -> str:
     """Returns what detectors reach that need no network, beside the best of our methods on the same pair."""
-    rows, ahead, distant = [], [], 0
+    rows: list[str] = []
+    ahead: list[str] = []
+    distant = 0
     for words, (experiment, start, names, by) in _PAIRS.items():
         metric = f"{start}auroc_ood"
         plain = {name: value for each, name in names.items() if (value := means.simple(experiment, each, metric))}
@@ -174,7 +176,8 @@ def _harder_rows(means: Means) -> dict[str, dict[str, str]]:
             if value is not None:
                 once = sum(score in one.metrics for one in means.runs(experiment, method, SIMPLE)) == 1
                 cells[(_OF_NETWORK | _TRAINED)[name]] = f"{value:.3f}{'¹' * once}"
-        found |= {words: cells} if cells else {}
+        if cells:
+            found[words] = cells
     return found
 
 

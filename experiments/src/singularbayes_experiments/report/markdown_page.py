@@ -6,7 +6,7 @@ from pathlib import Path
 
 from singularbayes_experiments.records.files import replace
 from singularbayes_experiments.records.record import Record
-from singularbayes_experiments.report import against, disclosures, index, modes_summary, summary
+from singularbayes_experiments.report import against, disclosures, index, modes_sentences, modes_summary, summary
 from singularbayes_experiments.report.chapters import NO_NETWORK, Chapter, Part
 from singularbayes_experiments.report.index import Overview
 from singularbayes_experiments.report.picture import Picture
@@ -142,11 +142,11 @@ def opening(
     scores, more = summary.collect(records), more or {}
     lines, lost = [], summary.losses(scores)
     if modes:
-        lines += [modes_summary.sentence(modes), "", *modes_summary.table(modes, records), ""]
-        lines += [modes_summary.meaning(modes), "", f"{_CELLS} {_BY_ENTROPY} {_NO_NETWORK} {_COSTS} {_PROTOCOL}", ""]
+        lines += [modes_sentences.sentence(modes), "", *modes_summary.table(modes, records), ""]
+        lines += [modes_sentences.meaning(modes), "", f"{_CELLS} {_BY_ENTROPY} {_NO_NETWORK} {_COSTS} {_PROTOCOL}", ""]
         shown = "Images: NLL above, AUROC-OOD below, against stored parameters, with standard errors over seeds."
         lines += [f"![{modes_summary.figure(modes).alt}]({FIGURE})", "", shown, ""]
-        lines += [*modes_summary.headline(modes), *(f"- {own.remark}" for own in more.values() if own.remark), ""]
+        lines += [*modes_sentences.headline(modes), *(f"- {own.remark}" for own in more.values() if own.remark), ""]
         lines += ["## Where it loses", "", *modes_summary.losses(modes)]
         lines += [*(line for own in more.values() for line in own.losses), ""]
         lines += ["## Earlier runs", "", f"{_EARLIER} {_only_earlier(scores, modes)}".rstrip(), ""]
@@ -181,7 +181,7 @@ def disclosed(
         "What a sceptic should know about the results: which scores had been seen when settings were written, what "
         "diverged, what was left out."
     )
-    first = modes_summary.disclosures(modes, records) if modes else []
+    first = modes_sentences.disclosures(modes, records) if modes else []
     every = (lead, *first, *summary.DISCLOSURES)
     lines = ["# Disclosures", "", *(line for each in every for line in (each, ""))]
     sections: dict[str, Sequence[str]] = {chapter.section.title: chapter.section.notes for chapter in chapters}

@@ -18,7 +18,8 @@ import numpy as np
 from singularbayes_experiments.problems.modes import METHODS, SETS, ModesSet
 from singularbayes_experiments.records.record import Record, read
 from singularbayes_experiments.report.modes_rounds import choices_at_edges, incomplete
-from singularbayes_experiments.report.modes_summary import collect, pairs_of_care
+from singularbayes_experiments.report.modes_sentences import pairs_of_care
+from singularbayes_experiments.report.modes_summary import collect
 from singularbayes_experiments.report.names import SIMPLE_NAMES
 from singularbayes_experiments.runs.claimed_work import read_lines
 from singularbayes_experiments.runs.modes_records import by_run, chosen, final_results, rounds_of

@@ -10,7 +10,8 @@ from singularbayes_experiments.runs.modes_records import RESULTS, Records, choic
 
 def incomplete(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, float]:
     """Returns the mean NLL of the methods that have results in a round that does not count."""
-    counted, found = rounds_of(records, one), {}
+    counted = rounds_of(records, one)
+    found: dict[str, float] = {}
     for method in methods:
         name = chosen(records, one, method, one.rounds)
         nll = _nll(records, one, method, name)
@@ -21,7 +22,8 @@ def incomplete(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[
 
 def given_up(records: Records, one: ModesSet, methods: Sequence[str]) -> dict[str, float]:
     """Returns the least mean NLL of choices of earlier rounds, where the last choice has a higher one on test data."""
-    last, found = choices(records, one), {}
+    last = choices(records, one)
+    found: dict[str, float] = {}
     for method in methods:
         own = _nll(records, one, method, last.get(method))
         names = {chosen(records, one, method, number) for number in range(1, rounds_of(records, one))}

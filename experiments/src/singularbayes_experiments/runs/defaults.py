@@ -298,7 +298,7 @@ def wanted_in(stage: str, records: Sequence[dict], sets: Sequence[str], tiny: bo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing for so many minutes, and prints the choices when all is there."""
+    """Runs what is missing for this many minutes, and prints the choices when all is there."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     claimed_work.add_arguments(parser, tiny="few configurations and epochs")
     parser.add_argument("--sets", default=",".join(SETS), help="data sets with commas between")

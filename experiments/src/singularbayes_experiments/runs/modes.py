@@ -292,7 +292,7 @@ def _programs(
 
 
 def _shares(runs: Sequence[tuple[str, int]], parts: int) -> list[list[tuple[str, int]]]:
-    """Returns the runs in so many lists of nearly the same length."""
+    """Returns the runs in this many lists of nearly the same length."""
     cuts = [round(i * len(runs) / parts) for i in range(parts + 1)]
     return [list(runs[a:b]) for a, b in itertools.pairwise(cuts)]
 
@@ -330,7 +330,7 @@ def work(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing for so many minutes, and prints the tables."""
+    """Runs what is missing for this many minutes, and prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     claimed_work.add_arguments(parser, tiny="small networks and few epochs")
     parser.add_argument("--sets", default=",".join(SETS), help=_SETS_HELP)

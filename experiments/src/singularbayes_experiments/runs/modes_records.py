@@ -20,7 +20,7 @@ def by_run(lines: Sequence[dict]) -> Records:
 
 
 def chosen(records: Records, one: ModesSet, method: str, rounds: int | None = None) -> str | None:
-    """Returns the configuration that the protocol chooses; None unless all tuning runs of so many rounds are there."""
+    """Returns the configuration that the protocol chooses; None unless all tuning runs of these rounds are there."""
     one = one.tuned_on or one
     tried = []
     for name, settings in configurations(one, method, rounds or one.rounds).items():

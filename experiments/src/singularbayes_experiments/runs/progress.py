@@ -41,7 +41,7 @@ def progress(console: Console, label: str, epochs: int) -> Iterator[Callable[[in
 
 
 class Bars:
-    """A bar for every run or member that is under way on other machines, as their lines in the shared folder say."""
+    """A bar for every run or member that is under way on other machines, by their lines in the shared folder."""
 
     def __init__(self, console: Console, folder: Path, jobs: Sequence["Job | Member"], labels: Sequence[str]):
         self.folder, self.jobs, self.labels = folder, jobs, labels
