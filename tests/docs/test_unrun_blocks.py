@@ -18,7 +18,6 @@ RUN_BY = {
     "convert.md": "an exporter: below, and test_convert_page.py",
     "deploy.md": "an exporter and a server: below, and test_service.py",
     "finetuning.md": "a folder of a preset: test_finetuning_page.py",
-    "index.md": "the heart of the quickstart, which runs",
     "language_model_results.md": "a file of 90 MB, of which the names are checked",
     "training.md": "torch: below",
     "transformers.md": "a folder of a preset: below",
