@@ -18,7 +18,6 @@ RUN_BY = {
     "convert.md": "an exporter: below, and test_convert_page.py",
     "deploy.md": "an exporter and a server: below, and test_service.py",
     "finetuning.md": "a folder of a preset: test_finetuning_page.py",
-    "index.md": "the heart of the quickstart, which runs",
     "language_model_results.md": "a file of 90 MB, of which the names are checked",
     "training.md": "torch: below",
     "transformers.md": "a folder of a preset: below",
@@ -94,4 +93,5 @@ def test_the_task_of_the_transformers_guide_becomes_bayesian(tmp_path):
     presets = pytest.importorskip("presets")
     names = {"sb": sb, "keras_hub": keras_hub, "folder": str(presets.make_bert(tmp_path / "bert", positions=64))}
     exec(compile(_blocks("transformers.md")[0], "transformers.md", "exec"), names)
-    assert {type(posterior).__name__ for posterior in sb.find_posteriors(names["model"])} == {"Adapter"}
+    random = {type(posterior).__name__ for posterior in sb.find_posteriors(names["model"]) if posterior.random}
+    assert random == {"Adapter"}
